@@ -34,7 +34,7 @@ LOADED = {
         "crucible.backends.rehearsal.backend",
         "crucible.control.runtime.compose",
         "crucible.control.reconcile.crashpoints",
-        "crucible.control.db.filesystem",
+        "crucible.control.db.sqlite.filesystem",
         "crucible.server.agents.api",
         "crucible.server.api",
         "crucible.server.home",

@@ -20,7 +20,7 @@ ELSEWHERE = ("wire", "inside", "agent")
 PACKED = {"crucible", "crucible.__version__"}
 """What the agent's file has of the package itself; a job's `crucible` does not."""
 
-ON_DEMAND = {"wire/crypto.py": {"cryptography"}}
+ON_DEMAND = {"wire/documents/crypto.py": {"cryptography"}}
 """What such code imports beyond the standard library, within functions that say what to do where it is missing."""
 
 OLDEST = (3, 9)

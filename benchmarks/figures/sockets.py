@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from benchmarks.figures.deployment import Running, busy
 from benchmarks.figures.figure import Figure, median, percentile
 from benchmarks.figures.measuring import submit
-from crucible.wire.websocket import CLOSE, PING, PONG, Decoder, Handshake, encode
+from crucible.wire.http.websocket import CLOSE, PING, PONG, Decoder, Handshake, encode
 
 QUIET_SECONDS = 0.5
 EVENT_SECONDS = 60.0

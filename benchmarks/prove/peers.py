@@ -119,8 +119,8 @@ PEERS = (
         "path traversal in artifacts",
         "keys made by the server, one `safe_join`, safe unpacking",
         (
-            "tests/wire/test_paths.py::test_whatever_the_name_the_path_stays_inside",
-            "tests/wire/test_archive.py::test_no_hostile_archive_escapes",
+            "tests/wire/files/test_paths.py::test_whatever_the_name_the_path_stays_inside",
+            "tests/wire/files/test_archive.py::test_no_hostile_archive_escapes",
         ),
     ),
     Peer(

@@ -171,7 +171,7 @@ ROWS = (
         promises=(7,),
         asks="{archives:,} archives",
         holds="0 escapes: all round the folder stays as it was, byte for byte, with its modes and times",
-        commands=(pytest("tests/wire/test_archive.py"),),
+        commands=(pytest("tests/wire/files/test_archive.py"),),
     ),
     Row(
         "matrix",

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from crucible.wire.desired import Assignment, Desired, encode_desired
-from crucible.wire.messages import BadBatch, Kind, Message, decode_batch, derive_secret
+from crucible.wire.documents.desired import Assignment, Desired, encode_desired
+from crucible.wire.documents.messages import BadBatch, Kind, Message, decode_batch, derive_secret
 from crucible.wire.process import start_time
 
 KEY = b"a key of the deployment"

@@ -17,7 +17,7 @@ from tests.nursery import Forked, Nursery, for_interpreters
 
 import crucible
 from crucible.agent.process.limits import LimitsProbe, choose
-from crucible.wire.desired import Assignment, Environment
+from crucible.wire.documents.desired import Assignment, Environment
 from crucible.wire.process import Process
 
 SOURCES = str(Path(crucible.__file__).parent.parent)

@@ -13,7 +13,7 @@ from crucible.agent.files import is_locked, write_at
 from crucible.agent.link import spool
 from crucible.agent.link.spool import Spool
 from crucible.agent.output import output_log
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 class BadDisk:

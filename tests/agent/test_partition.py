@@ -8,7 +8,7 @@ import pytest
 
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.lease import Contacts
-from crucible.wire.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, Kind
 
 TERM = rs.Signal(signal.SIGTERM)
 MINUTE, HOUR = 60.0, 3600.0

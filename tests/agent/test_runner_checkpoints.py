@@ -12,8 +12,8 @@ import pytest
 from tests.agent.fake_control import FakeControl, poll
 from tests.agent.machines import A1, A2, Machine, script
 
-from crucible.wire.desired import Resume
-from crucible.wire.messages import Kind, Message
+from crucible.wire.documents.desired import Resume
+from crucible.wire.documents.messages import Kind, Message
 
 pytestmark = pytest.mark.enable_socket
 

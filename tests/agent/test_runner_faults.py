@@ -12,7 +12,7 @@ import pytest
 from tests.agent.fake_control import FakeControl, is_running, poll
 from tests.agent.machines import A1, Machine, script
 
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 pytestmark = pytest.mark.enable_socket
 

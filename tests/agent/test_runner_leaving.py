@@ -11,8 +11,8 @@ from tests.agent.fake_control import FakeControl, poll
 from tests.agent.machines import A1, Machine, script
 from tests.agent.metadata import Metadata
 
-from crucible.wire.desired import Limits
-from crucible.wire.messages import Kind
+from crucible.wire.documents.desired import Limits
+from crucible.wire.documents.messages import Kind
 
 pytestmark = pytest.mark.enable_socket
 

@@ -10,8 +10,8 @@ import pytest
 from tests.agent.fake_control import FakeControl, is_running, poll
 from tests.agent.machines import A1, A2, PYTHON, Machine, script
 
-from crucible.wire.desired import Environment, Limits
-from crucible.wire.messages import Cause, Kind
+from crucible.wire.documents.desired import Environment, Limits
+from crucible.wire.documents.messages import Cause, Kind
 
 pytestmark = pytest.mark.enable_socket
 

@@ -11,7 +11,7 @@ from tests.agent.fake_control import FakeControl, poll
 from tests.agent.machines import A1, Machine, script
 
 from crucible.agent.files import is_locked
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 pytestmark = pytest.mark.enable_socket
 

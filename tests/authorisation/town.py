@@ -20,7 +20,7 @@ from crucible.core.secret import Secret
 from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api
 from crucible.server.streams.follow import Pace
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 OWNERS = "o" * 64
 CODE = b"print('hello')"

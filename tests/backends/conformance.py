@@ -20,7 +20,7 @@ from crucible.backends.base import Backend, LaunchCall, MachineOrder, MachineRef
 from crucible.backends.registry import names
 from crucible.core.compute.resources import MAX_CPUS, MAX_MEMORY, Resources
 from crucible.core.ids import Prefix, make_id
-from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.documents.bootstrap import Bootstrap
 
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
 STRANGER = make_id(Prefix.DEPLOYMENT, 1, 2)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.figures import sockets
 from benchmarks.figures.sockets import Readers
 
-from crucible.wire.websocket import BINARY, CLOSE, PING, PONG, TEXT, Decoder
+from crucible.wire.http.websocket import BINARY, CLOSE, PING, PONG, TEXT, Decoder
 
 pytestmark = pytest.mark.enable_socket
 

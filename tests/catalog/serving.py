@@ -13,7 +13,7 @@ from tests.control.fakes import FakeBackend, FakeClock, InlineCalls
 
 from crucible.catalog import Library
 from crucible.catalog.sources import KEYS, Sources
-from crucible.control.db.inline import InlineDb
+from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.resources.access import Access
 from crucible.control.resources.catalog import Catalog
 from crucible.control.scheduling.offers import Places

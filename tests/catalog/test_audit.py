@@ -13,8 +13,8 @@ from tests.catalog.making import DAY, family, make_row, usd
 
 from crucible.catalog.audit import AGES, audit, sound
 from crucible.catalog.findings import Rule
-from crucible.catalog.library import shipped
 from crucible.catalog.rows import Row
+from crucible.catalog.store import shipped
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import GiB
 

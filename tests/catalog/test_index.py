@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.catalog.making import make_row
 
 from crucible.catalog.index import ANYTHING, Catalog, Need, order
-from crucible.catalog.library import shipped
+from crucible.catalog.store import shipped
 from crucible.core.compute.gpus import gpus_named, names
 from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.resources import GiB

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from crucible.catalog.library import shipped
 from crucible.catalog.lists import PROVIDERS, WITHOUT_INTERFACE, PriceList, price_lists
+from crucible.catalog.store import shipped
 from crucible.core.compute.pricing import Segment, machine_cost
 
 

@@ -11,9 +11,9 @@ import pytest
 from tests.catalog.making import DAY, usd
 
 from crucible.catalog import PROVIDERS
-from crucible.catalog.against import compare
-from crucible.catalog.library import made, shipped
+from crucible.catalog.compare import compare
 from crucible.catalog.rows import Row
+from crucible.catalog.store import made, shipped
 from crucible.core.compute.gpus import GPUS, gpu
 from crucible.core.compute.resources import GiB
 

@@ -12,8 +12,8 @@ from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
 
 from crucible.client.server import restore as restoring
-from crucible.control.db.inline import InlineDb
 from crucible.control.db.migrate import create
+from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.upkeep import restore_hold
 
 pytestmark = pytest.mark.enable_socket

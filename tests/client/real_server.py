@@ -30,7 +30,7 @@ from crucible.core.views.jobs import JobView
 from crucible.server.http.listen import Listener, bind, url_of
 from crucible.server.security.size_limits import MAX_BUNDLE
 from crucible.server.streams.follow import Pace
-from crucible.wire.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, Kind
 
 P = ParamSpec("P")
 T = TypeVar("T")

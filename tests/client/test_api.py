@@ -17,8 +17,8 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.spec import JobSpec
 from crucible.core.secret import Secret
 from crucible.storage.layout import bundle_key
-from crucible.wire.archive import Entry
-from crucible.wire.bundle import make_bundle
+from crucible.wire.files.archive import Entry
+from crucible.wire.files.bundle import make_bundle
 
 pytestmark = pytest.mark.enable_socket
 

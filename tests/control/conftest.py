@@ -12,7 +12,7 @@ from tests.control.world import Rig, give_back, make_rig
 from tests.postgres import Server, postgres_server, postgres_url
 
 from crucible.analysis import AnalysisWorker
-from crucible.control.db.postgres import PostgresDb
+from crucible.control.db.postgres.database import PostgresDb
 from crucible.control.planning.profiles import Profiles
 
 __all__ = ["postgres_server", "postgres_url"]

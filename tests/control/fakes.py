@@ -25,7 +25,7 @@ from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
 from crucible.core.hooks import Reply
 from crucible.core.ids import Prefix, make_id
-from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.documents.bootstrap import Bootstrap
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from tests.control.world import Rig
 from crucible import __version__
 from crucible.control.db import schema as t
 from crucible.core.lifecycle import JobState
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def notes(rig: Rig) -> list[str]:

@@ -22,7 +22,7 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.people.identity import OWNER
 from crucible.core.views.server import ConfirmedView
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 T = TypeVar("T")
 

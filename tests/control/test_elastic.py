@@ -19,7 +19,7 @@ from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName, Unrea
 from crucible.core.job.requests import Resumption
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
 from crucible.core.people.identity import OWNER
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 @pytest.fixture

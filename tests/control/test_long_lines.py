@@ -10,7 +10,7 @@ from sqlalchemy import Connection, insert, select
 from tests.control.world import Rig
 
 from crucible.control.db import schema as t
-from crucible.control.db.connection import driver_of
+from crucible.control.db.sqlite.connection import driver_of
 from crucible.control.jobs import listing, queries
 from crucible.control.jobs.views import MOST_AHEAD
 from crucible.control.reconcile.unit_of_work import Unit

@@ -14,7 +14,7 @@ from crucible.control.reconcile.reconciler import GAP_SECONDS
 from crucible.core.job.states import Condition
 from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.silence import REPLACE_MARGIN
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 HOUR = 3600.0
 FENCE = LeaseTerms().lease_seconds + REPLACE_MARGIN

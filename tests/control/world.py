@@ -28,10 +28,10 @@ from crucible.backends.base import LaunchCall
 from crucible.control.agents.agents import Agents
 from crucible.control.control_plane import Control
 from crucible.control.db import schema as t
-from crucible.control.db.connection import driver_of
-from crucible.control.db.inline import InlineDb
 from crucible.control.db.migrate import create
 from crucible.control.db.port import DatabaseClosed, Db
+from crucible.control.db.sqlite.connection import driver_of
+from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.hooks import Post
 from crucible.control.jobs.submit import Accepted
 from crucible.control.reconcile import repository
@@ -45,7 +45,7 @@ from crucible.core.ids import Prefix, make_id
 from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import Attempt, Job, Machine, Slot, World
 from crucible.storage import ObjectStore
-from crucible.wire.messages import Batch, Kind, Message, derive_secret, encode_batch
+from crucible.wire.documents.messages import Batch, Kind, Message, derive_secret, encode_batch
 
 T = TypeVar("T")
 

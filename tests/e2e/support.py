@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.harness import Deployment, View
 
-from crucible.wire.archive import Entry, pack
+from crucible.wire.files.archive import Entry, pack
 
 MiB = 1024 * 1024
 

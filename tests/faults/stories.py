@@ -12,7 +12,7 @@ from tests.faults.mortal import SECONDS, Mortal
 from tests.harness import View, alive, shell
 from tests.receiver import Receiver
 
-from crucible.wire.bundle import Bundle, collect, make_bundle
+from crucible.wire.files.bundle import Bundle, collect, make_bundle
 
 TRIES = 3
 PATIENCE = 20.0

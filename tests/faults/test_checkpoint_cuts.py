@@ -25,7 +25,7 @@ from tests.storage.servers import Server, seaweedfs
 
 from crucible.agent.storelink.mail import FolderMail
 from crucible.storage import open_store
-from crucible.wire.mailbox import checkpoint_blob, mailbox
+from crucible.wire.documents.mailbox import checkpoint_blob, mailbox
 
 ROW = "checkpoint: kill at random byte offsets of the upload"
 CUTS_A_JOB = 100

@@ -18,8 +18,8 @@ from tests.faults.rehearsed import LONG, Rehearsed, begins_of, open_gate, rehear
 from tests.harness import Deployment, View, shell, until
 from tests.scale import Record
 
-from crucible.wire.desired import Limits
-from crucible.wire.messages import Kind
+from crucible.wire.documents.desired import Limits
+from crucible.wire.documents.messages import Kind
 
 HOUR, DAY = 3600.0, 86400.0
 JUMPS = (2 * HOUR, -2 * HOUR, 10 * DAY, 0.0)

@@ -24,7 +24,7 @@ def newer_tree(folder: Path) -> Path:
     shutil.copytree(sources, tree / "crucible", ignore=shutil.ignore_patterns("__pycache__"))
     change(tree / "crucible/__init__.py", f'__version__ = "{crucible.__version__}"', f'__version__ = "{NEWER}"')
     change(
-        tree / "crucible/wire/desired.py",
+        tree / "crucible/wire/documents/desired.py",
         'return json.dumps({"v": VERSION, **asdict(desired)}, separators=(",", ":")).encode()',
         """doc = {"v": VERSION, **asdict(desired), "novelty": {"deep": [1]}}
     for assignment in doc["assignments"]:

@@ -22,7 +22,7 @@ from tests.scale import Record, Scale
 
 from crucible.server.agents.api import attempts, build_agents_api, claims, code, machines
 from crucible.server.http.add_routes import add_routes
-from crucible.wire.messages import Cause, Kind, sign
+from crucible.wire.documents.messages import Cause, Kind, sign
 
 OPERATIONS = (
     "POST /agent/v1/claim",

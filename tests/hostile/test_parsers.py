@@ -47,14 +47,14 @@ from crucible.core.job.tags import parse_tag
 from crucible.server.http.failures import bad_fields
 from crucible.server.http.ranges import RangeNotThere, parse_range
 from crucible.server.routes.filters import JobQuery
-from crucible.wire import crypto, mailbox
-from crucible.wire.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
-from crucible.wire.http import Response
-from crucible.wire.messages import BadBatch, Batch, Kind, Message, decode_batch, encode_batch, sign
-from crucible.wire.options import BadSchema, Option, schema_of
-from crucible.wire.paths import UnsafePath, safe_name
-from crucible.wire.plugins import Plugin, _described
-from crucible.wire.results import BadResult, Result, decode_result, encode_result
+from crucible.wire.documents import crypto, mailbox
+from crucible.wire.documents.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
+from crucible.wire.documents.messages import BadBatch, Batch, Kind, Message, decode_batch, encode_batch, sign
+from crucible.wire.documents.results import BadResult, Result, decode_result, encode_result
+from crucible.wire.files.paths import UnsafePath, safe_name
+from crucible.wire.http.client import Response
+from crucible.wire.models.options import BadSchema, Option, schema_of
+from crucible.wire.models.plugins import Plugin, _described
 
 KEY = b"k" * 32
 MOMENT = 5.0

@@ -7,7 +7,7 @@ import pytest
 import crucible
 from crucible import BaseModel, ModelMetadata, Option
 from crucible.inside.model import BadPlugin, checked_plugin, described, offers
-from crucible.wire.options import BadConfig, BadSchema
+from crucible.wire.models.options import BadConfig, BadSchema
 
 
 class Trained(BaseModel):

@@ -11,7 +11,7 @@ import pytest
 from tests.plugin_packages import COUNTER, HEAD, install
 
 from crucible.inside.plugin import main
-from crucible.wire.results import decode_result
+from crucible.wire.documents.results import decode_result
 
 _made = iter(range(1000))
 

@@ -7,7 +7,7 @@ import pytest
 
 import crucible
 from crucible.inside.results import result
-from crucible.wire.results import BadResult, Result, decode_result
+from crucible.wire.documents.results import BadResult, Result, decode_result
 
 
 class Array:

@@ -15,7 +15,7 @@ from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
 from crucible.control.control_plane import Control
 from crucible.server.api import build_api
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 T = TypeVar("T")
 

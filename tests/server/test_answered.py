@@ -21,8 +21,8 @@ from crucible.core.people.identity import OWNER
 from crucible.core.views.base import SOMETIMES
 from crucible.core.views.jobs import JobView
 from crucible.core.views.server import PrunedView
-from crucible.wire.options import Option
-from crucible.wire.plugins import Fault, Plugin
+from crucible.wire.models.options import Option
+from crucible.wire.models.plugins import Fault, Plugin
 
 AUTH = {"Authorization": f"Bearer {OWNERS}"}
 

@@ -9,7 +9,7 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 JOB = "/api/v1/jobs/{id}"
 ALWAYS = {"401", "403", "422", "429", "500", "503", "507"}

@@ -9,18 +9,18 @@ from sqlalchemy import Connection
 
 from crucible.control.db import schema as t
 from crucible.core.compute.offers import Market
-from crucible.simulation.faults.cloud import Cloud, Instance
-from crucible.simulation.faults.findings import Checkers
-from crucible.simulation.faults.loop import VirtualLoop
-from crucible.simulation.faults.machine import Ground
-from crucible.simulation.faults.network import Network
-from crucible.simulation.faults.notices import Notices
-from crucible.simulation.faults.ports import WallClock, WatchedDb
-from crucible.simulation.faults.safe import Safe
-from crucible.simulation.faults.store import MemoryStore
+from crucible.simulation.faults.checks.checkers import Checkers
+from crucible.simulation.faults.checks.notifications import Notices
+from crucible.simulation.faults.checks.secrets import Safe
+from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.ground_truth import Truth
 from crucible.simulation.faults.trace import Trace
-from crucible.simulation.faults.truth import Truth
-from crucible.simulation.faults.weather import Dice, Weather
+from crucible.simulation.faults.virtual_loop import VirtualLoop
+from crucible.simulation.faults.world.cloud import Cloud, Instance
+from crucible.simulation.faults.world.machine import Ground
+from crucible.simulation.faults.world.network import Network
+from crucible.simulation.faults.world.ports import WallClock, WatchedDb
+from crucible.simulation.faults.world.store import MemoryStore
 
 
 class Books:

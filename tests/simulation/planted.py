@@ -45,10 +45,10 @@ from crucible.core.lifecycle.outcome import end_attempt
 from crucible.core.lifecycle.values import Attempt
 from crucible.core.people.identity import Identity
 from crucible.core.views.people import RotationView
-from crucible.simulation.faults.elastic import ElasticBackend
-from crucible.simulation.faults.servers import KEY
-from crucible.wire.bootstrap import Bootstrap
-from crucible.wire.messages import Batch, Cause, Message, derive_secret
+from crucible.simulation.faults.world.elastic_backend import ElasticBackend
+from crucible.simulation.faults.world.servers import KEY
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.documents.messages import Batch, Cause, Message, derive_secret
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import hashlib
 import pytest
 from tests.simulation.books import Books, checkers, instance, make
 
-from crucible.simulation.faults.choices import Choices
-from crucible.simulation.faults.cloud import Instance
-from crucible.simulation.faults.endings import Endings
-from crucible.simulation.faults.findings import LIMIT_SECONDS
-from crucible.simulation.faults.program import Program, Script
-from crucible.simulation.faults.story import Broken
-from crucible.simulation.faults.truth import Running
+from crucible.simulation.faults.checks.checkers import LIMIT_SECONDS
+from crucible.simulation.faults.checks.endings import Endings
+from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.checks.placement import Choices
+from crucible.simulation.faults.ground_truth import Running
+from crucible.simulation.faults.world.cloud import Instance
+from crucible.simulation.faults.world.program import Program, Script
 
 DATA = b"one line\n"
 SHA = hashlib.sha256(DATA).hexdigest()

@@ -10,12 +10,12 @@ import pytest
 from tests.simulation.books import Books, checkers, instance, make
 
 from crucible.core.compute.offers import Market
-from crucible.simulation.faults.bills import Bills
-from crucible.simulation.faults.choices import Choices
-from crucible.simulation.faults.findings import BOUND_SECONDS, LAUNCH_SECONDS
-from crucible.simulation.faults.shelf import Shelf
-from crucible.simulation.faults.story import Broken
-from crucible.simulation.faults.truth import Output, Running, Saved, Segment
+from crucible.simulation.faults.checks.billing import Bills
+from crucible.simulation.faults.checks.checkers import BOUND_SECONDS, LAUNCH_SECONDS
+from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.checks.placement import Choices
+from crucible.simulation.faults.checks.stored_objects import Shelf
+from crucible.simulation.faults.ground_truth import Output, Running, Saved, Segment
 from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
 
 DATA = b"one line\n"

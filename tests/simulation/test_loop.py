@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from crucible.simulation.faults.crew import Crew
-from crucible.simulation.faults.loop import Deadlock, VirtualLoop
+from crucible.simulation.faults.virtual_loop import Deadlock, VirtualLoop
+from crucible.simulation.faults.world.task_group import Crew
 
 
 def test_time_jumps_to_the_next_timer() -> None:

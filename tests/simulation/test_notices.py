@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.simulation.books import Books
 
-from crucible.simulation.faults.notices import Notice, Notices
-from crucible.simulation.faults.story import Broken
+from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.checks.notifications import Notice, Notices
 
 URL = "https://receiver/1"
 

@@ -8,11 +8,11 @@ import pytest
 
 from crucible.control.reconcile.crashpoints import crashpoint, disarm
 from crucible.core.errors import TimedOut
-from crucible.simulation.faults.loop import VirtualLoop, virtual_loop
-from crucible.simulation.faults.ports import FlightCalls, OrderedWakeups, ProcessDb, WatchedDb
-from crucible.simulation.faults.process import NAMED_WEIGHT, WRITE_WEIGHT, Crash, Process, arm_all
-from crucible.simulation.faults.store import MemoryStore
-from crucible.simulation.faults.weather import Dice, Weather
+from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.virtual_loop import VirtualLoop, virtual_loop
+from crucible.simulation.faults.world.ports import FlightCalls, OrderedWakeups, ProcessDb, WatchedDb
+from crucible.simulation.faults.world.process import NAMED_WEIGHT, WRITE_WEIGHT, Crash, Process, arm_all
+from crucible.simulation.faults.world.store import MemoryStore
 from crucible.storage import HashMismatch, StoreFull
 
 

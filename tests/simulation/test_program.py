@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from crucible.simulation.faults.loop import VirtualLoop
-from crucible.simulation.faults.program import Exit, Program, Script
-from crucible.simulation.faults.truth import Running, Truth
+from crucible.simulation.faults.ground_truth import Running, Truth
+from crucible.simulation.faults.virtual_loop import VirtualLoop
+from crucible.simulation.faults.world.program import Exit, Program, Script
 
 SCRIPT = Script(steps=6, step_seconds=10.0, every=2)
 

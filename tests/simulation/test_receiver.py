@@ -9,9 +9,9 @@ from tests.simulation.books import Books
 
 from crucible.core.hooks import Reply
 from crucible.core.signing import signed, signing_secret
-from crucible.simulation.faults.notices import Notices
-from crucible.simulation.faults.receiver import SECONDS, STORM, Receiver
-from crucible.simulation.faults.weather import RATES, Dice, Weather
+from crucible.simulation.faults.checks.notifications import Notices
+from crucible.simulation.faults.fault_rates import RATES, Dice, Weather
+from crucible.simulation.faults.world.webhook_receiver import SECONDS, STORM, Receiver
 
 URL = "https://receiver/1"
 SECRET = signing_secret(b"k" * 32)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from crucible.control.agents.agents import Agents
-from crucible.simulation.faults.findings import Checkers
+from crucible.simulation.faults.checks.checkers import Checkers
 from crucible.simulation.faults.run import run
 
 TWO_SERVERS = 33

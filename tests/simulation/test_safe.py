@@ -9,8 +9,8 @@ from tests.simulation.books import Books
 from crucible.control.secrets import KEYS_FILE, Vault
 from crucible.core.people.identity import DEFAULT_PROJECT
 from crucible.core.secret import Secret
-from crucible.simulation.faults.safe import Entry, Safe
-from crucible.simulation.faults.story import Broken
+from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.checks.secrets import Entry, Safe
 
 
 @pytest.fixture

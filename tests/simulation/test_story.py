@@ -6,7 +6,7 @@ import json
 import pytest
 from tests.simulation.books import Books
 
-from crucible.simulation.faults.story import Broken, Story
+from crucible.simulation.faults.checks.event_order import Broken, Story
 
 DATA = b"one line\n"
 SHA = hashlib.sha256(DATA).hexdigest()

@@ -7,16 +7,16 @@ import asyncio
 import pytest
 
 from crucible.core.compute.offers import Market
-from crucible.simulation.faults.cloud import Cloud
-from crucible.simulation.faults.folder import SEGMENT_LINES, Folder
-from crucible.simulation.faults.loop import VirtualLoop
-from crucible.simulation.faults.machine import DRIFT, Ground, Machine
-from crucible.simulation.faults.network import Network
-from crucible.simulation.faults.ports import WallClock
-from crucible.simulation.faults.store import MemoryStore
+from crucible.simulation.faults.fault_rates import RATES, SPELL_SECONDS, Dice, Weather
+from crucible.simulation.faults.ground_truth import Truth
 from crucible.simulation.faults.trace import Trace
-from crucible.simulation.faults.truth import Truth
-from crucible.simulation.faults.weather import RATES, SPELL_SECONDS, Dice, Weather
+from crucible.simulation.faults.virtual_loop import VirtualLoop
+from crucible.simulation.faults.world.attempt_folder import SEGMENT_LINES, Folder
+from crucible.simulation.faults.world.cloud import Cloud
+from crucible.simulation.faults.world.machine import DRIFT, Ground, Machine
+from crucible.simulation.faults.world.network import Network
+from crucible.simulation.faults.world.ports import WallClock
+from crucible.simulation.faults.world.store import MemoryStore
 from crucible.storage import StoreUnreachable
 
 

@@ -13,7 +13,7 @@ import pytest
 from crucible.storage.errors import HashMismatch, NotFound, StorageError
 from crucible.storage.folder import STAGING
 from crucible.storage.store import Content, Store, Stored
-from crucible.wire.paths import UnsafePath
+from crucible.wire.files.paths import UnsafePath
 
 ABC = hashlib.sha256(b"abc").hexdigest()
 LARGE = 20_000_000

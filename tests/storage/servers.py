@@ -26,7 +26,7 @@ import pytest
 from crucible.core.errors import CrucibleError
 from crucible.core.secret import Secret
 from crucible.storage.buckets import BucketStore
-from crucible.storage.opening import open_store
+from crucible.storage.open_store import open_store
 from crucible.storage.options import StoreOptions
 
 START_SECONDS = 90

@@ -22,7 +22,7 @@ from crucible.core.errors import BadInput
 from crucible.core.secret import Secret
 from crucible.storage.buckets import PART
 from crucible.storage.errors import NoSuchStore, StorageError, StoreDenied, StoreUnreachable
-from crucible.storage.opening import open_store
+from crucible.storage.open_store import open_store
 from crucible.storage.options import StoreOptions
 from crucible.storage.store import Signs, Store
 

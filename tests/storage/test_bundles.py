@@ -8,9 +8,9 @@ import pytest
 
 from crucible.storage.bundles import BundleStore
 from crucible.storage.errors import HashMismatch, NotFound
-from crucible.storage.opening import open_store
-from crucible.wire.bundle import collect, make_bundle
-from crucible.wire.paths import UnsafePath
+from crucible.storage.open_store import open_store
+from crucible.wire.files.bundle import collect, make_bundle
+from crucible.wire.files.paths import UnsafePath
 
 DATA = b"an archive" * 1000
 SHA = hashlib.sha256(DATA).hexdigest()

@@ -15,7 +15,7 @@ from crucible.storage.layout import (
     job_prefix,
     log_segment_key,
 )
-from crucible.wire.paths import UnsafePath
+from crucible.wire.files.paths import UnsafePath
 
 SHA = "ab" + "0" * 62
 

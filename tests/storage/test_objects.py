@@ -17,9 +17,9 @@ from crucible.core import errors as core_errors
 from crucible.storage.errors import StorageError, StoreFull
 from crucible.storage.folder import STAGING
 from crucible.storage.objects import ObjectStore
-from crucible.storage.opening import open_store
+from crucible.storage.open_store import open_store
 from crucible.storage.store import Signs, Store
-from crucible.wire.paths import UnsafePath
+from crucible.wire.files.paths import UnsafePath
 
 
 class TestFolder(StoreContract):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from crucible.wire.archive import Entry, Folder, Link, pack
+from crucible.wire.files.archive import Entry, Folder, Link, pack
 
 ENTRIES = [
     Entry.of_bytes("train.py", b"print('hello')\n"),

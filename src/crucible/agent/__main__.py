@@ -18,8 +18,8 @@ from crucible.agent.process.limits import LimitsProbe, choose
 from crucible.agent.process.sampling import Probe, detect_devices
 from crucible.agent.runner.attempt import run_attempt
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.wire.bootstrap import BadBootstrap
-from crucible.wire.crypto import NoCryptography
+from crucible.wire.documents.bootstrap import BadBootstrap
+from crucible.wire.documents.crypto import NoCryptography
 
 _FORMAT = "%(asctime)s %(process)d %(name)s %(message)s"
 

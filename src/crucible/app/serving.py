@@ -30,7 +30,7 @@ async def serve(
     stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal, a request, or `stop`; `stopping` is called once that has come."""
-    from crucible.control.db.filesystem import mount_table, refuse_network
+    from crucible.control.db.sqlite.filesystem import mount_table, refuse_network
     from crucible.server.home import open_home
     from crucible.server.http.listen import allow_files
     from crucible.server.security.exposure import check_reach

@@ -17,7 +17,7 @@ from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.pricing import Segment
 from crucible.core.compute.resources import Resources
 from crucible.core.errors import CrucibleError, NoCapacity, Trouble, Unreachable
-from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.documents.bootstrap import Bootstrap
 
 
 class Reach(enum.StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.catalog.findings import Finding, Rule
 from crucible.catalog.index import Catalog, Need
-from crucible.catalog.library import Library, Stock
 from crucible.catalog.lists import PROVIDERS
+from crucible.catalog.store import Library, Stock
 
 __all__ = ["PROVIDERS", "Catalog", "Finding", "Library", "Need", "Rule", "Stock"]

@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "blocking": ("SyncJob", "SyncMLPlatform"),
-    "platform": ("Job", "MLPlatform"),
-    "requirements": ("Preferences", "Requirements"),
-    "results": ("JobCancelled", "JobFailed", "JobResult"),
-    "status": ("JobStatus",),
-    "tables": ("MetricsTable",),
-    "webhooks": ("verify_webhook",),
+    "sdk.blocking": ("SyncJob", "SyncMLPlatform"),
+    "sdk.platform": ("Job", "MLPlatform"),
+    "request.requirements": ("Preferences", "Requirements"),
+    "sdk.results": ("JobCancelled", "JobFailed", "JobResult"),
+    "sdk.status": ("JobStatus",),
+    "sdk.metrics_table": ("MetricsTable",),
+    "sdk.webhooks": ("verify_webhook",),
 }
 _FROM = {name: module for module, names in _MODULES.items() for name in names}
 

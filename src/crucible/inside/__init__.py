@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crucible.inside import registry
     from crucible.inside.model import BaseModel, ModelMetadata
     from crucible.inside.results import result
-    from crucible.wire.options import Option
+    from crucible.wire.models.options import Option
 
 __all__ = [
     "BaseModel",
@@ -37,7 +37,7 @@ __all__ = [
 _LATER = {
     "BaseModel": "crucible.inside.model:BaseModel",
     "ModelMetadata": "crucible.inside.model:ModelMetadata",
-    "Option": "crucible.wire.options:Option",
+    "Option": "crucible.wire.models.options:Option",
     "registry": "crucible.inside.registry",
     "result": "crucible.inside.results:result",
 }

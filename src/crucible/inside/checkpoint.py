@@ -16,7 +16,7 @@ from typing import Callable, Optional, SupportsFloat, SupportsIndex, Union
 
 from crucible.inside.places import checkpoint_dir, resume_from
 from crucible.inside.reporting import note
-from crucible.wire.checkpoints import is_unfinished
+from crucible.wire.documents.checkpoint_names import is_unfinished
 
 Source = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]", Callable[[Path], object]]
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Optional
 
-from crucible.wire.options import BadSchema, Option, check_config, check_schema
+from crucible.wire.models.options import BadSchema, Option, check_config, check_schema
 
 METHODS = ("train", "infer", "benchmark")
 

@@ -20,8 +20,8 @@ from crucible.inside.model import METHODS, BadPlugin, BaseModel, offers
 from crucible.inside.places import data_dir, resume_from
 from crucible.inside.results import result
 from crucible.inside.stopping import on_stop
-from crucible.wire.options import BadConfig, check_config
-from crucible.wire.results import BadResult
+from crucible.wire.documents.results import BadResult
+from crucible.wire.models.options import BadConfig, check_config
 
 BAD_INPUT = 2
 _KINDS = {"train": "train", "infer": "inference", "benchmark": "benchmark"}

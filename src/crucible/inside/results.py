@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Optional
 
 from crucible.inside.places import on_platform
-from crucible.wire.results import BadResult, Result, encode_result
+from crucible.wire.documents.results import BadResult, Result, encode_result
 
 
 def result(value: object, kind: Optional[str] = None) -> None:

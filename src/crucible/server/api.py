@@ -57,7 +57,7 @@ from crucible.server.security.size_limits import MAX_BUNDLE, BodyLimit
 from crucible.server.streams import sessions, sockets
 from crucible.server.streams.coalesce import Gathering
 from crucible.server.streams.follow import Pace
-from crucible.wire import sessions as wire
+from crucible.wire.http import sessions as wire
 
 ROUTERS = tuple(
     module.router

@@ -14,7 +14,7 @@ from crucible.storage.errors import (
 )
 from crucible.storage.logs import LogStore, Segment
 from crucible.storage.objects import ObjectStore
-from crucible.storage.opening import open_store
+from crucible.storage.open_store import open_store
 from crucible.storage.options import StoreOptions
 from crucible.storage.store import Signs, Store, Stored
 

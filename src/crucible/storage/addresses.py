@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from crucible.core.errors import BadInput
 from crucible.storage.errors import StorageError
-from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.files.paths import UnsafePath, safe_name
 
 FORMS = "Give a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix."
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 import obstore.exceptions
 
 from crucible.core import errors
-from crucible.storage.complaints import Complaint
+from crucible.storage.client_errors import Complaint
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _SEE_TO_IT = "See to the place that the setting 'store' names, then try again."

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from crucible.wire.paths import safe_join
+from crucible.wire.files.paths import safe_join
 
 STAGING = ".staging"
 _ABANDONED_AFTER = 24 * 3600

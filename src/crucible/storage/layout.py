@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.files.paths import UnsafePath, safe_name
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

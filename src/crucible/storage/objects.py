@@ -15,7 +15,7 @@ from crucible.storage.content import Hashed
 from crucible.storage.errors import NotFound, translated
 from crucible.storage.folder import STAGING, Folder
 from crucible.storage.store import CHUNK, Content, Stored
-from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.files.paths import UnsafePath, safe_name
 
 
 class ObjectStore:

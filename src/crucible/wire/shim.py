@@ -62,7 +62,7 @@ def _sources() -> dict[str, bytes]:
         with zipfile.ZipFile(archive) as packed:
             wanted = [name for name in packed.namelist() if name.endswith(".py") and _is_wanted(name)]
             return {name.partition("/")[2]: packed.read(name) for name in wanted}
-    files = [path for name in PACKAGES for path in sorted((package / name).glob("*.py"))]
+    files = [path for name in PACKAGES for path in sorted((package / name).rglob("*.py"))]
     return {path.relative_to(package).as_posix(): path.read_bytes() for path in files}
 
 

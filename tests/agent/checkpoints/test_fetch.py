@@ -14,8 +14,8 @@ from crucible.agent.checkpoints import fetch
 from crucible.agent.link.channel import Gone, HttpChannel
 from crucible.agent.link.connection import Address
 from crucible.agent.runner.staging_context import Abandoned, StageError, StageWork
-from crucible.wire.archive import Entry, pack
-from crucible.wire.desired import Resume
+from crucible.wire.documents.desired import Resume
+from crucible.wire.files.archive import Entry, pack
 
 pytestmark = pytest.mark.enable_socket
 

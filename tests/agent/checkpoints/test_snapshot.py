@@ -13,7 +13,7 @@ from tests.agent.checkpoints.entries import zipped
 from crucible.agent.checkpoints import snapshot, whole
 from crucible.agent.checkpoints.listing import Entry, entry_of, list_entries
 from crucible.agent.checkpoints.snapshot import Changed, Photographer, Torn
-from crucible.wire.archive import unpack
+from crucible.wire.files.archive import unpack
 
 
 @pytest.fixture

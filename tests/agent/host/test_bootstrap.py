@@ -7,8 +7,8 @@ import pytest
 
 from crucible.agent.clock import Deadline
 from crucible.agent.host.bootstrap import Order
-from crucible.wire.bootstrap import BadBootstrap, Bootstrap
-from crucible.wire.desired import Assignment
+from crucible.wire.documents.bootstrap import BadBootstrap, Bootstrap
+from crucible.wire.documents.desired import Assignment
 
 PLACE = Bootstrap("m", Path("/w"), Path("/e"), nonce="secret", interruption_url="http://127.0.0.1:1/interruption")
 ASSIGNMENT = Assignment("a", "j", 0, "s", ("true",), checkpoint=2)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from crucible.agent.host import host_state as hs
-from crucible.wire.desired import Assignment, Desired
+from crucible.wire.documents.desired import Assignment, Desired
 
 
 def assignment(name: str, **changes: object) -> Assignment:

@@ -25,8 +25,8 @@ from crucible.agent.link.channel import (
     upload_seconds,
 )
 from crucible.agent.link.connection import Address, Answer, Link
-from crucible.wire.http import Request
-from crucible.wire.messages import Kind, Message
+from crucible.wire.documents.messages import Kind, Message
+from crucible.wire.http.client import Request
 
 pytestmark = pytest.mark.enable_socket
 

@@ -7,7 +7,7 @@ import pytest
 from crucible.agent.link.reporter import NOTE_LENGTH, Voice
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.redaction import Redactor
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 VALUE = "s3cr3t-value"
 

@@ -8,7 +8,7 @@ import pytest
 
 from crucible.agent.link import spool as spool_module
 from crucible.agent.link.spool import Spool
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 def numbers(spool: Spool) -> list[int]:

@@ -16,7 +16,7 @@ from tests.agent.machines import PYTHON
 from crucible.agent.python.environment import Builder
 from crucible.agent.python.pythons import Pythons
 from crucible.agent.runner.staging_context import Abandoned, RemovableLock, StageError, StageWork
-from crucible.wire.desired import Environment
+from crucible.wire.documents.desired import Environment
 
 UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 

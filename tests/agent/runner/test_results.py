@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crucible.agent.runner.results import read_result
-from crucible.wire.results import MAX_BYTES, BadResult, Result, encode_result
+from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, encode_result
 
 
 def test_a_job_without_a_result_left_none(tmp_path: Path) -> None:

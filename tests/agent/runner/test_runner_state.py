@@ -8,7 +8,7 @@ from hypothesis import given
 
 from crucible.agent.clock import Deadline
 from crucible.agent.runner import runner_state as rs
-from crucible.wire.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, Kind
 
 TERM, KILL = rs.Signal(signal.SIGTERM), rs.Signal(signal.SIGKILL)
 

@@ -19,8 +19,8 @@ from crucible.agent.process.environment import job_environment
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.staging import Stager
 from crucible.agent.runner.staging_context import Abandoned, StageError, StageWork
-from crucible.wire.archive import Entry, pack
-from crucible.wire.desired import Assignment, DataItem, Limits
+from crucible.wire.documents.desired import Assignment, DataItem, Limits
+from crucible.wire.files.archive import Entry, pack
 from crucible.wire.shim import write_shim
 
 pytestmark = pytest.mark.enable_socket

@@ -19,7 +19,7 @@ from crucible.agent.link.channel import Called
 from crucible.agent.link.connection import Address
 from crucible.agent.sessions import Sessions, Surroundings
 from crucible.agent.sessions.line import Line, dial
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 SECONDS = 20.0
 # Whatever carries a session's id ends with it, also among the processes of a test run beside this one.

@@ -15,7 +15,7 @@ from tests.agent.sessions.far_end import FarEnd, around, session
 
 from crucible.agent.process.process_groups import with_variables
 from crucible.agent.sessions import Sessions, command
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 from crucible.wire.process import of_pid
 
 pytestmark = pytest.mark.enable_socket

@@ -14,7 +14,7 @@ import pytest
 from tests.agent.sessions.far_end import FarEnd, around
 
 from crucible.agent.sessions.listening import CannotTell, listening
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 pytestmark = pytest.mark.enable_socket
 

@@ -11,7 +11,16 @@ from crucible.agent.storelink.channel import StoreChannel
 from crucible.agent.storelink.mail import FolderMail
 from crucible.agent.storelink.party import QUIET_SECONDS, Party
 from crucible.agent.storelink.urls import Urls
-from crucible.wire.mailbox import SECRETS, Alive, Down, alive_name, decode_alive, down_name, encode_down, host_key
+from crucible.wire.documents.mailbox import (
+    SECRETS,
+    Alive,
+    Down,
+    alive_name,
+    decode_alive,
+    down_name,
+    encode_down,
+    host_key,
+)
 
 KEY = host_key(b"nonce", "mch-1")
 ME = "att-1.0"

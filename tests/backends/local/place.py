@@ -17,14 +17,14 @@ from tests.backends.conformance import BOOTSTRAP, Place, eventually
 from crucible.backends.base import LaunchCall, MachineRef
 from crucible.backends.local import LocalBackend
 from crucible.backends.local.devices import Gpu
-from crucible.backends.local.ending import GRACE_SECONDS
+from crucible.backends.local.end_machine import GRACE_SECONDS
 from crucible.backends.settings import BackendSettings
 from crucible.core.compute.resources import GiB
 
 CRASHING_SERVER = """
 import json, sys
 from pathlib import Path
-from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.backends.base import LaunchCall
 from crucible.backends.local import LocalBackend
 from crucible.backends.settings import BackendSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from crucible.catalog.library import shipped
+from crucible.catalog.store import shipped
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 

@@ -19,7 +19,7 @@ from tests.catalog.refresh.providers import (
 
 from crucible.catalog.findings import Rule
 from crucible.catalog.refresh import aws, azure, gcp, lambdacloud
-from crucible.catalog.refresh.asking import BadAnswer
+from crucible.catalog.refresh.fetcher import BadAnswer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 from crucible.catalog.rows import Row
 from crucible.core.compute.resources import GiB

@@ -28,10 +28,10 @@ from tests.catalog.refresh.providers import (
 )
 
 from crucible.catalog import PROVIDERS, Library, Need, Rule
-from crucible.catalog.library import shipped
 from crucible.catalog.refresh import BadAnswer, Refreshed, refresh
 from crucible.catalog.rows import Row
 from crucible.catalog.sources import Sources
+from crucible.catalog.store import shipped
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, CrucibleError, UnknownName
 from crucible.core.secret import Secret

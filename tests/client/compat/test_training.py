@@ -10,7 +10,7 @@ from tests.client.fake_server import JOB, FakeServer, completed, failed, job_vie
 from crucible import MLPlatform, SyncMLPlatform
 from crucible.client.compat import AsyncTrainingClient, TrainingClient, TrainingJobRequest
 from crucible.core.errors import BadInput, NotFound, TimedOut, UnknownName
-from crucible.wire.archive import unpack
+from crucible.wire.files.archive import unpack
 
 pytestmark = pytest.mark.enable_socket
 

@@ -6,7 +6,7 @@ import pytest
 
 from crucible.client.model_plugins import read_config, read_inputs
 from crucible.core.errors import BadInput
-from crucible.wire.options import Option
+from crucible.wire.models.options import Option
 
 SCHEMA = {
     "epochs": Option(int, default=3, minimum=1),

@@ -15,8 +15,8 @@ from tests.plugin_packages import COUNTER, HEAD, install, make_python
 
 from crucible.client.model_plugins import Plugin, discover, find_plugin
 from crucible.core.errors import BadInput, UnknownName
-from crucible.wire.asking import Asker, NoAnswer
-from crucible.wire.plugins import AT_ONCE
+from crucible.wire.models.plugins import AT_ONCE
+from crucible.wire.models.subprocess_rpc import Asker, NoAnswer
 from crucible.wire.shim import write_shim
 
 ENVIRON = {"PATH": os.environ["PATH"], "CRUCIBLE_TOKEN": "secret", "AWS_SECRET": "secret"}

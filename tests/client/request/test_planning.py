@@ -17,7 +17,7 @@ from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.core.routing.plan_request import Goal, Objective, PlanRequest
-from crucible.wire.archive import Entry, Link
+from crucible.wire.files.archive import Entry, Link
 
 PAYLOAD = Payload(
     command=("{python}", "train.py", "--epochs", "3"),

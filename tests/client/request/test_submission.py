@@ -16,7 +16,7 @@ from crucible.core.errors import BadInput, UnknownName
 from crucible.core.job.spec import EnvironmentSpec, Source
 from crucible.core.views.jobs import JobView
 from crucible.storage.layout import bundle_key
-from crucible.wire.archive import Entry, unpack
+from crucible.wire.files.archive import Entry, unpack
 
 pytestmark = pytest.mark.enable_socket
 

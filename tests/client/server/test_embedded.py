@@ -21,7 +21,7 @@ from crucible.wire.process import Process, is_locked, start_time
 
 pytestmark = pytest.mark.enable_socket
 
-FAKE_APP = Path(__file__).parent / "fake_app.py"
+FAKE_APP = Path(__file__).parents[1] / "fake_app.py"
 Make = Callable[..., Embedded]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from crucible.client.transport.address import is_loopback, proxy_before, read_address
 from crucible.core.errors import BadInput
-from crucible.wire.http import BaseUrl, Proxy
+from crucible.wire.http.client import BaseUrl, Proxy
 
 THERE = BaseUrl("https", "crucible.example", 443)
 

@@ -20,7 +20,7 @@ from crucible.client.transport.http import Endpoint, Transport
 from crucible.client.transport.sessions import SessionOver, command_of, open_session
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, TimedOut, Unreachable
 from crucible.core.secret import Secret
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 pytestmark = pytest.mark.enable_socket
 

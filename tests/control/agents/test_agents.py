@@ -17,8 +17,8 @@ from crucible.core.people.identity import OWNER
 from crucible.core.views.agents import WishesView
 from crucible.storage import HashMismatch
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
-from crucible.wire.desired import Desired
-from crucible.wire.messages import Kind
+from crucible.wire.documents.desired import Desired
+from crucible.wire.documents.messages import Kind
 
 SOON = 0.05
 LONG = 30.0

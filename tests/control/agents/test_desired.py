@@ -6,7 +6,7 @@ from crucible.control.agents.desired import Wishes, attempt_wishes, desired_docu
 from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
-from crucible.wire.desired import DataItem, Desired, Environment, Limits, decode_desired, encode_desired
+from crucible.wire.documents.desired import DataItem, Desired, Environment, Limits, decode_desired, encode_desired
 
 
 async def document(rig: Rig, machine: str | None = None) -> Desired | None:

@@ -14,7 +14,7 @@ from crucible.control.telemetry import points
 from crucible.control.telemetry.feed import Hint
 from crucible.core.lifecycle import AttemptState, JobState, Reason
 from crucible.core.people.identity import OWNER
-from crucible.wire.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, Kind
 
 BLOCK = points.BLOCK
 

@@ -20,8 +20,8 @@ from crucible.core.channels import Channel
 from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyTries, Unreachable
 from crucible.core.people.identity import OWNER, Identity, Permission, Role, Via
 from crucible.core.views.agents import SessionCallView
-from crucible.wire import sessions as s
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
+from crucible.wire.http import sessions as s
 
 LS = s.Command(("ls", "-l"))
 VISIT = Visit("usr-1", "job-1", "att-1", "mch-1")

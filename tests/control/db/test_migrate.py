@@ -23,10 +23,10 @@ from crucible.control.db import (
     NewerDatabase,
     open_database,
 )
-from crucible.control.db.connection import close, driver_of, open_writer
 from crucible.control.db.migrate import MIGRATIONS, Steps, bring_up_to_date
 from crucible.control.db.migrations import REVISIONS, SCHEMA_VERSION
 from crucible.control.db.schema import metadata
+from crucible.control.db.sqlite.connection import close, driver_of, open_writer
 
 OPEN = "import sys; from crucible.control.db import open_database; open_database(sys.argv[1])"
 

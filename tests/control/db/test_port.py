@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError, InternalError, InvalidRequestError, OperationalError
 
 from crucible.control.db import DatabaseClosed, Db, DiskFull, InlineDb, SqliteDb
-from crucible.control.db.postgres import PostgresDb
+from crucible.control.db.postgres.database import PostgresDb
 
 if TYPE_CHECKING:
     from tests.control.db.conftest import Notes

@@ -14,7 +14,7 @@ from tests.control.world import job_spec
 from crucible.control.db import open_database
 from crucible.control.db import schema as t
 from crucible.control.db.port import Db
-from crucible.control.db.postgres import PostgresDb
+from crucible.control.db.postgres.database import PostgresDb
 from crucible.control.jobs.queries import list_events
 from crucible.control.reconcile import codec
 from crucible.core.compute.resources import Resources

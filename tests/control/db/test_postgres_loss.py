@@ -18,8 +18,8 @@ from tests.control.db.postgres_line import ENDS, Proxy
 from tests.postgres import Server, server
 
 from crucible.control.db import DatabaseError, open_database
-from crucible.control.db.postgres import PostgresDb
-from crucible.control.db.postgres_failures import CommitUnknown, answered, breaks_line
+from crucible.control.db.postgres.database import PostgresDb
+from crucible.control.db.postgres.failures import CommitUnknown, answered, breaks_line
 from crucible.control.db.statement import Statement
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from crucible.control.db.notify import LONGEST, MOST, PostgresWakeups
+from crucible.control.db.postgres.notify import LONGEST, MOST, PostgresWakeups
 from crucible.control.runtime.ports import Wakeups
 from crucible.control.telemetry.feed import Feed, Hint
 
 OTHER_PROCESS = """
 import asyncio, sys
-from crucible.control.db.notify import PostgresWakeups
+from crucible.control.db.postgres.notify import PostgresWakeups
 
 async def main():
     wakeups = PostgresWakeups(sys.argv[1])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 from tests.control.fakes import FakeClock
 
-from crucible.control.db.inline import InlineDb
+from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.db.timed import TimedDb
 from crucible.control.runtime.durations import Durations
 

@@ -11,14 +11,15 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import create_engine
+from tests.control.db.postgres.test_schema import EVERYTHING, ask, do
 from tests.control.db.test_migrate import schema_made_by, schema_of, stamp
-from tests.control.db.test_postgres_schema import EVERYTHING, ask, do
 from tests.postgres import Server
 from tests.state_0_1_0.databases import put_postgres, put_sqlite
 
-from crucible.control.db import OlderDatabase, open_database, postgres_schema
+from crucible.control.db import OlderDatabase, open_database
 from crucible.control.db.migrate import bring_up_to_date, create
 from crucible.control.db.migrations import EARLIER, SCHEMA_VERSION
+from crucible.control.db.postgres import schema
 
 Rows = dict[str, list[dict[str, object]]]
 """By table."""
@@ -66,7 +67,7 @@ def test_postgres(postgres_server: Server) -> None:
         put_postgres(url)
         before = postgres_rows(url)
         assert len(before["jobs"]) == 1
-        postgres_schema.bring_up_to_date(url)
+        schema.bring_up_to_date(url)
         check_kept(before, postgres_rows(url))
         upgraded = set(ask(url, EVERYTHING))
     assert upgraded == everything_made_by_create(postgres_server)
@@ -95,7 +96,7 @@ def test_sqlite_of_a_development_version_is_refused_and_left_alone(tmp_path: Pat
 
 
 def test_postgres_of_a_development_version_is_refused(postgres_url: str) -> None:
-    postgres_schema.bring_up_to_date(postgres_url)
+    schema.bring_up_to_date(postgres_url)
     do(postgres_url, f"UPDATE alembic_version SET version_num = '{EARLIER[-1]}'")
     with pytest.raises(OlderDatabase, match=r"from before 0\.1\.0"):
         open_database(postgres_url)

@@ -12,7 +12,7 @@ from crucible.core.errors import BadInput, Conflict, NotFound
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.tags import MAX_TAGS
 from crucible.core.people.identity import OWNER
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def test_a_job_has_the_labels_it_was_submitted_with(rig: Rig) -> None:

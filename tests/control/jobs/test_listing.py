@@ -12,7 +12,7 @@ from crucible.core.errors import BadInput, UnknownName
 from crucible.core.ids import Prefix, make_id
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.people.identity import OWNER
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def listed(rig: Rig, *, limit: int = 50, cursor: str | None = None, **given: Any) -> Any:

@@ -15,7 +15,7 @@ from crucible.core.lifecycle import Job
 from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import JobView
 from crucible.core.views.records import MetricsView, SeriesView
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 A = make_id(Prefix.JOB, 1, 0b00001_00001_00010_00011)
 B = make_id(Prefix.JOB, 2, 0b00010_00001_00010_00011)

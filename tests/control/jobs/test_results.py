@@ -10,7 +10,7 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import ResultView
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def test_a_result_is_part_of_the_job(rig: Rig) -> None:

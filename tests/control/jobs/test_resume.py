@@ -10,7 +10,7 @@ from crucible.core.errors import Conflict, NotFound, UnknownName
 from crucible.core.job.requests import Resumption
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def test_a_failed_job_goes_on_as_the_same_job(rig: Rig) -> None:

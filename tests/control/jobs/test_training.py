@@ -10,7 +10,7 @@ from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec
 from crucible.core.job.training import TrainingRequest, prepare
 from crucible.core.people.identity import OWNER
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 def spec(**config: Any) -> JobSpec:

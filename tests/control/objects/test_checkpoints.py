@@ -13,7 +13,7 @@ from crucible.core.lifecycle import Reason
 from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import CheckpointView
 from crucible.storage.layout import checkpoint_key
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 def told(number: int, **more: Any) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from crucible.core.lifecycle import Reason
 from crucible.core.people.identity import OWNER, Identity, Role, Via
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import Confidence
-from crucible.wire.archive import Entry, pack
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
+from crucible.wire.files.archive import Entry, pack
 
 RUN = ("{python}", "main.py")
 REAL = replace(FakeCloud.capabilities, simulated=False)

@@ -21,7 +21,7 @@ from crucible.control.planning.forecast import DUE, LANE, MAX_OFFERS, MAX_TEXT, 
 from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 @pytest.fixture

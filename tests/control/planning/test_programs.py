@@ -11,7 +11,7 @@ import pytest
 from crucible.control.planning import programs
 from crucible.control.planning.programs import program_in
 from crucible.core.routing.plan_request import MAX_FILE
-from crucible.wire.archive import BadArchive, Entry, Folder, Link, pack
+from crucible.wire.files.archive import BadArchive, Entry, Folder, Link, pack
 
 RUN = ("{python}", "train.py", "--epochs", "3")
 

@@ -17,7 +17,7 @@ from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.advance import LOOK_AGAIN
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 T = TypeVar("T")
 

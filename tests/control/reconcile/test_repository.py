@@ -12,7 +12,7 @@ from tests.control.fakes import START
 from tests.control.world import Rig, job_spec, make_attempt, make_machine, new_id
 
 from crucible.control.db import schema as t
-from crucible.control.db.inline import InlineDb
+from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.repository import Stale
 from crucible.core.compute.offers import Billing, Market

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from tests.control.world import Rig
 
 from crucible.control.db import schema as t
-from crucible.control.db.postgres_failures import CommitUnknown
+from crucible.control.db.postgres.failures import CommitUnknown
 from crucible.control.reconcile import roles
 from crucible.control.reconcile.roles import HOLD_SECONDS, SHARED, Duties, Duty
 

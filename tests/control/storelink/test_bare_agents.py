@@ -19,7 +19,7 @@ from crucible.control.agents.agent_file import build_agent
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
-from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.documents.bootstrap import Bootstrap
 
 SECONDS = 60.0
 STORES = {"bucket": {"urls": {}}, "open folder": {"folder": "store"}}

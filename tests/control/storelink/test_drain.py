@@ -14,8 +14,8 @@ from crucible.core.lifecycle import JobState, Reason, World
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.silence import SETTLE_WINDOW
 from crucible.storage import Store, StoreUnreachable
-from crucible.wire.mailbox import ROOT
-from crucible.wire.messages import Kind
+from crucible.wire.documents.mailbox import ROOT
+from crucible.wire.documents.messages import Kind
 
 
 class Silent:

@@ -10,7 +10,7 @@ from tests.control.world import Rig
 
 from crucible.control.storelink.mailbox_state import Box, Party
 from crucible.control.storelink.mailboxes import Postroom
-from crucible.wire.mailbox import Alive, checkpoint_blob, log_blob, segment_name
+from crucible.wire.documents.mailbox import Alive, checkpoint_blob, log_blob, segment_name
 
 LIFE = "a" * 24
 ME = Party("att-1.0", b"key")

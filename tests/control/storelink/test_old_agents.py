@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tests.control.storelink.world import Mailroom, StoreRunner
-from tests.wire.test_crypto import OF_VERSION_010
+from tests.wire.documents.test_crypto import OF_VERSION_010
 
 from crucible.agent.link.channel import ClaimedByAnother
 from crucible.control.db import schema as t
@@ -14,7 +14,7 @@ from crucible.core.job.states import Condition
 from crucible.core.lifecycle import JobState, MachineState, Reason
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def notes(mailroom: Mailroom) -> list[str]:

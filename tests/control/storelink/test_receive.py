@@ -15,8 +15,8 @@ from crucible.agent.link.channel import Unreachable
 from crucible.control.db import schema as t
 from crucible.control.storelink import receive
 from crucible.storage import Store, Stored, StoreFull
-from crucible.wire.mailbox import MAX_OUTSTANDING, segment_name
-from crucible.wire.messages import MAX_BATCH_BYTES, Batch, Kind, Message, encode_batch
+from crucible.wire.documents.mailbox import MAX_OUTSTANDING, segment_name
+from crucible.wire.documents.messages import MAX_BATCH_BYTES, Batch, Kind, Message, encode_batch
 
 LIFE = "0" * 24
 

@@ -9,8 +9,8 @@ from tests.control.world import KEY
 from crucible.control.db import schema as t
 from crucible.control.upkeep import restore_hold
 from crucible.core.lifecycle import JobState
-from crucible.wire.mailbox import segment_name
-from crucible.wire.messages import Batch, Kind, Message, derive_secret, encode_batch
+from crucible.wire.documents.mailbox import segment_name
+from crucible.wire.documents.messages import Batch, Kind, Message, derive_secret, encode_batch
 
 
 async def test_mail_that_was_acknowledged_to_the_newer_database_is_given_up(mailroom: Mailroom) -> None:

@@ -22,9 +22,9 @@ from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.storage import Store
-from crucible.wire.desired import Desired
-from crucible.wire.mailbox import decode_down, down_name, mailbox, runner_key
-from crucible.wire.messages import Kind
+from crucible.wire.documents.desired import Desired
+from crucible.wire.documents.mailbox import decode_down, down_name, mailbox, runner_key
+from crucible.wire.documents.messages import Kind
 
 
 async def test_a_job_runs_to_its_end(mailroom: Mailroom) -> None:

@@ -19,8 +19,8 @@ from crucible.agent.storelink.mail import FolderMail
 from crucible.agent.storelink.party import Party
 from crucible.control.storelink import Postroom, StoreLink
 from crucible.storage import Store, open_store
-from crucible.wire.mailbox import HOST, host_key, mailbox, party_of, runner_key
-from crucible.wire.messages import Kind, Message
+from crucible.wire.documents.mailbox import HOST, host_key, mailbox, party_of, runner_key
+from crucible.wire.documents.messages import Kind, Message
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from crucible.core.job.requests import Resumption
 from crucible.core.people.identity import OWNER
 from crucible.core.views.comparisons import LineView
 from crucible.core.views.jobs import HealthView
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def judged(rig: Rig, job: str) -> HealthView:

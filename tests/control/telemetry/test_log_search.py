@@ -15,7 +15,7 @@ from crucible.control.telemetry.log_search import LogSearch, Query, read_cursor
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.people.identity import OWNER
 from crucible.core.views.search import SearchedView
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def found(rig: Rig, job: str, text: str, *, regex: bool = False, case: bool = True, **more: Any) -> Any:

@@ -7,7 +7,7 @@ from crucible.core.errors import NotFound
 from crucible.core.people.identity import OWNER
 from crucible.core.views.records import LogPage
 from crucible.storage import StorageError
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def page(

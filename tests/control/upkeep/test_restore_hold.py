@@ -21,7 +21,7 @@ from crucible.control.upkeep.restore_hold import RestoreUnconfirmed
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.lifecycle import facts as f
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 STRANGER = new_id(Prefix.MACHINE, 99)
 UNKNOWN = new_id(Prefix.ATTEMPT, 99)

@@ -24,7 +24,7 @@ from crucible.core.people.identity import OWNER
 from crucible.core.views.server import UnprunedView
 from crucible.storage import HashMismatch, Store, StoreDenied, StoreUnreachable
 from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 def retention(rig: Rig, store: Store | None = None, **more: Any) -> Retention:

@@ -20,8 +20,8 @@ from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.people.identity import OWNER
 from crucible.server.agents.api import build_agents_api
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
-from crucible.wire.desired import decode_desired
-from crucible.wire.messages import Batch, Kind, Message, encode_batch
+from crucible.wire.documents.desired import decode_desired
+from crucible.wire.documents.messages import Batch, Kind, Message, encode_batch
 
 SHA = hashlib.sha256(b"data").hexdigest()
 MiB = 1024**2

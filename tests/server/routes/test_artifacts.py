@@ -13,7 +13,7 @@ from tests.server.app import App
 from crucible.control.db import schema as t
 from crucible.server.http.lingering_close import MOST_BYTES
 from crucible.server.http.ranges import RangeNotThere, Span, parse_range
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 DATA = b"0123456789"
 ETAG = f'"{hashlib.sha256(DATA).hexdigest()}"'

@@ -9,7 +9,7 @@ import pytest
 from tests.control.world import FakeRunner, pieces, sha
 from tests.server.app import App
 
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 DATA = b"0123456789"
 ETAG = f'"{hashlib.sha256(DATA).hexdigest()}"'

@@ -10,7 +10,7 @@ from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import PACE, TOKEN
 
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 async def test_a_job_is_judged(client: httpx2.AsyncClient, app: App) -> None:

@@ -8,7 +8,7 @@ from tests.server.app import App
 
 from crucible.control.db import schema as t
 from crucible.core.lifecycle import JobState
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 SPEC = {"command": ["{python}", "train.py"]}
 

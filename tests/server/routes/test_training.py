@@ -18,8 +18,8 @@ from crucible.control.jobs.views import iso
 from crucible.core.people.identity import OWNER
 from crucible.core.views.training import RecordView
 from crucible.server.routes.orchestrate import task_view
-from crucible.wire.archive import unpack
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
+from crucible.wire.files.archive import unpack
 
 CODE = "print('hello')"
 BODY: dict[str, Any] = {"model_name": "resnet", "config": {"code": CODE, "epochs": 3}}

@@ -16,7 +16,7 @@ from tests.server.conftest import TOKEN
 
 from crucible.server.agents.api import build_agents_api
 from crucible.server.streams import relay, sessions
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 ASKING = {"authorization": f"Bearer {TOKEN}"}
 PATH = "/api/v1/jobs/last/session"

@@ -22,7 +22,7 @@ from crucible.core.lifecycle import Event, Step
 from crucible.core.people.identity import OWNER, Identity
 from crucible.core.views.records import LogPage, MetricsView
 from crucible.server.streams import broadcast, follow
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 NO_EVENTS = "?after=1000"

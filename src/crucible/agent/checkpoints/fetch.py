@@ -11,9 +11,9 @@ from pathlib import Path
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel, Refused, Unreachable
 from crucible.agent.runner.staging_context import StageError, StageWork
-from crucible.wire.archive import BadArchive, unpack
-from crucible.wire.desired import Resume
-from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.documents.desired import Resume
+from crucible.wire.files.archive import BadArchive, unpack
+from crucible.wire.files.paths import UnsafePath, safe_name
 
 MAX_BYTES = 1024**4
 MAX_FILES = 1_000_000

@@ -14,7 +14,7 @@ from crucible.agent.checkpoints.upload import Telling, Uploader
 from crucible.agent.checkpoints.watch import Look, Program, Watch, ended_in_order, looked
 from crucible.agent.link.channel import Channel
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.wire.messages import Cause
+from crucible.wire.documents.messages import Cause
 
 LOOK_SECONDS = 0.5
 REST = 20

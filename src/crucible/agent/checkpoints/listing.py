@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crucible.wire.checkpoints import is_unfinished
+from crucible.wire.documents.checkpoint_names import is_unfinished
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from crucible.agent.checkpoints.listing import Entry
-from crucible.wire.checkpoints import MAX_STEP
+from crucible.wire.documents.checkpoint_names import MAX_STEP
 
 
 @dataclass(frozen=True)

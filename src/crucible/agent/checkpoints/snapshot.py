@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 from crucible.agent.checkpoints.listing import Entry, entry_of, mark_of
 from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
-from crucible.wire.archive import BadArchive, Folder, Link, pack
-from crucible.wire.archive import Entry as Packed
-from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.files.archive import BadArchive, Folder, Link, pack
+from crucible.wire.files.archive import Entry as Packed
+from crucible.wire.files.paths import UnsafePath, safe_name
 
 _CHUNK = 1024 * 1024
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from crucible.agent.checkpoints.listing import Entry
 from crucible.agent.checkpoints.notes import Note
 from crucible.agent.checkpoints.watch import How, Whole
-from crucible.wire.checkpoints import step_in_name
+from crucible.wire.documents.checkpoint_names import step_in_name
 
 LITTLE_BYTES = 64 * 1024**2
 LITTLE_COUNT = 10

@@ -9,8 +9,8 @@ from pathlib import Path
 from crucible.agent.clock import Deadline, boot_id
 from crucible.agent.files import read_json, write_file
 from crucible.agent.link.connection import Address
-from crucible.wire.bootstrap import BadBootstrap, Bootstrap
-from crucible.wire.desired import Assignment, Desired, decode_desired, encode_desired
+from crucible.wire.documents.bootstrap import BadBootstrap, Bootstrap
+from crucible.wire.documents.desired import Assignment, Desired, decode_desired, encode_desired
 
 
 def read_bootstrap(path: Path) -> Bootstrap:

@@ -28,8 +28,8 @@ from crucible.agent.link.channel import ClaimedByAnother, Gone, LinkError, Machi
 from crucible.agent.link.channels import machine_line
 from crucible.agent.process.limits import LimitsProbe, choose
 from crucible.agent.process.sampling import Probe, detect_devices
-from crucible.wire.bootstrap import Bootstrap
-from crucible.wire.desired import Assignment
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.documents.desired import Assignment
 from crucible.wire.process import this_process
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Union
 
 from crucible.agent.clock import Silence
-from crucible.wire.desired import Assignment, Desired
+from crucible.wire.documents.desired import Assignment, Desired
 
 Key = tuple[str, int]
 """Attempt and rank."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Callable
 from urllib.parse import urlsplit
 
-from crucible.wire.http import BaseUrl, HttpClient, HttpError, Request
+from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, Request
 
 log = logging.getLogger(__name__)
 

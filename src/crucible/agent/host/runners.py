@@ -15,8 +15,8 @@ from crucible.agent.host.host_state import Key
 from crucible.agent.host.machine import Machine
 from crucible.agent.runner.attempt import run_attempt
 from crucible.agent.runner.attempt_folder import AttemptFolder, attempts_in
-from crucible.wire.bootstrap import Bootstrap
-from crucible.wire.desired import Assignment
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.documents.desired import Assignment
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from typing import BinaryIO, Protocol
 from urllib.parse import quote, urlencode
 
 from crucible.agent.link.connection import Address, Answer, Gone, Link, LinkError, Refused, Unreachable
-from crucible.wire.desired import BadDesired, Desired, decode_desired
-from crucible.wire.http import HttpError, Request
-from crucible.wire.messages import Batch, Message, encode_batch
+from crucible.wire.documents.desired import BadDesired, Desired, decode_desired
+from crucible.wire.documents.messages import Batch, Message, encode_batch
+from crucible.wire.http.client import HttpError, Request
 
 UPLOAD_SECONDS = 60.0
 UPLOAD_RATE = 5_000_000

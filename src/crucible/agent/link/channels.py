@@ -20,10 +20,10 @@ from crucible.agent.storelink.machine import StoreMachineLine
 from crucible.agent.storelink.mail import FolderMail
 from crucible.agent.storelink.party import Party
 from crucible.agent.storelink.urls import Urls
-from crucible.wire.bootstrap import Bootstrap
-from crucible.wire.crypto import check_cryptography
-from crucible.wire.desired import Assignment
-from crucible.wire.mailbox import HOST, host_key, party_of, runner_key
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.documents.crypto import check_cryptography
+from crucible.wire.documents.desired import Assignment
+from crucible.wire.documents.mailbox import HOST, host_key, party_of, runner_key
 
 DIALS = 8
 DIAL_AGAIN_SECONDS = 0.25

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crucible.wire.http import BaseUrl, Exchange, HttpClient, HttpError, NotConnected, Request, Response
+from crucible.wire.http.client import BaseUrl, Exchange, HttpClient, HttpError, NotConnected, Request, Response
 
 ANSWER_SECONDS = 15.0
 MAX_ANSWER = 16 * 1024 * 1024

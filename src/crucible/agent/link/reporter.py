@@ -9,7 +9,7 @@ from typing import Callable
 
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.redaction import Redactor
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Callable
 
 from crucible.agent.files import sync_folder, write_at, write_file
-from crucible.wire.messages import Kind, Message
+from crucible.wire.documents.messages import Kind, Message
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 THIN_ABOVE = 64 * 1024 * 1024

@@ -14,7 +14,7 @@ from crucible.agent.link.channel import Channel, Gap, Gone, LinkError, LogSegmen
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.output_log import OutputLog
 from crucible.agent.runner.lease import Contacts
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 TAIL_EVERY = 0.25
 

@@ -20,7 +20,7 @@ from typing import BinaryIO, Callable
 
 from crucible.agent.files import write_at
 from crucible.agent.link.channel import LogSegment
-from crucible.wire.messages import Kind, Message
+from crucible.wire.documents.messages import Kind, Message
 
 SEGMENT_BYTES = 512 * 1024
 TAIL_BYTES = 64 * 1024

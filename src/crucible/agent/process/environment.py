@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.wire.desired import Assignment
+from crucible.wire.documents.desired import Assignment
 
 BASE = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"

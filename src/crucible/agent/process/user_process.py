@@ -16,7 +16,7 @@ from crucible.agent.process.launcher import CannotExecute, Launcher
 from crucible.agent.process.limits import Confinement, Limiter, RlimitLimiter, StillBusy
 from crucible.agent.process.process_groups import kill_until_gone, signal_group, with_variables
 from crucible.agent.runner.runner_events import ProcessEnded
-from crucible.wire.desired import Assignment
+from crucible.wire.documents.desired import Assignment
 from crucible.wire.process import Process, start_time
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 from crucible.agent.files import write_file
 from crucible.agent.python.pip_settings import for_uv
 from crucible.agent.runner.staging_context import StageError, StageWork
-from crucible.wire.desired import Environment
+from crucible.wire.documents.desired import Environment
 
 BUILD_SECONDS = 3600.0
 _NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", "node_modules")

@@ -14,8 +14,8 @@ from pathlib import Path
 from crucible.agent.python.build import Build, scratch
 from crucible.agent.python.pythons import BadPython, NoPython, Python, Pythons
 from crucible.agent.runner.staging_context import RemovableLock, StageError, StageWork
-from crucible.wire.desired import Environment
-from crucible.wire.paths import UnsafePath, safe_join
+from crucible.wire.documents.desired import Environment
+from crucible.wire.files.paths import UnsafePath, safe_join
 
 BUILDER_VERSION = 1
 _PASSED_ON = ("PIP_", "UV_")

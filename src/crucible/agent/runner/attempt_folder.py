@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.files import sync_folder
-from crucible.wire.paths import safe_name
+from crucible.wire.files.paths import safe_name
 
 
 @dataclass(frozen=True)

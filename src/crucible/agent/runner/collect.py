@@ -11,8 +11,8 @@ from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.leftovers import Staged, empty_folders_note
 from crucible.agent.runner.output_files import Outputs, Stored
 from crucible.agent.runner.results import read_result
-from crucible.wire.messages import Kind
-from crucible.wire.results import BadResult
+from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.results import BadResult
 
 
 @dataclass(frozen=True)

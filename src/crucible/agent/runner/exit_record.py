@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.files import read_json, write_json
-from crucible.wire.messages import Cause
+from crucible.wire.documents.messages import Cause
 
 log = logging.getLogger(__name__)
 

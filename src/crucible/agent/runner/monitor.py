@@ -14,7 +14,7 @@ from crucible.agent.output.redaction import Redactor
 from crucible.agent.output.telemetry import ReportFile, Telemetry
 from crucible.agent.process.meter import Meter
 from crucible.agent.process.user_process import UserProcess
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 TELL_SECONDS = 0.5
 DRAIN_SECONDS = 5.0

@@ -13,7 +13,7 @@ from typing import Callable
 
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel, LinkError, NoRoom, Refused, Unreachable
-from crucible.wire.paths import UnsafePath, is_inside, safe_name
+from crucible.wire.files.paths import UnsafePath, is_inside, safe_name
 
 MAX_FILES = 10_000
 TOLD_AFTER = 20

@@ -10,7 +10,7 @@ from crucible.agent.process.user_process import UserProcess, confinement_name
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.exit_record import LOST
 from crucible.agent.runner.runner import Life
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from crucible.wire.results import MAX_BYTES, BadResult, Result, decode_result
+from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, decode_result
 
 
 def read_result(path: Path) -> Result | None:

@@ -43,7 +43,7 @@ from crucible.agent.runner.monitor import Monitor
 from crucible.agent.runner.preparation import Prepared, prepare
 from crucible.agent.runner.staging_context import Abandoned, StageError, StageWork
 from crucible.agent.sessions import Sessions, Surroundings
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 log = logging.getLogger(__name__)
 

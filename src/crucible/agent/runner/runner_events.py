@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from crucible.agent.clock import Deadline
-from crucible.wire.messages import Kind
+from crucible.wire.documents.messages import Kind
 
 
 @dataclass(frozen=True)

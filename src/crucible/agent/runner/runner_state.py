@@ -49,7 +49,7 @@ from crucible.agent.runner.runner_events import (
     TimeGiven,
     WriteStopFile,
 )
-from crucible.wire.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, Kind
 
 __all__ = [
     "KILL_AGAIN_SECONDS",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel, Refused, Unreachable
 from crucible.agent.runner.staging_context import StageError, StageWork
-from crucible.wire.crypto import NoCryptography
+from crucible.wire.documents.crypto import NoCryptography
 
 TOLD_AFTER = 2
 

@@ -17,9 +17,9 @@ from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel, Gone, Refused, Unreachable
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.staging_context import StageError, StageWork
-from crucible.wire.archive import BadArchive, unpack
-from crucible.wire.desired import Assignment, DataItem
-from crucible.wire.paths import UnsafePath, safe_join
+from crucible.wire.documents.desired import Assignment, DataItem
+from crucible.wire.files.archive import BadArchive, unpack
+from crucible.wire.files.paths import UnsafePath, safe_join
 
 MAX_BUNDLE_BYTES = 16 * 1024**3
 MAX_BUNDLE_FILES = 1_000_000

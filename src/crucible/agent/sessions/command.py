@@ -26,7 +26,7 @@ from typing import Optional
 from crucible.agent.process.launcher import check_executed
 from crucible.agent.process.process_groups import kill_until_gone, signal_group, with_variables
 from crucible.agent.sessions.surroundings import Surroundings
-from crucible.wire.sessions import Command, Kind, Over, Size
+from crucible.wire.http.sessions import Command, Kind, Over, Size
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from crucible.agent.sessions.forward import ConnectionPeer, NoConnection, ports_
 from crucible.agent.sessions.line import Line, LineLost
 from crucible.agent.sessions.surroundings import Surroundings
 from crucible.agent.sessions.talk import Peer, Talk
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Optional
 
 from crucible.agent.sessions.listening import CannotTell, Listening, listening
 from crucible.agent.sessions.surroundings import Surroundings
-from crucible.wire.sessions import Kind, Over, Problem, Size
+from crucible.wire.http.sessions import Kind, Over, Problem, Size
 
 CONNECT_SECONDS = 5.0
 

@@ -8,9 +8,9 @@ import ssl
 import time
 
 from crucible.agent.link.connection import Address, Refused, Unreachable, connect
-from crucible.wire import websocket as ws
-from crucible.wire.http import HttpError
-from crucible.wire.sessions import MAX_FRAME
+from crucible.wire.http import websocket as ws
+from crucible.wire.http.client import HttpError
+from crucible.wire.http.sessions import MAX_FRAME
 
 SEND_SECONDS = 30.0
 CLOSE_SECONDS = 2.0

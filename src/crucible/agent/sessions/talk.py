@@ -7,7 +7,7 @@ from typing import Optional, Protocol
 
 from crucible.agent.output.redaction import Redactor
 from crucible.agent.sessions.line import Line
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 TURN_SECONDS = 1.0
 CREDIT_BYTES = s.WINDOW // 4

@@ -1,1 +1,1 @@
-"""The store channel's side of the agent: see `crucible.wire.mailbox` for what lies where."""
+"""The store channel's side of the agent: see `crucible.wire.documents.mailbox` for what lies where."""

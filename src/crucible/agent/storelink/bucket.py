@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from crucible.agent.link.channel import NoRoom, Unreachable, skip, upload_seconds
 from crucible.agent.storelink.mail import CHUNK, Content
 from crucible.agent.storelink.urls import WAIT_SECONDS, Urls
-from crucible.wire.http import BaseUrl, HttpClient, HttpError, Request, Response, TooLong
-from crucible.wire.mailbox import CLAIM
+from crucible.wire.documents.mailbox import CLAIM
+from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, Request, Response, TooLong
 
 SECONDS = 20.0
 _AZURE = {"x-ms-blob-type": "BlockBlob"}

@@ -14,9 +14,9 @@ from typing import BinaryIO, Callable
 
 from crucible.agent.link.channel import AttemptWish, LogSegment, Refused, Unreachable, wish_of
 from crucible.agent.storelink.party import Party
-from crucible.wire.crypto import check_cryptography
-from crucible.wire.mailbox import SECRETS, Down, artifact_blob, checkpoint_blob, log_blob
-from crucible.wire.messages import Batch, Message, encode_batch
+from crucible.wire.documents.crypto import check_cryptography
+from crucible.wire.documents.mailbox import SECRETS, Down, artifact_blob, checkpoint_blob, log_blob
+from crucible.wire.documents.messages import Batch, Message, encode_batch
 
 SECRETS_SECONDS = 60.0
 

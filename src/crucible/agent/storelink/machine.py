@@ -10,9 +10,9 @@ from typing import Callable
 
 from crucible.agent.link.channel import ClaimedByAnother, Gone, Refused, Unreachable
 from crucible.agent.storelink.party import Party, unreachable_without_cryptography
-from crucible.wire.crypto import BadDocument
-from crucible.wire.desired import BadDesired, Desired, decode_desired
-from crucible.wire.mailbox import CLAIM, MAX_DOCUMENT, Claim, decode_claim, encode_claim
+from crucible.wire.documents.crypto import BadDocument
+from crucible.wire.documents.desired import BadDesired, Desired, decode_desired
+from crucible.wire.documents.mailbox import CLAIM, MAX_DOCUMENT, Claim, decode_claim, encode_claim
 
 GRANT_SECONDS = 10.0
 

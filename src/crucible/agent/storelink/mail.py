@@ -15,8 +15,8 @@ from typing import BinaryIO, Protocol, Union
 
 from crucible.agent.files import sync_folder
 from crucible.agent.link.channel import NoRoom, Unreachable
-from crucible.wire.mailbox import is_private, mailbox
-from crucible.wire.paths import UnsafePath, safe_join
+from crucible.wire.documents.mailbox import is_private, mailbox
+from crucible.wire.files.paths import UnsafePath, safe_join
 
 CHUNK = 1024 * 1024
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

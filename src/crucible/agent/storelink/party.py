@@ -12,8 +12,8 @@ from typing import Callable
 from crucible.agent.link.channel import Unreachable
 from crucible.agent.storelink.mail import Mail
 from crucible.agent.storelink.urls import Urls
-from crucible.wire.crypto import BadDocument, NoCryptography
-from crucible.wire.mailbox import (
+from crucible.wire.documents.crypto import BadDocument, NoCryptography
+from crucible.wire.documents.mailbox import (
     MAX_DOCUMENT,
     MAX_OUTSTANDING,
     MAX_WANTS,

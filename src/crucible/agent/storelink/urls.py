@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from crucible.agent.link.channel import Unreachable
-from crucible.wire.mailbox import MAX_WANTS
+from crucible.wire.documents.mailbox import MAX_WANTS
 
 WAIT_SECONDS = 20.0
 

@@ -26,7 +26,7 @@ from crucible.backends.base import (
     Slots,
 )
 from crucible.backends.local.devices import Probe, SystemProbe, detect
-from crucible.backends.local.ending import end_machine
+from crucible.backends.local.end_machine import end_machine
 from crucible.backends.local.folder import Launched, MachineFolder, Tags, write_doc
 from crucible.backends.local.host import last_words, start_host
 from crucible.backends.settings import BackendSettings
@@ -34,8 +34,8 @@ from crucible.core.compute.offers import Offer
 from crucible.core.compute.resources import Resources
 from crucible.core.compute.scheduling import why_never
 from crucible.core.errors import BadInput
-from crucible.wire.bootstrap import Bootstrap
-from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.files.paths import UnsafePath, safe_name
 from crucible.wire.process import Process
 
 ACTION = "start_host"

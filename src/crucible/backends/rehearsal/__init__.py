@@ -6,6 +6,6 @@
 from crucible.backends.rehearsal.backend import RehearsalBackend
 from crucible.backends.rehearsal.connected import connected
 from crucible.backends.rehearsal.connection import Address
-from crucible.backends.rehearsal.starting import start_cloud, stop_cloud, stop_idle_cloud
+from crucible.backends.rehearsal.start_cloud import start_cloud, stop_cloud, stop_idle_cloud
 
 __all__ = ["Address", "RehearsalBackend", "connected", "start_cloud", "stop_cloud", "stop_idle_cloud"]

@@ -35,7 +35,7 @@ from crucible.backends.settings import BackendSettings
 from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.resources import Resources
 from crucible.core.errors import BadInput, Unreachable
-from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.documents.bootstrap import Bootstrap
 
 ACTION = "create_instance"
 DEPLOYMENT_TAG = "crucible-deployment"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from crucible.backends.rehearsal.backend import RehearsalBackend
-from crucible.backends.rehearsal.starting import start_cloud, stop_idle_cloud
+from crucible.backends.rehearsal.start_cloud import start_cloud, stop_idle_cloud
 from crucible.backends.settings import BackendSettings
 
 STATE = "rehearsal"

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from urllib.parse import urlencode
 
 from crucible.core.secret import Secret
-from crucible.wire.http import BaseUrl, HttpClient, HttpError, NotConnected, Request
+from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, NotConnected, Request
 
 Json = dict[str, object]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crucible.catalog.refresh.asking import BadAnswer
+from crucible.catalog.refresh.fetcher import BadAnswer
 from crucible.catalog.refresh.quotes import Refreshed
-from crucible.catalog.refresh.refreshing import refresh
+from crucible.catalog.refresh.refresh import refresh
 
 __all__ = ["BadAnswer", "Refreshed", "refresh"]

@@ -12,7 +12,7 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
-from crucible.catalog.refresh.asking import Fetcher, bad_answer
+from crucible.catalog.refresh.fetcher import Fetcher, bad_answer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 from crucible.catalog.rows import INTERRUPTION
 from crucible.catalog.sources import Clients

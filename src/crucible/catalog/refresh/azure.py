@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from crucible.catalog.refresh.asking import Fetcher, bad_answer
+from crucible.catalog.refresh.fetcher import Fetcher, bad_answer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 
 URL = "https://prices.azure.com/api/retail/prices"

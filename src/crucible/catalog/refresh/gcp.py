@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crucible.catalog.refresh.asking import Fetcher, bad_answer
+from crucible.catalog.refresh.fetcher import Fetcher, bad_answer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 from crucible.catalog.rows import Row
 from crucible.core.compute.resources import GiB

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from crucible.catalog.refresh.asking import Fetcher, bad_answer
+from crucible.catalog.refresh.fetcher import Fetcher, bad_answer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 from crucible.catalog.rows import Row
 from crucible.core.compute.gpus import Gpu, gpus_named, is_gpu

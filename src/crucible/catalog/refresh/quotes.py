@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from crucible.catalog.findings import Finding, Rule
-from crucible.catalog.refresh.asking import bad_answer
+from crucible.catalog.refresh.fetcher import bad_answer
 from crucible.catalog.rows import Row
 from crucible.core.compute.pricing import MICROS
 

@@ -14,7 +14,7 @@ from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
 from crucible.core.job.states import JobState
 from crucible.core.views.jobs import JobView
-from crucible.wire.sessions import BEGIN_SECONDS
+from crucible.wire.http.sessions import BEGIN_SECONDS
 
 
 def exec_(

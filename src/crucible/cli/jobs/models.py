@@ -12,7 +12,7 @@ from crucible.cli.session import Session
 from crucible.client.model_plugins import Plugin, discover, find_plugin
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import Surroundings, choose_python
-from crucible.wire.options import Option
+from crucible.wire.models.options import Option
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="See `crucible models`.")]
 Python = Annotated[

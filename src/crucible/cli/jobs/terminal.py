@@ -14,7 +14,7 @@ import tty
 from collections.abc import Iterator
 
 from crucible.client.transport.sessions import Session, SessionOver
-from crucible.wire.sessions import CHUNK, MAX_SIDE, Kind, Over, Size
+from crucible.wire.http.sessions import CHUNK, MAX_SIDE, Kind, Over, Size
 
 
 def size_here() -> Size:

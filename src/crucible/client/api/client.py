@@ -24,14 +24,14 @@ from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.records import ArtifactView, EventView, LogPage, MetricsView
 from crucible.core.views.search import HitPage
 from crucible.core.views.server import ServerView
-from crucible.wire.http import Response
+from crucible.wire.http.client import Response
 
 if TYPE_CHECKING:  # most commands neither follow a job nor enter one
     from crucible.client.sdk.exec import Executed
     from crucible.client.sdk.port_forward import Forward
     from crucible.client.transport.sessions import Session
     from crucible.core.views.frames import Cursors, Frame
-    from crucible.wire.sessions import Opening
+    from crucible.wire.http.sessions import Opening
 
 _CHUNK = 256 * 1024
 

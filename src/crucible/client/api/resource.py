@@ -12,7 +12,7 @@ from crucible.client.api.routes import Bare, Route
 from crucible.client.transport.http import Content, Query, Transport
 from crucible.core.errors import Trouble
 from crucible.core.views.base import View
-from crucible.wire.http import Response
+from crucible.wire.http.client import Response
 
 V = TypeVar("V", bound=View)
 

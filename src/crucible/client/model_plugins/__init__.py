@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from crucible.client.model_plugins.configs import read_config, read_inputs
 from crucible.client.model_plugins.lookup import discover, find_plugin
-from crucible.wire.plugins import Fault, Plugin
+from crucible.wire.models.plugins import Fault, Plugin
 
 __all__ = ["Fault", "Plugin", "discover", "find_plugin", "read_config", "read_inputs"]

@@ -11,7 +11,7 @@ from typing import Any
 from crucible.client.payload.base import missing
 from crucible.core.errors import BadInput
 from crucible.core.job.models import MOST_BYTES, as_json, wrong_config
-from crucible.wire.options import BadConfig, Option, check_config
+from crucible.wire.models.options import BadConfig, Option, check_config
 
 FORMATS = (".json", ".toml", ".yaml", ".yml")
 

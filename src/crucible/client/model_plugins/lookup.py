@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crucible.core.job import models
-from crucible.wire.asking import NoAnswer
-from crucible.wire.plugins import DESCRIBE_SECONDS, NotOffered, Plugin, describe_all, describe_one
+from crucible.wire.models.plugins import DESCRIBE_SECONDS, NotOffered, Plugin, describe_all, describe_one
+from crucible.wire.models.subprocess_rpc import NoAnswer
 
 
 def discover(python: str, environ: Mapping[str, str], *, seconds: float = DESCRIBE_SECONDS) -> tuple[Plugin, ...]:

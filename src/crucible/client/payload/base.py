@@ -11,7 +11,7 @@ from crucible.client.payload.suggestions import nearest_file
 from crucible.client.request.pythons import Surroundings
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec, Source
-from crucible.wire.archive import Entry
+from crucible.wire.files.archive import Entry
 from crucible.wire.limits import DEFAULT_LIMIT
 
 

@@ -13,7 +13,7 @@ from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import PYTHON, Source, SourceKind
-from crucible.wire.paths import UnsafePath, safe_join
+from crucible.wire.files.paths import UnsafePath, safe_join
 
 ENTRIES = ("main.py", "train.py", "__main__.py")
 _LISTED = 10

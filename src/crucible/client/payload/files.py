@@ -11,10 +11,10 @@ from pathlib import Path
 from crucible.client.payload.base import missing
 from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput
-from crucible.wire.archive import Entry
-from crucible.wire.bundle import IGNORE_FILE, BundleTooLarge, collect
+from crucible.wire.files.archive import Entry
+from crucible.wire.files.bundle import IGNORE_FILE, BundleTooLarge, collect
+from crucible.wire.files.paths import UnsafePath, is_inside
 from crucible.wire.limits import DEFAULT_LIMIT
-from crucible.wire.paths import UnsafePath, is_inside
 
 
 def read_code(path: Path, shown: str) -> str:

@@ -21,7 +21,7 @@ from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import PYTHON, SourceKind
-from crucible.wire.archive import Entry
+from crucible.wire.files.archive import Entry
 
 _SHELLS = frozenset({"bash", "sh", "system", "sx", "!"})
 _TRANSPARENT = frozenset({"time", "timeit", "capture", "prun"})

@@ -15,7 +15,7 @@ from crucible.client.request.pythons import Choice, choose_python
 from crucible.core.errors import BadInput
 from crucible.core.job.models import Order, no_method, not_offered
 from crucible.core.job.spec import EnvironmentSpec, Source, SourceKind
-from crucible.wire.plugins import Plugin
+from crucible.wire.models.plugins import Plugin
 
 GROUP = "crucible.models"
 _INSTALLED = frozenset({"site-packages", "dist-packages"})

@@ -9,7 +9,7 @@ from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import Source, SourceKind
-from crucible.wire.archive import Entry
+from crucible.wire.files.archive import Entry
 
 SHELL = "/bin/sh"
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from crucible.wire.ignore import BUILT_IN, Ignore
+from crucible.wire.files.ignore import BUILT_IN, Ignore
 
 MOST_ENTRIES = 20_000
 _SHOWN = 3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec
-from crucible.wire.paths import is_inside
+from crucible.wire.files.paths import is_inside
 
 _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
 _INCLUDE = re.compile(r"^(?:-r|--requirement)(?:\s+|=)(.+)$")

@@ -13,7 +13,7 @@ from crucible.client.sdk.backend_views import BackendPage
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.job.spec import JobSpec
 from crucible.core.views.jobs import JobView
-from crucible.wire.bundle import Bundle, make_bundle
+from crucible.wire.files.bundle import Bundle, make_bundle
 
 LISTED = "`crucible backends` lists those of the server, and what connects others."
 

@@ -14,7 +14,7 @@ from crucible.client.api import Api
 from crucible.core.errors import BadInput, Conflict, CrucibleError, DiskFull, NotFound, Trouble, Unreachable
 from crucible.core.views.jobs import CheckpointView
 from crucible.core.views.records import ArtifactView
-from crucible.wire.paths import UnsafePath, safe_join
+from crucible.wire.files.paths import UnsafePath, safe_join
 
 TRIES = 5
 _NAMED = 10

@@ -11,7 +11,7 @@ from crucible.client.request.checks import wrong
 from crucible.client.transport.http import Transport
 from crucible.client.transport.sessions import Session, SessionOver, command_of, open_session
 from crucible.core.errors import CrucibleError, TimedOut
-from crucible.wire.sessions import Kind
+from crucible.wire.http.sessions import Kind
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from crucible.client.sdk.closing import Closing
 from crucible.client.transport.http import Transport
 from crucible.client.transport.sessions import Session, SessionOver, open_session
 from crucible.core.errors import BadInput, Conflict, CrucibleError
-from crucible.wire.sessions import CHUNK, Connection, Kind, Ports
+from crucible.wire.http.sessions import CHUNK, Connection, Kind, Ports
 
 HOST = "127.0.0.1"
 MOST = 40

@@ -14,7 +14,7 @@ from crucible.client.transport.address import read_address
 from crucible.client.transport.http import Endpoint
 from crucible.core.errors import BadInput
 from crucible.core.secret import Secret
-from crucible.wire.http import HttpClient, HttpError, Request
+from crucible.wire.http.client import HttpClient, HttpError, Request
 from crucible.wire.process import Process
 
 ASK_SECONDS = 3.0

@@ -6,7 +6,7 @@ import base64
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from crucible.core.errors import BadInput
-from crucible.wire.http import BaseUrl, Proxy
+from crucible.wire.http.client import BaseUrl, Proxy
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

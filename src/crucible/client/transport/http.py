@@ -16,7 +16,7 @@ from crucible.client.transport.retries import Repeats
 from crucible.client.transport.version_skew import Skew
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, TimedOut, Unreachable
 from crucible.core.secret import Secret
-from crucible.wire.http import CONNECT_SECONDS, HttpClient, HttpError, Late, NotConnected, Request, Response
+from crucible.wire.http.client import CONNECT_SECONDS, HttpClient, HttpError, Late, NotConnected, Request, Response
 
 _RETRIED = frozenset({429, 502, 503})
 

@@ -1,4 +1,4 @@
-"""A session at a running job: frames over a WebSocket, with credit both ways (see `crucible.wire.sessions`)."""
+"""A session at a running job: frames over a WebSocket, with credit both ways (see `crucible.wire.http.sessions`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crucible.client.transport.address import is_loopback
 from crucible.client.transport.http import Endpoint, Transport, bearer, unreachable
 from crucible.client.transport.problems import error_from
 from crucible.core.errors import BadInput, CrucibleError, Unreachable
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 OPEN_SECONDS = 15.0
 CREDIT_BYTES = s.WINDOW // 4

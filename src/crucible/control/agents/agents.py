@@ -33,8 +33,8 @@ from crucible.core.lifecycle.facts import Heard, HostSeen
 from crucible.core.views.agents import SessionCallView, WishesView
 from crucible.storage import Store
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
-from crucible.wire.desired import Desired
-from crucible.wire.messages import BadBatch, decode_batch, derive_secret
+from crucible.wire.documents.desired import Desired
+from crucible.wire.documents.messages import BadBatch, decode_batch, derive_secret
 
 NONCE_SECONDS = 30 * 60
 REMEMBERED = 10_000

@@ -14,8 +14,8 @@ from crucible.control.reconcile import codec
 from crucible.control.upkeep import restore_hold
 from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import AttemptState, MachineState, Wish
-from crucible.wire.desired import Assignment, DataItem, Desired, Environment, Limits
-from crucible.wire.messages import derive_secret
+from crucible.wire.documents.desired import Assignment, DataItem, Desired, Environment, Limits
+from crucible.wire.documents.messages import derive_secret
 
 
 def desired_document(conn: Connection, machine: str, key: bytes, now: float) -> Desired | None:

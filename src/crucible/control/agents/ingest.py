@@ -31,8 +31,8 @@ from crucible.core.lifecycle import Event, Fact, Reason, Step, World
 from crucible.core.lifecycle import facts as f
 from crucible.core.versions import agent_note
 from crucible.storage.layout import checked_sha256, checkpoint_key
-from crucible.wire.messages import Batch, Cause, Kind, Message
-from crucible.wire.paths import safe_name
+from crucible.wire.documents.messages import Batch, Cause, Kind, Message
+from crucible.wire.files.paths import safe_name
 
 PROGRESS_NUMBERS = ("fraction", "epoch", "total_epochs", "step", "total_steps", "loss", "eta_seconds")
 MAX_SERIES = 1000

@@ -1,6 +1,5 @@
 """The database: one port, its runners, and how a file is opened."""
 
-from crucible.control.db.inline import InlineDb
 from crucible.control.db.migrate import open_database
 from crucible.control.db.port import (
     DamagedDatabase,
@@ -13,7 +12,8 @@ from crucible.control.db.port import (
     NewerDatabase,
     OlderDatabase,
 )
-from crucible.control.db.sqlite import SqliteDb
+from crucible.control.db.sqlite.database import SqliteDb
+from crucible.control.db.sqlite.inline import InlineDb
 
 __all__ = [
     "DamagedDatabase",

@@ -12,14 +12,14 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection
 
-from crucible.control.db import feed_order
-from crucible.control.db.connection import close, driver_of, open_writer
-from crucible.control.db.failures import translating
-from crucible.control.db.filesystem import mount_table, refuse_network
 from crucible.control.db.migrations import EARLIER, REVISIONS, SCHEMA_VERSION
 from crucible.control.db.port import DamagedDatabase, DatabaseError, Db, DiskFull, NewerDatabase, OlderDatabase
+from crucible.control.db.postgres import feed_order
 from crucible.control.db.schema import PARTIAL, jobs, metadata
-from crucible.control.db.sqlite import SqliteDb
+from crucible.control.db.sqlite.connection import close, driver_of, open_writer
+from crucible.control.db.sqlite.database import SqliteDb
+from crucible.control.db.sqlite.failures import translating
+from crucible.control.db.sqlite.filesystem import mount_table, refuse_network
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = "alembic_version"
@@ -47,15 +47,15 @@ def is_postgres(where: str | os.PathLike[str]) -> bool:
 
 def _open_postgres(url: str) -> Db:
     try:
-        from crucible.control.db import postgres, postgres_schema
+        from crucible.control.db.postgres import database, schema
     except ImportError as error:
         raise DatabaseError(
             "The driver for PostgreSQL is not installed.",
             why=f"{error}.",
             fix='pip install "crucible-ml[postgres]"',
         ) from error
-    postgres_schema.bring_up_to_date(url)
-    return postgres.PostgresDb(url)
+    schema.bring_up_to_date(url)
+    return database.PostgresDb(url)
 
 
 def make_private(path: Path) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.core.views.jobs import ResultView
-from crucible.wire.results import result_of
+from crucible.wire.documents.results import result_of
 
 _r = t.results.c
 _REPLACE = Statement(

@@ -22,8 +22,8 @@ from crucible.core.lifecycle import Event, Step, World
 from crucible.core.people.identity import OWNER, Identity, Permission
 from crucible.core.views.jobs import CheckpointMark, CheckpointView
 from crucible.storage.layout import checked_sha256, checkpoint_key
-from crucible.wire.desired import Resume
-from crucible.wire.paths import safe_name
+from crucible.wire.documents.desired import Resume
+from crucible.wire.files.paths import safe_name
 
 FORMS = frozenset({"file", "folder"})
 LARGEST = 2**63 - 1

@@ -29,7 +29,7 @@ from crucible.core.routing.corrections import Forecast
 from crucible.core.routing.plan_request import READ, PlanRequest
 from crucible.core.views.plans import JobPlanView
 from crucible.storage import BundleStore
-from crucible.wire.tarstream import BadArchive
+from crucible.wire.files.tar_stream import BadArchive
 
 TOPIC = "plans"
 LANE = "forecast"

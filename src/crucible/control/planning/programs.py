@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, cast
 
 from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ
-from crucible.wire.tarstream import FILES, Member, members
+from crucible.wire.files.tar_stream import FILES, Member, members
 
 MOST_UNPACKED = 200_000_000
 """Bytes of a bundle that are looked through: what is in it beside the program may be anything."""

@@ -29,8 +29,8 @@ from crucible.core.errors import CrucibleError, TimedOut
 from crucible.core.lifecycle import EffectKind, Machine, MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.machines import SIGHTINGS
-from crucible.wire.bootstrap import Bootstrap
-from crucible.wire.messages import derive_secret
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.documents.messages import derive_secret
 
 T = TypeVar("T")
 

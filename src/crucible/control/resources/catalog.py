@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crucible.catalog import PROVIDERS, Library, Need, Stock
-from crucible.catalog.against import compare as compare_tables
+from crucible.catalog.compare import compare as compare_tables
 from crucible.catalog.index import Key, order
 from crucible.catalog.sources import Sources
 from crucible.control.jobs import cursors

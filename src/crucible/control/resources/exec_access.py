@@ -19,7 +19,7 @@ from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix, short
 from crucible.core.lifecycle import AttemptState, JobState
 from crucible.core.people.identity import Identity, Permission
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 MAX_NOTED = 4000
 """Characters of a command that are written down."""

@@ -18,9 +18,9 @@ from crucible.core.job.models import Order
 from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.core.people.identity import Identity
 from crucible.core.views.server import ModelPage, ModelView
-from crucible.wire.asking import NoAnswer
-from crucible.wire.options import BadConfig, check_config
-from crucible.wire.plugins import AT_ONCE, NotOffered, Plugin, describe_all, describe_one
+from crucible.wire.models.options import BadConfig, check_config
+from crucible.wire.models.plugins import AT_ONCE, NotOffered, Plugin, describe_all, describe_one
+from crucible.wire.models.subprocess_rpc import NoAnswer
 
 T = TypeVar("T")
 

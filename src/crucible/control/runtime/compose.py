@@ -152,8 +152,8 @@ def _engine(database: Path | str) -> _Engine:
     db = open_database(database)
     if not is_postgres(database):
         return _Engine(db, SystemClock(), LocalWakeups(), WORKER)
-    from crucible.control.db.notify import PostgresWakeups
-    from crucible.control.db.postgres import PostgresDb
+    from crucible.control.db.postgres.database import PostgresDb
+    from crucible.control.db.postgres.notify import PostgresWakeups
 
     assert isinstance(db, PostgresDb), "open_database goes by the URL too"
     return _Engine(db, db.clock, PostgresWakeups(str(database)), unique_name())

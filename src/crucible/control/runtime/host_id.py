@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.control.db.filesystem import filesystem_of, is_network, mount_table
 from crucible.control.db.port import NetworkFileSystem
+from crucible.control.db.sqlite.filesystem import filesystem_of, is_network, mount_table
 
 MARK = "place.id"
 

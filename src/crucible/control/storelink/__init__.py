@@ -1,4 +1,4 @@
-"""The store channel's side of the control plane: see `crucible.wire.mailbox` for what lies where."""
+"""The store channel's side of the control plane: see `crucible.wire.documents.mailbox` for what lies where."""
 
 from crucible.control.storelink.invitations import Invitations, folder_of
 from crucible.control.storelink.mailboxes import Postroom

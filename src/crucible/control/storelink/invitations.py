@@ -10,7 +10,7 @@ from crucible.backends.base import Backend
 from crucible.control.storelink.mailboxes import Postroom
 from crucible.core.channels import Channel, ChannelChoice, Rejection, choose_channel, rejection
 from crucible.storage.addresses import FolderAddress, parse_address
-from crucible.wire.mailbox import is_private
+from crucible.wire.documents.mailbox import is_private
 
 PROBE = "from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305; ChaCha20Poly1305(bytes(32))"
 PROBE_SECONDS = 10.0

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from crucible.control.storelink.mailboxes import Postroom, own_wants
 from crucible.storage.layout import bundle_key, checkpoint_key
-from crucible.wire.crypto import BadDocument, OldDocument
-from crucible.wire.desired import Assignment
-from crucible.wire.mailbox import (
+from crucible.wire.documents.crypto import BadDocument, OldDocument
+from crucible.wire.documents.desired import Assignment
+from crucible.wire.documents.mailbox import (
     MAX_DOCUMENT,
     Alive,
     Down,

@@ -9,7 +9,7 @@ from pathlib import Path
 from crucible.control.runtime.ports import Ports
 from crucible.storage import NotFound
 from crucible.storage.store import Method, Signs
-from crucible.wire.mailbox import CLAIM, HOST, ROOT, alive_name, down_name, is_private, mailbox
+from crucible.wire.documents.mailbox import CLAIM, HOST, ROOT, alive_name, down_name, is_private, mailbox
 
 LANE = "mailbox"
 DEADLINE = 30.0

@@ -19,9 +19,9 @@ from crucible.control.storelink.receive import Intake, Runner, Taken
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import Machine, MachineState
-from crucible.wire.crypto import BadDocument
-from crucible.wire.desired import Assignment, Desired, encode_desired
-from crucible.wire.mailbox import (
+from crucible.wire.documents.crypto import BadDocument
+from crucible.wire.documents.desired import Assignment, Desired, encode_desired
+from crucible.wire.documents.mailbox import (
     CLAIM,
     HOST,
     MAX_DOCUMENT,
@@ -35,7 +35,7 @@ from crucible.wire.mailbox import (
     party_of,
     runner_key,
 )
-from crucible.wire.messages import derive_secret
+from crucible.wire.documents.messages import derive_secret
 
 log = structlog.get_logger(__name__)
 

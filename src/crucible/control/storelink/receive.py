@@ -20,9 +20,9 @@ from crucible.control.storelink.mailboxes import Postroom
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.storage import HashMismatch, NotFound
 from crucible.storage.layout import checked_sha256
-from crucible.wire.mailbox import artifact_blob, checkpoint_blob, is_segment, log_blob, party_of
-from crucible.wire.messages import MAX_BATCH_BYTES, BadBatch, Batch, Kind, Message, decode_batch, encode_batch
-from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.documents.mailbox import artifact_blob, checkpoint_blob, is_segment, log_blob, party_of
+from crucible.wire.documents.messages import MAX_BATCH_BYTES, BadBatch, Batch, Kind, Message, decode_batch, encode_batch
+from crucible.wire.files.paths import UnsafePath, safe_name
 
 log = structlog.get_logger(__name__)
 

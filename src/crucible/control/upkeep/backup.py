@@ -22,9 +22,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from crucible.control.db.failures import translating
 from crucible.control.db.migrate import is_postgres, revision_of
 from crucible.control.db.port import DamagedDatabase
+from crucible.control.db.sqlite.failures import translating
 from crucible.control.runtime.ports import Ports
 from crucible.control.upkeep import postgres_tools
 from crucible.core.errors import BadInput, Conflict, DiskFull, Trouble

@@ -39,7 +39,7 @@ def put_back(url: str, dumped: Path, marks: str) -> None:
 
 def revision(url: str) -> str:
     """The revision of the schema that is there."""
-    from crucible.control.db.postgres_schema import connected
+    from crucible.control.db.postgres.schema import connected
 
     with connected(url) as connection:
         return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())

@@ -21,9 +21,9 @@ from typing import IO
 from sqlalchemy import Connection, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.connection import close, driver_of, open_writer
-from crucible.control.db.failures import translating
 from crucible.control.db.migrate import STEPS, bring_up_to_date, is_postgres, known_revision
+from crucible.control.db.sqlite.connection import close, driver_of, open_writer
+from crucible.control.db.sqlite.failures import translating
 from crucible.control.runtime.admission import DEPLOYMENT
 from crucible.control.upkeep import foreign_backup, postgres_tools, restore_hold
 from crucible.control.upkeep.backup import (
@@ -109,7 +109,7 @@ def restore(source: Source, file: Path, now: float, *, force: bool = False, in_u
 def confirm_offline(source: Source, now: float) -> restore_hold.Confirmed:
     """`restored.confirm` on a database that no server has open."""
     if is_postgres(str(source.database)):
-        from crucible.control.db.postgres_schema import connected
+        from crucible.control.db.postgres.schema import connected
 
         with connected(str(source.database)) as connection, connection.begin():
             return restore_hold.confirm(connection, _server_now(connection))
@@ -200,7 +200,7 @@ def _with_logs(path: Path) -> tuple[Path, Path, Path]:
 
 
 def _restore_postgres(source: Source, file: Path, manifest: Manifest, now: float, in_use: bool) -> Done:
-    from crucible.control.db import postgres_schema
+    from crucible.control.db.postgres import schema
 
     url = str(source.database)
     _expect(manifest, POSTGRES_MEMBER, file, "PostgreSQL")
@@ -212,8 +212,8 @@ def _restore_postgres(source: Source, file: Path, manifest: Manifest, now: float
         _unpack(file, manifest, dumped)
         postgres_tools.dump(url, kept)
         postgres_tools.put_back(url, dumped, _HELD_AT_ONCE)
-    postgres_schema.bring_up_to_date(url)
-    with postgres_schema.connected(url) as connection, connection.begin():
+    schema.bring_up_to_date(url)
+    with schema.connected(url) as connection, connection.begin():
         _make_ours(connection, source.deployment, manifest, _server_now(connection))
     return Done(manifest, str(kept))
 
@@ -230,7 +230,7 @@ def _server_now(connection: Connection) -> float:
 
 
 def _refuse_while_used(url: str) -> None:
-    from crucible.control.db.postgres_schema import connected
+    from crucible.control.db.postgres.schema import connected
 
     with connected(url) as connection:
         if connection.exec_driver_sql("SELECT to_regclass('roles')").scalar() is None:

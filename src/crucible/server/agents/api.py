@@ -44,9 +44,9 @@ from crucible.server.security.size_limits import (
     whole,
 )
 from crucible.server.streams.relay import come
-from crucible.wire.desired import encode_desired
-from crucible.wire.messages import MAX_BATCH_BYTES
-from crucible.wire.paths import safe_name
+from crucible.wire.documents.desired import encode_desired
+from crucible.wire.documents.messages import MAX_BATCH_BYTES
+from crucible.wire.files.paths import safe_name
 
 MAX_DEVICES = 16 * 1024
 MAX_SESSIONS = 8 * 1024

@@ -19,7 +19,7 @@ from crucible.core.errors import BadInput, CrucibleError, NotFound
 from crucible.core.fields import EXTRA, hint
 from crucible.server.http.json_bodies import BrokenRequest, not_json, unreadable
 from crucible.server.http.problems import problem, refuse, request_id
-from crucible.wire.paths import UnsafePath
+from crucible.wire.files.paths import UnsafePath
 
 MAX_FIELDS = 20
 

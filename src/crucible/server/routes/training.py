@@ -27,7 +27,7 @@ from crucible.server.context import Control, Who
 from crucible.server.http.problems import ENDED, SAME_KEY, documented
 from crucible.server.security.size_limits import AttemptNumber, LogBytes, MiB, Offset, idempotency_key
 from crucible.server.streams.sockets import stream_job
-from crucible.wire.archive import Entry, pack
+from crucible.wire.files.archive import Entry, pack
 
 _JOB = re.compile(rf"job-[{ALPHABET}]{{26}}")
 

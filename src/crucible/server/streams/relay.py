@@ -10,7 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from crucible.control.agents.sessions import Line, Meeting
 from crucible.core.errors import Unreachable
-from crucible.wire.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, Kind, kind_of
+from crucible.wire.http.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, Kind, kind_of
 
 MAX_AHEAD = 2 * WINDOW
 """Bytes that are kept of somebody whose session has not begun: what he may send without credit, and changes of size."""

@@ -1,7 +1,7 @@
 """The socket of sessions: a command in a running job's surroundings, or a connection to a port it listens on.
 
-The frames are those of `crucible.wire.sessions`. What is wrong once the socket is open comes as its last frame, OVER,
-with the problem in it.
+The frames are those of `crucible.wire.http.sessions`. What is wrong once the socket is open comes as its last frame,
+OVER, with the problem in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crucible.server.http.failures import Internal
 from crucible.server.security.auth import chosen_protocol
 from crucible.server.streams.relay import LineLost, SocketLine, relay
 from crucible.server.streams.sockets import EXPELLED, end_all, pace_of, until_expelled
-from crucible.wire import sessions as s
+from crucible.wire.http import sessions as s
 
 OPEN_SECONDS = 10.0
 """How long after the socket its first frame may come."""

@@ -13,8 +13,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from crucible.control.reconcile.crashpoints import NAMES
-from crucible.simulation.faults.process import DIES
 from crucible.simulation.faults.run import Outcome, run
+from crucible.simulation.faults.world.process import DIES
 
 SEEDS = 200
 LAST_LINES = 40

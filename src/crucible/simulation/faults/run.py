@@ -20,29 +20,29 @@ from crucible.control.db.migrate import create
 from crucible.control.reconcile import crashpoints
 from crucible.control.secrets import KEYS_FILE
 from crucible.core.errors import CrucibleError
-from crucible.simulation.faults.cloud import Cloud
-from crucible.simulation.faults.door import Door
-from crucible.simulation.faults.elastic import ElasticBackend
-from crucible.simulation.faults.endings import Endings
-from crucible.simulation.faults.findings import Checkers
-from crucible.simulation.faults.laptop import Laptop
-from crucible.simulation.faults.loop import Deadlock, VirtualLoop
-from crucible.simulation.faults.machine import Ground
-from crucible.simulation.faults.network import Gone, Lost, Network, Refused
-from crucible.simulation.faults.notices import Notices
-from crucible.simulation.faults.people import People
-from crucible.simulation.faults.ports import WallClock, WatchedDb
-from crucible.simulation.faults.process import Crash, arm_all
-from crucible.simulation.faults.receiver import Receiver
-from crucible.simulation.faults.safe import Safe
-from crucible.simulation.faults.servers import Estate, Servers
-from crucible.simulation.faults.steward import Steward
-from crucible.simulation.faults.store import MemoryStore
+from crucible.simulation.faults.checks.checkers import Checkers
+from crucible.simulation.faults.checks.endings import Endings
+from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.checks.notifications import Notices
+from crucible.simulation.faults.checks.secrets import Safe
+from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.ground_truth import Truth
 from crucible.simulation.faults.storms import Storms
-from crucible.simulation.faults.story import Broken
 from crucible.simulation.faults.trace import Trace
-from crucible.simulation.faults.truth import Truth
-from crucible.simulation.faults.weather import Dice, Weather
+from crucible.simulation.faults.virtual_loop import Deadlock, VirtualLoop
+from crucible.simulation.faults.world.administrator import Steward
+from crucible.simulation.faults.world.api import Door
+from crucible.simulation.faults.world.cloud import Cloud
+from crucible.simulation.faults.world.elastic_backend import ElasticBackend
+from crucible.simulation.faults.world.local_backend import Laptop
+from crucible.simulation.faults.world.machine import Ground
+from crucible.simulation.faults.world.network import Gone, Lost, Network, Refused
+from crucible.simulation.faults.world.people import People
+from crucible.simulation.faults.world.ports import WallClock, WatchedDb
+from crucible.simulation.faults.world.process import Crash, arm_all
+from crucible.simulation.faults.world.servers import Estate, Servers
+from crucible.simulation.faults.world.store import MemoryStore
+from crucible.simulation.faults.world.webhook_receiver import Receiver
 
 JOBS = 5
 CHAOS_SECONDS = 3000.0

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable
 
 from crucible.core.compute.offers import Market
-from crucible.simulation.faults.cloud import ZONES, Cloud
-from crucible.simulation.faults.crew import Crew
-from crucible.simulation.faults.laptop import Laptop
-from crucible.simulation.faults.loop import virtual_loop
-from crucible.simulation.faults.machine import Machine
-from crucible.simulation.faults.network import Line
-from crucible.simulation.faults.people import People
-from crucible.simulation.faults.ports import WallClock
-from crucible.simulation.faults.receiver import STORM as RECEIVER
-from crucible.simulation.faults.servers import Servers
+from crucible.simulation.faults.fault_rates import Dice, Weather
 from crucible.simulation.faults.trace import Trace
-from crucible.simulation.faults.weather import Dice, Weather
+from crucible.simulation.faults.virtual_loop import virtual_loop
+from crucible.simulation.faults.world.cloud import ZONES, Cloud
+from crucible.simulation.faults.world.local_backend import Laptop
+from crucible.simulation.faults.world.machine import Machine
+from crucible.simulation.faults.world.network import Line
+from crucible.simulation.faults.world.people import People
+from crucible.simulation.faults.world.ports import WallClock
+from crucible.simulation.faults.world.servers import Servers
+from crucible.simulation.faults.world.task_group import Crew
+from crucible.simulation.faults.world.webhook_receiver import STORM as RECEIVER
 
 BETWEEN_SECONDS = 60.0
 USUALLY_AHEAD = 120.0

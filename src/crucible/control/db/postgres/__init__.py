@@ -1,0 +1,1 @@
+"""The database on a PostgreSQL server that several processes share."""

@@ -1,0 +1,276 @@
+"""The database on a PostgreSQL server, shared by several control processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+import psycopg
+from psycopg import errors
+from sqlalchemy import Connection
+from stamina import RetryingCaller
+
+from crucible.control.db.clock import ServerClock
+from crucible.control.db.closing import Closing
+from crucible.control.db.port import DatabaseBusy, DatabaseError, Outcome
+from crucible.control.db.postgres.connection import Begun, Fate, Link, Links
+from crucible.control.db.postgres.failures import (
+    CONFLICTS,
+    CommitUnknown,
+    DatabaseUnreachable,
+    answered,
+    cause_of,
+    may_pass,
+    translated,
+)
+from crucible.control.db.postgres.locks import LINE, LOCKS
+
+T = TypeVar("T")
+
+POOL = 8
+CALL_SECONDS = 15.0
+"""A call that fails after this long is not tried again."""
+FIRST_WAIT = 0.002
+WAIT_SPREAD = 0.005
+LONGEST_WAIT = 0.5
+
+
+class PostgresDb:
+    """`Db` on PostgreSQL: each function in a transaction of its own, `pool` of them writing at a time.
+
+    Writes are serializable: a function may count on what it read as if it ran alone, as on SQLite. One that
+    collides with another is run again, as is one whose connection was lost before COMMIT was sent. Where the
+    answer to COMMIT was lost, the server is asked how it ended; if it cannot know, that is `CommitUnknown`.
+
+    Opens up to `pool` connections for writing and half as many for reading, when they are needed. Without
+    `server_clock`, `now(connection)` is the process's own, which a test may make virtual. The schema is not
+    looked at; `open_database` does that.
+    """
+
+    def __init__(self, url: str, *, pool: int = POOL, seconds: float = CALL_SECONDS, server_clock: bool = True) -> None:
+        readers = max(2, pool // 2)
+        self._seconds = seconds
+        self.clock = ServerClock()
+        clock = self.clock if server_clock else None
+        self._write_links, self._read_links = Links(url, clock), Links(url, clock)
+        self._writers = ThreadPoolExecutor(pool, thread_name_prefix="db-writer")
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
+        self._closing = Closing(self._end)
+
+    async def write(self, fn: Callable[[Connection], T]) -> T:
+        self._closing.refuse()
+        call = _Write(self._write_links, fn, time.monotonic() + self._seconds)
+        outcome = await asyncio.get_running_loop().run_in_executor(self._writers, call.run)
+        return outcome.unwrap()
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        self._closing.refuse()
+        call = _Read(self._read_links, fn, time.monotonic() + self._seconds)
+        outcome = await asyncio.get_running_loop().run_in_executor(self._readers, call.run)
+        return outcome.unwrap()
+
+    async def close(self) -> None:
+        await self._closing.close()
+
+    def _end(self) -> None:
+        self._writers.shutdown()
+        self._readers.shutdown()
+        self._write_links.close()
+        self._read_links.close()
+
+
+class _Again(Exception):
+    """Nothing of this try was kept. `trouble` is what to say when there is no time for another."""
+
+    def __init__(self, trouble: BaseException) -> None:
+        super().__init__(str(trouble))
+        self.trouble = trouble
+
+
+class _StillOpen(Exception):
+    """The server has not ended a transaction yet whose connection is lost."""
+
+
+class _Read(Generic[T]):
+    def __init__(self, links: Links, fn: Callable[[Connection], T], deadline: float) -> None:
+        self._links = links
+        self._fn = fn
+        self._deadline = deadline
+
+    def run(self) -> Outcome[T]:
+        return _until_done(self._deadline, self._try)
+
+    def _try(self) -> Outcome[T]:
+        with _link(self._links) as link:
+            try:
+                link.begin_read()
+                return Outcome(value=self._fn(link.connection))
+            except BaseException as error:
+                link.roll_back(after=error)
+                if link.lost or isinstance(cause_of(error), CONFLICTS):
+                    raise _Again(_said_at_last(error, writing=False)) from error
+                return Outcome(error=translated(error, writing=False))
+            finally:
+                link.roll_back()
+
+
+class _Write(Generic[T]):
+    """One call of `write`, over as many tries as it takes."""
+
+    def __init__(self, links: Links, fn: Callable[[Connection], T], deadline: float) -> None:
+        self._links = links
+        self._fn = fn
+        self._deadline = deadline
+        self._in_line = False
+        self._doubted = False
+
+    def run(self) -> Outcome[T]:
+        return _until_done(self._deadline, self._try)
+
+    def _try(self) -> Outcome[T]:
+        with _link(self._links) as link, self._line(link):
+            try:
+                begun = link.begin_write()
+                value = self._fn(link.connection)
+            except BaseException as error:  # noqa: BLE001  whatever fn raises belongs to its caller
+                return self._failed(link, error)
+            return self._commit(link, begun) or Outcome(value=value)
+
+    def _commit(self, link: Link, begun: Begun) -> Outcome[T] | None:
+        """None when the transaction is durable; else why it is not."""
+        try:
+            return None if link.commit() else Outcome(error=_went_on())
+        except psycopg.Error as error:
+            if answered(error):
+                return self._failed(link, error)
+            link.hang_up()  # else the server might wait for more of a transaction that it still has open
+            if not self._was_committed(begun):
+                raise _Again(_said_at_last(error, writing=True)) from error
+        return None
+
+    def _failed(self, link: Link, error: BaseException) -> Outcome[T]:
+        """The function or its COMMIT raised: undone, and either tried again or told."""
+        link.roll_back(after=error)
+        if link.lost:
+            raise _Again(_said_at_last(error, writing=True)) from error
+        cause = cause_of(error)
+        if isinstance(cause, CONFLICTS):
+            self._in_line = True
+            raise _Again(translated(error, writing=True)) from error
+        if isinstance(cause, errors.UniqueViolation) and not self._doubted:
+            # Someone may have added the row since this snapshot: whoever looked before will now find it.
+            self._doubted = True
+            raise _Again(translated(error, writing=True)) from error
+        return Outcome(error=translated(error, writing=True))
+
+    @contextlib.contextmanager
+    def _line(self, link: Link) -> Iterator[None]:
+        """Functions that collided once go one at a time, in all processes: the more collide, the more wait
+        here instead of undoing one another. Taken before the snapshot; who holds it waits for no other in line.
+        """
+        if not self._in_line:
+            yield
+            return
+        try:
+            link.driver.execute("SELECT pg_advisory_lock(%s, %s)", (LOCKS, LINE))
+        except psycopg.Error as error:
+            raise _Again(_said_at_last(error, writing=True)) from error
+        try:
+            yield
+        finally:
+            with contextlib.suppress(psycopg.Error):  # lost: the server lets go by itself
+                link.driver.execute("SELECT pg_advisory_unlock(%s, %s)", (LOCKS, LINE))
+
+    def _was_committed(self, begun: Begun) -> bool:
+        """How a transaction ended whose COMMIT got no answer. Raises CommitUnknown."""
+        try:
+            fate = _retrying(self._deadline)((psycopg.Error, _StillOpen), self._ask_fate, begun)
+        except (psycopg.Error, _StillOpen) as error:
+            raise _unknown() from error
+        if fate is Fate.UNKNOWN:
+            raise _unknown()
+        return fate is Fate.COMMITTED
+
+    def _ask_fate(self, begun: Begun) -> Fate:
+        fate = self._links.fate_of(begun)
+        if fate is Fate.OPEN:
+            raise _StillOpen
+        return fate
+
+
+@contextlib.contextmanager
+def _link(links: Links) -> Iterator[Link]:
+    try:
+        link = links.take()
+    except DatabaseError as trouble:
+        if not may_pass(trouble):
+            raise
+        raise _Again(trouble) from trouble
+    try:
+        yield link
+    finally:
+        links.give_back(link)
+
+
+def _until_done(deadline: float, attempt: Callable[[], Outcome[T]]) -> Outcome[T]:
+    if time.monotonic() >= deadline:
+        return Outcome(error=_never_began())
+    try:
+        return _retrying(deadline)(_Again, attempt)
+    except _Again as again:
+        return Outcome(error=again.trouble)
+    except DatabaseError as trouble:
+        return Outcome(error=trouble)
+
+
+def _retrying(deadline: float) -> RetryingCaller:
+    """Calls what it is given, and again when that fails before the deadline, after waits that grow."""
+    return RetryingCaller(
+        attempts=None,
+        timeout=deadline - time.monotonic(),
+        wait_initial=FIRST_WAIT,
+        wait_jitter=WAIT_SPREAD,
+        wait_max=LONGEST_WAIT,
+    )
+
+
+def _said_at_last(error: BaseException, *, writing: bool) -> BaseException:
+    """What to say of a lost connection, should it stay lost."""
+    told = translated(error, writing=writing)
+    if isinstance(told, DatabaseError):
+        return told
+    lost = DatabaseUnreachable(
+        "The connection to PostgreSQL was lost.",
+        why=str(cause_of(error)).strip() or "It gave no reason.",
+        fix="Nothing of this was kept; try again when the server is back.",
+    )
+    lost.__cause__ = error
+    return lost
+
+
+def _went_on() -> DatabaseError:
+    return DatabaseError(
+        "A function went on after one of its statements had failed.",
+        why="PostgreSQL undoes the whole transaction then; nothing was kept.",
+        fix="Put what may fail into `with connection.begin_nested():`.",
+    )
+
+
+def _never_began() -> DatabaseBusy:
+    return DatabaseBusy(
+        "The database is too busy for this.",
+        why="All connections were in use for too long.",
+        fix="Try again; look for long transactions in pg_stat_activity.",
+    )
+
+
+def _unknown() -> CommitUnknown:
+    return CommitUnknown(
+        "Whether this was stored is not known.",
+        why="The connection to PostgreSQL broke while it was being committed.",
+        fix="Look before you ask for it again.",
+    )

@@ -1,0 +1,104 @@
+"""The schema on PostgreSQL: the same revisions as on SQLite, applied once by whoever comes first."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import psycopg
+import structlog
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from crucible.control.db.migrate import STEPS, VERSION_TABLE, Steps, create, known_revision, run_migrations
+from crucible.control.db.port import DamagedDatabase, DatabaseError
+from crucible.control.db.postgres.connection import PARAMETERS, connect
+from crucible.control.db.postgres.failures import cannot_connect, cause_of, translated
+from crucible.control.db.postgres.locks import LOCKS, MIGRATION
+
+log = structlog.get_logger(__name__)
+
+OLDEST = 13
+"""The oldest major version whose functions we use."""
+MIGRATION_SECONDS = 600
+
+
+def bring_up_to_date(url: str, steps: Steps = STEPS) -> None:
+    """Apply the missing revisions in one transaction: all of them or none.
+
+    Of several processes that do this at once, one does the work and the others wait for it.
+    """
+    with connected(url) as connection:
+        _refuse_old(connection)
+        _warn_of_lost_promises(connection)
+        if _revision(connection, steps) != steps.last:
+            connection.rollback()
+            _upgrade(connection, steps)
+
+
+def _upgrade(connection: Connection, steps: Steps) -> None:
+    """A database user that may not do this is told so, and nothing is changed."""
+    with connection.begin():
+        for name in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+            connection.exec_driver_sql(f"SET LOCAL {name} = '{MIGRATION_SECONDS}s'")
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCKS, MIGRATION))
+        revision = _revision(connection, steps)  # another process may have been faster
+        if revision is None:
+            create(connection)
+        elif revision != steps.last:
+            run_migrations(connection, steps)
+
+
+def _revision(connection: Connection, steps: Steps) -> str | None:
+    """The database's revision, one of those known; None when our schema in it is empty."""
+    query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+    tables = set(connection.exec_driver_sql(query).scalars())
+    if not tables:
+        return None
+    if VERSION_TABLE not in tables:
+        raise DamagedDatabase(
+            "The PostgreSQL database holds tables that are not Crucible's.",
+            fix="Make one of its own (CREATE DATABASE crucible) and name it in the setting `database`.",
+        )
+    row = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").first()  # noqa: S608
+    return known_revision(row[0] if row else None, steps)
+
+
+def _refuse_old(connection: Connection) -> None:
+    version = connection.exec_driver_sql("SHOW server_version_num").scalar_one()
+    if int(version) < OLDEST * 10_000:
+        raise DatabaseError(
+            f"This PostgreSQL is too old ({int(version) // 10_000}).",
+            fix=f"Use version {OLDEST} or newer.",
+        )
+
+
+def _warn_of_lost_promises(connection: Connection) -> None:
+    if connection.exec_driver_sql("SHOW fsync").scalar_one() == "off":
+        log.warning("the database may lose what it acknowledged", why="PostgreSQL runs with fsync=off", fix="fsync=on")
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    try:
+        connection = _engine(url).connect()
+    except (DBAPIError, psycopg.Error) as error:
+        raise cannot_connect(cause_of(error)) from error
+    try:
+        yield connection
+    except (DBAPIError, psycopg.Error) as error:
+        raise translated(error, writing=True) from error
+    finally:
+        connection.close()
+
+
+def _engine(url: str) -> Engine:
+    """Ordinary transactions, begun by SQLAlchemy: under an exclusive lock each statement sees what is."""
+
+    def open_plainly() -> psycopg.Connection[tuple[object, ...]]:
+        driver = connect(url)
+        driver.autocommit = False
+        return driver
+
+    return create_engine("postgresql+psycopg://", creator=open_plainly, poolclass=NullPool, paramstyle=PARAMETERS)

@@ -1,0 +1,1 @@
+"""The database in one local file: one writer thread, many readers."""

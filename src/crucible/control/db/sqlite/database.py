@@ -1,0 +1,82 @@
+"""The database in one local file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike, fspath
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from crucible.control.db.closing import Closing
+from crucible.control.db.port import Outcome
+from crucible.control.db.sqlite.connection import close, open_reader
+from crucible.control.db.sqlite.failures import translating
+from crucible.control.db.sqlite.transaction import read_snapshot
+from crucible.control.db.sqlite.writer import GROUP_SECONDS, Writer
+
+T = TypeVar("T")
+
+READERS = 4
+MAX_WAITING = 4096
+
+
+class SqliteDb:
+    """`Db` on SQLite in WAL mode: one writing thread with group commit, a few reading connections.
+
+    Belongs to the event loop that uses it. Writes beyond `max_waiting` wait their turn outside the queue.
+    The file's schema is not looked at; `open_database` does that.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        readers: int = READERS,
+        max_waiting: int = MAX_WAITING,
+        group_seconds: float = GROUP_SECONDS,
+    ) -> None:
+        self._path = fspath(path)
+        self._writer = Writer(self._path, group_seconds)
+        self._room = asyncio.Semaphore(max_waiting)
+        self._pool = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
+        self._idle: deque[Connection] = deque()
+        self._closing = Closing(self._end)
+
+    async def write(self, fn: Callable[[Connection], T]) -> T:
+        async with self._room:
+            self._closing.refuse()
+            outcome = await self._writer.submit(fn)
+        return outcome.unwrap()
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        self._closing.refuse()
+        outcome = await asyncio.get_running_loop().run_in_executor(self._pool, self._read, fn)
+        return outcome.unwrap()
+
+    async def close(self) -> None:
+        await self._closing.close()
+
+    def _read(self, fn: Callable[[Connection], T]) -> Outcome[T]:
+        connection = self._borrow()
+        try:
+            return read_snapshot(connection, fn)
+        finally:
+            self._idle.append(connection)
+
+    def _borrow(self) -> Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            with translating():
+                return open_reader(self._path)
+
+    def _end(self) -> None:
+        """Readers first: the last connection to go folds the WAL into the file."""
+        self._pool.shutdown()
+        while self._idle:
+            close(self._idle.pop())
+        self._writer.stop()

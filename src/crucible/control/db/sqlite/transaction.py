@@ -1,0 +1,104 @@
+"""Functions of a Connection, run in transactions on SQLite."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from crucible.control.db.port import Outcome
+from crucible.control.db.sqlite.connection import driver_of
+from crucible.control.db.sqlite.failures import translated
+
+T = TypeVar("T")
+Fn = Callable[[Connection], Any]
+
+
+def write_group(connection: Connection, fns: Iterable[Fn]) -> list[Outcome[Any]]:
+    """Run each of `fns` in a savepoint of one transaction, and return their outcomes after COMMIT.
+
+    `fns` may be lazy: what it yields while the group runs joins the group. One that raises is undone
+    alone. If the transaction cannot begin or commit, all of the group fail. If it was torn down halfway
+    (SQLite does that when the disk is full) or a deferred constraint fails, each is run again alone.
+    """
+    driver = driver_of(connection)
+    try:
+        driver.execute("BEGIN IMMEDIATE").close()
+    except sqlite3.Error as error:
+        return [Outcome(error=translated(error)) for _ in fns]
+    taken: list[Fn] = []
+    outcomes: list[Outcome[Any]] = []
+    for fn in fns:
+        taken.append(fn)
+        outcomes.append(_in_savepoint(connection, driver, fn))
+        if not driver.in_transaction:
+            return outcomes if len(taken) == 1 else _each_alone(connection, taken)
+    return _committed(connection, taken, outcomes)
+
+
+def read_snapshot(connection: Connection, fn: Callable[[Connection], T]) -> Outcome[T]:
+    """Run `fn` in a transaction that is thrown away."""
+    driver = driver_of(connection)
+    try:
+        driver.execute("BEGIN").close()
+        return Outcome(value=fn(connection))
+    except BaseException as error:  # noqa: BLE001  whatever fn raises belongs to its caller
+        return Outcome(error=translated(error))
+    finally:
+        _forget(connection)
+        _roll_back(driver)
+
+
+def _in_savepoint(connection: Connection, driver: sqlite3.Connection, fn: Fn) -> Outcome[Any]:
+    try:
+        driver.execute("SAVEPOINT fn").close()
+        value = fn(connection)
+        driver.execute("RELEASE fn").close()
+        return Outcome(value=value)
+    except BaseException as error:  # noqa: BLE001  whatever fn raises belongs to its caller
+        _undo(connection, driver)
+        return Outcome(error=translated(error))
+
+
+def _undo(connection: Connection, driver: sqlite3.Connection) -> None:
+    """Back to before the function; where that fails the whole transaction goes, and the group is torn."""
+    _forget(connection)
+    try:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK TO fn").close()
+            driver.execute("RELEASE fn").close()
+    except sqlite3.Error:
+        _roll_back(driver)
+
+
+def _forget(connection: Connection) -> None:
+    """Let SQLAlchemy forget a transaction that a function tried to end; this sends nothing."""
+    transaction = connection.get_transaction()
+    if transaction is not None and not transaction.is_active:
+        connection.rollback()
+
+
+def _committed(connection: Connection, taken: Sequence[Fn], outcomes: list[Outcome[Any]]) -> list[Outcome[Any]]:
+    driver = driver_of(connection)
+    try:
+        driver.execute("COMMIT").close()
+        return outcomes
+    except sqlite3.Error as error:
+        _roll_back(driver)
+        if isinstance(error, sqlite3.IntegrityError) and len(taken) > 1:
+            return _each_alone(connection, taken)
+        return [o if o.error else Outcome(error=translated(error)) for o in outcomes]
+
+
+def _each_alone(connection: Connection, fns: Sequence[Fn]) -> list[Outcome[Any]]:
+    return [outcome for fn in fns for outcome in write_group(connection, [fn])]
+
+
+def _roll_back(driver: sqlite3.Connection) -> None:
+    """Should even this fail, the next BEGIN does too, and says so to whoever waits for it."""
+    with contextlib.suppress(sqlite3.Error):
+        if driver.in_transaction:
+            driver.execute("ROLLBACK").close()

@@ -1,0 +1,1 @@
+"""Compare what the control plane says with what really happened."""

@@ -1,0 +1,84 @@
+"""Choices: where each try was placed, against the room there is and where its job had failed before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from crucible.core.compute.offers import Market
+from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.world.cloud import Cloud
+from crucible.simulation.faults.world.ports import WallClock, WatchedDb
+
+REMEMBERED_SECONDS = 1800.0
+EDGE_SECONDS = 60.0
+"""A failure that is just being forgotten may count or not."""
+KNOWN_SECONDS = 900.0
+"""After so long every server has heard that a zone has capacity again."""
+
+_TRIES = """
+SELECT a.id, a.job, m.region, m.market, a.reason, a.ended_at FROM attempts a JOIN slots s ON s.attempt = a.id
+JOIN machines m ON m.id = s.machine WHERE a.backend = 'cloud' ORDER BY a.job, a.number
+"""
+_CROWDED = """
+SELECT m.id, count(*) FROM machines m JOIN slots s ON s.machine = m.id AND NOT s.ended GROUP BY m.id
+HAVING sum(json_extract(s.allocation, '$.cpus')) > json_extract(m.capacity, '$.cpus')
+OR sum(json_extract(s.allocation, '$.memory_bytes')) > json_extract(m.capacity, '$.memory_bytes')
+"""
+_FAILURES = frozenset({"refused", "not_begun", "interrupted"})
+_LIVE = """
+SELECT job, generation, count(*) FROM attempts WHERE state != 'ended' GROUP BY job, generation HAVING count(*) > 1
+"""
+
+
+@dataclass
+class Choices:
+    """`check` is called after every commit, so that what it sees is what was seen when a try was placed."""
+
+    db: WatchedDb
+    cloud: Cloud
+    clock: WallClock
+    _count: object = 0
+    _seen: set[object] = field(default_factory=set)
+
+    def check(self) -> None:
+        """Raises Broken for two tries at once, for more than a machine holds, and for one placed where its job failed
+        more often than elsewhere.
+        """
+        count = self.db.look("SELECT count(*) FROM attempts")[0][0]
+        if count == self._count:
+            return
+        self._count = count
+        twice = self.db.look(_LIVE)
+        if twice:
+            raise Broken(f"{twice[0][0]} has {twice[0][2]} live tries in generation {twice[0][1]}")
+        crowded = self.db.look(_CROWDED)
+        if crowded:
+            raise Broken(f"{crowded[0][0]} has no room for all of its {crowded[0][1]} tries")
+        tries = self.db.look(_TRIES)
+        for row in tries:
+            if row[0] not in self._seen:
+                self._seen.add(row[0])
+                self._judge(row, [other for other in tries if other[1] == row[1] and other[0] != row[0]])
+
+    def _judge(self, placed: tuple[object, ...], others: list[tuple[object, ...]]) -> None:
+        attempt, _, zone, market = placed[:4]
+        failed = Counter(self._failed(others, market))
+        better = [
+            name for name in self.cloud.steady(Market(str(market)), KNOWN_SECONDS) if self._less(failed, name, zone)
+        ]
+        if better:
+            raise Broken(f"{attempt} was placed in {zone}, which failed its job more often than {min(better)}")
+
+    def _less(self, failed: Counter[tuple[object, bool]], name: str, zone: object) -> bool:
+        """Whether `name` failed it less often, also when what is being forgotten counts against it alone."""
+        return failed[name, True] + failed[name, False] < failed[zone, True]
+
+    def _failed(self, others: list[tuple[object, ...]], market: object) -> list[tuple[object, bool]]:
+        """The zone of each failure, and whether it surely counts."""
+        oldest = self.clock.now() - REMEMBERED_SECONDS
+        return [
+            (zone, float(str(ended_at)) > oldest + EDGE_SECONDS)
+            for _, _, zone, where, reason, ended_at in others
+            if reason in _FAILURES and where == market and float(str(ended_at)) > oldest - EDGE_SECONDS
+        ]

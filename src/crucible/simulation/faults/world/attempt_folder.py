@@ -1,0 +1,63 @@
+"""What an attempt leaves on its machine's disk: it outlives its runner, not its machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from crucible.agent.clock import Deadline
+from crucible.simulation.faults.world.event import Bell
+from crucible.wire.documents.desired import Assignment
+from crucible.wire.documents.messages import Kind, Message
+
+SEGMENT_LINES = 3
+
+
+@dataclass
+class Folder:
+    """`saved` are the steps of whole checkpoints; of those the first `uploaded` were announced.
+
+    `segments` is the output, cut: the same bytes however often one is sent; the first `shipped` were announced.
+    `outputs` are the files that the program left for its user, by name.
+    """
+
+    assignment: Assignment
+    lease: float | None
+    deadline: Deadline | None
+    spool: list[Message] = field(default_factory=list)
+    acked: int = 0
+    saved: list[int] = field(default_factory=list)
+    uploaded: int = 0
+    segments: list[bytes] = field(default_factory=list)
+    shipped: int = 0
+    outputs: dict[str, bytes] = field(default_factory=dict)
+    _open: bytes = b""
+    began: bool = False
+    done: bool = False
+    changed: Bell = field(default_factory=Bell)
+
+    def say(self, kind: Kind, data: dict[str, object], at: float) -> None:
+        self.spool.append(Message(len(self.spool) + 1, kind, at, data))
+        self.changed.ring()
+
+    def write(self, line: str, *, last: bool = False) -> None:
+        """A line of the program's output; the `last` one ends its segment."""
+        self._open += f"{line}\n".encode()
+        self.changed.ring()
+        if last or self._open.count(b"\n") >= SEGMENT_LINES:
+            self.segments.append(self._open)
+            self._open = b""
+
+    def save(self, step: int) -> None:
+        self.saved.append(step)
+        self.write(f"saved step {step}")
+
+    @property
+    def kept(self) -> bool:
+        """Whether all there is so far is stored and announced."""
+        return self.uploaded == len(self.saved) and self.shipped == len(self.segments)
+
+    def unsent(self) -> list[Message]:
+        return self.spool[self.acked :]
+
+    def has_said(self, kind: Kind) -> bool:
+        return any(message.kind is kind for message in self.spool)

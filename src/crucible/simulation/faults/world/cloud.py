@@ -1,0 +1,201 @@
+"""A simulated cloud: instances that boot, bill and die, and a meter that asks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from crucible.core.compute.offers import Market
+from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.world.machine import Ground, Machine
+from crucible.simulation.faults.world.ports import START
+
+ZONES = ("north-1", "north-2", "south-1")
+Kind = tuple[str, Market]
+MINIMUM = 60
+"""Seconds that are billed at least."""
+SHOWN_SECONDS = 3600.0
+"""How long an instance that has ended is still listed."""
+IDLE_EXIT_SECONDS = 60.0
+
+
+@dataclass
+class Stretch:
+    """Time at one price, in whole seconds since the epoch."""
+
+    since: int
+    until: int | None
+    rate: int
+
+
+@dataclass
+class Instance:
+    """`ending`: it was told to end; `ended_at`: it has. Times are virtual seconds."""
+
+    id: str
+    machine: str
+    deployment: str
+    zone: str
+    market: Market
+    created_at: float
+    computer: Machine
+    bill: list[Stretch] = field(default_factory=list)
+    ending: bool = False
+    ended_at: float | None = None
+    cause: str = ""
+
+    @property
+    def alive(self) -> bool:
+        return self.ended_at is None
+
+
+class Cloud:
+    """`honours_tokens`: a second create with the same token makes no second instance.
+
+    `making` is told the token and the end of every instance before it exists, `ending` of every one that lives and is
+    told to end.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ground: Ground, weather: Weather, dice: Dice) -> None:
+        self._loop = loop
+        self._ground = ground
+        self._weather = weather
+        self._dice = dice
+        self.honours_tokens = not dice.chance(0.35)
+        self.instances: dict[str, Instance] = {}
+        self.sold_out: set[Kind] = set()
+        self._short: dict[Kind, float] = {}
+        self.making: Callable[[str, float | None], None] = lambda machine, ends_at: None
+        self.ending: Callable[[Instance], None] = lambda found: None
+        self.prices = {
+            (zone, market): 900_000 + 1000 * n if market is Market.ON_DEMAND else 300_000 + 1000 * n
+            for n, zone in enumerate(ZONES)
+            for market in (Market.ON_DEMAND, Market.SPOT)
+        }
+
+    def create(
+        self, token: str, deployment: str, zone: str, market: Market, nonce: str, ends_at: float | None
+    ) -> Instance:
+        known = self.made_before(token)
+        if known is not None:
+            return known
+        self.making(token, ends_at)
+        name = f"i-{len(self.instances) + 1}"
+        computer = Machine(token, name, nonce, self._ground, lambda: self.end(name, "shut down"), IDLE_EXIT_SECONDS)
+        made = Instance(name, token, deployment, zone, market, self._loop.time(), computer)
+        made.bill.append(Stretch(self._second(), None, self.prices[zone, market]))
+        self.instances[name] = made
+        self._ground.trace(name, f"is made as {token} in {zone} ({market.value})")
+        if not self._weather.strikes("boot.failed"):
+            self._loop.call_later(self._dice.between(5.0, 40.0), self._boot, made)
+        if ends_at is not None:
+            self._loop.call_later(ends_at - START - self._loop.time(), self.end, name, "maximum duration")
+        return made
+
+    def made_before(self, token: str) -> Instance | None:
+        """What a create with this token made, where tokens are honoured."""
+        if not self.honours_tokens:
+            return None
+        return next((found for found in self.instances.values() if found.machine == token), None)
+
+    def end_on_request(self, name: str) -> Instance | None:
+        """Somebody who may tells it to end."""
+        found = self.instances.get(name)
+        if found is not None and found.alive and not found.ending:
+            self.ending(found)
+        return self.end(name, "on request")
+
+    def end(self, name: str, cause: str, seconds: float | None = None) -> Instance | None:
+        """Told to end, it does in some seconds; None if nobody knows it."""
+        found = self.instances.get(name)
+        if found is not None and found.alive and not found.ending:
+            found.ending = True
+            delay = self._dice.between(0.5, 8.0) if seconds is None else seconds
+            self._loop.call_later(delay, self.kill, name, cause)
+        return found
+
+    def kill(self, name: str, cause: str) -> None:
+        """It is gone at once."""
+        found = self.instances[name]
+        if not found.alive:
+            return
+        found.ended_at, found.cause = self._loop.time(), cause
+        found.bill[-1].until = self._second(up=True)
+        found.computer.die()
+        self._ground.trace(name, f"is gone: {cause}")
+
+    def reclaim(self, name: str, notice: float) -> None:
+        """Takes a spot instance back, with so many seconds of notice."""
+        found = self.instances[name]
+        if found.alive:
+            self._ground.trace(name, f"will be taken back in {notice:.0f} s")
+            if notice > 0:
+                found.computer.notice(notice)
+            self._loop.call_later(notice, self.kill, name, "reclaimed")
+
+    def reprice(self, zone: str, market: Market, rate: int) -> None:
+        self.prices[zone, market] = rate
+        if market is not Market.SPOT:
+            return
+        now = self._second(up=True)
+        for found in self.living():
+            last = found.bill[-1]
+            if (found.zone, found.market) == (zone, market) and now > last.since:
+                last.until = now
+                found.bill.append(Stretch(now, None, rate))
+
+    def sell_out(self, kind: Kind) -> None:
+        self.sold_out.add(kind)
+
+    def restock(self, *kinds: Kind) -> None:
+        """There is capacity again, which not everybody has heard yet."""
+        self.sold_out -= set(kinds)
+        self._short.update(dict.fromkeys(kinds, self._loop.time()))
+
+    def forget(self) -> None:
+        """Whoever slept knows of no capacity for sure."""
+        self._short.update(dict.fromkeys(self.prices, self._loop.time()))
+
+    def steady(self, market: Market, seconds: float) -> set[str]:
+        """The zones that have had capacity for so long that everybody knows."""
+        then = self._loop.time() - seconds
+        kinds = [(zone, market) for zone in ZONES]
+        return {kind[0] for kind in kinds if kind not in self.sold_out and self._short.get(kind, -math.inf) < then}
+
+    def living(self) -> Iterator[Instance]:
+        return (found for found in self.instances.values() if found.alive)
+
+    def listed(self, lag: float) -> list[Instance]:
+        """What a list shows that is `lag` seconds behind."""
+        oldest = self._loop.time() - lag - SHOWN_SECONDS
+        return [found for found in self.metered(lag) if found.ended_at is None or found.ended_at > oldest]
+
+    def metered(self, lag: float) -> list[Instance]:
+        """What the cloud's own books show, which are as far behind and forget nothing."""
+        then = self._loop.time() - lag
+        return [found for found in self.instances.values() if found.created_at <= then]
+
+    def seen_alive(self, found: Instance, lag: float) -> bool:
+        return found.ended_at is None or found.ended_at > self._loop.time() - lag
+
+    def billed(self, machine: str) -> int:
+        """Micro-dollars for all instances of a machine, by the cloud's own count."""
+        return sum(_price(found.bill) for found in self.instances.values() if found.machine == machine)
+
+    def _boot(self, made: Instance) -> None:
+        if made.alive:
+            made.computer.start_host()
+
+    def _second(self, *, up: bool = False) -> int:
+        now = START + self._loop.time()
+        return math.ceil(now) if up else math.floor(now)
+
+
+def _price(bill: list[Stretch]) -> int:
+    """By the second, at least the minimum, rounded up once."""
+    seconds = [(part.until or part.since) - part.since for part in bill]
+    total = sum(length * part.rate for length, part in zip(seconds, bill, strict=True))
+    total += max(MINIMUM - sum(seconds), 0) * bill[-1].rate
+    return -(-total // 3600)

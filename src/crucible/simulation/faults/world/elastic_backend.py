@@ -1,0 +1,160 @@
+"""The backend of the simulated cloud: what its provider's API does on a bad day."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crucible.backends.base import (
+    Capabilities,
+    LaunchCall,
+    LaunchRefused,
+    LaunchUnknown,
+    MachineOrder,
+    MachineRef,
+    Metered,
+    NotYetGone,
+    Observation,
+    Reach,
+    Seen,
+    Slots,
+)
+from crucible.core.compute.offers import Billing, Market, Offer
+from crucible.core.compute.pricing import Segment
+from crucible.core.compute.resources import Capacity, GiB, Resources
+from crucible.core.errors import Unreachable
+from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.world.cloud import MINIMUM, Cloud, Instance
+from crucible.wire.documents.bootstrap import Bootstrap
+
+LIST_LAG = 15.0
+STARTUP_SECONDS = 60.0
+SIZE = Capacity(cpus=2, memory_bytes=4 * GiB)
+
+
+class ElasticBackend:
+    """Keeps nothing: what exists is what the cloud says exists."""
+
+    name = "cloud"
+    capabilities = Capabilities(
+        reach=Reach.INTERNET,
+        slots=Slots.ELASTIC,
+        markets=frozenset({Market.ON_DEMAND, Market.SPOT}),
+        bills=True,
+        simulated=True,
+        launch_deadline=30.0,
+        settle_window=LIST_LAG,
+    )
+
+    def __init__(self, cloud: Cloud, weather: Weather, dice: Dice) -> None:
+        self._cloud = cloud
+        self._weather = weather
+        self._dice = dice
+
+    def offers(self, need: Resources) -> Sequence[Offer]:
+        self._reach()
+        return [
+            Offer(
+                self.name,
+                zone,
+                "sim.small",
+                SIZE,
+                rate,
+                billing=Billing(minimum=MINIMUM),
+                market=market,
+                startup_seconds=STARTUP_SECONDS,
+                why_not="sold out" if (zone, market) in self._cloud.sold_out else "",
+            )
+            for (zone, market), rate in self._cloud.prices.items()
+        ]
+
+    def call(self, order: MachineOrder) -> LaunchCall:
+        parameters: dict[str, object] = {
+            "deployment": order.deployment,
+            "zone": order.offer.region,
+            "market": order.offer.market.value,
+            "ends_at": order.ends_at,
+        }
+        return LaunchCall(self.name, order.machine, "create", parameters)
+
+    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+        self._reach()
+        if self._weather.strikes("create.failed"):
+            raise LaunchUnknown("The cloud failed, and made nothing.")
+        zone, market = str(call.parameters["zone"]), Market(str(call.parameters["market"]))
+        short = (zone, market) in self._cloud.sold_out or self._weather.strikes("create.refused")
+        if short and self._cloud.made_before(call.token) is None:
+            raise LaunchRefused("There is no capacity.")
+        ends_at = call.parameters["ends_at"]
+        made = self._cloud.create(
+            call.token,
+            str(call.parameters["deployment"]),
+            zone,
+            market,
+            bootstrap.nonce,
+            float(ends_at) if isinstance(ends_at, int | float) else None,
+        )
+        if self._weather.strikes("create.lost"):
+            raise LaunchUnknown("The answer was lost.")
+        return self._ref(made)
+
+    def find(self, token: str) -> MachineRef | None:
+        lag = self._look()
+        found = [i for i in self._cloud.listed(lag) if i.machine == token and self._cloud.seen_alive(i, lag)]
+        return self._ref(found[0]) if found else None
+
+    def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
+        try:
+            lag = self._look()
+        except Unreachable as error:
+            return [Observation(ref, Seen.UNREACHABLE, str(error)) for ref in refs]
+        listed = self._cloud.listed(lag)
+        return [self._observe(ref, [i for i in listed if i.machine == ref.machine], lag) for ref in refs]
+
+    def terminate(self, ref: MachineRef) -> None:
+        lag = self._may_end()
+        others = [i.id for i in self._cloud.listed(lag) if i.machine == ref.machine and i.id != ref.native_id]
+        self._end(ref.native_id, *others)
+
+    def end_instance(self, ref: MachineRef) -> None:
+        self._may_end()
+        self._end(ref.native_id)
+
+    def _may_end(self) -> float:
+        self._reach()
+        if self._weather.strikes("terminate.failed"):
+            raise Unreachable("The cloud did not end it.")
+        return self._look()
+
+    def _end(self, *names: str) -> None:
+        told = [self._cloud.end_on_request(name) for name in names]
+        if any(found is not None and found.alive for found in told):
+            raise NotYetGone("It is shutting down.")
+
+    def owned(self, deployment: str) -> Sequence[MachineRef]:
+        lag = self._look()
+        ours = [i for i in self._cloud.listed(lag) if i.deployment == deployment]
+        return [self._ref(i) for i in ours if self._cloud.seen_alive(i, lag)]
+
+    def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
+        lag, wanted = self._look(), {ref.machine for ref in refs}
+        found = [i for i in self._cloud.metered(lag) if i.machine in wanted]
+        return [Metered(self._ref(i), tuple(Segment(s.since, s.until, s.rate) for s in i.bill)) for i in found]
+
+    def _observe(self, ref: MachineRef, found: list[Instance], lag: float) -> Observation:
+        if any(self._cloud.seen_alive(i, lag) for i in found):
+            return Observation(ref, Seen.UP)
+        if any(i.cause == "reclaimed" for i in found):
+            return Observation(ref, Seen.INTERRUPTED, "the cloud took it back")
+        return Observation(ref, Seen.GONE, found[0].cause if found else "no list shows it")
+
+    def _reach(self) -> None:
+        if self._weather.storming("cloud") or self._weather.strikes("call.failed"):
+            raise Unreachable("Too many requests.")
+
+    def _look(self) -> float:
+        """How far behind the list is that this call gets."""
+        self._reach()
+        return 0.0 if self._weather.calm else self._dice.between(0.0, LIST_LAG)
+
+    def _ref(self, found: Instance) -> MachineRef:
+        return MachineRef(self.name, found.machine, found.id, found.zone)

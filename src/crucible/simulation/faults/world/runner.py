@@ -1,0 +1,354 @@
+"""A simulated runner: the real reducer `runner_state`, with a shell that lives in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from crucible.agent.link.backoff import Backoff
+from crucible.agent.runner import runner_state as rs
+from crucible.agent.runner.lease import WAIT_SECONDS, Contacts
+from crucible.control.agents.ingest import Gap
+from crucible.simulation.faults.ground_truth import Output, Running, Saved, Segment
+from crucible.simulation.faults.virtual_loop import virtual_loop
+from crucible.simulation.faults.world.attempt_folder import Folder
+from crucible.simulation.faults.world.network import Gone, Lost, Refused, Request, pieces
+from crucible.simulation.faults.world.program import Exit, Program, Script
+from crucible.simulation.faults.world.task_group import Crew
+from crucible.wire.documents.messages import Batch, Cause, Kind, encode_batch
+
+if TYPE_CHECKING:
+    from crucible.simulation.faults.world.machine import Machine
+
+T = TypeVar("T")
+
+TURN_SECONDS, STOPPING_TURN_SECONDS = 10.0, 1.0
+ANSWER_SECONDS = 60.0
+RESULT = "model/weights.bin"
+"""What a program that completes leaves."""
+BATCH = 50
+
+
+class Runner:
+    """One attempt on a machine. `ended` is called when it leaves; a killed one says nothing."""
+
+    def __init__(self, machine: Machine, folder: Folder, ended: Callable[[], None]) -> None:
+        self._machine = machine
+        self._folder = folder
+        self._assignment = folder.assignment
+        self._ended = ended
+        self.crew = Crew(folder.assignment.attempt)
+        self._contacts = Contacts(lambda: self.happen(rs.AttemptGone()), folder.lease, machine.clock)
+        self._events: deque[rs.Event] = deque()
+        self._busy = False
+        self._news = asyncio.Event()
+        self._finish: rs.Finish | None = None
+        self._stage: asyncio.Task[None] | None = None
+        self._noticed = False
+        self._state: rs.RunnerState
+
+    @property
+    def alive(self) -> bool:
+        return self.crew.alive
+
+    @property
+    def _key(self) -> tuple[str, int]:
+        return self._assignment.attempt, self._assignment.rank
+
+    def start(self) -> None:
+        self.crew.start(self._live())
+
+    def kill(self) -> None:
+        """As by the system, for want of memory: the program goes on without it."""
+        self.crew.die()
+
+    def happen(self, event: rs.Event) -> None:
+        """Something happened. What follows from it is done before this returns."""
+        self._events.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        while self._events:
+            first = self._events.popleft()
+            self._apply(*rs.step(self._state, rs.Tick(self._machine.clock())))
+            self._apply(*rs.step(self._state, first))
+        self._busy = False
+        self._news.set()
+
+    async def _live(self) -> None:
+        recovers = self._folder.began or self._folder.has_said(Kind.EXITED)
+        self._state, actions = self._recover() if recovers else self._begin()
+        for work in (self._deliver(), self._listen(), self._keep()):
+            self.crew.start(work)
+        self._busy = True
+        self._apply(self._state, actions)
+        self._busy = False
+        if self._assignment.stop and not recovers:
+            self.happen(rs.StopWanted())
+        while not self._may_leave():
+            self._housekeep()
+            await self._pause(self._turn())
+        self._folder.done = True
+        self.crew.die()
+        self._ended()
+
+    def _begin(self) -> rs.Step:
+        self._say(Kind.STAGING, {"what": "preparing"})
+        a = self._assignment
+        return rs.begin(a.grace, a.limits.seconds, self._machine.clock(), self._folder.deadline, a.checkpoint)
+
+    def _recover(self) -> rs.Step:
+        """A runner before this one died: what it left is ended, told and delivered."""
+        program = self._machine.programs.get(self._key)
+        if program is not None:
+            program.die()
+        now = self._machine.clock()
+        if self._folder.has_said(Kind.ENDED):
+            return rs.RunnerState(0.0, None, now, rs.Phase.ENDED), (rs.Finish(),)
+        state = rs.RunnerState(0.0, None, now, rs.Phase.SAVING)
+        if self._folder.has_said(Kind.EXITED):
+            return state, (rs.StoreOutputs(),)
+        lost = {"code": None, "signal": None, "cause": Cause.RUNNER_LOST.value, "text": "the runner died"}
+        return state, (rs.Say(Kind.EXITED, dict(lost)), rs.StoreOutputs())
+
+    def _turn(self) -> float:
+        """A program that was told to stop is killed in time; nothing else has to be on the second."""
+        stopping = self._state.phase is rs.Phase.RUNNING and self._state.kill_at is not None
+        return STOPPING_TURN_SECONDS if stopping else TURN_SECONDS
+
+    async def _pause(self, seconds: float) -> None:
+        self._news.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            self.happen(rs.Tick(self._machine.clock()))
+
+    def _housekeep(self) -> None:
+        if self._contacts.is_lease_over():
+            self.happen(rs.LeaseEnded())
+        taken_at = self._machine.taken_at
+        if taken_at is not None and not self._noticed:
+            self._noticed = True
+            self.happen(rs.Noticed(taken_at - self._machine.clock()))
+
+    def _may_leave(self) -> bool:
+        if self._finish is None:
+            return False
+        return not self._finish.deliver or not self._folder.unsent()
+
+    # Actions
+
+    def _apply(self, state: rs.RunnerState, actions: rs.Actions) -> None:
+        self._state = state
+        for action in actions:
+            self._act(action)
+
+    def _act(self, action: rs.Action) -> None:
+        program = self._machine.programs.get(self._key)
+        match action:
+            case rs.Say(kind, data):
+                self._say(kind, data)
+            case rs.Stage():
+                self._stage = self.crew.start(self._prepare())
+            case rs.AbandonStage():
+                if self._stage is not None:
+                    self._stage.cancel()
+            case rs.Spawn():
+                self._spawn()
+            case rs.Signal(number):
+                if program is not None:
+                    program.signal(number)
+            case rs.AskCheckpoint():
+                if program is not None:
+                    program.checkpoint()
+            case rs.StoreOutputs():
+                self.crew.start(self._store_outputs())
+            case rs.Finish():
+                self._finish = action
+
+    def _say(self, kind: Kind, data: dict[str, object]) -> None:
+        self._folder.say(kind, data, self._machine.clock())
+        self._news.set()
+
+    def _spawn(self) -> None:
+        a = self._assignment
+        start = 0 if a.resume_from is None else a.resume_from.step or 0
+        due = None if a.limits.seconds is None else virtual_loop().time() + a.limits.seconds + a.grace
+        running = Running(a.job, a.attempt, self._machine.native_id, start, due)
+        folder, machine = self._folder, self._machine
+        program = Program(running, Script.of(a.command), machine.truth, folder.save, self._exited)
+        folder.began = True
+        machine.programs[self._key] = program
+        machine.trace(machine.native_id, f"{a.attempt} runs from step {start}")
+        program.start()
+        self.happen(rs.Spawned(len(folder.spool) + 100))
+
+    def _exited(self, how: Exit) -> None:
+        if how.code == 0:
+            self._folder.outputs[RESULT] = f"made by {self._assignment.attempt}".encode()
+        self._folder.write(f"exits {how.code} {how.signal}", last=True)
+        self._machine.trace(self._machine.native_id, f"{self._assignment.attempt} exits {how.code} {how.signal}")
+        if self.alive:
+            self.happen(rs.ProcessEnded(how.code, how.signal, by_itself=how.by_itself))
+
+    async def _prepare(self) -> None:
+        await asyncio.sleep(self._machine.dice.between(1.0, 25.0))
+        try:
+            await self._fetch()
+        except Refused as error:
+            return self.happen(rs.StageFailed(str(error)))
+        except Gone:
+            return self.happen(rs.AttemptGone())
+        self.happen(rs.Staged())
+
+    async def _fetch(self) -> None:
+        """The code, and what it goes on from."""
+        (attempt, rank), bundle, resume = self._key, self._assignment.bundle, self._assignment.resume_from
+        if bundle is not None:
+            await self._insist(lambda agents: agents.open_bundle(bundle))
+        if resume is not None:
+            await self._insist(lambda agents: agents.open_checkpoint(attempt, rank, resume.sha256))
+
+    async def _store_outputs(self) -> None:
+        while not self._folder.kept:  # a program may still save
+            await self._folder.changed.wait()
+        left_out = 0
+        try:
+            for path, data in self._folder.outputs.items():
+                left_out += not await self._store(path, data)
+        except Gone:
+            return self.happen(rs.AttemptGone())
+        self.happen(rs.OutputsStored(complete=not left_out))
+
+    async def _store(self, path: str, data: bytes) -> bool:
+        """Stores an output, then announces it; whether it was taken. Raises Gone."""
+        (attempt, rank), sha256 = self._key, hashlib.sha256(data).hexdigest()
+        try:
+            await self._insist(lambda agents: agents.put_artifact(attempt, rank, path, sha256, pieces(data)))
+        except Refused:
+            return False
+        self._say(Kind.ARTIFACT, {"path": path, "size": len(data), "sha256": sha256})
+        return True
+
+    # Threads of the real one
+
+    async def _keep(self) -> None:
+        """Uploads checkpoints and output in the order they came, each before it is announced."""
+        folder = self._folder
+        while True:
+            if folder.kept:
+                await folder.changed.wait()
+                await asyncio.sleep(1.0)
+                continue
+            try:
+                if folder.uploaded < len(folder.saved):
+                    await self._upload(folder.saved[folder.uploaded])
+                    folder.uploaded += 1
+                    folder.changed.ring()
+                else:
+                    await self._ship(folder.shipped)
+                    folder.shipped += 1
+                    folder.changed.ring()
+            except Gone:
+                return self.happen(rs.AttemptGone())
+
+    async def _ship(self, index: int) -> None:
+        """Stores a segment of the output, then announces it."""
+        (attempt, rank), data = self._key, self._folder.segments[index]
+        n, start, lines = index + 1, sum(map(len, self._folder.segments[:index])), data.count(b"\n")
+        sha256 = hashlib.sha256(data).hexdigest()
+        await self._insist(lambda agents: agents.put_log(attempt, rank, n, start, lines, sha256, data))
+        told = {"n": n, "start": start, "end": start + len(data), "lines": lines, "sha256": sha256}
+        self._say(Kind.LOG, dict(told))
+
+    async def _upload(self, step: int) -> None:
+        attempt, rank = self._key
+        data = f"{self._assignment.job} at step {step}".encode()
+        sha256 = hashlib.sha256(data).hexdigest()
+        await self._insist(lambda agents: agents.put_checkpoint(attempt, rank, sha256, pieces(data)))
+        told = {"name": f"step-{step}.pt", "form": "file", "size": len(data), "sha256": sha256, "step": step}
+        self._say(Kind.CHECKPOINT, dict(told))
+
+    async def _deliver(self) -> None:
+        backoff, folder = Backoff(chance=self._machine.chance), self._folder
+        attempt, rank = self._key
+        while True:
+            messages = folder.unsent()[:BATCH]
+            if not messages:
+                await folder.changed.wait()
+                await asyncio.sleep(0.5)
+                continue
+            raw = encode_batch(Batch(attempt, rank, tuple(messages)), self._assignment.secret.encode())
+            began = self._contacts.now()
+            try:
+                acked = await self._call(lambda agents, raw=raw: agents.ingest(attempt, rank, raw))  # type: ignore[misc]
+            except Gap as gap:
+                acked = gap.acked
+            except Gone:
+                return self.happen(rs.AttemptGone())
+            except (Lost, Refused) as error:
+                self._contacts.failed(str(error), began)
+                await asyncio.sleep(backoff.next())
+                continue
+            backoff.reset()
+            self._contacts.made()
+            self._acknowledge(acked)
+
+    def _acknowledge(self, acked: int) -> None:
+        folder, truth = self._folder, self._machine.truth
+        job, attempt = self._assignment.job, self._assignment.attempt
+        for message in folder.spool[folder.acked : acked]:
+            data, sha256 = message.data, str(message.data.get("sha256"))
+            if message.kind is Kind.CHECKPOINT:
+                truth.checkpoint(Saved(job, attempt, int(str(data["step"])), sha256))
+            elif message.kind is Kind.LOG:
+                n, start, end = (int(str(data[name])) for name in ("n", "start", "end"))
+                truth.written.append(Segment(job, attempt, n, start, end, sha256))
+            elif message.kind is Kind.ARTIFACT:
+                truth.output(Output(job, attempt, str(data["path"]), sha256))
+        folder.acked = max(folder.acked, acked)
+        self._news.set()
+
+    async def _listen(self) -> None:
+        backoff = Backoff(chance=self._machine.chance)
+        attempt, rank = self._key
+        stop, count = self._assignment.stop, self._assignment.checkpoint
+        while True:
+            began = self._contacts.now()
+            try:
+                wish = await self._call(
+                    lambda agents, s=stop, c=count: agents.attempt_desired(attempt, rank, s, c, WAIT_SECONDS)  # type: ignore[misc]
+                )
+            except Gone:
+                return self.happen(rs.AttemptGone())
+            except (Lost, Refused) as error:
+                self._contacts.failed(str(error), began)
+                await asyncio.sleep(backoff.next())
+                continue
+            backoff.reset()
+            self._contacts.made()
+            if wish is None:
+                continue
+            if wish.settled:
+                return self.happen(rs.AttemptGone())
+            stop, count = wish.stop, wish.checkpoint
+            if stop:
+                self.happen(rs.StopWanted())
+            self.happen(rs.CheckpointWanted(count))
+
+    async def _insist(self, request: Request[object]) -> None:
+        """Tries until it is done. Raises Gone, and Refused."""
+        backoff = Backoff(chance=self._machine.chance)
+        while True:
+            try:
+                await self._call(request)
+                return
+            except Lost:
+                await asyncio.sleep(backoff.next())
+
+    async def _call(self, request: Request[T]) -> T:
+        return await self._machine.call(request, ANSWER_SECONDS)

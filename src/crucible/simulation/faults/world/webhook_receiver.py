@@ -1,0 +1,73 @@
+"""A receiver of notifications: it takes what it is sent, unless it is down, or late, or its answer is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextvars import Context
+
+from crucible.core.errors import NotAllowed
+from crucible.core.hooks import Reply
+from crucible.core.secret import Secret
+from crucible.core.signing import check
+from crucible.simulation.faults.checks.notifications import Notice, Notices
+from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.virtual_loop import virtual_loop
+from crucible.simulation.faults.world.ports import START
+
+SECONDS = 10.0
+"""Within which the way out wants an answer."""
+STORM = "receiver"
+
+
+class Receiver:
+    """The `Post` of a simulated deployment; `notices` hears what it takes. Each address has a secret of its own."""
+
+    def __init__(self, weather: Weather, dice: Dice, notices: Notices) -> None:
+        self._weather = weather
+        self._dice = dice
+        self._notices = notices
+        self._secrets: dict[str, Secret] = {}
+
+    def open(self, url: str, secret: Secret) -> None:
+        """From now on there is somebody at this address."""
+        self._secrets[url] = secret
+
+    def now(self) -> float:
+        return START + virtual_loop().time()
+
+    async def check(self, url: str) -> None:
+        """All of its addresses can be called."""
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """What was sent arrives, also when its sender has died meanwhile."""
+        if self._weather.strikes("notice.lost"):
+            return Reply(None, "It cannot be connected to.")
+        answer: asyncio.Future[Reply] = virtual_loop().create_future()
+        slow = self._weather.strikes("call.slow")
+        away = self._dice.between(1.0, 2 * SECONDS) if slow else self._dice.between(0.01, 0.4)
+        virtual_loop().call_later(away, self._arrive, url, body, dict(headers), answer, context=Context())
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await answer
+        except TimeoutError:
+            return Reply(None, f"It did not answer within {SECONDS:g} s.")
+
+    def _arrive(self, url: str, body: bytes, headers: Mapping[str, str], answer: asyncio.Future[Reply]) -> None:
+        if self._weather.storming(STORM):
+            return _give(answer, Reply(503, "not now", self._dice.one((None, 20.0))))
+        try:
+            check(self._secrets[url], headers, body, self.now())
+        except NotAllowed as error:
+            return self._notices.unsigned(url, error.why)
+        told = json.loads(body)
+        event, job = told["data"]["event"], told["data"]["job"]["id"]
+        self._notices.hear(Notice(url, job, event["n"], event["type"]))
+        if not self._weather.strikes("answer.lost"):
+            _give(answer, Reply(200, "thanks"))
+
+
+def _give(answer: asyncio.Future[Reply], reply: Reply) -> None:
+    if not answer.done():
+        answer.set_result(reply)

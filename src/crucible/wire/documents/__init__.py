@@ -1,0 +1,1 @@
+"""Documents that control and agents exchange."""

@@ -1,0 +1,1 @@
+"""Archives, bundles, and safe paths."""

@@ -1,0 +1,1 @@
+"""Model plugins and the options of their configs."""

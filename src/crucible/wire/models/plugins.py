@@ -1,0 +1,173 @@
+"""Model plugins as they are seen from outside: described by their own Python, never imported.
+
+One that fails, hangs or makes no sense is named with its fault; the others are described all the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Optional
+
+from crucible.wire.models.options import BadSchema, Option, schema_of
+from crucible.wire.models.subprocess_rpc import Asker, NoAnswer
+from crucible.wire.shim import write_shim
+
+LIST_SECONDS = 20.0
+DESCRIBE_SECONDS = 60.0
+"""A plugin may import a large framework."""
+AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a plugin cannot be used, in its own words; `traceback` where something of its own was raised."""
+
+    text: str
+    traceback: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A model that a package offers. `schema` None takes any config; with a `fault` all below it is unknown.
+
+    `package` is the folder or file of the top-level package it is in, where that is one path.
+    """
+
+    name: str
+    entry: str
+    distribution: str
+    distribution_version: str
+    python: str
+    fault: Optional[Fault] = None
+    title: str = ""
+    version: str = ""
+    description: str = ""
+    framework: str = ""
+    min_gpu_memory_gb: float = 0
+    methods: tuple[str, ...] = ()
+    schema: Optional[Mapping[str, Option]] = None
+    package: Optional[Path] = None
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "entry": self.entry,
+            "distribution": self.distribution,
+            "distribution_version": self.distribution_version,
+            "python": self.python,
+            "title": self.title,
+            "version": self.version,
+            "description": self.description,
+            "framework": self.framework,
+            "min_gpu_memory_gb": self.min_gpu_memory_gb,
+            "methods": list(self.methods),
+            "schema": None if self.schema is None else {name: item.as_json() for name, item in self.schema.items()},
+            "error": None if self.fault is None else {"text": self.fault.text, "traceback": self.fault.traceback},
+        }
+
+
+class NotOffered(LookupError):
+    """No package offers this name; `known` are those that are offered."""
+
+    def __init__(self, known: tuple[str, ...]) -> None:
+        super().__init__("no such model")
+        self.known = known
+
+
+class _Turns:
+    """How long each of some plugins may take, a few at once, so that all are done by the deadline."""
+
+    def __init__(self, waiting: int, deadline: float) -> None:
+        self._waiting = waiting
+        self._deadline = deadline
+        self._lock = threading.Lock()
+
+    def take(self) -> float:
+        """The seconds of the next: those that are left, shared with all that come after it."""
+        with self._lock:
+            rounds = -(-self._waiting // AT_ONCE)
+            self._waiting -= 1
+        return max(self._deadline - time.monotonic(), 0.0) / rounds
+
+
+def describe_all(python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> tuple[Plugin, ...]:
+    """All models of this Python, within so many seconds. Blocks; raises NoAnswer when the Python cannot be asked.
+
+    One that has not answered when its time is over is named with that as its fault.
+    """
+    deadline = time.monotonic() + seconds
+    with _asker(python, environ) as asker:
+        entries = _entries(asker, min(LIST_SECONDS, seconds))
+        turns = _Turns(len(entries), deadline)
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            try:
+                return tuple(pool.map(lambda entry: _described(asker, entry, turns.take()), entries))
+            except BaseException:
+                # Ctrl-C: leaving waits for the threads, and a plugin may hang.
+                asker.abandoned.set()
+                raise
+
+
+def describe_one(name: str, python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> Plugin:
+    """The model of this name, perhaps with a fault, within so many seconds. Blocks; raises NotOffered, NoAnswer."""
+    deadline = time.monotonic() + seconds
+    with _asker(python, environ) as asker:
+        entries = _entries(asker, min(LIST_SECONDS, seconds))
+        entry = next((entry for entry in entries if entry.name == name), None)
+        if entry is None:
+            raise NotOffered(tuple(entry.name for entry in entries))
+        return _described(asker, entry, max(deadline - time.monotonic(), 0.0))
+
+
+@contextmanager
+def _asker(python: str, environ: Mapping[str, str]) -> Iterator[Asker]:
+    with tempfile.TemporaryDirectory(prefix="crucible-models-") as folder:
+        write_shim(Path(folder))
+        yield Asker(python, Path(folder), environ)
+
+
+def _entries(asker: Asker, seconds: float) -> tuple[Plugin, ...]:
+    """What is offered, one of each name: two of one name have a fault, which describing them tells."""
+    try:
+        entries: Any = asker.ask(seconds=seconds)["entries"]
+        return tuple({str(entry["name"]): _entry(entry, asker.python) for entry in entries}.values())
+    except (KeyError, TypeError) as error:
+        raise NoAnswer(f"its answer cannot be read: {error!r}") from error
+
+
+def _entry(entry: Mapping[str, Any], python: str) -> Plugin:
+    return Plugin(str(entry["name"]), str(entry["value"]), str(entry["distribution"]), str(entry["version"]), python)
+
+
+def _described(asker: Asker, entry: Plugin, seconds: float) -> Plugin:
+    try:
+        return _filled(entry, asker.ask("--model", entry.name, seconds=seconds))
+    except NoAnswer as error:
+        return replace(entry, fault=Fault(str(error), error.words or None))
+    except (BadSchema, KeyError, TypeError, ValueError, OverflowError) as error:
+        return replace(entry, fault=Fault(f"its description cannot be read: {error}"))
+
+
+def _filled(entry: Plugin, answer: Mapping[str, Any]) -> Plugin:
+    if "error" in answer:
+        error = answer["error"]
+        return replace(entry, fault=Fault(str(error["text"]), error["traceback"]))
+    model, about = answer["model"], answer["model"]["metadata"]
+    return replace(
+        entry,
+        title=str(about["name"]),
+        version=str(about["version"]) or entry.distribution_version,
+        description=str(about["description"]),
+        framework=str(about["framework"]),
+        min_gpu_memory_gb=float(about["min_gpu_memory_gb"]),
+        methods=tuple(str(method) for method in model["methods"]),
+        schema=None if model["schema"] is None else schema_of(model["schema"]),
+        package=Path(model["package"]) if model["package"] else None,
+    )
