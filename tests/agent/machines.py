@@ -16,7 +16,7 @@ from tests.agent.fake_control import FakeControl, poll
 from tests.nursery import Forked, Nursery, for_interpreters
 
 import crucible
-from crucible.agent.process.limits import LimitsProbe, choose
+from crucible.agent.process.limits import LimitsProbe, choose_limiter
 from crucible.wire.documents.desired import Assignment, Environment
 from crucible.wire.process import Process
 
@@ -111,7 +111,7 @@ class Machine:
                     os.kill(process.pid, signal.SIGKILL)
                     poll(lambda process=process: not process.alive)
         for attempt in (A1, A2):
-            left = choose(LimitsProbe(folder=self.work / "limits")).find_left(attempt)
+            left = choose_limiter(LimitsProbe(folder=self.work / "limits")).find_left(attempt)
             if left is not None:
                 left.kill_all()
                 left.remove()

@@ -6,7 +6,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from crucible.agent.host.interruption import MetadataAddress
+from crucible.agent.host.interruption import MetadataUrl
 
 
 class Metadata:
@@ -44,8 +44,8 @@ class Metadata:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     @property
-    def address(self) -> MetadataAddress:
-        return MetadataAddress.parse(self.url)
+    def address(self) -> MetadataUrl:
+        return MetadataUrl.parse(self.url)
 
     def announce(self, seconds: object) -> None:
         self.body = json.dumps({"action": "terminate", "time": "2030-01-01T00:00:00Z", "seconds": seconds}).encode()

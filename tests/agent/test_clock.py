@@ -15,9 +15,9 @@ def test_a_boot_has_one_id() -> None:
 
 def test_silence_counts_from_the_last_contact() -> None:
     silence = Silence.begin(100.0).tick(130.0)
-    assert silence.lasts(30.0)
-    assert not silence.lasts(31.0)
-    assert not silence.made(131.0).tick(140.0).lasts(30.0)
+    assert silence.has_lasted(30.0)
+    assert not silence.has_lasted(31.0)
+    assert not silence.contacted(131.0).tick(140.0).has_lasted(30.0)
 
 
 def slept() -> Silence:
@@ -25,22 +25,22 @@ def slept() -> Silence:
 
 
 def test_after_a_jump_a_contact_is_tried_before_the_silence_counts() -> None:
-    assert not slept().lasts(30.0)
-    assert not slept().tick(4050.0).lasts(30.0)
-    assert slept().tick(4050.0).failed(4051.0, began=4050.0).lasts(30.0)
-    assert not slept().made(4002.0).tick(4003.0).lasts(30.0)
+    assert not slept().has_lasted(30.0)
+    assert not slept().tick(4050.0).has_lasted(30.0)
+    assert slept().tick(4050.0).failed(4051.0, began=4050.0).has_lasted(30.0)
+    assert not slept().contacted(4002.0).tick(4003.0).has_lasted(30.0)
 
 
 def test_a_contact_from_before_the_jump_says_nothing() -> None:
-    assert not slept().failed(4001.0, began=8.0).tick(4040.0).lasts(30.0)
+    assert not slept().failed(4001.0, began=8.0).tick(4040.0).has_lasted(30.0)
 
 
 def test_a_jump_that_a_failure_finds_first_is_a_jump() -> None:
-    assert not Silence.begin(0.0).tick(10.0).failed(4000.0, began=9.0).lasts(30.0)
+    assert not Silence.begin(0.0).tick(10.0).failed(4000.0, began=9.0).has_lasted(30.0)
 
 
 def test_a_network_may_need_a_while_after_a_jump() -> None:
-    assert not slept().failed(4002.0, began=4001.0).tick(4003.0).lasts(30.0)
+    assert not slept().failed(4002.0, began=4001.0).tick(4003.0).has_lasted(30.0)
 
 
 def test_a_deadline_is_kept_over_processes_but_not_over_boots() -> None:

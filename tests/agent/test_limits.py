@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.process.limits import Confinement, Limiter, LimitsProbe, RlimitLimiter, StillBusy, choose
+from crucible.agent.process.limits import (
+    Confinement,
+    Limiter,
+    LimitsProbe,
+    ProcessesRemain,
+    RlimitLimiter,
+    choose_limiter,
+)
 from crucible.agent.process.limits.cgroup1 import Cgroup1Limiter
 from crucible.agent.process.limits.cgroup2 import Cgroup2Confinement
 from crucible.agent.process.limits.files import Files
@@ -263,7 +270,7 @@ def test_remove_refuses_while_processes_are_inside_and_then_leaves_nothing(
     process = start(confinement, IDLE)
     assert eventually(lambda: process.pid in confinement.pids())
     assert len(left_over(attempt)) >= 3
-    with pytest.raises(StillBusy):
+    with pytest.raises(ProcessesRemain):
         confinement.remove()
     confinement.kill_all()
     process.wait(10)
@@ -336,7 +343,7 @@ def test_v2_for_real_kills_a_daemon(attempt: str, start: Start) -> None:
 
 
 def test_without_cgroups_it_watches(tmp_path: Path) -> None:
-    limiter = choose(LimitsProbe(proc=str(tmp_path), folder=tmp_path / "limits"))
+    limiter = choose_limiter(LimitsProbe(proc=str(tmp_path), folder=tmp_path / "limits"))
     assert isinstance(limiter, RlimitLimiter)
 
 
@@ -346,11 +353,11 @@ def test_a_read_only_hierarchy_is_not_taken(tmp_path: Path) -> None:
             raise OSError(errno.EROFS, "read-only file system")
 
     probe = LimitsProbe(files=ReadOnly(), folder=tmp_path / "limits")
-    assert isinstance(choose(probe), RlimitLimiter)
+    assert isinstance(choose_limiter(probe), RlimitLimiter)
 
 
 def test_the_machines_own_choice_works(attempt: str, start: Start, tmp_path: Path) -> None:
-    limiter = choose(LimitsProbe(folder=tmp_path / "limits"))
+    limiter = choose_limiter(LimitsProbe(folder=tmp_path / "limits"))
     confinement = limiter.prepare(attempt, memory_bytes=500 * MB, cpus=1, pids=100)
     process = start(confinement, "print('in')")
     assert process.wait(20) == 0

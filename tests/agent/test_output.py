@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.agent.output.parsing import OutputParser, Seen
+from crucible.agent.output.parsing import LineValues, OutputParser
 
 
-def seen(**fields: object) -> Seen:
+def seen(**fields: object) -> LineValues:
     metrics = fields.pop("metrics", {})
     assert isinstance(metrics, dict)
-    return Seen(metrics=tuple(metrics.items()), **fields)  # type: ignore[arg-type]
+    return LineValues(metrics=tuple(metrics.items()), **fields)  # type: ignore[arg-type]
 
 
-def parse(*lines: str) -> list[Seen]:
+def parse(*lines: str) -> list[LineValues]:
     parser = OutputParser()
     return [found for line in lines for found in parser.feed(line)]
 
@@ -192,7 +192,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("line", "expected"), NANOGPT + LIGHTNING + TQDM + RECORDS + BY_HAND)
-def test_line_is_understood(line: str, expected: Seen) -> None:
+def test_line_is_understood(line: str, expected: LineValues) -> None:
     assert [repr(found) for found in parse(line)] == [repr(expected)]
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.agent.output.parsing import OutputParser, Progress, Seen, fold
+from crucible.agent.output.parsing import LineValues, OutputParser, Progress, update_progress
 
 
 def follow(*timed: tuple[float, str]) -> Progress:
     parser, progress = OutputParser(), Progress()
     for now, line in timed:
         for seen in parser.feed(line):
-            progress = fold(progress, seen, now)
+            progress = update_progress(progress, seen, now)
     return progress
 
 
@@ -173,7 +173,7 @@ _COUNT = st.one_of(st.none(), st.integers(0, 10**14))
     st.lists(
         st.tuples(
             st.builds(
-                Seen,
+                LineValues,
                 step=_COUNT,
                 epoch=st.one_of(_COUNT, st.floats(0, 1e6)),
                 total_steps=_COUNT,
@@ -187,10 +187,10 @@ _COUNT = st.one_of(st.none(), st.integers(0, 10**14))
         max_size=8,
     )
 )
-def test_any_sequence_keeps_progress_sound(sequence: list[tuple[Seen, float]]) -> None:
+def test_any_sequence_keeps_progress_sound(sequence: list[tuple[LineValues, float]]) -> None:
     progress = Progress()
     for seen, now in sequence:
-        progress = fold(progress, seen, now)
+        progress = update_progress(progress, seen, now)
         assert progress.fraction is None or 0 <= progress.fraction <= 1
         assert progress.eta_seconds is None or progress.eta_seconds >= 0
         json.dumps(progress.as_dict(), allow_nan=False)

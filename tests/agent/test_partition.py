@@ -7,10 +7,10 @@ import signal
 import pytest
 
 from crucible.agent.runner import runner_state as rs
-from crucible.agent.runner.lease import Contacts
+from crucible.agent.runner.lease import ContactTracker
 from crucible.wire.documents.messages import Cause, Kind
 
-TERM = rs.Signal(signal.SIGTERM)
+TERM = rs.SendSignal(signal.SIGTERM)
 MINUTE, HOUR = 60.0, 3600.0
 TURN = 5.0
 
@@ -20,10 +20,10 @@ class Node:
 
     def __init__(self, lease: float | None, seconds: float | None = None) -> None:
         self.now = 1000.0
-        self.contacts = Contacts(lambda: None, lease, lambda: self.now)
+        self.contacts = ContactTracker(lambda: None, lease, lambda: self.now)
         self.state, _ = rs.begin(10.0, seconds, self.now)
         self.did: list[rs.Action] = []
-        self.feed(rs.Staged(), rs.Spawned(7))
+        self.feed(rs.StagingDone(), rs.ProcessStarted(7))
 
     def feed(self, *events: rs.Event) -> None:
         for event in events:
@@ -39,13 +39,13 @@ class Node:
 
     def contact(self, connected: bool, took: float = 1.0) -> None:
         if connected:
-            self.contacts.made()
+            self.contacts.succeeded()
         else:
             self.contacts.failed("no route", self.now - took)
 
     def turn(self) -> None:
-        if self.contacts.is_lease_over():
-            self.feed(rs.LeaseEnded())
+        if self.contacts.has_lease_expired():
+            self.feed(rs.LeaseExpired())
         self.feed(rs.Tick(self.now))
 
     def sleep(self, seconds: float) -> None:
@@ -57,7 +57,7 @@ class Node:
 
     def cause(self) -> object:
         self.feed(rs.ProcessEnded(0, None))
-        return next(a.data["cause"] for a in self.did if isinstance(a, rs.Say) and a.kind is Kind.EXITED)
+        return next(a.data["cause"] for a in self.did if isinstance(a, rs.SendMessage) and a.kind is Kind.EXITED)
 
 
 @pytest.mark.parametrize("lease", [None, 6 * HOUR])
@@ -120,12 +120,12 @@ def test_a_machine_that_slept_and_finds_nobody_is_fenced() -> None:
 
 def test_the_lease_may_become_another() -> None:
     node = Node(None)
-    node.contacts.lease(HOUR)
+    node.contacts.set_lease(HOUR)
     node.live(HOUR - MINUTE, connected=False)
     assert not node.was_stopped
-    node.contacts.lease(3 * HOUR)
+    node.contacts.set_lease(3 * HOUR)
     node.live(HOUR, connected=False)
     assert not node.was_stopped
-    node.contacts.lease(2 * HOUR)
+    node.contacts.set_lease(2 * HOUR)
     node.live(2 * MINUTE, connected=False)
     assert node.was_stopped

@@ -15,7 +15,7 @@ import pytest
 
 from crucible.agent.process.sampling import GpuDevice, GpuReading, Nvml, Probe, SystemSampler, detect_devices
 from crucible.agent.process.sampling.mounts import Mounts
-from crucible.agent.process.sampling.processes import marked, parse_ps, parse_stat, read_table, tree
+from crucible.agent.process.sampling.processes import parse_ps, parse_stat, pids_with_variable, read_table, tree
 
 PARENT = """
 import subprocess, sys
@@ -49,7 +49,7 @@ def test_a_real_tree_is_found_by_pid_by_group_and_by_mark(family: subprocess.Pop
     by_pid = [process.pid for process in tree(table, [family.pid])]
     assert len(by_pid) == 2
     assert [process.pid for process in tree(table, pgid=family.pid)] == by_pid
-    assert sorted(marked(f"TEST_MARK=mark-{os.getpid()}")) == by_pid
+    assert sorted(pids_with_variable(f"TEST_MARK=mark-{os.getpid()}")) == by_pid
     assert tree(table, [2**22 + 1]) == []
 
 

@@ -23,7 +23,7 @@ from tests.harness import until
 from tests.scale import Record, Scale
 from tests.storage.servers import Server, seaweedfs
 
-from crucible.agent.storelink.mail import FolderMail
+from crucible.agent.storelink.mailbox import FolderMailbox
 from crucible.storage import open_store
 from crucible.wire.documents.mailbox import checkpoint_blob, mailbox
 
@@ -189,7 +189,7 @@ class Deadly(io.BytesIO):
 
 
 def test_the_writer_to_a_shared_folder_is_killed(tmp_path: Path, shares: Shares, tallied: Tallied) -> None:
-    store, mail = open_store(str(tmp_path)), FolderMail(tmp_path, "mch-1")
+    store, mail = open_store(str(tmp_path)), FolderMailbox(tmp_path, "mch-1")
     with tallied("to a mailbox in a folder") as tally:
         for _ in range(shares.folder):
             content = tally.chance.randbytes(tally.chance.randint(1, 4 * MIB))
@@ -203,7 +203,7 @@ def test_the_writer_to_a_shared_folder_is_killed(tmp_path: Path, shares: Shares,
             tally.cuts += 1
 
 
-def _put_and_die(mail: FolderMail, name: str, content: Deadly, size: int) -> None:
+def _put_and_die(mail: FolderMailbox, name: str, content: Deadly, size: int) -> None:
     child = os.fork()
     if child == 0:
         try:

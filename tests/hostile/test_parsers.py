@@ -28,7 +28,7 @@ from crucible.agent.checkpoints import formats
 from crucible.agent.checkpoints.notes import read_note
 from crucible.agent.checkpoints.whole import why_torn
 from crucible.agent.files import read_json
-from crucible.agent.host.interruption import _seconds as read_notice
+from crucible.agent.host.interruption import _parse_notice as read_notice
 from crucible.agent.link.spool import _records as read_spool
 from crucible.agent.output.parsing.parser import OutputParser
 from crucible.backends.rehearsal.connection import _document as read_provider

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from crucible.agent.python.pip_settings import for_uv
+from crucible.agent.python.pip_settings import uv_variables
 from crucible.templates import get
 
 CACHE = Path(__file__).parents[2] / ".cache"
@@ -74,7 +74,7 @@ def _install(python: Path, *what: str) -> None:
 
 
 def _done(*command: str) -> subprocess.CompletedProcess[str]:
-    env = {**for_uv(os.environ), **os.environ}
+    env = {**uv_variables(os.environ), **os.environ}
     return subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, env=env)
 
 

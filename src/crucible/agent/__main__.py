@@ -12,9 +12,9 @@ from pathlib import Path
 from crucible import __version__
 from crucible.agent.host.bootstrap import read_bootstrap
 from crucible.agent.host.host import run_host
-from crucible.agent.host.machine import Machine
+from crucible.agent.host.machine import MachineFacts
 from crucible.agent.link.channels import check_channel
-from crucible.agent.process.limits import LimitsProbe, choose
+from crucible.agent.process.limits import LimitsProbe, choose_limiter
 from crucible.agent.process.sampling import Probe, detect_devices
 from crucible.agent.runner.attempt import run_attempt
 from crucible.agent.runner.attempt_folder import AttemptFolder
@@ -55,8 +55,8 @@ def _host(file: Path) -> int:
 def _runner(folder: Path) -> int:
     logging.basicConfig(level=logging.INFO, format=_FORMAT)
     devices = detect_devices(Probe())
-    limiter = choose(LimitsProbe(folder=folder.parent.parent / "limits"))
-    return run_attempt(AttemptFolder(folder.absolute()), Machine(limiter, dict(os.environ), bool(devices.gpus)))
+    limiter = choose_limiter(LimitsProbe(folder=folder.parent.parent / "limits"))
+    return run_attempt(AttemptFolder(folder.absolute()), MachineFacts(limiter, dict(os.environ), bool(devices.gpus)))
 
 
 def _log_to(path: Path) -> None:

@@ -69,7 +69,7 @@ class Silence:
         jumped = now - self.last_tick > JUMP_SECONDS
         return Silence(self.last_contact, now, now if jumped else self.jumped_at)
 
-    def made(self, now: float) -> Silence:
+    def contacted(self, now: float) -> Silence:
         """A contact was made."""
         return Silence(now, now)
 
@@ -80,6 +80,6 @@ class Silence:
             return replace(ticked, jumped_at=None)
         return ticked
 
-    def lasts(self, seconds: float) -> bool:
+    def has_lasted(self, seconds: float) -> bool:
         """Whether it may be held against the other side that it was silent for `seconds`."""
         return self.jumped_at is None and self.last_tick - self.last_contact >= seconds

@@ -7,7 +7,7 @@ need loads on first use.
 from __future__ import annotations
 
 from crucible.inside import checkpoint
-from crucible.inside.places import data_dir, output_dir, resume_from
+from crucible.inside.paths import data_dir, output_dir, resume_from
 from crucible.inside.reporting import report
 from crucible.inside.stopping import on_stop, should_checkpoint, should_stop
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable, Optional, SupportsFloat, SupportsIndex, Union
 
-from crucible.inside.places import checkpoint_dir, resume_from
+from crucible.inside.paths import checkpoint_dir, resume_from
 from crucible.inside.reporting import note
 from crucible.wire.documents.checkpoint_names import is_unfinished
 

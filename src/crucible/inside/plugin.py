@@ -17,7 +17,7 @@ from typing import Any, Optional
 from crucible.inside import registry
 from crucible.inside.callbacks import StopTraining, callbacks_of
 from crucible.inside.model import METHODS, BadPlugin, BaseModel, offers
-from crucible.inside.places import data_dir, resume_from
+from crucible.inside.paths import data_dir, resume_from
 from crucible.inside.results import result
 from crucible.inside.stopping import on_stop
 from crucible.wire.documents.results import BadResult

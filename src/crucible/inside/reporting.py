@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Optional, SupportsFloat
 
-from crucible.inside.places import on_platform
+from crucible.inside.paths import on_platform
 
 LINE_LIMIT = 4000
 """Bytes. One write below 4096 to a file opened for appending stays whole among writers."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Optional
 
-from crucible.inside.places import on_platform
+from crucible.inside.paths import on_platform
 from crucible.wire.documents.results import BadResult, Result, encode_result
 
 

@@ -9,17 +9,17 @@ import struct
 import tarfile
 import zipfile
 
-from crucible.agent.checkpoints.listing import Entry, FileMark
+from crucible.agent.checkpoints.listing import CheckpointEntry, FileStamp
 
 
-def file(name: str, version: int = 1, size: int = 10) -> Entry:
-    return Entry(name, False, version, version * 1000, (FileMark("", size, version * 1000, version),))
+def file(name: str, version: int = 1, size: int = 10) -> CheckpointEntry:
+    return CheckpointEntry(name, False, version, version * 1000, (FileStamp("", size, version * 1000, version),))
 
 
-def folder(name: str, *versions: int, inode: int = 1) -> Entry:
+def folder(name: str, *versions: int, inode: int = 1) -> CheckpointEntry:
     """A folder with a file for each version."""
-    marks = tuple(FileMark(f"f{n}", 10, version, n) for n, version in enumerate(versions))
-    return Entry(name, True, inode, 1, marks)
+    marks = tuple(FileStamp(f"f{n}", 10, version, n) for n, version in enumerate(versions))
+    return CheckpointEntry(name, True, inode, 1, marks)
 
 
 def zipped() -> bytes:

@@ -12,8 +12,8 @@ from tests.agent.fake_control import Attempt, FakeControl
 
 from crucible.agent.checkpoints import fetch
 from crucible.agent.link.channel import Gone, HttpChannel
-from crucible.agent.link.connection import Address
-from crucible.agent.runner.staging_context import Abandoned, StageError, StageWork
+from crucible.agent.link.connection import ServerAddress
+from crucible.agent.runner.staging_context import StagingAborted, StagingContext, StagingError
 from crucible.wire.documents.desired import Resume
 from crucible.wire.files.archive import Entry, pack
 
@@ -34,8 +34,8 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def work(said: list[str]) -> StageWork:
-    return StageWork(said.append, lambda line: None, lambda text: None)
+def work(said: list[str]) -> StagingContext:
+    return StagingContext(said.append, lambda line: None, lambda text: None)
 
 
 def stored(control: FakeControl, data: bytes, **changes: object) -> Resume:
@@ -44,15 +44,15 @@ def stored(control: FakeControl, data: bytes, **changes: object) -> Resume:
     return replace(Resume("ckp-1", "step-5.pt", "file", len(data), sha256, 5), **changes)  # type: ignore[arg-type]
 
 
-def get(control: FakeControl, resume: Resume, target: Path, work: StageWork) -> None:
-    channel = HttpChannel(Address(file=control.url_file), "a", 0, control.secret("a"))
+def get(control: FakeControl, resume: Resume, target: Path, work: StagingContext) -> None:
+    channel = HttpChannel(ServerAddress(file=control.url_file), "a", 0, control.secret("a"))
     try:
         fetch(resume, "job-1", target, channel, work)
     finally:
         channel.close()
 
 
-def test_a_file(control: FakeControl, tmp_path: Path, work: StageWork, said: list[str]) -> None:
+def test_a_file(control: FakeControl, tmp_path: Path, work: StagingContext, said: list[str]) -> None:
     target = tmp_path / "resume" / "step-5.pt"
     get(control, stored(control, DATA), target, work)
     assert target.read_bytes() == DATA
@@ -60,7 +60,7 @@ def test_a_file(control: FakeControl, tmp_path: Path, work: StageWork, said: lis
     assert said == ["fetching checkpoint step-5.pt (step 5)"]
 
 
-def test_a_folder(control: FakeControl, tmp_path: Path, work: StageWork, said: list[str]) -> None:
+def test_a_folder(control: FakeControl, tmp_path: Path, work: StagingContext, said: list[str]) -> None:
     raw = io.BytesIO()
     pack([Entry.of_bytes("inner/a", b"1"), Entry.of_bytes("b", b"2")], raw, compressed=False)
     target = tmp_path / "resume" / "last"
@@ -70,7 +70,7 @@ def test_a_folder(control: FakeControl, tmp_path: Path, work: StageWork, said: l
     assert said == ["fetching checkpoint last"]
 
 
-def test_it_goes_on_where_it_broke_off(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+def test_it_goes_on_where_it_broke_off(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
     control.cut_downloads_after = 100_000
     target = tmp_path / "resume" / "step-5.pt"
     get(control, stored(control, DATA), target, work)
@@ -78,7 +78,7 @@ def test_it_goes_on_where_it_broke_off(control: FakeControl, tmp_path: Path, wor
     assert sum("/checkpoints/" in path for _, path in control.requests) == 3
 
 
-def test_it_waits_for_the_server(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+def test_it_waits_for_the_server(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
     bad_days = iter([503, 502, 429])
     control.fault = lambda method, path: next(bad_days, None)
     get(control, stored(control, DATA), tmp_path / "resume" / "a", work)
@@ -98,38 +98,38 @@ def test_it_waits_for_the_server(control: FakeControl, tmp_path: Path, work: Sta
     ],
 )
 def test_what_cannot_be_had_is_an_error_with_the_way_out(
-    control: FakeControl, tmp_path: Path, work: StageWork, wrong: dict[str, object]
+    control: FakeControl, tmp_path: Path, work: StagingContext, wrong: dict[str, object]
 ) -> None:
     resume = replace(stored(control, DATA), **wrong)  # type: ignore[arg-type]
-    with pytest.raises(StageError) as caught:
+    with pytest.raises(StagingError) as caught:
         get(control, resume, tmp_path / "resume" / "a", work)
     assert resume.name in str(caught.value)
     assert "crucible resume job-1 --checkpoint" in str(caught.value)
     assert not (tmp_path / "resume" / "a").exists()
 
 
-def test_damaged_on_the_way(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+def test_damaged_on_the_way(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
     resume = stored(control, DATA)
     control.checkpoints[resume.sha256] = DATA[:-1] + b"?"
-    with pytest.raises(StageError, match="damaged"):
+    with pytest.raises(StagingError, match="damaged"):
         get(control, resume, tmp_path / "resume" / "a", work)
 
 
-def test_a_hostile_folder_is_not_unpacked(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+def test_a_hostile_folder_is_not_unpacked(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
     raw = io.BytesIO()
     pack([Entry.of_bytes("aa/out", b"1")], raw, compressed=False)
     hostile = raw.getvalue().replace(b"aa/out", b"../out")
-    with pytest.raises(StageError, match="unpacked"):
+    with pytest.raises(StagingError, match="unpacked"):
         get(control, stored(control, hostile, form="folder"), tmp_path / "resume" / "a", work)
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "resume" / "a").exists()
 
 
-def test_nobody_waits_for_it(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
-    work.abandoned.set()
-    with pytest.raises(Abandoned):
+def test_nobody_waits_for_it(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
+    work.aborted.set()
+    with pytest.raises(StagingAborted):
         get(control, stored(control, DATA), tmp_path / "resume" / "a", work)
-    work.abandoned.clear()
+    work.aborted.clear()
     control.attempts["a"].gone = True
     with pytest.raises(Gone):
         get(control, stored(control, DATA), tmp_path / "resume" / "a", work)

@@ -11,8 +11,8 @@ from typing import BinaryIO
 import pytest
 from tests.agent.fake_control import poll
 
-from crucible.agent.checkpoints import Keeper, Telling
-from crucible.agent.checkpoints.notes import Note
+from crucible.agent.checkpoints import CheckpointCallbacks, CheckpointKeeper
+from crucible.agent.checkpoints.notes import SaveNote
 from crucible.agent.runner.attempt_folder import AttemptFolder
 
 IN_ORDER = {"code": 0, "signal": None, "cause": "exit"}
@@ -36,9 +36,9 @@ class Kept:
     announced: list[Mapping[str, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def keeper(self) -> Keeper:
-        telling = Telling(self.announced.append, self.notes.append, lambda: None)
-        return Keeper(self.folder, Store(), telling)  # type: ignore[arg-type]
+    def keeper(self) -> CheckpointKeeper:
+        telling = CheckpointCallbacks(self.announced.append, self.notes.append, lambda: None)
+        return CheckpointKeeper(self.folder, Store(), telling)  # type: ignore[arg-type]
 
     def write(self, name: str, data: bytes = b"1") -> None:
         (self.folder.checkpoints / name).write_bytes(data)
@@ -49,14 +49,14 @@ class Kept:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Kept:
-    folder = AttemptFolder.of(tmp_path, "a", 0)
+    folder = AttemptFolder.for_attempt(tmp_path, "a", 0)
     folder.create()
     folder.make_job_folders()
     return Kept(folder)
 
 
 def test_a_program_that_never_ran_has_no_checkpoints(tmp_path: Path) -> None:
-    kept = Kept(AttemptFolder.of(tmp_path, "a", 0))
+    kept = Kept(AttemptFolder.for_attempt(tmp_path, "a", 0))
     kept.folder.create()
     kept.keeper().finish({"code": None, "cause": "staging_failed"})
     assert (kept.announced, kept.notes) == ([], [])
@@ -90,7 +90,7 @@ def test_what_is_noted_counts_however_it_ended(kept: Kept) -> None:
     for name in ("a", "b"):
         kept.write(name, name.encode())
     keeper = kept.keeper()
-    keeper.noted(Note("a", 5))
+    keeper.add_note(SaveNote("a", 5))
     keeper.finish(KILLED)
     assert [(data["name"], data["step"]) for data in kept.announced] == [("a", 5)]
     assert "'b'" in kept.notes[0]
@@ -102,7 +102,7 @@ def test_a_look_after_the_death_settles_nothing_and_loses_no_note(kept: Kept) ->
     kept.write("torn", b"2")
     died = threading.Event()
     keeper = kept.keeper()
-    keeper.noted(Note("noted", 5))
+    keeper.add_note(SaveNote("noted", 5))
 
     def dead() -> bool:
         died.set()
@@ -118,7 +118,7 @@ def test_a_noted_checkpoint_does_not_wait_for_the_end(kept: Kept) -> None:
     keeper = kept.keeper()
     keeper.watch(lambda: True)
     kept.write("a")
-    keeper.noted(Note("a", 5))
+    keeper.add_note(SaveNote("a", 5))
     poll(lambda: kept.names() == ["a"])
     keeper.finish(IN_ORDER)
     assert kept.names() == ["a"]

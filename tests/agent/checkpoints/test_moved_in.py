@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.checkpoints.listing import Entry, entry_of
-from crucible.agent.checkpoints.watch import How, Look, Program, Watch, looked
+from crucible.agent.checkpoints.listing import CheckpointEntry, read_entry
+from crucible.agent.checkpoints.watch import FolderScan, FolderWatch, ProgramState, WholeReason, record_scan
 
 LATER = 50_000_000
 """Nanoseconds; the clock that stamps files may be slow to tick."""
@@ -20,8 +20,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "checkpoints"
 
 
-def seen(folder: Path, name: str) -> Entry:
-    entry = entry_of(folder, name)
+def seen(folder: Path, name: str) -> CheckpointEntry:
+    entry = read_entry(folder, name)
     assert entry is not None
     return entry
 
@@ -32,8 +32,8 @@ def written_before(path: Path) -> None:
     os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns - LATER))
 
 
-def how_after_death(entry: Entry) -> How | None:
-    _, found = looked(Watch(), Look(0.0, 0.1, (entry,), Program.DIED))
+def how_after_death(entry: CheckpointEntry) -> WholeReason | None:
+    _, found = record_scan(FolderWatch(), FolderScan(0.0, 0.1, (entry,), ProgramState.DIED))
     return found[0].how if found else None
 
 
@@ -42,7 +42,7 @@ def test_a_file_renamed_into_the_folder_survives_its_program(tmp_path: Path, fol
     made.write_bytes(b"weights")
     written_before(made)
     made.rename(folder / "made.pt")
-    assert how_after_death(seen(folder, "made.pt")) is How.MOVED_IN
+    assert how_after_death(seen(folder, "made.pt")) is WholeReason.MOVED_IN
 
 
 def test_a_folder_renamed_into_the_folder_survives_its_program(tmp_path: Path, folder: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_folder_renamed_into_the_folder_survives_its_program(tmp_path: Path, f
     written_before(made / "weights")
     written_before(made)
     made.rename(folder / "epoch")
-    assert how_after_death(seen(folder, "epoch")) is How.MOVED_IN
+    assert how_after_death(seen(folder, "epoch")) is WholeReason.MOVED_IN
 
 
 def test_a_file_written_in_place_does_not(folder: Path) -> None:

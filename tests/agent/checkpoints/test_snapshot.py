@@ -11,28 +11,28 @@ import pytest
 from tests.agent.checkpoints.entries import zipped
 
 from crucible.agent.checkpoints import snapshot, whole
-from crucible.agent.checkpoints.listing import Entry, entry_of, list_entries
-from crucible.agent.checkpoints.snapshot import Changed, Photographer, Torn
+from crucible.agent.checkpoints.listing import CheckpointEntry, list_entries, read_entry
+from crucible.agent.checkpoints.snapshot import Changed, Snapshotter, Torn
 from crucible.wire.files.archive import unpack
 
 
 @pytest.fixture
-def photographer(tmp_path: Path) -> Photographer:
+def photographer(tmp_path: Path) -> Snapshotter:
     (tmp_path / "checkpoints").mkdir()
-    return Photographer(tmp_path / "checkpoints", tmp_path / "snapshots")
+    return Snapshotter(tmp_path / "checkpoints", tmp_path / "snapshots")
 
 
-def entry(photographer: Photographer, name: str) -> Entry:
-    found = entry_of(photographer.folder, name)
+def entry(photographer: Snapshotter, name: str) -> CheckpointEntry:
+    found = read_entry(photographer.folder, name)
     assert found is not None
     return found
 
 
-def left(photographer: Photographer) -> list[Path]:
+def left(photographer: Snapshotter) -> list[Path]:
     return list(photographer.scratch.iterdir()) if photographer.scratch.exists() else []
 
 
-def test_a_file_is_copied_with_its_hash(photographer: Photographer) -> None:
+def test_a_file_is_copied_with_its_hash(photographer: Snapshotter) -> None:
     path = photographer.folder / "a.bin"
     path.write_bytes(b"weights")
     taken = photographer.take(entry(photographer, "a.bin"), verify=True, copy=True)
@@ -44,7 +44,7 @@ def test_a_file_is_copied_with_its_hash(photographer: Photographer) -> None:
     assert path.exists()
 
 
-def test_after_the_end_a_file_is_sent_from_where_it_is(photographer: Photographer) -> None:
+def test_after_the_end_a_file_is_sent_from_where_it_is(photographer: Snapshotter) -> None:
     path = photographer.folder / "a.bin"
     path.write_bytes(b"weights")
     taken = photographer.take(entry(photographer, "a.bin"), verify=True, copy=False)
@@ -53,7 +53,7 @@ def test_after_the_end_a_file_is_sent_from_where_it_is(photographer: Photographe
     assert path.exists()
 
 
-def test_a_folder_becomes_the_same_tar_whatever_its_times(photographer: Photographer, tmp_path: Path) -> None:
+def test_a_folder_becomes_the_same_tar_whatever_its_times(photographer: Snapshotter, tmp_path: Path) -> None:
     for name, when in (("f", 1), ("g", 2)):
         inner = photographer.folder / name / "inner"
         (inner / "empty").mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_a_folder_becomes_the_same_tar_whatever_its_times(photographer: Photogra
 
 
 @pytest.mark.parametrize("name", ["file", "folder"])
-def test_what_changed_since_it_was_whole_is_not_taken(photographer: Photographer, name: str) -> None:
+def test_what_changed_since_it_was_whole_is_not_taken(photographer: Snapshotter, name: str) -> None:
     (photographer.folder / "folder").mkdir()
     (photographer.folder / "file").write_bytes(b"1")
     (photographer.folder / "folder" / "a").write_bytes(b"1")
@@ -84,7 +84,7 @@ def test_what_changed_since_it_was_whole_is_not_taken(photographer: Photographer
 
 
 def test_what_changes_while_it_is_copied_is_not_taken(
-    photographer: Photographer, monkeypatch: pytest.MonkeyPatch
+    photographer: Snapshotter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (photographer.folder / "folder").mkdir()
     for name in ("a.bin", "folder/a.bin"):
@@ -104,7 +104,7 @@ def test_what_changes_while_it_is_copied_is_not_taken(
 
 
 def test_a_file_that_is_replaced_while_it_is_copied_is_taken_as_it_was(
-    photographer: Photographer, monkeypatch: pytest.MonkeyPatch
+    photographer: Snapshotter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = photographer.folder / "last.bin"
     path.write_bytes(b"weights")
@@ -118,14 +118,14 @@ def test_a_file_that_is_replaced_while_it_is_copied_is_taken_as_it_was(
     assert taken.path.read_bytes() == b"weights"
 
 
-def test_a_torn_file_is_not_taken_unless_it_was_noted(photographer: Photographer) -> None:
+def test_a_torn_file_is_not_taken_unless_it_was_noted(photographer: Snapshotter) -> None:
     (photographer.folder / "a.pt").write_bytes(zipped()[:-1])
     with pytest.raises(Torn, match="cut off"):
         photographer.take(entry(photographer, "a.pt"), verify=True, copy=True)
     assert photographer.take(entry(photographer, "a.pt"), verify=False, copy=True).size == len(zipped()) - 1
 
 
-def test_links_that_lead_out_are_not_packed(photographer: Photographer) -> None:
+def test_links_that_lead_out_are_not_packed(photographer: Snapshotter) -> None:
     (photographer.folder / "f").mkdir()
     (photographer.folder / "f" / "a").write_bytes(b"1")
     (photographer.folder / "f" / "out").symlink_to("/etc/hostname")
@@ -133,20 +133,20 @@ def test_links_that_lead_out_are_not_packed(photographer: Photographer) -> None:
         photographer.take(entry(photographer, "f"), verify=True, copy=True)
 
 
-def test_names_that_cannot_travel_are_not_taken(photographer: Photographer) -> None:
+def test_names_that_cannot_travel_are_not_taken(photographer: Snapshotter) -> None:
     (photographer.folder / "a\nb").write_bytes(b"1")
     with pytest.raises(Torn, match="control character"):
         photographer.take(entry(photographer, "a\nb"), verify=True, copy=True)
 
 
-def test_what_an_earlier_runner_left_is_cleared(photographer: Photographer) -> None:
+def test_what_an_earlier_runner_left_is_cleared(photographer: Snapshotter) -> None:
     photographer.scratch.mkdir()
     (photographer.scratch / "old").write_bytes(b"1")
     photographer.clear()
     assert left(photographer) == []
 
 
-def test_the_listing_passes_over_what_is_no_checkpoint(photographer: Photographer) -> None:
+def test_the_listing_passes_over_what_is_no_checkpoint(photographer: Snapshotter) -> None:
     for name in (".hidden", "a.tmp", "b.part", "c.partial", "whole.pt"):
         (photographer.folder / name).write_bytes(b"1")
     (photographer.folder / "last.pt").symlink_to("whole.pt")

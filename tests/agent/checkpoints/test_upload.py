@@ -14,12 +14,12 @@ import pytest
 from tests.agent.checkpoints.entries import zipped
 
 from crucible.agent.checkpoints import upload
-from crucible.agent.checkpoints.listing import entry_of
-from crucible.agent.checkpoints.notes import Note
-from crucible.agent.checkpoints.snapshot import Photographer, Snapshot
-from crucible.agent.checkpoints.upload import Telling, Uploader
-from crucible.agent.checkpoints.watch import How, Whole
-from crucible.agent.link.channel import Gone, LinkError, NoRoom, Refused, Unreachable
+from crucible.agent.checkpoints.listing import read_entry
+from crucible.agent.checkpoints.notes import SaveNote
+from crucible.agent.checkpoints.snapshot import CheckpointCopy, Snapshotter
+from crucible.agent.checkpoints.upload import CheckpointCallbacks, CheckpointUploader
+from crucible.agent.checkpoints.watch import WholeEntry, WholeReason
+from crucible.agent.link.channel import ChannelError, Gone, NoRoom, Refused, Unreachable
 
 
 def nothing() -> None:
@@ -31,7 +31,7 @@ class Store:
     """Takes checkpoints as the server does. `cuts` break an upload after so many bytes, `failures` answer it."""
 
     cuts: Iterator[int] = field(default_factory=lambda: iter(()))
-    failures: Iterator[LinkError] = field(default_factory=lambda: iter(()))
+    failures: Iterator[ChannelError] = field(default_factory=lambda: iter(()))
     meanwhile: Callable[[], None] = nothing
     objects: dict[str, bytes] = field(default_factory=dict)
     tries: list[str] = field(default_factory=list)
@@ -68,10 +68,10 @@ class Run:
         self.folder.mkdir()
         self.uploader = self.new()
 
-    def new(self) -> Uploader:
-        photographer = Photographer(self.folder, self.root / "snapshots")
-        telling = Telling(self.announce, self.notes.append, self._gone)
-        return Uploader(self.store, photographer, self.root / "record.json", telling)  # type: ignore[arg-type]
+    def new(self) -> CheckpointUploader:
+        photographer = Snapshotter(self.folder, self.root / "snapshots")
+        telling = CheckpointCallbacks(self.announce, self.notes.append, self._gone)
+        return CheckpointUploader(self.store, photographer, self.root / "record.json", telling)  # type: ignore[arg-type]
 
     def announce(self, data: Mapping[str, object]) -> None:
         sha256 = str(data["sha256"])
@@ -85,10 +85,10 @@ class Run:
     def write(self, name: str, data: bytes) -> None:
         (self.folder / name).write_bytes(data)
 
-    def offer(self, name: str, how: How = How.SETTLED, note: Note | None = None) -> None:
-        entry = entry_of(self.folder, name)
+    def offer(self, name: str, how: WholeReason = WholeReason.SETTLED, note: SaveNote | None = None) -> None:
+        entry = read_entry(self.folder, name)
         assert entry is not None
-        self.uploader.offer(Whole(entry, how, note))
+        self.uploader.offer(WholeEntry(entry, how, note))
 
     def names(self) -> list[object]:
         return [data["name"] for data in self.announced]
@@ -109,7 +109,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_a_file_is_stored_and_announced(run: Run) -> None:
     run.write("step-00000005.bin", b"weights")
-    run.offer("step-00000005.bin", How.NOTED, Note("step-00000005.bin", 5, 0.5))
+    run.offer("step-00000005.bin", WholeReason.NOTED, SaveNote("step-00000005.bin", 5, 0.5))
     run.uploader.finish(hurry=False)
     (data,) = run.announced
     sha256 = hashlib.sha256(b"weights").hexdigest()
@@ -193,14 +193,14 @@ def test_the_same_content_again_is_not_announced_again(run: Run) -> None:
 
 def test_a_successor_announces_nothing_older_than_what_was_announced(run: Run) -> None:
     run.write("older", b"1")
-    older = entry_of(run.folder, "older")
+    older = read_entry(run.folder, "older")
     assert older is not None
     (run.folder / "older").touch()
     run.write("newer", b"2")
     run.offer("newer")
     run.uploader.finish(hurry=False)
     run.uploader = run.new()
-    run.uploader.offer(Whole(older, How.NOTED))
+    run.uploader.offer(WholeEntry(older, WholeReason.NOTED))
     run.uploader.finish(hurry=False)
     assert run.names() == ["newer"]
 
@@ -237,7 +237,7 @@ def test_a_notice_makes_the_newest_come_first_while_the_program_still_writes(run
     ("error", "told"),
     [(Unreachable("away"), "away"), (NoRoom("the store is full"), "full"), (Refused(401, "not known"), "401")],
 )
-def test_it_is_tried_until_it_is_stored(run: Run, error: LinkError, told: str) -> None:
+def test_it_is_tried_until_it_is_stored(run: Run, error: ChannelError, told: str) -> None:
     run.write("a", b"1")
     run.store.failures = iter([error] * (3 * upload.TOLD_AFTER))
     run.offer("a")
@@ -267,12 +267,12 @@ def test_nobody_wants_it_any_more(run: Run) -> None:
 
 
 def test_a_full_disk_is_told_and_at_the_end_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: object, **kwargs: object) -> Snapshot:
+    def full(*args: object, **kwargs: object) -> CheckpointCopy:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     run.write("a", b"1")
     run.offer("a")
-    monkeypatch.setattr(Photographer, "take", full)
+    monkeypatch.setattr(Snapshotter, "take", full)
     run.uploader.finish(hurry=False)
     assert run.announced == []
     assert "disk of the machine is full" in run.notes[0]

@@ -5,27 +5,35 @@ from __future__ import annotations
 import pytest
 from tests.agent.checkpoints.entries import file, folder
 
-from crucible.agent.checkpoints.listing import Entry
-from crucible.agent.checkpoints.notes import Note, read_note
-from crucible.agent.checkpoints.watch import How, Look, Program, Watch, Whole, ended_in_order, looked
+from crucible.agent.checkpoints.listing import CheckpointEntry
+from crucible.agent.checkpoints.notes import SaveNote, read_note
+from crucible.agent.checkpoints.watch import (
+    FolderScan,
+    FolderWatch,
+    ProgramState,
+    WholeEntry,
+    WholeReason,
+    ended_in_order,
+    record_scan,
+)
 
 A1, A2 = file("a.pt", 1), file("a.pt", 2)
 
 
-def look(at: float, *entries: Entry, program: Program = Program.LIVES) -> Look:
-    return Look(at, at + 0.01, entries, program)
+def look(at: float, *entries: CheckpointEntry, program: ProgramState = ProgramState.LIVES) -> FolderScan:
+    return FolderScan(at, at + 0.01, entries, program)
 
 
-def run(*looks: Look, notes: tuple[Note, ...] = ()) -> list[tuple[Whole, ...]]:
+def run(*looks: FolderScan, notes: tuple[SaveNote, ...] = ()) -> list[tuple[WholeEntry, ...]]:
     """What each look finds; the notes come with the last."""
-    watch, found = Watch(), []
+    watch, found = FolderWatch(), []
     for one in looks:
-        watch, wholes = looked(watch, one, notes if one is looks[-1] else ())
+        watch, wholes = record_scan(watch, one, notes if one is looks[-1] else ())
         found.append(wholes)
     return found
 
 
-def names(*looks: Look, notes: tuple[Note, ...] = ()) -> list[list[str]]:
+def names(*looks: FolderScan, notes: tuple[SaveNote, ...] = ()) -> list[list[str]]:
     return [[whole.entry.name for whole in wholes] for wholes in run(*looks, notes=notes)]
 
 
@@ -44,50 +52,50 @@ def names(*looks: Look, notes: tuple[Note, ...] = ()) -> list[list[str]]:
         ([look(0, folder("f", 1)), look(6, folder("f", 2))], [[], []]),
     ],
 )
-def test_what_has_not_changed_for_a_while_is_whole(looks: list[Look], expected: list[list[str]]) -> None:
+def test_what_has_not_changed_for_a_while_is_whole(looks: list[FolderScan], expected: list[list[str]]) -> None:
     assert names(*looks) == expected
 
 
 def test_a_slow_look_counts_from_its_end_to_the_next_beginning() -> None:
-    slow = Look(0, 5, (A1,))
+    slow = FolderScan(0, 5, (A1,))
     assert names(slow, look(6.9, A1)) == [[], []]
     assert names(slow, look(7.1, A1)) == [[], ["a.pt"]]
 
 
 def test_what_is_noted_is_whole_at_once() -> None:
-    note = Note("a.pt", 5, 0.5, inode=A1.inode, mtime_ns=A1.mtime_ns)
-    assert run(look(0, A1), notes=(note,)) == [(Whole(A1, How.NOTED, note),)]
-    dead = look(0, A1, program=Program.DIED)
-    assert run(dead, notes=(note,)) == [(Whole(A1, How.NOTED, note),)]
+    note = SaveNote("a.pt", 5, 0.5, inode=A1.inode, mtime_ns=A1.mtime_ns)
+    assert run(look(0, A1), notes=(note,)) == [(WholeEntry(A1, WholeReason.NOTED, note),)]
+    dead = look(0, A1, program=ProgramState.DIED)
+    assert run(dead, notes=(note,)) == [(WholeEntry(A1, WholeReason.NOTED, note),)]
 
 
 def test_a_note_is_about_one_content_of_a_name() -> None:
-    older = Note("a.pt", 5, inode=A1.inode, mtime_ns=A1.mtime_ns)
-    newer = Note("a.pt", 6, inode=A2.inode, mtime_ns=A2.mtime_ns)
-    assert names(look(0, A2, program=Program.DIED), notes=(older,)) == [[]]
-    assert run(look(0, A2), notes=(older, newer)) == [(Whole(A2, How.NOTED, newer),)]
-    assert names(look(0, A2), notes=(Note("b.pt", 5),)) == [[]]
+    older = SaveNote("a.pt", 5, inode=A1.inode, mtime_ns=A1.mtime_ns)
+    newer = SaveNote("a.pt", 6, inode=A2.inode, mtime_ns=A2.mtime_ns)
+    assert names(look(0, A2, program=ProgramState.DIED), notes=(older,)) == [[]]
+    assert run(look(0, A2), notes=(older, newer)) == [(WholeEntry(A2, WholeReason.NOTED, newer),)]
+    assert names(look(0, A2), notes=(SaveNote("b.pt", 5),)) == [[]]
 
 
 def test_a_note_that_names_no_content_means_what_is_there() -> None:
-    assert names(look(0, A1), notes=(Note("a.pt", 5),)) == [["a.pt"]]
+    assert names(look(0, A1), notes=(SaveNote("a.pt", 5),)) == [["a.pt"]]
 
 
 def test_a_program_that_ended_in_order_has_finished_its_files() -> None:
-    assert names(look(0, A1), look(0.5, A1, folder("f", 1), program=Program.ENDED)) == [[], ["f", "a.pt"]]
+    assert names(look(0, A1), look(0.5, A1, folder("f", 1), program=ProgramState.ENDED)) == [[], ["f", "a.pt"]]
 
 
 def test_the_last_words_of_a_program_that_died_are_not_believed() -> None:
-    assert names(look(0, A1), look(9, A1, program=Program.DIED)) == [[], []]
-    watch, _ = looked(Watch(), look(0, A1, program=Program.DIED))
+    assert names(look(0, A1), look(9, A1, program=ProgramState.DIED)) == [[], []]
+    watch, _ = record_scan(FolderWatch(), look(0, A1, program=ProgramState.DIED))
     assert watch.never_whole == ("a.pt",)
-    settled_before = [look(0, A1), look(3, A1), look(4, A2, program=Program.DIED)]
+    settled_before = [look(0, A1), look(3, A1), look(4, A2, program=ProgramState.DIED)]
     assert names(*settled_before) == [[], ["a.pt"], []]
 
 
 def test_the_oldest_comes_first() -> None:
     entries = [file("c", 1), file("a", 3), file("b", 2)]
-    assert names(look(0, *entries, program=Program.ENDED)) == [["c", "b", "a"]]
+    assert names(look(0, *entries, program=ProgramState.ENDED)) == [["c", "b", "a"]]
 
 
 @pytest.mark.parametrize(
@@ -101,10 +109,10 @@ def test_how_a_program_ends_in_order(code: int | None, stopped: bool, in_order: 
 @pytest.mark.parametrize(
     ("line", "note"),
     [
-        (b'{"crucible":1,"checkpoint":"a","step":5,"metric":0.5}', Note("a", 5, 0.5)),
-        (b'{"crucible":1,"checkpoint":"a","step":null,"inode":3,"mtime_ns":4}', Note("a", None, None, 3, 4)),
-        (b'{"crucible":1,"checkpoint":"a","step":-1,"metric":NaN}', Note("a")),
-        (b'{"crucible":1,"checkpoint":"a","step":true,"metric":true}', Note("a")),
+        (b'{"crucible":1,"checkpoint":"a","step":5,"metric":0.5}', SaveNote("a", 5, 0.5)),
+        (b'{"crucible":1,"checkpoint":"a","step":null,"inode":3,"mtime_ns":4}', SaveNote("a", None, None, 3, 4)),
+        (b'{"crucible":1,"checkpoint":"a","step":-1,"metric":NaN}', SaveNote("a")),
+        (b'{"crucible":1,"checkpoint":"a","step":true,"metric":true}', SaveNote("a")),
         (b'{"crucible":1,"checkpoint":7}', None),
         (b'{"checkpoint":"a"}', None),
         (b'{"crucible":1,"metrics":{"loss":1}}', None),
@@ -112,5 +120,5 @@ def test_how_a_program_ends_in_order(code: int | None, stopped: bool, in_order: 
         (b'["checkpoint"]', None),
     ],
 )
-def test_notes_in_the_report_file(line: bytes, note: Note | None) -> None:
+def test_notes_in_the_report_file(line: bytes, note: SaveNote | None) -> None:
     assert read_note(line) == note

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from tests.agent.checkpoints.entries import KNOWN, hdf5, safetensors, tarred, zipped
 
-from crucible.agent.checkpoints.listing import entry_of
+from crucible.agent.checkpoints.listing import read_entry
 from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
 
 
 def judge(path: Path) -> str | None:
-    entry = entry_of(path.parent, path.name)
+    entry = read_entry(path.parent, path.name)
     assert entry is not None
     if entry.is_folder:
         return why_folder_torn(path, entry)

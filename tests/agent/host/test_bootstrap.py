@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crucible.agent.clock import Deadline
-from crucible.agent.host.bootstrap import Order
+from crucible.agent.host.bootstrap import AssignmentFile
 from crucible.wire.documents.bootstrap import BadBootstrap, Bootstrap
 from crucible.wire.documents.desired import Assignment
 
@@ -15,8 +15,8 @@ ASSIGNMENT = Assignment("a", "j", 0, "s", ("true",), checkpoint=2)
 
 
 def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
-    Order(ASSIGNMENT, PLACE, 60.0, Deadline(5000.0, 600.0)).write(tmp_path)
-    order = Order.read(tmp_path)
+    AssignmentFile(ASSIGNMENT, PLACE, 60.0, Deadline(5000.0, 600.0)).write(tmp_path)
+    order = AssignmentFile.read(tmp_path)
     assert order.assignment == ASSIGNMENT
     assert (order.lease_seconds, order.deadline) == (60.0, Deadline(5000.0, 600.0))
     assert order.bootstrap.interruption_url == PLACE.interruption_url
@@ -24,27 +24,27 @@ def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_deadline_of_another_boot_is_not_one(tmp_path: Path) -> None:
-    Order(ASSIGNMENT, PLACE, None, Deadline(5000.0, 600.0)).write(tmp_path)
+    AssignmentFile(ASSIGNMENT, PLACE, None, Deadline(5000.0, 600.0)).write(tmp_path)
     path = tmp_path / "assignment.json"
     doc = json.loads(path.read_text())
     doc["ends"]["boot"] = "another"
     path.write_text(json.dumps(doc))
-    assert Order.read(tmp_path).deadline is None
+    assert AssignmentFile.read(tmp_path).deadline is None
 
 
 def test_an_order_of_an_older_agent_has_no_deadline(tmp_path: Path) -> None:
-    Order(ASSIGNMENT, PLACE).write(tmp_path)
+    AssignmentFile(ASSIGNMENT, PLACE).write(tmp_path)
     path = tmp_path / "assignment.json"
     doc = json.loads(path.read_text())
     del doc["ends"], doc["place"]["interruption_url"]
     path.write_text(json.dumps(doc))
-    order = Order.read(tmp_path)
+    order = AssignmentFile.read(tmp_path)
     assert (order.deadline, order.bootstrap.interruption_url) == (None, None)
 
 
 def test_a_broken_order_says_so(tmp_path: Path) -> None:
-    Order(ASSIGNMENT, PLACE, None, Deadline(5000.0, 600.0)).write(tmp_path)
+    AssignmentFile(ASSIGNMENT, PLACE, None, Deadline(5000.0, 600.0)).write(tmp_path)
     path = tmp_path / "assignment.json"
     path.write_text(path.read_text().replace("5000.0", '"soon"'))
     with pytest.raises(BadBootstrap, match="broken assignment"):
-        Order.read(tmp_path)
+        AssignmentFile.read(tmp_path)

@@ -10,7 +10,13 @@ from tests.agent.fake_control import poll
 from tests.agent.metadata import Metadata
 
 from crucible.agent.host import interruption
-from crucible.agent.host.interruption import BadAddress, InterruptionWatch, MetadataAddress, ask, watch
+from crucible.agent.host.interruption import (
+    BadMetadataUrl,
+    InterruptionWatch,
+    MetadataUrl,
+    fetch_notice,
+    start_interruption_watch,
+)
 
 pytestmark = pytest.mark.enable_socket
 
@@ -24,7 +30,7 @@ def metadata() -> Iterator[Metadata]:
 
 def ask_patiently(metadata: Metadata) -> float | None:
     """The machine of a test may be slower than a metadata address is allowed to be."""
-    return ask(metadata.address, 10.0)
+    return fetch_notice(metadata.address, 10.0)
 
 
 def test_nothing_announced(metadata: Metadata) -> None:
@@ -68,7 +74,7 @@ def test_other_answers_are_silence(metadata: Metadata, status: int) -> None:
 def test_an_answer_without_end_is_given_up(metadata: Metadata) -> None:
     metadata.status, metadata.drip = 200, True
     began = time.monotonic()
-    assert ask(metadata.address, 0.3) is None
+    assert fetch_notice(metadata.address, 0.3) is None
     assert time.monotonic() - began < 10
 
 
@@ -90,27 +96,27 @@ def test_nobody_there_is_silence(metadata: Metadata) -> None:
     ],
 )
 def test_only_the_machine_itself_is_asked(url: str) -> None:
-    with pytest.raises(BadAddress):
-        MetadataAddress.parse(url)
-    assert watch(url, lambda seconds: None) is None
+    with pytest.raises(BadMetadataUrl):
+        MetadataUrl.parse(url)
+    assert start_interruption_watch(url, lambda seconds: None) is None
 
 
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("http://127.0.0.1:8080/a/b?c=1", MetadataAddress("127.0.0.1", 8080, "/a/b?c=1")),
-        ("http://localhost/x", MetadataAddress("127.0.0.1", 80, "/x")),
-        ("http://169.254.169.254", MetadataAddress("169.254.169.254", 80, "/")),
-        ("http://[::1]:81/x", MetadataAddress("::1", 81, "/x")),
-        ("http://[fe80::1]/x", MetadataAddress("fe80::1", 80, "/x")),
+        ("http://127.0.0.1:8080/a/b?c=1", MetadataUrl("127.0.0.1", 8080, "/a/b?c=1")),
+        ("http://localhost/x", MetadataUrl("127.0.0.1", 80, "/x")),
+        ("http://169.254.169.254", MetadataUrl("169.254.169.254", 80, "/")),
+        ("http://[::1]:81/x", MetadataUrl("::1", 81, "/x")),
+        ("http://[fe80::1]/x", MetadataUrl("fe80::1", 80, "/x")),
     ],
 )
-def test_addresses_of_the_machine_itself(url: str, address: MetadataAddress) -> None:
-    assert MetadataAddress.parse(url) == address
+def test_addresses_of_the_machine_itself(url: str, address: MetadataUrl) -> None:
+    assert MetadataUrl.parse(url) == address
 
 
 def test_no_address_no_watch() -> None:
-    assert watch(None, lambda seconds: None) is None
+    assert start_interruption_watch(None, lambda seconds: None) is None
 
 
 def test_the_watch_tells_a_notice_once_and_one_that_is_earlier_again(metadata: Metadata) -> None:

@@ -12,19 +12,19 @@ from tests.agent.fake_control import Attempt, FakeControl
 
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import (
-    AttemptWish,
     ClaimedByAnother,
+    DesiredAttempt,
     Gap,
     Gone,
     HttpChannel,
+    HttpMachineChannel,
     LogSegment,
-    MachineChannel,
     NoRoom,
     Refused,
     Unreachable,
     upload_seconds,
 )
-from crucible.agent.link.connection import Address, Answer, Link
+from crucible.agent.link.connection import ServerAddress, ServerConnection, ServerReply
 from crucible.wire.documents.messages import Kind, Message
 from crucible.wire.http.client import Request
 
@@ -39,7 +39,7 @@ def control(control: FakeControl) -> FakeControl:
 
 @pytest.fixture
 def channel(control: FakeControl) -> Iterator[HttpChannel]:
-    channel = HttpChannel(Address(file=control.url_file), "a", 0, control.secret("a"))
+    channel = HttpChannel(ServerAddress(file=control.url_file), "a", 0, control.secret("a"))
     yield channel
     channel.close()
 
@@ -82,7 +82,7 @@ def test_failures_have_classes(channel: HttpChannel, control: FakeControl) -> No
 
 def test_a_wrong_secret_is_refused(control: FakeControl) -> None:
     with pytest.raises(Refused) as error:
-        HttpChannel(Address(file=control.url_file), "a", 0, "wrong").send([message(1)])
+        HttpChannel(ServerAddress(file=control.url_file), "a", 0, "wrong").send([message(1)])
     assert error.value.status == 401
 
 
@@ -96,17 +96,17 @@ def test_a_server_that_moved_is_found(channel: HttpChannel, control: FakeControl
 
 
 def test_no_address_and_nonsense_are_unreachable(tmp_path: Path) -> None:
-    nonsense = [Address(url) for url in ("http://127.0.0.1:port/", "http://[", "http://", "\x00", "x" * 999)]
-    for address in (Address(), Address(file=tmp_path / "absent"), *nonsense):
+    nonsense = [ServerAddress(url) for url in ("http://127.0.0.1:port/", "http://[", "http://", "\x00", "x" * 999)]
+    for address in (ServerAddress(), ServerAddress(file=tmp_path / "absent"), *nonsense):
         with pytest.raises(Unreachable):
-            Link(address).ask(Request("GET", "/"))
+            ServerConnection(address).ask(Request("GET", "/"))
 
 
 def test_silence_has_a_deadline() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
-    address = Address(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    address = ServerAddress(f"http://127.0.0.1:{listener.getsockname()[1]}")
     with pytest.raises(Unreachable):
-        Link(address).ask(Request("GET", "/", seconds=0.1))
+        ServerConnection(address).ask(Request("GET", "/", seconds=0.1))
     listener.close()
 
 
@@ -120,17 +120,17 @@ def test_rubbish_is_unreachable() -> None:
 
     threading.Thread(target=serve, daemon=True).start()
     with pytest.raises(Unreachable):
-        Link(Address(f"http://127.0.0.1:{listener.getsockname()[1]}")).ask(Request("GET", "/"))
+        ServerConnection(ServerAddress(f"http://127.0.0.1:{listener.getsockname()[1]}")).ask(Request("GET", "/"))
     listener.close()
 
 
 def test_what_is_wanted(channel: HttpChannel, control: FakeControl) -> None:
-    assert channel.desired(AttemptWish(), 0.05) is None
+    assert channel.desired(DesiredAttempt(), 0.05) is None
     control.stop("a")
-    assert channel.desired(AttemptWish(), 5.0) == AttemptWish(stop=True)
+    assert channel.desired(DesiredAttempt(), 5.0) == DesiredAttempt(stop=True)
     control.forget("a")
     with pytest.raises(Gone):
-        channel.desired(AttemptWish(stop=True), 5.0)
+        channel.desired(DesiredAttempt(stop=True), 5.0)
 
 
 def test_logs_and_artifacts(channel: HttpChannel, control: FakeControl, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_bundle_from_the_middle(channel: HttpChannel, control: FakeControl) ->
 
 
 def test_claims(control: FakeControl) -> None:
-    machine = MachineChannel(Address(file=control.url_file), "m1", None)
+    machine = HttpMachineChannel(ServerAddress(file=control.url_file), "m1", None)
     secret = machine.claim("nonce", "one")
     assert machine.claim("nonce", "one") == secret
     with pytest.raises(ClaimedByAnother):
@@ -183,7 +183,7 @@ def test_claims(control: FakeControl) -> None:
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"v":1,"assignments":["x"]}', b'{"v":9}', b"\xff\xfe"])
 def test_a_document_that_is_none_is_refused(raw: bytes) -> None:
     with pytest.raises(Refused):
-        MachineChannel(Address(), "m1", "s").wish(Answer(200, raw))
+        HttpMachineChannel(ServerAddress(), "m1", "s").read_desired(ServerReply(200, raw))
 
 
 def test_backoff_grows_to_its_most_with_jitter() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.link.reporter import NOTE_LENGTH, Voice
+from crucible.agent.link.reporter import NOTE_LENGTH, Reporter
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.redaction import Redactor
 from crucible.wire.documents.messages import Kind
@@ -13,20 +13,20 @@ VALUE = "s3cr3t-value"
 
 
 @pytest.fixture
-def voice(tmp_path: Path) -> Voice:
-    voice = Voice(Spool(tmp_path / "spool"), lambda: None)
+def voice(tmp_path: Path) -> Reporter:
+    voice = Reporter(Spool(tmp_path / "spool"), lambda: None)
     voice.redactor = Redactor([VALUE, "file", "step"])
     return voice
 
 
-def said(voice: Voice) -> list[dict[str, object]]:
-    return [dict(message.data) for message in voice._spool.everything()]
+def said(voice: Reporter) -> list[dict[str, object]]:
+    return [dict(message.data) for message in voice._spool.all_messages()]
 
 
-def test_what_came_from_the_job_is_made_clean(voice: Voice) -> None:
-    voice.say(Kind.STARTED, {"pid": 7, "command": ["run", f"--key={VALUE}"], "packages": [f"{VALUE}==1"]})
-    voice.say(Kind.POINTS, {"series": {VALUE: [[1, 0.5, 2.0]]}})
-    voice.say(Kind.EXITED, {"code": 1, "text": f"cannot run '{VALUE}'"})
+def test_what_came_from_the_job_is_made_clean(voice: Reporter) -> None:
+    voice.send(Kind.STARTED, {"pid": 7, "command": ["run", f"--key={VALUE}"], "packages": [f"{VALUE}==1"]})
+    voice.send(Kind.POINTS, {"series": {VALUE: [[1, 0.5, 2.0]]}})
+    voice.send(Kind.EXITED, {"code": 1, "text": f"cannot run '{VALUE}'"})
     assert said(voice) == [
         {"pid": 7, "command": ["run", "--key=***"], "packages": ["***==1"]},
         {"series": {"***": [[1, 0.5, 2.0]]}},
@@ -34,20 +34,20 @@ def test_what_came_from_the_job_is_made_clean(voice: Voice) -> None:
     ]
 
 
-def test_the_words_of_the_protocol_stay_whatever_the_secrets_are(voice: Voice) -> None:
+def test_the_words_of_the_protocol_stay_whatever_the_secrets_are(voice: Reporter) -> None:
     checkpoint = {"name": "a.pt", "form": "file", "size": 1, "sha256": "0" * 64, "step": 3}
-    voice.say(Kind.CHECKPOINT, checkpoint)
+    voice.send(Kind.CHECKPOINT, checkpoint)
     assert said(voice) == [checkpoint]
 
 
 @pytest.mark.parametrize("before", [NOTE_LENGTH - 5, NOTE_LENGTH - 2, 10])
-def test_a_note_that_is_cut_holds_no_half_of_a_secret(voice: Voice, before: int) -> None:
+def test_a_note_that_is_cut_holds_no_half_of_a_secret(voice: Reporter, before: int) -> None:
     voice.note("x" * before + VALUE)
     voice.staging("x" * before + VALUE)
     assert "s3cr" not in str(said(voice))
 
 
 def test_without_a_redactor_all_is_said_as_it_is(tmp_path: Path) -> None:
-    voice = Voice(Spool(tmp_path / "spool"), lambda: None)
+    voice = Reporter(Spool(tmp_path / "spool"), lambda: None)
     voice.note(VALUE)
     assert said(voice) == [{"text": VALUE}]

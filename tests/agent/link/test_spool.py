@@ -108,7 +108,7 @@ def test_segments_are_dropped_once_acknowledged(tmp_path: Path, monkeypatch: pyt
     spool.acknowledge(100)
     assert len(list(tmp_path.glob("*.seg"))) == 1
     assert spool.append(Kind.NOTE, {}) == 101
-    assert [message.n for message in spool.everything()][-1] == 101
+    assert [message.n for message in spool.all_messages()][-1] == 101
 
 
 def test_a_batch_is_bounded(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crucible.agent.output.output_log import OutputLog, Room
+from crucible.agent.output.output_log import OutputLimits, OutputLog
 
 
 class World:
@@ -13,7 +13,7 @@ class World:
         self.free = 10**12
         self.notes: list[str] = []
         self.folder = folder / "output.log"
-        self.room = Room(free=lambda folder: self.free, **room)
+        self.room = OutputLimits(free=lambda folder: self.free, **room)
         self.log = self.open()
 
     def open(self, announced: tuple[int, int] = (0, 0)) -> OutputLog:
@@ -29,7 +29,7 @@ class World:
             piece = segment.path.read_bytes()
             assert (segment.end - segment.start, segment.lines) == (len(piece), piece.count(b"\n"))
             data += piece
-            self.log.stored(segment)
+            self.log.remove_segment(segment)
 
 
 def test_a_segment_is_cut_after_a_second_at_first_and_then_after_five(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class Job:
 
     def prints(self, line: str) -> None:
         for seen in self._parser.feed(line):
-            self.telemetry.see(seen)
+            self.telemetry.add_printed(seen)
 
     def reports(self, **fields: object) -> None:
         with self._report.open("a") as file:
@@ -96,14 +96,14 @@ def test_a_report_that_comes_late_counts_from_then_on(tmp_path: Path) -> None:
 
 def test_a_sample_of_the_machine_is_sent_at_once(tmp_path: Path) -> None:
     job = Job(tmp_path)
-    job.telemetry.sample({"cpu": 0.5})
+    job.telemetry.add_sample({"cpu": 0.5})
     assert values(job.sent(), "cpu") == [(0, 0.5)]
 
 
 def test_one_message_carries_so_many_and_the_rest_comes_next() -> None:
     buffer = PointBuffer()
     for step in range(MESSAGE_POINTS + 5):
-        buffer.report("loss", step, 0.5, 0.0)
+        buffer.add_reported("loss", step, 0.5, 0.0)
     assert len((buffer.take(0.0) or {})["loss"]) == MESSAGE_POINTS
     assert values(buffer.take(0.0) or {}) == [(MESSAGE_POINTS + i, 0.5) for i in range(5)]
     assert buffer.take(0.0) is None
@@ -112,13 +112,13 @@ def test_one_message_carries_so_many_and_the_rest_comes_next() -> None:
 def test_too_many_points_are_thinned_and_too_many_names_left_out() -> None:
     buffer = PointBuffer()
     for step in range(MAX_PENDING + 1):
-        buffer.print("loss", step, 0.5, 0.0, 0.0)
+        buffer.add_printed("loss", step, 0.5, 0.0, 0.0)
     kept = 0
     while (points := buffer.take(0.0, last=True)) is not None:
         kept += len(points["loss"])
     assert kept == MAX_PENDING // 2 + 1
     for n in range(MAX_SERIES + 10):
-        buffer.report(f"m{n}", 0, 0.5, 0.0)
+        buffer.add_reported(f"m{n}", 0, 0.5, 0.0)
     names = 0
     while (points := buffer.take(0.0)) is not None:
         names += len(points)
@@ -128,5 +128,5 @@ def test_too_many_points_are_thinned_and_too_many_names_left_out() -> None:
 def test_numbers_that_json_has_no_word_for() -> None:
     buffer = PointBuffer()
     for step, value in enumerate((float("nan"), float("inf"), float("-inf"))):
-        buffer.report("loss", step, value, 0.0)
+        buffer.add_reported("loss", step, value, 0.0)
     assert values(buffer.take(0.0) or {}) == [(0, None), (1, "inf"), (2, "-inf")]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.agent.output.redaction import MASK, Redactor
-from crucible.agent.output.secret_forms import SHORTEST, forms
+from crucible.agent.output.secret_forms import SHORTEST, secret_forms
 
 SECRET = "s3cr3t-Válue/with+odd=chars"
 values = st.text(min_size=4, max_size=30).filter(lambda value: any(map(long_enough, re.split("[\r\n]+", value))))
@@ -67,7 +67,7 @@ def test_every_form_is_hidden(form: Callable[[str], bytes], whole: bool) -> None
     line = b"before " + form(SECRET) + b" after\n"
     shown = through(Redactor([SECRET]), [line] if whole else [bytes([byte]) for byte in line])
     assert MASK in shown
-    assert not any(hidden in shown for hidden in forms([SECRET]))
+    assert not any(hidden in shown for hidden in secret_forms([SECRET]))
     assert shown.startswith(b"before ")
     assert shown.endswith(b" after\n")
 
@@ -84,7 +84,7 @@ def test_no_cut_lets_it_through(value: str, before: bytes, after: bytes, seed: i
 def test_what_holds_no_secret_comes_out_as_it_was(text: bytes, seed: int) -> None:
     text = text.replace(b"~", b"")
     redactor = Redactor(["~" * 8])
-    hidden = forms(["~" * 8])
+    hidden = secret_forms(["~" * 8])
     if any(form in text for form in hidden):
         return
     assert through(redactor, cut(text, seed)) == text
@@ -93,7 +93,7 @@ def test_what_holds_no_secret_comes_out_as_it_was(text: bytes, seed: int) -> Non
 @given(st.lists(values, max_size=4), st.binary(max_size=200), st.integers(0, 1000))
 def test_how_it_is_cut_changes_nothing_that_matters(secrets: list[str], text: bytes, seed: int) -> None:
     whole, pieces = through(Redactor(secrets), [text]), through(Redactor(secrets), cut(text, seed))
-    for form in forms(secrets):
+    for form in secret_forms(secrets):
         if b"*" not in form:
             assert form not in pieces
             assert form not in whole
@@ -106,7 +106,7 @@ def test_nothing_to_hide_keeps_nothing_back() -> None:
 
 
 def test_short_values_are_not_looked_for() -> None:
-    assert forms(["", "a", "abc"]) == set()
+    assert secret_forms(["", "a", "abc"]) == set()
 
 
 def test_only_what_may_be_a_beginning_is_kept_back() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.agent.machines import PYTHON
 
-from crucible.agent.python.environment import Builder
+from crucible.agent.python.environment import EnvironmentBuilder
 from crucible.agent.python.pythons import Pythons
-from crucible.agent.runner.staging_context import Abandoned, RemovableLock, StageError, StageWork
+from crucible.agent.runner.staging_context import RemovableLock, StagingAborted, StagingContext, StagingError
 from crucible.wire.documents.desired import Environment
 
 UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -28,12 +28,12 @@ class Talk:
         self.said: list[str] = []
         self.lines: list[str] = []
         self.notes: list[str] = []
-        self.work = StageWork(self.said.append, self.lines.append, self.notes.append)
+        self.work = StagingContext(self.said.append, self.lines.append, self.notes.append)
 
 
-def builder(tmp_path: Path, talk: Talk, uv: str | None = UV, path: str | None = None) -> Builder:
+def builder(tmp_path: Path, talk: Talk, uv: str | None = UV, path: str | None = None) -> EnvironmentBuilder:
     host = {**os.environ, "PATH": path or os.path.dirname(PYTHON)}
-    return Builder(tmp_path / "envs", Pythons(host, uv), talk.work, host, uv)
+    return EnvironmentBuilder(tmp_path / "envs", Pythons(host, uv), talk.work, host, uv)
 
 
 def wheel(folder: Path, name: str = "demo") -> str:
@@ -67,7 +67,7 @@ def test_a_named_interpreter_is_used_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", ["/no/such/python", "python3", "/etc/passwd", "/bin/false"])
 def test_a_bad_interpreter_is_said(tmp_path: Path, bad: str) -> None:
-    with pytest.raises(StageError, match=bad):
+    with pytest.raises(StagingError, match=bad):
         builder(tmp_path, Talk()).choose(Environment(interpreter=bad), tmp_path, {})
 
 
@@ -134,7 +134,7 @@ def test_pip_takes_over_when_uv_cannot_reach_the_index(tmp_path: Path) -> None:
 def test_when_both_fail_the_word_of_uv_comes_first(tmp_path: Path) -> None:
     uv = failing_uv(tmp_path, CONNECT)
     wanted = Environment(requirements=(f"gone @ file://{tmp_path}/gone-1.0-py3-none-any.whl",))
-    with pytest.raises(StageError) as error:
+    with pytest.raises(StagingError) as error:
         builder(tmp_path, Talk(), uv=uv).choose(wanted, tmp_path, {})
     said = str(error.value)
     assert said.startswith("the environment could not be built: error: Failed to fetch")
@@ -144,7 +144,7 @@ def test_when_both_fail_the_word_of_uv_comes_first(tmp_path: Path) -> None:
 
 def test_what_pip_cannot_mend_is_said_once(tmp_path: Path) -> None:
     talk = Talk()
-    with pytest.raises(StageError) as error:
+    with pytest.raises(StagingError) as error:
         builder(tmp_path, talk, uv=failing_uv(tmp_path, NOT_FOUND)).choose(
             Environment(requirements=("x",), python=">=3.9"), tmp_path, {}
         )
@@ -172,7 +172,7 @@ def test_uv_fetches_a_python_that_the_machine_has_not(tmp_path: Path) -> None:
     talk = Talk()
     for requirements in (("x",), ()):
         wanted = Environment(requirements=requirements, python=">=3.99")
-        with pytest.raises(StageError, match="could not be built: error: No interpreter"):
+        with pytest.raises(StagingError, match="could not be built: error: No interpreter"):
             builder(tmp_path, talk, uv=uv).choose(wanted, tmp_path, {})
     assert all("--python >=3.99 " in line for line in talk.lines if line.startswith("$ "))
     assert talk.notes == []
@@ -182,13 +182,13 @@ def test_without_uv_a_python_that_is_not_there_is_said(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     host = {"PATH": str(empty), "HOME": str(empty)}
-    bare = Builder(tmp_path / "envs", Pythons(host), Talk().work, host, None)
-    with pytest.raises(StageError, match=r"no Python >=3\.99 as python3 on its PATH; install uv"):
+    bare = EnvironmentBuilder(tmp_path / "envs", Pythons(host), Talk().work, host, None)
+    with pytest.raises(StagingError, match=r"no Python >=3\.99 as python3 on its PATH; install uv"):
         bare.choose(Environment(requirements=("x",), python=">=3.99"), tmp_path, {})
 
 
 def test_a_version_that_says_nothing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(StageError, match="'newest' is no Python version"):
+    with pytest.raises(StagingError, match="'newest' is no Python version"):
         builder(tmp_path, Talk()).choose(Environment(python="newest"), tmp_path, {})
 
 
@@ -252,7 +252,7 @@ def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path: Path) -> None:
 def test_a_failed_build_says_its_last_lines_and_leaves_nothing(tmp_path: Path) -> None:
     talk = Talk()
     wanted = Environment(requirements=(f"gone @ file://{tmp_path}/gone-1.0-py3-none-any.whl",))
-    with pytest.raises(StageError, match="gone"):
+    with pytest.raises(StagingError, match="gone"):
         builder(tmp_path, talk).choose(wanted, tmp_path, {})
     assert list((tmp_path / "envs").iterdir()) == []
 
@@ -260,14 +260,14 @@ def test_a_failed_build_says_its_last_lines_and_leaves_nothing(tmp_path: Path) -
 def test_a_stop_ends_a_build(tmp_path: Path) -> None:
     slow = fake_program(tmp_path / "uv", "sleep 60")
     talk = Talk()
-    threading.Timer(0.2, talk.work.abandoned.set).start()
-    with pytest.raises(Abandoned):
+    threading.Timer(0.2, talk.work.aborted.set).start()
+    with pytest.raises(StagingAborted):
         builder(tmp_path, talk, uv=slow).choose(Environment(requirements=("x",)), tmp_path, {})
 
 
 def test_a_project_needs_its_file(tmp_path: Path) -> None:
     for project in ("absent", "../out"):
-        with pytest.raises(StageError, match="project"):
+        with pytest.raises(StagingError, match="project"):
             builder(tmp_path, Talk()).choose(Environment(project=project), tmp_path, {})
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.agent.machines import PYTHON
 from uv import find_uv_bin
 
-from crucible.agent.python.pythons import BadPython, NoPython, Pythons, installed, version_of
+from crucible.agent.python.pythons import BadPython, NoPython, Pythons, installed_packages, python_version
 
 
 def program(path: Path, text: str) -> str:
@@ -139,19 +139,19 @@ def python(tmp_path: Path) -> Path:
 
 
 def test_packages_are_pinned_without_a_builds_label(python: Path) -> None:
-    assert installed(str(python)) == ["numpy==2.4.1", "ruamel-yaml==0.18", "torch==2.13.0"]
+    assert installed_packages(str(python)) == ["numpy==2.4.1", "ruamel-yaml==0.18", "torch==2.13.0"]
 
 
 def test_the_version_is_the_environments(python: Path) -> None:
-    assert version_of(str(python)) == "3.12"
+    assert python_version(str(python)) == "3.12"
 
 
 def test_a_python_without_an_environment_has_none(tmp_path: Path) -> None:
-    assert installed(str(tmp_path / "python")) == []
-    assert version_of(str(tmp_path / "python")) is None
+    assert installed_packages(str(tmp_path / "python")) == []
+    assert python_version(str(tmp_path / "python")) is None
 
 
 def test_this_very_environment() -> None:
-    pins = installed(sys.executable)
+    pins = installed_packages(sys.executable)
     assert any(pin.startswith("pytest==") for pin in pins)
-    assert version_of(sys.executable) == f"3.{sys.version_info.minor}"
+    assert python_version(sys.executable) == f"3.{sys.version_info.minor}"

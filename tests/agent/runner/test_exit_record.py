@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crucible.agent.runner.exit_record import LOST, Exited, ExitRecord
+from crucible.agent.runner.exit_record import LOST, ExitData, ExitRecord
 
 
 def test_who_finishes_for_another_says_what_that_one_wrote_down(tmp_path: Path) -> None:
-    ended = Exited(after=7, data={"code": 3, "cause": "exit"})
+    ended = ExitData(after=7, data={"code": 3, "cause": "exit"})
     ExitRecord(tmp_path / "exited").write(ended)
     successor = ExitRecord(tmp_path / "exited")
     assert successor.read() == ended
-    assert successor.how_it_ended() == ended.data
+    assert successor.exit_data() == ended.data
 
 
 def test_a_runner_that_wrote_nothing_down_was_lost(tmp_path: Path) -> None:
     record = ExitRecord(tmp_path / "exited")
     assert record.read() is None
-    assert record.how_it_ended() == LOST
+    assert record.exit_data() == LOST
 
 
 def test_what_was_said_counts_though_the_disk_did_not_take_it(tmp_path: Path) -> None:
     record = ExitRecord(tmp_path / "no folder" / "exited")
-    record.write(Exited(after=0, data={"code": 0}))
-    assert record.how_it_ended() == {"code": 0}
+    record.write(ExitData(after=0, data={"code": 0}))
+    assert record.exit_data() == {"code": 0}
     assert record.read() is None

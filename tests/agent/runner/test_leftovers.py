@@ -8,7 +8,7 @@ import pytest
 from tests.agent.fake_control import poll
 
 from crucible.agent.runner import leftovers
-from crucible.agent.runner.leftovers import Staged, empty_folders_note
+from crucible.agent.runner.leftovers import FolderBaseline, empty_folders_note
 
 
 def write(folder: Path, *names: str, text: str = "new") -> None:
@@ -19,7 +19,7 @@ def write(folder: Path, *names: str, text: str = "new") -> None:
 
 def test_nothing_is_said_of_what_was_there(tmp_path: Path) -> None:
     write(tmp_path, "main.py", "pkg/mod.py")
-    staged = Staged.of(tmp_path)
+    staged = FolderBaseline.take(tmp_path)
     (tmp_path / "main.py").read_text()
     (tmp_path / "pkg/mod.py").unlink()
     assert staged.note() is None
@@ -27,7 +27,7 @@ def test_nothing_is_said_of_what_was_there(tmp_path: Path) -> None:
 
 def test_new_and_changed_files_are_named(tmp_path: Path) -> None:
     write(tmp_path, "main.py", "config.json")
-    staged = Staged.of(tmp_path)
+    staged = FolderBaseline.take(tmp_path)
     write(tmp_path, "config.json", "runs/a.log", text="other text")
     assert staged.note() == (
         "2 files written to the working directory were not kept: config.json, runs/a.log. "
@@ -41,7 +41,7 @@ def test_new_and_changed_files_are_named(tmp_path: Path) -> None:
 
 
 def test_one_file(tmp_path: Path) -> None:
-    staged = Staged.of(tmp_path)
+    staged = FolderBaseline.take(tmp_path)
     write(tmp_path, "model.txt")
     assert staged.note() == (
         "1 file written to the working directory was not kept: model.txt. Write it to $CRUCIBLE_OUTPUT_DIR."
@@ -49,7 +49,7 @@ def test_one_file(tmp_path: Path) -> None:
 
 
 def test_what_programs_leave_and_links_are_passed_over(tmp_path: Path) -> None:
-    staged = Staged.of(tmp_path)
+    staged = FolderBaseline.take(tmp_path)
     write(tmp_path, "__pycache__/x.bin", "pkg/x.pyc", ".cache/x", ".pytest_cache/x", ".git/index")
     (tmp_path / "out").symlink_to("/etc")
     (tmp_path / "latest").symlink_to("/etc/hostname")
@@ -60,7 +60,7 @@ def test_what_programs_leave_and_links_are_passed_over(tmp_path: Path) -> None:
 def test_a_huge_folder_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "MAX_ENTRIES", 5)
     write(tmp_path, *(f"d/{number}" for number in range(10)))
-    staged = Staged.of(tmp_path)
+    staged = FolderBaseline.take(tmp_path)
     assert not staged.is_whole
     assert staged.note() is None
 
@@ -73,7 +73,7 @@ def test_a_huge_folder_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_slow_folder_is_looked_at_in_part(tmp_path: Path) -> None:
-    staged = Staged.of(tmp_path)
+    staged = FolderBaseline.take(tmp_path)
     write(tmp_path, "a", "b", "c", "d")
     ticks = itertools.count(0.0, 0.4)
     note = staged.note(lambda: next(ticks))

@@ -7,15 +7,15 @@ from typing import BinaryIO
 
 import pytest
 
-from crucible.agent.link.channel import Gone, LinkError, NoRoom, Refused, Unreachable
-from crucible.agent.runner.output_files import TOLD_AFTER, Outputs, Stored
+from crucible.agent.link.channel import ChannelError, Gone, NoRoom, Refused, Unreachable
+from crucible.agent.runner.output_files import TOLD_AFTER, OutputStorer, StoredFile
 
 
 @dataclass
 class Server:
     """Takes files; `failures` are raised first, one per try. Only the part of a channel that outputs use."""
 
-    failures: Iterator[LinkError] = field(default_factory=lambda: iter(()))
+    failures: Iterator[ChannelError] = field(default_factory=lambda: iter(()))
     files: dict[str, bytes] = field(default_factory=dict)
 
     def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
@@ -30,13 +30,13 @@ class Server:
 class Run:
     folder: Path
     server: Server
-    stored: list[Stored] = field(default_factory=list)
+    stored: list[StoredFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
 
     def store(self) -> tuple[bool, str]:
         channel = self.server
-        outputs = Outputs(self.folder, channel, self.stored.append, self.notes.append, self.waits.append)  # type: ignore[arg-type]
+        outputs = OutputStorer(self.folder, channel, self.stored.append, self.notes.append, self.waits.append)  # type: ignore[arg-type]
         return outputs.store()
 
 
@@ -47,7 +47,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path, Server())
 
 
-def failing(*errors: LinkError) -> Server:
+def failing(*errors: ChannelError) -> Server:
     return Server(iter(errors))
 
 
@@ -75,7 +75,7 @@ def test_a_full_store_is_told_at_once_and_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer: timed out"), Refused(401, "not yet known")])
-def test_many_tries_are_told_once(run: Run, error: LinkError) -> None:
+def test_many_tries_are_told_once(run: Run, error: ChannelError) -> None:
     run.server = failing(*[error] * (5 * TOLD_AFTER))
     assert run.store() == (True, "")
     (note,) = run.notes

@@ -14,11 +14,11 @@ from tests.agent.fake_control import Attempt, FakeControl
 
 import crucible
 from crucible.agent.link.channel import HttpChannel
-from crucible.agent.link.connection import Address
+from crucible.agent.link.connection import ServerAddress
 from crucible.agent.process.environment import job_environment
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.staging import Stager
-from crucible.agent.runner.staging_context import Abandoned, StageError, StageWork
+from crucible.agent.runner.staging_context import StagingAborted, StagingContext, StagingError
 from crucible.wire.documents.desired import Assignment, DataItem, Limits
 from crucible.wire.files.archive import Entry, pack
 from crucible.wire.shim import write_shim
@@ -34,7 +34,7 @@ def control(control: FakeControl) -> FakeControl:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> AttemptFolder:
-    folder = AttemptFolder.of(tmp_path / "attempts", "a", 0)
+    folder = AttemptFolder.for_attempt(tmp_path / "attempts", "a", 0)
     folder.create()
     folder.make_job_folders()
     return folder
@@ -42,12 +42,12 @@ def folder(tmp_path: Path) -> AttemptFolder:
 
 @pytest.fixture
 def stager(control: FakeControl, tmp_path: Path) -> Stager:
-    channel = HttpChannel(Address(file=control.url_file), "a", 0, control.secret("a"))
+    channel = HttpChannel(ServerAddress(file=control.url_file), "a", 0, control.secret("a"))
     return Stager(channel, quiet(), tmp_path / "cache")
 
 
-def quiet() -> StageWork:
-    return StageWork(lambda what: None, lambda line: None, lambda text: None)
+def quiet() -> StagingContext:
+    return StagingContext(lambda what: None, lambda line: None, lambda text: None)
 
 
 def job(**changes: object) -> Assignment:
@@ -72,7 +72,7 @@ def test_a_bundle_is_unpacked_and_kept_for_others(
     sha256 = bundle(control, main=b"print(1)")
     assert stager.code(job(bundle=sha256), folder) == folder.work
     assert (folder.work / "main.py").read_bytes() == b"print(1)"
-    other = AttemptFolder.of(tmp_path / "attempts", "b", 0)
+    other = AttemptFolder.for_attempt(tmp_path / "attempts", "b", 0)
     other.create()
     stager.code(job(bundle=sha256), other)
     assert downloads(control) == 1
@@ -99,21 +99,21 @@ def test_a_damaged_copy_is_fetched_again(
 
 
 def test_a_bundle_that_is_not_there_is_said(stager: Stager, folder: AttemptFolder) -> None:
-    with pytest.raises(StageError, match="404"):
+    with pytest.raises(StagingError, match="404"):
         stager.code(job(bundle="0" * 64), folder)
 
 
 def test_a_stop_ends_the_waiting_for_a_server(stager: Stager, control: FakeControl, folder: AttemptFolder) -> None:
     sha256 = bundle(control, main=b"")
     control.down()
-    threading.Timer(0.2, stager.work.abandoned.set).start()
-    with pytest.raises(Abandoned):
+    threading.Timer(0.2, stager.work.aborted.set).start()
+    with pytest.raises(StagingAborted):
         stager.code(job(bundle=sha256), folder)
 
 
 def test_in_place(stager: Stager, folder: AttemptFolder, tmp_path: Path) -> None:
     assert stager.code(job(in_place=str(tmp_path)), folder) == tmp_path
-    with pytest.raises(StageError, match="--in-place"):
+    with pytest.raises(StagingError, match="--in-place"):
         stager.code(job(in_place="/no/such/folder"), folder)
 
 
@@ -130,7 +130,7 @@ def test_data_over_http_is_downloaded(stager: Stager, control: FakeControl, fold
     control.bundles["data"] = b"x" * 500_000
     stager.data((DataItem("set.bin", f"{control.url}/agent/v1/bundles/data"),), folder)
     assert (folder.data / "set.bin").read_bytes() == b"x" * 500_000
-    with pytest.raises(StageError, match="404"):
+    with pytest.raises(StagingError, match="404"):
         stager.data((DataItem("other", f"{control.url}/agent/v1/bundles/other"),), folder)
 
 
@@ -144,7 +144,7 @@ def test_data_over_http_is_downloaded(stager: Stager, control: FakeControl, fold
     ],
 )
 def test_bad_inputs_are_said(stager: Stager, folder: AttemptFolder, name: str, source: str, said: str) -> None:
-    with pytest.raises(StageError, match=said):
+    with pytest.raises(StagingError, match=said):
         stager.data((DataItem(name, source),), folder)
 
 

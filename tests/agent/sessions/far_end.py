@@ -15,10 +15,10 @@ from types import TracebackType
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
-from crucible.agent.link.channel import Called
-from crucible.agent.link.connection import Address
-from crucible.agent.sessions import Sessions, Surroundings
-from crucible.agent.sessions.line import Line, dial
+from crucible.agent.link.channel import SessionRequest
+from crucible.agent.link.connection import ServerAddress
+from crucible.agent.sessions import JobContext, SessionManager
+from crucible.agent.sessions.session_socket import SessionSocket, open_session_socket
 from crucible.wire.http import sessions as s
 
 SECONDS = 20.0
@@ -118,15 +118,15 @@ class FarEnd:
         host, port = self._server.socket.getsockname()[:2]
         return f"http://{host}:{port}"
 
-    def dial(self, called: Called) -> Line:
-        return dial(Address(self.url), f"/sessions/{called.id}", "secret")
+    def dial(self, called: SessionRequest) -> SessionSocket:
+        return open_session_socket(ServerAddress(self.url), f"/sessions/{called.id}", "secret")
 
-    def call(self, sessions: Sessions, number: int = 1) -> Caller:
-        sessions.told([Called(session(number))])
+    def call(self, sessions: SessionManager, number: int = 1) -> Caller:
+        sessions.start_sessions([SessionRequest(session(number))])
         return Caller(*self._sockets.get(timeout=SECONDS))
 
-    def open(self, around: Surroundings | None, wanted: s.Opening) -> Caller:
-        caller = self.call(Sessions(self.dial, lambda: around))
+    def open(self, around: JobContext | None, wanted: s.Opening) -> Caller:
+        caller = self.call(SessionManager(self.dial, lambda: around))
         caller.send(s.opening(wanted))
         return caller
 
@@ -139,7 +139,7 @@ class FarEnd:
             pass
 
 
-def around(folder: Path, env: Mapping[str, str] | None = None, **more: object) -> Surroundings:
+def around(folder: Path, env: Mapping[str, str] | None = None, **more: object) -> JobContext:
     """Surroundings of a job that runs, whose processes are this one's children.
 
     Its attempt is its own: what ends with one is looked for by that name, among the processes of other tests too.
@@ -152,4 +152,4 @@ def around(folder: Path, env: Mapping[str, str] | None = None, **more: object) -
         "pids": list,
         "alive": lambda: True,
     }
-    return Surroundings(**{**found, **more})  # type: ignore[arg-type]
+    return JobContext(**{**found, **more})  # type: ignore[arg-type]

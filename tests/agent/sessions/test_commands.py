@@ -13,8 +13,8 @@ import pytest
 from tests.agent.fake_control import poll
 from tests.agent.sessions.far_end import FarEnd, around, session
 
-from crucible.agent.process.process_groups import with_variables
-from crucible.agent.sessions import Sessions, command
+from crucible.agent.process.process_groups import find_by_variables
+from crucible.agent.sessions import SessionManager, command
 from crucible.wire.http import sessions as s
 from crucible.wire.process import of_pid
 
@@ -32,7 +32,7 @@ def sh(text: str, terminal: s.Size | None = None) -> s.Command:
 
 
 def left_of(number: int = 1) -> list[object]:
-    return list(with_variables({command.SESSION: session(number)}))
+    return list(find_by_variables({command.SESSION: session(number)}))
 
 
 def test_output_error_and_code_come_apart(far: FarEnd, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_job_that_ends_meanwhile_leaves_no_command(far: FarEnd, tmp_path: Path
 
 
 def test_at_the_end_no_session_begins_and_none_is_left(far: FarEnd, tmp_path: Path) -> None:
-    sessions = Sessions(far.dial, lambda: around(tmp_path))
+    sessions = SessionManager(far.dial, lambda: around(tmp_path))
     caller = far.call(sessions)
     caller.send(s.opening(sh("echo $$; exec sleep 1000")))
     pid = int(caller.until(b"\n"))
@@ -252,7 +252,7 @@ def test_at_the_end_no_session_begins_and_none_is_left(far: FarEnd, tmp_path: Pa
 
 @pytest.mark.parametrize("frame", [b"", b"?", b"D123", b"O{", b'O{"kind":"command","words":["a\\u0000"]}', s.end()])
 def test_what_opens_nothing_is_refused(far: FarEnd, tmp_path: Path, frame: bytes) -> None:
-    caller = far.call(Sessions(far.dial, lambda: around(tmp_path)))
+    caller = far.call(SessionManager(far.dial, lambda: around(tmp_path)))
     caller.send(frame)
     problem = caller.to_the_end().over.problem
     assert problem is not None
@@ -268,10 +268,10 @@ def test_a_frame_out_of_place_ends_the_session_and_its_command(far: FarEnd, tmp_
 
 
 def test_a_session_is_dialled_once_however_often_it_is_told(far: FarEnd, tmp_path: Path) -> None:
-    sessions = Sessions(far.dial, lambda: around(tmp_path))
+    sessions = SessionManager(far.dial, lambda: around(tmp_path))
     first = far.call(sessions, 1)
     second = far.call(sessions, 2)
-    sessions.told([])
+    sessions.start_sessions([])
     for caller in (first, second):
         caller.send(s.opening(sh("echo $CRUCIBLE_SESSION_ID")))
     assert [first.to_the_end().stdout, second.to_the_end().stdout] == [
@@ -288,7 +288,7 @@ def test_many_sessions_leave_no_descriptors_and_no_threads(far: FarEnd, tmp_path
     time.sleep(0)
     poll(lambda: not [t for t in threading.enumerate() if t.name.startswith("session")])
     before = held()
-    sessions = Sessions(far.dial, lambda: around(tmp_path))
+    sessions = SessionManager(far.dial, lambda: around(tmp_path))
     for number in range(8):
         caller = far.call(sessions, number)
         caller.send(s.opening(sh("echo $$" if number % 2 else "exit 3", s.Size() if number % 3 else None)))
@@ -303,13 +303,13 @@ def test_a_folder_that_has_gone_costs_no_descriptors(tmp_path: Path, terminal: s
     before = os.listdir("/proc/self/fd")
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
-            command.CommandPeer(session(), s.Command(("true",), terminal), around(tmp_path / "gone"))
+            command.CommandEndpoint(session(), s.Command(("true",), terminal), around(tmp_path / "gone"))
     assert len(os.listdir("/proc/self/fd")) <= len(before)  # what tests before it left open may end meanwhile
 
 
 def test_a_bell_that_nobody_hears_is_put_away(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
-    peer = command.CommandPeer(session(), s.Command(("sleep", "100")), around(tmp_path))
+    peer = command.CommandEndpoint(session(), s.Command(("sleep", "100")), around(tmp_path))
     assert peer.waker is not None
     os.close(peer.waker)
     peer.waker = None

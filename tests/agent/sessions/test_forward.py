@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.agent.sessions.far_end import FarEnd, around
 
-from crucible.agent.sessions.listening import CannotTell, listening
+from crucible.agent.sessions.ports import PortsUnknown, find_ports
 from crucible.wire.http import sessions as s
 
 pytestmark = pytest.mark.enable_socket
@@ -170,7 +170,7 @@ def test_only_listening_sockets_of_the_processes_count(tmp_path: Path) -> None:
         ("B80D01200000000000000000010000FF:1F98", "0A", 9),
     )
     proc = a_proc(tmp_path, tcp, tcp6, (1, 2, 3, 5, 6, 7, 8, 9))
-    found = {port: one.address for port, one in listening([7, 8], proc).items()}
+    found = {port: one.address for port, one in find_ports([7, 8], proc).items()}
     assert found == {
         8080: "127.0.0.1",
         8082: "127.0.0.1",
@@ -183,9 +183,9 @@ def test_only_listening_sockets_of_the_processes_count(tmp_path: Path) -> None:
 
 
 def test_where_nothing_tells_nothing_is_guessed(tmp_path: Path) -> None:
-    with pytest.raises(CannotTell):
-        listening([1], tmp_path)
+    with pytest.raises(PortsUnknown):
+        find_ports([1], tmp_path)
 
 
 def test_a_table_that_is_cut_short(tmp_path: Path) -> None:
-    assert listening([7], a_proc(tmp_path, HEAD + "   0: 0100007F:1F90 00000000:0000 0A\n", owned=(1,))) == {}
+    assert find_ports([7], a_proc(tmp_path, HEAD + "   0: 0100007F:1F90 00000000:0000 0A\n", owned=(1,))) == {}

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from crucible.agent.link.channel import NoRoom, Unreachable
-from crucible.agent.storelink.bucket import BucketMail
-from crucible.agent.storelink.urls import Urls
+from crucible.agent.storelink.bucket import BucketMailbox
+from crucible.agent.storelink.urls import SignedUrls
 
 pytestmark = pytest.mark.enable_socket
 
@@ -87,13 +87,13 @@ def bucket() -> Iterator[Bucket]:
 
 
 @pytest.fixture
-def urls(bucket: Bucket) -> Urls:
+def urls(bucket: Bucket) -> SignedUrls:
     known = [(method, name) for method in ("GET", "PUT") for name in (ALIVE, BLOB)]
-    return Urls({f"{method} {name}": bucket.url(name) for method, name in known})
+    return SignedUrls({f"{method} {name}": bucket.url(name) for method, name in known})
 
 
-def test_what_is_put_can_be_read(bucket: Bucket, urls: Urls) -> None:
-    mail = BucketMail(urls)
+def test_what_is_put_can_be_read(bucket: Bucket, urls: SignedUrls) -> None:
+    mail = BucketMailbox(urls)
     mail.put(ALIVE, b"one", 3)
     assert mail.get(ALIVE, 10) == b"one"
     assert mail.get(ALIVE, 2) is None
@@ -102,24 +102,24 @@ def test_what_is_put_can_be_read(bucket: Bucket, urls: Urls) -> None:
     assert bucket.objects[BLOB] == b"a file"
 
 
-def test_a_url_for_one_use_is_forgotten(urls: Urls) -> None:
-    mail = BucketMail(urls)
+def test_a_url_for_one_use_is_forgotten(urls: SignedUrls) -> None:
+    mail = BucketMailbox(urls)
     mail.put_new(BLOB, b"x")
     with pytest.raises(Unreachable):
-        urls.find("PUT", BLOB, 0.0)
+        urls.wait_for("PUT", BLOB, 0.0)
     mail.put(ALIVE, b"x", 1)
     mail.put(ALIVE, b"y", 1)
 
 
-def test_a_url_that_is_refused_is_asked_for_again(bucket: Bucket, urls: Urls) -> None:
+def test_a_url_that_is_refused_is_asked_for_again(bucket: Bucket, urls: SignedUrls) -> None:
     bucket.fault = 403
     with pytest.raises(Unreachable):
-        BucketMail(urls).put(ALIVE, b"x", 1)
+        BucketMailbox(urls).put(ALIVE, b"x", 1)
     assert urls.wanted() == (f"PUT {ALIVE}",)
 
 
-def test_bad_days_have_classes(bucket: Bucket, urls: Urls) -> None:
-    mail = BucketMail(urls)
+def test_bad_days_have_classes(bucket: Bucket, urls: SignedUrls) -> None:
+    mail = BucketMailbox(urls)
     bucket.fault = 507
     with pytest.raises(NoRoom):
         mail.put(BLOB, b"x", 1)
@@ -136,17 +136,17 @@ def test_bad_days_have_classes(bucket: Bucket, urls: Urls) -> None:
 def test_fetching_goes_on_in_the_middle(bucket: Bucket, ranges: bool) -> None:
     bucket.ranges = ranges
     bucket.objects["jobs/x"] = b"0123456789"
-    mail = BucketMail(Urls({"GET bundles/abc": bucket.url("jobs/x")}))
+    mail = BucketMailbox(SignedUrls({"GET bundles/abc": bucket.url("jobs/x")}))
     assert b"".join(mail.fetch("bundles/abc", None, 4)) == b"456789"
     assert b"".join(mail.fetch("bundles/abc", None, 0)) == b"0123456789"
     assert b"".join(mail.fetch("bundles/abc", None, 10)) == b""
 
 
-def test_an_answer_that_breaks_off_is_not_taken_for_the_object(bucket: Bucket, urls: Urls) -> None:
+def test_an_answer_that_breaks_off_is_not_taken_for_the_object(bucket: Bucket, urls: SignedUrls) -> None:
     bucket.objects[ALIVE] = b"0123456789"
     bucket.torn = True
     with pytest.raises(Unreachable):
-        BucketMail(urls).get(ALIVE, 100)
-    mail = BucketMail(Urls({"GET bundles/abc": bucket.url(ALIVE)}))
+        BucketMailbox(urls).get(ALIVE, 100)
+    mail = BucketMailbox(SignedUrls({"GET bundles/abc": bucket.url(ALIVE)}))
     with pytest.raises(Unreachable):
         list(mail.fetch("bundles/abc", None, 0))

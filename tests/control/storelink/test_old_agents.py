@@ -112,7 +112,7 @@ async def test_a_new_host_of_the_machine_is_understood(mailroom: Mailroom) -> No
     successor = await again.runner(job)
     successor.beat()
     await again.link.round()
-    assert successor.party.look() is not None
+    assert successor.party.fetch_down() is not None
 
 
 async def test_the_mailbox_of_its_machine_stays_when_the_machine_is_gone(mailroom: Mailroom) -> None:

@@ -188,7 +188,7 @@ async def test_a_store_that_is_full_delays_the_mail_and_nothing_else(mailroom: M
     runner.beat()
     await full.link.round()
     assert await _acked(mailroom) == 0
-    assert runner.party.look() is not None, "the runner is answered"
+    assert runner.party.fetch_down() is not None, "the runner is answered"
     await mailroom.link.round()
     assert await _acked(mailroom) == 1
 
@@ -209,7 +209,7 @@ async def test_a_large_output_does_not_hold_up_the_round(mailroom: Mailroom, mon
     for _ in range(2):
         await mailroom.link.round()
     assert await _acked(mailroom) == 0
-    assert runner.party.look() is not None, "the runner is answered"
+    assert runner.party.fetch_down() is not None, "the runner is answered"
     may_go_on.set()
     async with asyncio.timeout(10):
         while await _acked(mailroom) == 0:

@@ -11,7 +11,7 @@ import pytest
 from tests.control.storelink.world import FakeHost, Mailroom, make_mailroom
 from tests.control.world import give_back, pieces, secret, sha
 
-from crucible.agent.link.channel import AttemptWish, ClaimedByAnother, Gone, Refused
+from crucible.agent.link.channel import ClaimedByAnother, DesiredAttempt, Gone, Refused
 from crucible.agent.link.connection import Unreachable
 from crucible.control.db import schema as t
 from crucible.control.machines.pools import release_idle
@@ -121,7 +121,7 @@ async def test_an_echo_is_a_contact_for_the_agent(mailroom: Mailroom) -> None:
     assert not host.party.in_touch
     host.beat()
     await mailroom.link.round()
-    host.party.look()
+    host.party.fetch_down()
     assert host.party.in_touch
 
 
@@ -129,11 +129,11 @@ async def test_a_stop_reaches_the_runner(mailroom: Mailroom) -> None:
     job, _, _ = await mailroom.host_up()
     runner = await mailroom.runner(job)
     runner.say(Kind.STARTED, pid=77)
-    known = AttemptWish()
+    known = DesiredAttempt()
     assert await mailroom.while_serving(lambda: runner.channel.desired(known, 0.05)) is None
     await mailroom.rig.writer.write(lambda unit: _cancel(unit, job))
     wish = await mailroom.while_serving(lambda: runner.channel.desired(known, 10.0))
-    assert wish == AttemptWish(stop=True)
+    assert wish == DesiredAttempt(stop=True)
 
 
 async def test_a_runner_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None:
@@ -141,7 +141,7 @@ async def test_a_runner_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None:
     runner = await mailroom.runner(job)
     runner.whole_life()
     await mailroom.link.round()
-    wish = await mailroom.while_serving(lambda: runner.channel.desired(AttemptWish(), 10.0))
+    wish = await mailroom.while_serving(lambda: runner.channel.desired(DesiredAttempt(), 10.0))
     assert wish is not None
     assert wish.settled
 
@@ -283,7 +283,7 @@ async def test_a_folder_that_is_opened_to_others_gets_encrypted_documents_from_t
     assert b"a-value-of-the-user" not in down.read_bytes()
     (await mailroom.runner(job)).beat()
     assert b"a-value-of-the-user" not in b"".join(p.read_bytes() for p in mailroom.folder.rglob("*") if p.is_file())
-    assert host.party.look() is not None
+    assert host.party.fetch_down() is not None
 
 
 async def test_a_sign_of_life_that_is_put_back_is_no_contact(mailroom: Mailroom) -> None:

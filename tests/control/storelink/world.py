@@ -14,9 +14,9 @@ from tests.control.world import KEY, Rig, join, make_rig, secret
 
 from crucible.agent.link.channel import LogSegment
 from crucible.agent.storelink.channel import StoreChannel
-from crucible.agent.storelink.machine import StoreMachineLine
-from crucible.agent.storelink.mail import FolderMail
-from crucible.agent.storelink.party import Party
+from crucible.agent.storelink.client import MailboxClient
+from crucible.agent.storelink.machine import StoreMachineChannel
+from crucible.agent.storelink.mailbox import FolderMailbox
 from crucible.control.storelink import Postroom, StoreLink
 from crucible.storage import Store, open_store
 from crucible.wire.documents.mailbox import HOST, host_key, mailbox, party_of, runner_key
@@ -97,14 +97,14 @@ async def make_mailroom(tmp_path: Path, mode: int = 0o700, *, bucket: bool = Fal
     return Mailroom(rig, folder, make_link(rig, None if bucket else folder), bucket)
 
 
-class BucketLike(FolderMail):
+class BucketLike(FolderMailbox):
     """A bucket as far as documents are concerned: nobody knows who may read it."""
 
     is_private = False  # type: ignore[assignment]
 
 
-def quick_mail(folder: Path, machine: str, *, bucket: bool = False) -> FolderMail:
-    mail = (BucketLike if bucket else FolderMail)(folder, machine)
+def quick_mail(folder: Path, machine: str, *, bucket: bool = False) -> FolderMailbox:
+    mail = (BucketLike if bucket else FolderMailbox)(folder, machine)
     mail.pace = 0.01
     return mail
 
@@ -115,12 +115,12 @@ class FakeHost:
     def __init__(self, folder: Path, machine: str, nonce: bytes | None = None, *, bucket: bool = False) -> None:
         key = host_key(nonce or secret("nonce", machine), machine)
         self.clock = 0.0
-        self.party = Party(quick_mail(folder, machine, bucket=bucket), HOST, key, clock=lambda: self.clock)
-        self.line = StoreMachineLine(self.party, key)
+        self.party = MailboxClient(quick_mail(folder, machine, bucket=bucket), HOST, key, clock=lambda: self.clock)
+        self.line = StoreMachineChannel(self.party, key)
 
     def beat(self) -> None:
         self.clock += 11.0
-        self.party.beat()
+        self.party.send_heartbeat()
 
 
 class StoreRunner:
@@ -130,7 +130,7 @@ class StoreRunner:
         name = party_of(attempt, rank)
         self.clock = 0.0
         key = runner_key(secret("attempt", attempt), name)
-        self.party = Party(quick_mail(folder, machine, bucket=bucket), name, key, clock=lambda: self.clock)
+        self.party = MailboxClient(quick_mail(folder, machine, bucket=bucket), name, key, clock=lambda: self.clock)
         self.channel = StoreChannel(self.party, attempt, rank, secret("attempt", attempt).decode())
         self.attempt = attempt
         self.folder = folder
@@ -138,7 +138,7 @@ class StoreRunner:
 
     def beat(self) -> None:
         self.clock += 11.0
-        self.party.beat()
+        self.party.send_heartbeat()
 
     def message(self, kind: Kind, **data: object) -> Message:
         self.n += 1

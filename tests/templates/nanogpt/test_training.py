@@ -9,7 +9,7 @@ import pytest
 from tests.templates.nanogpt.trainer import Attempt, Done, Trainer
 from tests.templates.nanogpt.workshop import Start, Workshop
 
-from crucible.agent.output.parsing import OutputParser, Progress, fold
+from crucible.agent.output.parsing import OutputParser, Progress, update_progress
 
 TINY = ("--preset", "cpu-tiny")
 
@@ -70,7 +70,7 @@ def test_progress_loss_and_eta_are_read_from_the_output(job: tuple[Attempt, Done
     for second, line in enumerate(done.output.splitlines()):
         for seen in parser.feed(line):
             names |= {name for name, _ in seen.metrics}
-            progress = fold(progress, seen, float(second * 2))
+            progress = update_progress(progress, seen, float(second * 2))
             if seen.step == 20:
                 assert progress.fraction == 0.5
                 assert progress.eta_seconds

@@ -6,7 +6,7 @@ listing ──▶ watch ──▶ waiting ──▶ snapshot (whole) ──▶ u
 from __future__ import annotations
 
 from crucible.agent.checkpoints.fetch import fetch
-from crucible.agent.checkpoints.keeper import Keeper
-from crucible.agent.checkpoints.upload import Telling
+from crucible.agent.checkpoints.keeper import CheckpointKeeper
+from crucible.agent.checkpoints.upload import CheckpointCallbacks
 
-__all__ = ["Keeper", "Telling", "fetch"]
+__all__ = ["CheckpointCallbacks", "CheckpointKeeper", "fetch"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel, Refused, Unreachable
-from crucible.agent.runner.staging_context import StageError, StageWork
+from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.documents.desired import Resume
 from crucible.wire.files.archive import BadArchive, unpack
 from crucible.wire.files.paths import UnsafePath, safe_name
@@ -27,7 +27,7 @@ class _Wrong(Exception):
     """An answer came, and it is not the checkpoint."""
 
 
-def fetch(resume: Resume, job: str, target: Path, channel: Channel, work: StageWork) -> None:
+def fetch(resume: Resume, job: str, target: Path, channel: Channel, work: StagingContext) -> None:
     """Make `target` the checkpoint, a file or a folder, verified. Raises StageError, Abandoned, Gone.
 
     Goes on where it broke off; tries until the server is there.
@@ -41,11 +41,11 @@ class _Fetching:
     job: str
     target: Path
     channel: Channel
-    work: StageWork
+    work: StagingContext
 
     def run(self) -> None:
         step = "" if self.resume.step is None else f" (step {self.resume.step})"
-        self.work.say(f"fetching checkpoint {self.resume.name}{step}")
+        self.work.status(f"fetching checkpoint {self.resume.name}{step}")
         self._check_name()
         part = self.target.with_name(".part")
         try:
@@ -71,7 +71,7 @@ class _Fetching:
     def _download(self, part: Path) -> None:
         backoff, wrong = Backoff(), 0
         while True:
-            self.work.check()
+            self.work.check_aborted()
             try:
                 self._go_on(part)
                 return
@@ -81,14 +81,14 @@ class _Fetching:
                 wrong += 1
                 if wrong >= BAD_TRIES:
                     raise self._error(str(error)) from error
-            self.work.abandoned.wait(backoff.next())
+            self.work.aborted.wait(backoff.next())
 
     def _go_on(self, part: Path) -> None:
         have = part.stat().st_size if part.exists() else 0
         try:
             with open(part, "ab") as file:
                 for chunk in self.channel.get_checkpoint(self.resume.sha256, have) if have < self.resume.size else ():
-                    self.work.check()
+                    self.work.check_aborted()
                     file.write(chunk)
         except Refused as error:
             if error.status != 416:  # asked beyond the end: what we have is judged below
@@ -115,8 +115,8 @@ class _Fetching:
             raise self._error(f"it cannot be unpacked: {error.reason}") from error
         part.unlink()
 
-    def _error(self, why: str) -> StageError:
-        return StageError(
+    def _error(self, why: str) -> StagingError:
+        return StagingError(
             f"the checkpoint {self.resume.name} to start from cannot be used: {why}; choose another one with "
             f"`crucible resume {self.job} --checkpoint ...` (`crucible checkpoints {self.job}` lists them)"
         )

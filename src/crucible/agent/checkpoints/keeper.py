@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Callable
 
 from crucible.agent.checkpoints.listing import list_entries
-from crucible.agent.checkpoints.notes import Note
-from crucible.agent.checkpoints.snapshot import Photographer
-from crucible.agent.checkpoints.upload import Telling, Uploader
-from crucible.agent.checkpoints.watch import Look, Program, Watch, ended_in_order, looked
+from crucible.agent.checkpoints.notes import SaveNote
+from crucible.agent.checkpoints.snapshot import Snapshotter
+from crucible.agent.checkpoints.upload import CheckpointCallbacks, CheckpointUploader
+from crucible.agent.checkpoints.watch import FolderScan, FolderWatch, ProgramState, ended_in_order, record_scan
 from crucible.agent.link.channel import Channel
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.wire.documents.messages import Cause
@@ -25,23 +25,23 @@ _HURRY = frozenset({Cause.INTERRUPTED.value, Cause.SUSPENDED.value, Cause.FENCED
 _STOPPED = _HURRY | {Cause.STOPPED.value, Cause.TIME_LIMIT.value}
 
 
-class Keeper:
+class CheckpointKeeper:
     """`noted` may be called from any thread; `watch` once, when the program runs; `finish` once, after its end."""
 
-    def __init__(self, folder: AttemptFolder, channel: Channel, tell: Telling) -> None:
+    def __init__(self, folder: AttemptFolder, channel: Channel, tell: CheckpointCallbacks) -> None:
         self._folder = folder.checkpoints
         self._note = tell.note
-        photographer = Photographer(folder.checkpoints, folder.snapshots)
-        self._uploader = Uploader(channel, photographer, folder.stored_checkpoints, tell)
+        photographer = Snapshotter(folder.checkpoints, folder.snapshots)
+        self._uploader = CheckpointUploader(channel, photographer, folder.stored_checkpoints, tell)
         self._lock = threading.Lock()
-        self._notes: list[Note] = []
-        self._watch = Watch()
+        self._notes: list[SaveNote] = []
+        self._watch = FolderWatch()
         self._lives: Callable[[], bool] = lambda: False
         self._ending = threading.Event()
         self._wake = threading.Event()
         self._watcher: threading.Thread | None = None
 
-    def noted(self, note: Note) -> None:
+    def add_note(self, note: SaveNote) -> None:
         """`crucible.checkpoint.save` said that this one is whole."""
         with self._lock:
             self._notes.append(note)
@@ -54,7 +54,7 @@ class Keeper:
         self._watcher = threading.Thread(target=self._look_on, name="watch", daemon=True)
         self._watcher.start()
 
-    def hurry(self) -> None:
+    def expire_grace(self) -> None:
         """The machine is about to be taken away."""
         self._uploader.hurry()
 
@@ -68,7 +68,7 @@ class Keeper:
         if self._watcher is not None:
             self._watcher.join()
         in_order = ended_in_order(exited.get("code"), exited.get("cause") in _STOPPED)
-        self._step(self._look(Program.ENDED if in_order else Program.DIED), self._take_notes())
+        self._step(self._look(ProgramState.ENDED if in_order else ProgramState.DIED), self._take_notes())
         self._tell_never_whole([name for name in self._watch.never_whole if name not in self._uploader.stored])
         self._uploader.finish(hurry=exited.get("cause") in _HURRY)
 
@@ -76,7 +76,7 @@ class Keeper:
         while not self._ending.is_set():
             self._wake.clear()
             notes = self._take_notes()
-            look = self._look(Program.LIVES)
+            look = self._look(ProgramState.LIVES)
             if not self._lives():
                 # It may have died before this look: the last one judges.
                 self._give_back(notes)
@@ -85,22 +85,22 @@ class Keeper:
             self._ending.wait(REST * (look.done - look.began))
             self._wake.wait(LOOK_SECONDS)
 
-    def _look(self, program: Program) -> Look:
+    def _look(self, program: ProgramState) -> FolderScan:
         began = time.monotonic()
         entries = list_entries(self._folder)
-        return Look(began, time.monotonic(), entries, program)
+        return FolderScan(began, time.monotonic(), entries, program)
 
-    def _step(self, look: Look, notes: Sequence[Note]) -> None:
-        self._watch, found = looked(self._watch, look, notes)
+    def _step(self, look: FolderScan, notes: Sequence[SaveNote]) -> None:
+        self._watch, found = record_scan(self._watch, look, notes)
         for whole in found:
             self._uploader.offer(whole)
 
-    def _take_notes(self) -> list[Note]:
+    def _take_notes(self) -> list[SaveNote]:
         with self._lock:
             notes, self._notes = self._notes, []
             return notes
 
-    def _give_back(self, notes: list[Note]) -> None:
+    def _give_back(self, notes: list[SaveNote]) -> None:
         with self._lock:
             self._notes = notes + self._notes
 

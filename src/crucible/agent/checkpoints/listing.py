@@ -12,7 +12,7 @@ from crucible.wire.documents.checkpoint_names import is_unfinished
 
 
 @dataclass(frozen=True)
-class FileMark:
+class FileStamp:
     """A file below an entry. `path` is relative to the entry, and empty for an entry that is a file itself."""
 
     path: str
@@ -22,7 +22,7 @@ class FileMark:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CheckpointEntry:
     """A name in the checkpoint folder. Equal entries have not been written to in between.
 
     `inode` and `mtime_ns` are those of the file or folder itself. `moved_in`: something other than writing came
@@ -33,7 +33,7 @@ class Entry:
     is_folder: bool
     inode: int
     mtime_ns: int
-    files: tuple[FileMark, ...]
+    files: tuple[FileStamp, ...]
     moved_in: bool = field(default=False, compare=False)
 
     @property
@@ -46,7 +46,7 @@ class Entry:
         return max((file.mtime_ns for file in self.files), default=self.mtime_ns)
 
 
-def list_entries(folder: Path) -> tuple[Entry, ...]:
+def list_entries(folder: Path) -> tuple[CheckpointEntry, ...]:
     """Everything in the folder that may be a checkpoint, by name.
 
     Unfinished names, links, and what is neither file nor folder are passed over, and what vanishes meanwhile.
@@ -55,17 +55,17 @@ def list_entries(folder: Path) -> tuple[Entry, ...]:
         names = sorted(name for name in os.listdir(folder) if not is_unfinished(name))
     except OSError:
         return ()
-    entries = (entry_of(folder, name) for name in names)
+    entries = (read_entry(folder, name) for name in names)
     return tuple(entry for entry in entries if entry is not None)
 
 
-def entry_of(folder: Path, name: str) -> Entry | None:
+def read_entry(folder: Path, name: str) -> CheckpointEntry | None:
     """The entry of this name as it is now; None when there is none, or it changes too fast to be read."""
     path = folder / name
     try:
         info = path.lstat()
         if stat.S_ISREG(info.st_mode):
-            return _entry(name, info, (mark_of("", info),))
+            return _entry(name, info, (file_stamp("", info),))
         if stat.S_ISDIR(info.st_mode):
             return _entry(name, info, tuple(sorted(_marks(path), key=_by_path)))
     except OSError:
@@ -73,14 +73,14 @@ def entry_of(folder: Path, name: str) -> Entry | None:
     return None
 
 
-def _entry(name: str, info: os.stat_result, files: tuple[FileMark, ...]) -> Entry:
+def _entry(name: str, info: os.stat_result, files: tuple[FileStamp, ...]) -> CheckpointEntry:
     """Writing sets both times of a file to the same instant; a rename sets only the time of its change."""
     written = max([info.st_mtime_ns, *(file.mtime_ns for file in files)])
     folder = stat.S_ISDIR(info.st_mode)
-    return Entry(name, folder, info.st_ino, info.st_mtime_ns, files, moved_in=info.st_ctime_ns > written)
+    return CheckpointEntry(name, folder, info.st_ino, info.st_mtime_ns, files, moved_in=info.st_ctime_ns > written)
 
 
-def _marks(top: Path) -> Iterator[FileMark]:
+def _marks(top: Path) -> Iterator[FileStamp]:
     """Everything below the folder but folders with something in them; an empty one ends in `/`."""
     left = [(str(top), "")]
     while left:
@@ -88,17 +88,17 @@ def _marks(top: Path) -> Iterator[FileMark]:
         with os.scandir(folder) as found:
             children = list(found)
         if below and not children:
-            yield mark_of(below, os.lstat(folder))
+            yield file_stamp(below, os.lstat(folder))
         for child in children:
             if child.is_dir(follow_symlinks=False):
                 left.append((child.path, f"{below}{child.name}/"))
             else:
-                yield mark_of(f"{below}{child.name}", child.stat(follow_symlinks=False))
+                yield file_stamp(f"{below}{child.name}", child.stat(follow_symlinks=False))
 
 
-def mark_of(path: str, info: os.stat_result) -> FileMark:
-    return FileMark(path, info.st_size, info.st_mtime_ns, info.st_ino)
+def file_stamp(path: str, info: os.stat_result) -> FileStamp:
+    return FileStamp(path, info.st_size, info.st_mtime_ns, info.st_ino)
 
 
-def _by_path(mark: FileMark) -> str:
+def _by_path(mark: FileStamp) -> str:
     return mark.path

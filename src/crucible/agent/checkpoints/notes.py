@@ -6,12 +6,12 @@ import json
 import math
 from dataclasses import dataclass
 
-from crucible.agent.checkpoints.listing import Entry
+from crucible.agent.checkpoints.listing import CheckpointEntry
 from crucible.wire.documents.checkpoint_names import MAX_STEP
 
 
 @dataclass(frozen=True)
-class Note:
+class SaveNote:
     """`inode` and `mtime_ns` say which content of that name is meant; None when that was not told."""
 
     name: str
@@ -20,14 +20,14 @@ class Note:
     inode: int | None = None
     mtime_ns: int | None = None
 
-    def means(self, entry: Entry) -> bool:
+    def means(self, entry: CheckpointEntry) -> bool:
         """Whether this very content was noted, and not what was written to the same name since."""
         if entry.name != self.name:
             return False
         return self.inode is None or (self.inode, self.mtime_ns) == (entry.inode, entry.mtime_ns)
 
 
-def read_note(line: bytes) -> Note | None:
+def read_note(line: bytes) -> SaveNote | None:
     """The note in a line of the report file; None for every other line."""
     if b'"checkpoint"' not in line:
         return None
@@ -38,7 +38,7 @@ def read_note(line: bytes) -> Note | None:
     if not isinstance(doc, dict) or "crucible" not in doc or not isinstance(doc.get("checkpoint"), str):
         return None
     step = _whole(doc.get("step"))
-    return Note(
+    return SaveNote(
         name=doc["checkpoint"],
         step=step if step is not None and 0 <= step < MAX_STEP else None,
         metric=_finite(doc.get("metric")),

@@ -6,15 +6,15 @@ import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crucible.agent.checkpoints.waiting import Candidate
-from crucible.agent.checkpoints.watch import Whole
+from crucible.agent.checkpoints.upload_queue import Candidate
+from crucible.agent.checkpoints.watch import WholeEntry
 from crucible.agent.files import read_json, write_json
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Record:
+class UploadRecord:
     """`hashes` are by name, the last announced of each.
 
     `before_ns` is when the newest checkpoint that an earlier runner announced was written: an older one that
@@ -26,13 +26,13 @@ class Record:
     before_ns: int = 0
 
     @classmethod
-    def read(cls, path: Path) -> Record:
+    def read(cls, path: Path) -> UploadRecord:
         doc = read_json(path) or {}
         hashes, newest = doc.get("hashes"), doc.get("newest_ns")
         known = {str(name): str(sha) for name, sha in hashes.items()} if isinstance(hashes, dict) else {}
         return cls(path, known, newest if isinstance(newest, int) else 0)
 
-    def overtakes(self, whole: Whole) -> bool:
+    def overtakes(self, whole: WholeEntry) -> bool:
         return whole.entry.newest_ns < self.before_ns
 
     def add(self, candidate: Candidate, sha256: str) -> None:

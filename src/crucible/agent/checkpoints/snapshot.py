@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from crucible.agent.checkpoints.listing import Entry, entry_of, mark_of
+from crucible.agent.checkpoints.listing import CheckpointEntry, file_stamp, read_entry
 from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
 from crucible.wire.files.archive import BadArchive, Folder, Link, pack
 from crucible.wire.files.archive import Entry as Packed
@@ -30,7 +30,7 @@ class Torn(Exception):
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class CheckpointCopy:
     """`path` holds exactly the bytes to send. `is_ours`: it is a copy, to be removed."""
 
     path: Path
@@ -45,13 +45,13 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Photographer:
+class Snapshotter:
     """Takes snapshots of what is in `folder`. `scratch` is the attempt's own, emptied at the start."""
 
     folder: Path
     scratch: Path
 
-    def take(self, entry: Entry, *, verify: bool, copy: bool) -> Snapshot:
+    def take(self, entry: CheckpointEntry, *, verify: bool, copy: bool) -> CheckpointCopy:
         """The entry as it was told to be whole. Raises Changed, Torn, or OSError (no room).
 
         `verify`: check the structure too. `copy`: the program may still write; without it a file is sent from
@@ -79,8 +79,8 @@ class Photographer:
         for path in self.scratch.iterdir():
             path.unlink()
 
-    def _check_same(self, entry: Entry) -> None:
-        if entry_of(self.folder, entry.name) != entry:
+    def _check_same(self, entry: CheckpointEntry) -> None:
+        if read_entry(self.folder, entry.name) != entry:
             raise Changed(entry.name)
 
     @staticmethod
@@ -90,7 +90,7 @@ class Photographer:
         except UnsafePath as error:
             raise Torn(f"its name {error.why}") from error
 
-    def _take_file(self, entry: Entry, verify: bool, copy: bool) -> Snapshot:
+    def _take_file(self, entry: CheckpointEntry, verify: bool, copy: bool) -> CheckpointCopy:
         """By the open file: that its name has come to mean another file does not matter."""
         with _open_regular(self.folder / entry.name) as file:
             _check_same_file(file, entry)
@@ -102,13 +102,13 @@ class Photographer:
             if not copy:
                 size, sha256 = _digest(file)
                 _check_same_file(file, entry)
-                return Snapshot(self.folder / entry.name, size, sha256, is_ours=False)
+                return CheckpointCopy(self.folder / entry.name, size, sha256, is_ours=False)
             with self._new_file(entry) as (out, target):
                 shutil.copyfileobj(file, out, _CHUNK)
                 _check_same_file(file, entry)
         return _snapshot(target)
 
-    def _take_folder(self, entry: Entry, verify: bool) -> Snapshot:
+    def _take_folder(self, entry: CheckpointEntry, verify: bool) -> CheckpointCopy:
         path = self.folder / entry.name
         why = why_folder_torn(path, entry) if verify else None
         if why is not None:
@@ -121,7 +121,7 @@ class Photographer:
         return _snapshot(target)
 
     @contextlib.contextmanager
-    def _new_file(self, entry: Entry) -> Iterator[tuple[BinaryIO, Path]]:
+    def _new_file(self, entry: CheckpointEntry) -> Iterator[tuple[BinaryIO, Path]]:
         """A file in the scratch folder, removed unless it is filled without an error."""
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         target = self.scratch / f"{entry.inode}-{entry.newest_ns}"
@@ -134,17 +134,17 @@ class Photographer:
             raise
 
 
-def _snapshot(path: Path) -> Snapshot:
+def _snapshot(path: Path) -> CheckpointCopy:
     with open(path, "rb") as file:
-        return Snapshot(path, *_digest(file))
+        return CheckpointCopy(path, *_digest(file))
 
 
-def _check_same_file(file: BinaryIO, entry: Entry) -> None:
-    if mark_of("", os.fstat(file.fileno())) != entry.files[0]:
+def _check_same_file(file: BinaryIO, entry: CheckpointEntry) -> None:
+    if file_stamp("", os.fstat(file.fileno())) != entry.files[0]:
         raise Changed(entry.name)
 
 
-def _packed(folder: Path, entry: Entry) -> Iterator[Packed]:
+def _packed(folder: Path, entry: CheckpointEntry) -> Iterator[Packed]:
     for mark in entry.files:
         path = folder / mark.path
         if mark.path.endswith("/"):

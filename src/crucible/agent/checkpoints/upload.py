@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from crucible.agent.checkpoints.record import Record
-from crucible.agent.checkpoints.snapshot import Changed, Photographer, Snapshot, Torn
-from crucible.agent.checkpoints.waiting import Candidate, Mode, Waiting
-from crucible.agent.checkpoints.watch import How, Whole
+from crucible.agent.checkpoints.record import UploadRecord
+from crucible.agent.checkpoints.snapshot import Changed, CheckpointCopy, Snapshotter, Torn
+from crucible.agent.checkpoints.upload_queue import Candidate, Mode, UploadQueue
+from crucible.agent.checkpoints.watch import WholeEntry, WholeReason
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, Gone, LinkError, NoRoom, Refused, Unreachable
+from crucible.agent.link.channel import Channel, ChannelError, Gone, NoRoom, Refused, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _TRY_AGAIN = (401, 422)
 
 
 @dataclass(frozen=True)
-class Telling:
+class CheckpointCallbacks:
     """`announce` says that a checkpoint is stored, `note` what a person should know, `gone` that nobody wants it."""
 
     announce: Callable[[Mapping[str, object]], None]
@@ -45,17 +45,17 @@ class Telling:
     gone: Callable[[], None]
 
 
-class Uploader(threading.Thread):
+class CheckpointUploader(threading.Thread):
     """`record` remembers what was announced, also for a runner that comes after this one."""
 
-    def __init__(self, channel: Channel, photographer: Photographer, record: Path, tell: Telling) -> None:
+    def __init__(self, channel: Channel, photographer: Snapshotter, record: Path, tell: CheckpointCallbacks) -> None:
         super().__init__(name="checkpoints", daemon=True)
         self._channel = channel
         self._photographer = photographer
-        self._record = Record.read(record)
+        self._record = UploadRecord.read(record)
         self._tell = tell
         self._changed = threading.Condition()
-        self._waiting = Waiting()
+        self._waiting = UploadQueue()
         self._mode = Mode.RUNNING
         self._finishing = False
         self._unwanted = False
@@ -69,7 +69,7 @@ class Uploader(threading.Thread):
         """Names that were announced, whatever is in them now."""
         return frozenset(self._record.hashes)
 
-    def offer(self, whole: Whole) -> None:
+    def offer(self, whole: WholeEntry) -> None:
         if self._record.overtakes(whole):
             return
         with self._changed:
@@ -137,7 +137,7 @@ class Uploader(threading.Thread):
         else:
             self._bring(candidate, snapshot)
 
-    def _bring(self, candidate: Candidate, snapshot: Snapshot) -> None:
+    def _bring(self, candidate: Candidate, snapshot: CheckpointCopy) -> None:
         self._torn.pop(candidate.name, None)
         try:
             known = self._record.hashes.get(candidate.name) == snapshot.sha256
@@ -150,11 +150,11 @@ class Uploader(threading.Thread):
             with self._changed:
                 self._waiting = self._waiting.stored(candidate)
 
-    def _take(self, candidate: Candidate) -> Snapshot:
-        noted = candidate.how is How.NOTED
+    def _take(self, candidate: Candidate) -> CheckpointCopy:
+        noted = candidate.how is WholeReason.NOTED
         return self._photographer.take(candidate.entry, verify=not noted, copy=not self._finishing)
 
-    def _send(self, candidate: Candidate, snapshot: Snapshot) -> bool:
+    def _send(self, candidate: Candidate, snapshot: CheckpointCopy) -> bool:
         """Whether it was stored. False: something else is to be done first, or it will never be."""
         while True:
             try:
@@ -178,7 +178,7 @@ class Uploader(threading.Thread):
             if self._next() != candidate:
                 return False
 
-    def _announce(self, candidate: Candidate, snapshot: Snapshot) -> None:
+    def _announce(self, candidate: Candidate, snapshot: CheckpointCopy) -> None:
         self._tell.announce(
             {
                 "name": candidate.name,
@@ -207,7 +207,7 @@ class Uploader(threading.Thread):
         else:
             self._later(candidate, NoRoom("the disk of the machine is full"))
 
-    def _later(self, candidate: Candidate, error: LinkError) -> None:
+    def _later(self, candidate: Candidate, error: ChannelError) -> None:
         self._tries += 1
         if isinstance(error, NoRoom) or self._tries == TOLD_AFTER:
             self._note(f"the checkpoint {candidate.name!a} is not stored yet: {error}; it is tried again until it is")

@@ -12,15 +12,15 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crucible.agent.checkpoints.listing import Entry
-from crucible.agent.checkpoints.notes import Note
+from crucible.agent.checkpoints.listing import CheckpointEntry
+from crucible.agent.checkpoints.notes import SaveNote
 
 SETTLE_SECONDS = 2.0
 FOLDER_SETTLE_SECONDS = 5.0
 """Longer than a file's: between two files of one folder a program may compute."""
 
 
-class Program(enum.Enum):
+class ProgramState(enum.Enum):
     """What is known of the program after a look at its folder."""
 
     LIVES = "lives"
@@ -28,7 +28,7 @@ class Program(enum.Enum):
     DIED = "died"  # killed, or it crashed
 
 
-class How(enum.Enum):
+class WholeReason(enum.Enum):
     """Why an entry counts as whole."""
 
     NOTED = "noted"
@@ -38,38 +38,38 @@ class How(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Look:
+class FolderScan:
     """The folder as it was between `began` and `done` (monotonic seconds)."""
 
     began: float
     done: float
-    entries: tuple[Entry, ...]
-    program: Program = Program.LIVES
+    entries: tuple[CheckpointEntry, ...]
+    program: ProgramState = ProgramState.LIVES
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeEntry:
     """A checkpoint that may be taken, as long as its entry stays equal."""
 
-    entry: Entry
-    how: How
-    note: Note | None = None
+    entry: CheckpointEntry
+    how: WholeReason
+    note: SaveNote | None = None
 
 
 @dataclass(frozen=True)
-class Known:
+class EntryState:
     """One name: what it was at the last look, unchanged since when, and whether that was told to be whole."""
 
-    entry: Entry
+    entry: CheckpointEntry
     since: float
     told: bool = False
 
 
 @dataclass(frozen=True)
-class Watch:
+class FolderWatch:
     """Everything seen so far."""
 
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, EntryState] = field(default_factory=dict)
 
     @property
     def never_whole(self) -> tuple[str, ...]:
@@ -77,17 +77,19 @@ class Watch:
         return tuple(name for name, known in self.known.items() if not known.told)
 
 
-def looked(watch: Watch, look: Look, notes: Sequence[Note] = ()) -> tuple[Watch, tuple[Whole, ...]]:
+def record_scan(
+    watch: FolderWatch, look: FolderScan, notes: Sequence[SaveNote] = ()
+) -> tuple[FolderWatch, tuple[WholeEntry, ...]]:
     """The watch after a look, and what is whole since, oldest first. `notes` were read before the look."""
-    known: dict[str, Known] = {}
-    found: list[Whole] = []
+    known: dict[str, EntryState] = {}
+    found: list[WholeEntry] = []
     for entry in look.entries:
         seen = _seen(watch.known.get(entry.name), entry, look)
         whole = None if seen.told else _whole(seen, look, notes)
         if whole is not None:
             found.append(whole)
-        known[entry.name] = Known(entry, seen.since, seen.told or whole is not None)
-    return Watch(known), tuple(sorted(found, key=lambda whole: (whole.entry.newest_ns, whole.entry.name)))
+        known[entry.name] = EntryState(entry, seen.since, seen.told or whole is not None)
+    return FolderWatch(known), tuple(sorted(found, key=lambda whole: (whole.entry.newest_ns, whole.entry.name)))
 
 
 def ended_in_order(code: object, cause_is_ours: bool) -> bool:
@@ -98,22 +100,22 @@ def ended_in_order(code: object, cause_is_ours: bool) -> bool:
     return code == 0 or (cause_is_ours and code is not None)
 
 
-def _seen(before: Known | None, entry: Entry, look: Look) -> Known:
+def _seen(before: EntryState | None, entry: CheckpointEntry, look: FolderScan) -> EntryState:
     if before is not None and before.entry == entry:
         return before
-    return Known(entry, look.done)
+    return EntryState(entry, look.done)
 
 
-def _whole(seen: Known, look: Look, notes: Sequence[Note]) -> Whole | None:
+def _whole(seen: EntryState, look: FolderScan, notes: Sequence[SaveNote]) -> WholeEntry | None:
     note = next((note for note in reversed(notes) if note.means(seen.entry)), None)
     if note is not None:
-        return Whole(seen.entry, How.NOTED, note)
-    if look.program is Program.ENDED:
-        return Whole(seen.entry, How.ENDED)
-    if look.program is Program.DIED and seen.entry.moved_in:
-        return Whole(seen.entry, How.MOVED_IN)
+        return WholeEntry(seen.entry, WholeReason.NOTED, note)
+    if look.program is ProgramState.ENDED:
+        return WholeEntry(seen.entry, WholeReason.ENDED)
+    if look.program is ProgramState.DIED and seen.entry.moved_in:
+        return WholeEntry(seen.entry, WholeReason.MOVED_IN)
     in_parts = seen.entry.is_folder and not seen.entry.moved_in
     settle = FOLDER_SETTLE_SECONDS if in_parts else SETTLE_SECONDS
-    if look.program is Program.LIVES and look.began - seen.since >= settle:
-        return Whole(seen.entry, How.SETTLED)
+    if look.program is ProgramState.LIVES and look.began - seen.since >= settle:
+        return WholeEntry(seen.entry, WholeReason.SETTLED)
     return None

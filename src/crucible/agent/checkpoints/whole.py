@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crucible.agent.checkpoints import formats
-from crucible.agent.checkpoints.listing import Entry
+from crucible.agent.checkpoints.listing import CheckpointEntry
 
 _BY_START: tuple[tuple[bytes, formats.Check], ...] = (
     (b"PK\x03\x04", formats.is_zip_whole),
@@ -35,7 +35,7 @@ _NEEDS_START: dict[str, bytes] = {
 """Files that by their name begin like this. With other beginnings they are torn, or not what they say."""
 
 
-def why_folder_torn(path: Path, entry: Entry) -> str | None:
+def why_folder_torn(path: Path, entry: CheckpointEntry) -> str | None:
     """Why the folder at `path` is not whole; None when it is, or nothing speaks against it.
 
     Raises OSError when it cannot be read.

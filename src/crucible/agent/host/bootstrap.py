@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crucible.agent.clock import Deadline, boot_id
 from crucible.agent.files import read_json, write_file
-from crucible.agent.link.connection import Address
+from crucible.agent.link.connection import ServerAddress
 from crucible.wire.documents.bootstrap import BadBootstrap, Bootstrap
 from crucible.wire.documents.desired import Assignment, Desired, decode_desired, encode_desired
 
@@ -20,13 +20,13 @@ def read_bootstrap(path: Path) -> Bootstrap:
     return Bootstrap.from_dict(doc)
 
 
-def address_of(bootstrap: Bootstrap) -> Address:
+def server_address(bootstrap: Bootstrap) -> ServerAddress:
     file = bootstrap.agents_url_file
-    return Address(bootstrap.agents_url, None if file is None else Path(file))
+    return ServerAddress(bootstrap.agents_url, None if file is None else Path(file))
 
 
 @dataclass(frozen=True)
-class Order:
+class AssignmentFile:
     """What a runner finds in its folder: the assignment, where it is, and how long the machine lives."""
 
     assignment: Assignment
@@ -46,7 +46,7 @@ class Order:
         write_file(folder / "assignment.json", json.dumps(doc).encode(), durable=True)
 
     @classmethod
-    def read(cls, folder: Path) -> Order:
+    def read(cls, folder: Path) -> AssignmentFile:
         doc = read_json(folder / "assignment.json")
         if doc is None:
             raise BadBootstrap(f"{folder} has no assignment")

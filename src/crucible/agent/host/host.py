@@ -21,12 +21,12 @@ from crucible import __version__
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import Lock, write_file, write_json
 from crucible.agent.host import host_state as hs
-from crucible.agent.host.machine import Machine
-from crucible.agent.host.runners import Runners
+from crucible.agent.host.machine import MachineFacts
+from crucible.agent.host.runners import RunnerProcesses
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import ClaimedByAnother, Gone, LinkError, MachineLine, Refused, Unreachable
-from crucible.agent.link.channels import machine_line
-from crucible.agent.process.limits import LimitsProbe, choose
+from crucible.agent.link.channel import ChannelError, ClaimedByAnother, Gone, MachineChannel, Refused, Unreachable
+from crucible.agent.link.channels import open_machine_channel
+from crucible.agent.process.limits import LimitsProbe, choose_limiter
 from crucible.agent.process.sampling import Probe, detect_devices
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.documents.desired import Assignment
@@ -38,7 +38,7 @@ WAIT_SECONDS = 25.0
 TURN_SECONDS = 0.5
 
 
-class NotWanted(Exception):
+class MachineNotNeeded(Exception):
     """This machine, or this host of it, has nothing to do here."""
 
 
@@ -54,21 +54,21 @@ def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None
     write_json(bootstrap.work / "host.json", {**about, "version": __version__})
     try:
         secret = claim(bootstrap, bootstrap.work / "secret")
-    except NotWanted as reason:
+    except MachineNotNeeded as reason:
         log.info("leaving: %s", reason)
         return
     devices = detect_devices(Probe())
-    limiter = choose(LimitsProbe(folder=bootstrap.work / "limits"))
-    machine = Machine(limiter, dict(os.environ), bool(devices.gpus))
-    runners = Runners(bootstrap, machine, after_fork)
-    Host(bootstrap, machine_line(bootstrap, secret), runners, json.dumps(asdict(devices))).run()
+    limiter = choose_limiter(LimitsProbe(folder=bootstrap.work / "limits"))
+    machine = MachineFacts(limiter, dict(os.environ), bool(devices.gpus))
+    runners = RunnerProcesses(bootstrap, machine, after_fork)
+    Host(bootstrap, open_machine_channel(bootstrap, secret), runners, json.dumps(asdict(devices))).run()
 
 
 def claim(bootstrap: Bootstrap, secret_file: Path, clock: Callable[[], float] = boottime) -> str:
     """The machine's secret, from an earlier claim or a new one. Raises NotWanted."""
     if secret_file.exists():
         return secret_file.read_text(encoding="utf-8").strip()
-    line = machine_line(bootstrap, None)
+    line = open_machine_channel(bootstrap, None)
     backoff, began = Backoff(), clock()
     while True:
         try:
@@ -76,17 +76,17 @@ def claim(bootstrap: Bootstrap, secret_file: Path, clock: Callable[[], float] = 
             write_file(secret_file, secret.encode(), durable=True)
             return secret
         except (ClaimedByAnother, Gone, Refused) as error:
-            raise NotWanted(str(error)) from error
+            raise MachineNotNeeded(str(error)) from error
         except Unreachable as error:
             if clock() - began > bootstrap.idle_exit_seconds:
-                raise NotWanted(f"nobody answers: {error}") from error
+                raise MachineNotNeeded(f"nobody answers: {error}") from error
         time.sleep(backoff.next())
 
 
 class Host:
     """One request is always under way, or its time to be tried again; children are noticed meanwhile."""
 
-    def __init__(self, bootstrap: Bootstrap, line: MachineLine, runners: Runners, devices: str) -> None:
+    def __init__(self, bootstrap: Bootstrap, line: MachineChannel, runners: RunnerProcesses, devices: str) -> None:
         self._line = line
         self._runners = runners
         self._devices: str | None = devices
@@ -105,7 +105,7 @@ class Host:
     def run(self) -> None:
         for key, alive, done in self._runners.adopt():
             log.info("found %s: %s", key, "alive" if alive else "done" if done else "dead")
-            self._step(hs.Adopted(*key, alive, done, boottime()))
+            self._step(hs.RunnerAdopted(*key, alive, done, boottime()))
         while not self._quit:
             self._turn()
 
@@ -125,7 +125,7 @@ class Host:
         try:
             seconds = self._line.ask(self._version, WAIT_SECONDS, self._devices)
             self._asked = time.monotonic() + seconds
-        except LinkError as error:
+        except ChannelError as error:
             self._failed(error)
 
     def _wait(self) -> bool:
@@ -148,10 +148,10 @@ class Host:
         try:
             desired = self._line.answer()
         except Gone:
-            self._step(hs.MachineUnwanted(boottime()))
+            self._step(hs.MachineReleased(boottime()))
             self._ask_at = time.monotonic() + self._backoff.next()
             return
-        except LinkError as error:
+        except ChannelError as error:
             self._failed(error)
             return
         self._heard()
@@ -160,7 +160,7 @@ class Host:
             return
         self._version, self._lease = desired.version, desired.lease_seconds
         self._deadline = Deadline.after(desired.ends_in, boottime())
-        self._step(hs.DesiredArrived(desired, boottime()))
+        self._step(hs.DesiredReceived(desired, boottime()))
 
     def _heard(self) -> None:
         self._devices = None
@@ -169,7 +169,7 @@ class Host:
             log.info("in contact again")
         self._trouble = ""
 
-    def _failed(self, error: LinkError) -> None:
+    def _failed(self, error: ChannelError) -> None:
         if str(error) != self._trouble:
             log.info("no contact: %s", error)
         self._trouble = str(error)
@@ -184,22 +184,22 @@ class Host:
             self._act(action)
 
     def _act(self, action: hs.Action) -> None:
-        if isinstance(action, hs.Quit):
+        if isinstance(action, hs.ExitHost):
             log.info("leaving: %s", action.why)
             self._quit = True
-        elif isinstance(action, hs.Remove):
+        elif isinstance(action, hs.RemoveAttempt):
             self._runners.remove((action.attempt, action.rank))
         elif isinstance(action, hs.StartRunner):
             self._launch((action.assignment.attempt, action.assignment.rank), action.assignment)
         else:
             # Where even the order could not be written, the document still tells it.
             key = (action.attempt, action.rank)
-            self._launch(key, (self._state.listed or {}).get(key))
+            self._launch(key, (self._state.assignments or {}).get(key))
 
     def _launch(self, key: hs.Key, assignment: Assignment | None) -> None:
         log.info("starting a runner for %s", key)
         try:
-            if assignment is None or self._runners.has_order(key):
+            if assignment is None or self._runners.has_assignment(key):
                 self._runners.fork(key)
             else:
                 self._runners.start(assignment, self._lease, self._deadline)

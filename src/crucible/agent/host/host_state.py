@@ -22,7 +22,7 @@ REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
-class Runner:
+class RunnerStatus:
     """What the host knows of one runner. `retry_at` is set while it is dead and not done."""
 
     alive: bool
@@ -37,28 +37,28 @@ class HostState:
 
     idle_exit_seconds: float
     silence: Silence
-    runners: Mapping[Key, Runner] = field(default_factory=dict)
-    listed: Mapping[Key, Assignment] | None = None
-    unwanted: bool = False
+    runners: Mapping[Key, RunnerStatus] = field(default_factory=dict)
+    assignments: Mapping[Key, Assignment] | None = None
+    released: bool = False
     finished: tuple[Key, ...] = ()
     quitting: bool = False
 
 
 @dataclass(frozen=True)
-class DesiredArrived:
+class DesiredReceived:
     desired: Desired
     now: float
 
 
 @dataclass(frozen=True)
-class MachineUnwanted:
+class MachineReleased:
     """The control plane has no more use for this machine (410)."""
 
     now: float
 
 
 @dataclass(frozen=True)
-class Adopted:
+class RunnerAdopted:
     """An earlier host left a folder; `alive` says its runner lives, `done` that nothing is left to do."""
 
     attempt: str
@@ -94,7 +94,7 @@ class Tick:
     now: float
 
 
-Event = Union[DesiredArrived, MachineUnwanted, Adopted, RunnerEnded, ContactMade, ContactLost, Tick]
+Event = Union[DesiredReceived, MachineReleased, RunnerAdopted, RunnerEnded, ContactMade, ContactLost, Tick]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class StartRunner:
 
 
 @dataclass(frozen=True)
-class Recover:
+class RecoverRunner:
     """Start a successor for a runner that died in the attempt's folder."""
 
     attempt: str
@@ -111,7 +111,7 @@ class Recover:
 
 
 @dataclass(frozen=True)
-class Remove:
+class RemoveAttempt:
     """The attempt is done and settled: its folder goes."""
 
     attempt: str
@@ -119,11 +119,11 @@ class Remove:
 
 
 @dataclass(frozen=True)
-class Quit:
+class ExitHost:
     why: str
 
 
-Action = Union[StartRunner, Recover, Remove, Quit]
+Action = Union[StartRunner, RecoverRunner, RemoveAttempt, ExitHost]
 Step = tuple[HostState, tuple[Action, ...]]
 
 
@@ -142,20 +142,20 @@ def step(state: HostState, event: Event) -> Step:
 
 
 def _note(state: HostState, event: Event) -> HostState:
-    if isinstance(event, DesiredArrived):
+    if isinstance(event, DesiredReceived):
         listed = {(a.attempt, a.rank): a for a in event.desired.assignments}
-        heard = state.silence.made(event.now)
-        return replace(state, listed=listed, unwanted=event.desired.release, silence=heard)
-    if isinstance(event, MachineUnwanted):
-        return replace(state, listed={}, unwanted=True, silence=state.silence.made(event.now))
-    if isinstance(event, Adopted):
+        heard = state.silence.contacted(event.now)
+        return replace(state, assignments=listed, released=event.desired.release, silence=heard)
+    if isinstance(event, MachineReleased):
+        return replace(state, assignments={}, released=True, silence=state.silence.contacted(event.now))
+    if isinstance(event, RunnerAdopted):
         retry_at = None if event.alive or event.done else event.now
         state = replace(state, silence=state.silence.tick(event.now))
-        return _with(state, (event.attempt, event.rank), Runner(event.alive, event.done, 0, retry_at))
+        return _with(state, (event.attempt, event.rank), RunnerStatus(event.alive, event.done, 0, retry_at))
     if isinstance(event, RunnerEnded):
         return _note_end(state, event)
     if isinstance(event, ContactMade):
-        return replace(state, silence=state.silence.made(event.now))
+        return replace(state, silence=state.silence.contacted(event.now))
     if isinstance(event, ContactLost):
         return replace(state, silence=state.silence.failed(event.now, event.began))
     return replace(state, silence=state.silence.tick(event.now))
@@ -164,19 +164,19 @@ def _note(state: HostState, event: Event) -> HostState:
 def _note_end(state: HostState, event: RunnerEnded) -> HostState:
     key = (event.attempt, event.rank)
     state = replace(state, silence=state.silence.tick(event.now))
-    deaths = state.runners.get(key, Runner(True)).deaths
+    deaths = state.runners.get(key, RunnerStatus(True)).deaths
     if event.done:
-        return _with(state, key, Runner(False, True, deaths))
+        return _with(state, key, RunnerStatus(False, True, deaths))
     # The first successor comes at once; one that dies again and again is given more and more time.
     wait = 0.0 if deaths == 0 else min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(deaths - 1, 10))
-    return _with(state, key, Runner(False, False, deaths + 1, event.now + wait))
+    return _with(state, key, RunnerStatus(False, False, deaths + 1, event.now + wait))
 
 
 def _start(state: HostState) -> Step:
     actions = []
-    for key, assignment in (state.listed or {}).items():
+    for key, assignment in (state.assignments or {}).items():
         if key not in state.runners and key not in state.finished:
-            state = _with(state, key, Runner(True))
+            state = _with(state, key, RunnerStatus(True))
             actions.append(StartRunner(assignment))
     return state, tuple(actions)
 
@@ -186,32 +186,32 @@ def _recover(state: HostState) -> Step:
     for key, runner in state.runners.items():
         if runner.retry_at is not None and runner.retry_at <= state.silence.last_tick:
             state = _with(state, key, replace(runner, alive=True, retry_at=None))
-            actions.append(Recover(*key))
+            actions.append(RecoverRunner(*key))
     return state, tuple(actions)
 
 
 def _remove(state: HostState) -> Step:
-    if state.listed is None:
+    if state.assignments is None:
         return state, ()
-    listed = state.listed
+    listed = state.assignments
     gone = [key for key, runner in state.runners.items() if runner.done and key not in listed]
     if not gone:
         return state, ()
     runners = {key: runner for key, runner in state.runners.items() if key not in gone}
     finished = (state.finished + tuple(gone))[-REMEMBERED:]
-    return replace(state, runners=runners, finished=finished), tuple(Remove(*key) for key in gone)
+    return replace(state, runners=runners, finished=finished), tuple(RemoveAttempt(*key) for key in gone)
 
 
 def _quit(state: HostState) -> Step:
     working = any(not runner.done for runner in state.runners.values())
     if state.quitting or working:
         return state, ()
-    if state.unwanted:
-        return replace(state, quitting=True), (Quit("no work will come"),)
-    if state.silence.lasts(state.idle_exit_seconds):
-        return replace(state, quitting=True), (Quit("idle, and nobody answers"),)
+    if state.released:
+        return replace(state, quitting=True), (ExitHost("no work will come"),)
+    if state.silence.has_lasted(state.idle_exit_seconds):
+        return replace(state, quitting=True), (ExitHost("idle, and nobody answers"),)
     return state, ()
 
 
-def _with(state: HostState, key: Key, runner: Runner) -> HostState:
+def _with(state: HostState, key: Key, runner: RunnerStatus) -> HostState:
     return replace(state, runners={**state.runners, key: runner})

@@ -29,43 +29,43 @@ EARLIER_SECONDS = 1.0
 """A notice that says it is so much earlier is another notice."""
 
 
-class BadAddress(ValueError):
+class BadMetadataUrl(ValueError):
     """Not an address at which a machine tells about itself."""
 
 
 @dataclass(frozen=True)
-class MetadataAddress:
+class MetadataUrl:
     host: str
     port: int
     path: str
 
     @classmethod
-    def parse(cls, url: str) -> MetadataAddress:
+    def parse(cls, url: str) -> MetadataUrl:
         """Plain HTTP, on this machine or its link, and named by number: nobody else can answer. Raises BadAddress."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port or 80
             address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
         except ValueError as error:
-            raise BadAddress(f"not a metadata address: {error}") from error
+            raise BadMetadataUrl(f"not a metadata address: {error}") from error
         if parts.scheme != "http" or not (address.is_loopback or address.is_link_local):
-            raise BadAddress("a metadata address is http:// on the loopback or link-local")
+            raise BadMetadataUrl("a metadata address is http:// on the loopback or link-local")
         return cls(str(address), port, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
-def ask(address: MetadataAddress, seconds: float = ANSWER_SECONDS) -> float | None:
+def fetch_notice(address: MetadataUrl, seconds: float = ANSWER_SECONDS) -> float | None:
     """Seconds until the machine is taken; None when nothing was announced or nothing could be learned."""
     client = HttpClient(BaseUrl("http", address.host, address.port))
     try:
         response = client.send(Request("GET", address.path, seconds, seconds, {"Connection": "close"}))
-        return _seconds(response.read(MAX_ANSWER, seconds)) if response.status_code == 200 else None
+        return _parse_notice(response.read(MAX_ANSWER, seconds)) if response.status_code == 200 else None
     except (HttpError, ValueError, OverflowError, RecursionError):
         return None
     finally:
         client.close()
 
 
-def _seconds(body: bytes) -> float | None:
+def _parse_notice(body: bytes) -> float | None:
     notice = json.loads(body)
     if not isinstance(notice, dict) or not notice.get("action"):
         return None
@@ -78,9 +78,7 @@ def _seconds(body: bytes) -> float | None:
 class InterruptionWatch(threading.Thread):
     """Asks every second; tells the first notice, and later ones that leave less time than was told."""
 
-    def __init__(
-        self, address: MetadataAddress, noticed: Callable[[float], None], every: float = EVERY_SECONDS
-    ) -> None:
+    def __init__(self, address: MetadataUrl, noticed: Callable[[float], None], every: float = EVERY_SECONDS) -> None:
         super().__init__(name="interruption", daemon=True)
         self._address = address
         self._noticed = noticed
@@ -93,7 +91,7 @@ class InterruptionWatch(threading.Thread):
 
     def run(self) -> None:
         while not self._ending.is_set():
-            seconds = ask(self._address)
+            seconds = fetch_notice(self._address)
             if seconds is not None and not self._ending.is_set():
                 self._tell(seconds)
             self._ending.wait(self._every)
@@ -106,13 +104,13 @@ class InterruptionWatch(threading.Thread):
             self._noticed(seconds)
 
 
-def watch(url: str | None, noticed: Callable[[float], None]) -> InterruptionWatch | None:
+def start_interruption_watch(url: str | None, noticed: Callable[[float], None]) -> InterruptionWatch | None:
     """A started watch; None where there is nothing to ask."""
     if not url:
         return None
     try:
-        watching = InterruptionWatch(MetadataAddress.parse(url), noticed)
-    except BadAddress as error:
+        watching = InterruptionWatch(MetadataUrl.parse(url), noticed)
+    except BadMetadataUrl as error:
         log.warning("interruptions of this machine will not be noticed: %s", error)
         return None
     watching.start()

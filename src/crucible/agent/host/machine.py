@@ -9,7 +9,7 @@ from crucible.agent.process.limits import Limiter
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineFacts:
     """What a host knows of its machine and its runners need not find out again."""
 
     limiter: Limiter

@@ -10,21 +10,21 @@ from typing import Callable
 
 from crucible.agent.clock import Deadline
 from crucible.agent.files import close_descriptors, is_locked
-from crucible.agent.host.bootstrap import Order
+from crucible.agent.host.bootstrap import AssignmentFile
 from crucible.agent.host.host_state import Key
-from crucible.agent.host.machine import Machine
+from crucible.agent.host.machine import MachineFacts
 from crucible.agent.runner.attempt import run_attempt
-from crucible.agent.runner.attempt_folder import AttemptFolder, attempts_in
+from crucible.agent.runner.attempt_folder import AttemptFolder, list_attempts
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.documents.desired import Assignment
 
 log = logging.getLogger(__name__)
 
 
-class Runners:
+class RunnerProcesses:
     """`after_fork` runs first in each child, to set up its log anew. The host must have no threads."""
 
-    def __init__(self, bootstrap: Bootstrap, machine: Machine, after_fork: Callable[[], None]) -> None:
+    def __init__(self, bootstrap: Bootstrap, machine: MachineFacts, after_fork: Callable[[], None]) -> None:
         self._bootstrap = bootstrap
         self._machine = machine
         self._after_fork = after_fork
@@ -32,11 +32,11 @@ class Runners:
         self._adopted: set[Key] = set()
 
     def folder(self, key: Key) -> AttemptFolder:
-        return AttemptFolder.of(self._bootstrap.attempts, *key)
+        return AttemptFolder.for_attempt(self._bootstrap.attempts, *key)
 
     def adopt(self) -> Iterator[tuple[Key, bool, bool]]:
         """What an earlier host left: attempt and rank, whether its runner lives, whether it is done."""
-        for attempt, rank, folder in attempts_in(self._bootstrap.attempts):
+        for attempt, rank, folder in list_attempts(self._bootstrap.attempts):
             alive = is_locked(folder.lock)
             if alive:
                 self._adopted.add((attempt, rank))
@@ -46,10 +46,10 @@ class Runners:
         """Write the order down, then fork. Raises OSError."""
         folder = self.folder((assignment.attempt, assignment.rank))
         folder.create()
-        Order(assignment, self._bootstrap, lease_seconds, deadline).write(folder.root)
+        AssignmentFile(assignment, self._bootstrap, lease_seconds, deadline).write(folder.root)
         self.fork((assignment.attempt, assignment.rank))
 
-    def has_order(self, key: Key) -> bool:
+    def has_assignment(self, key: Key) -> bool:
         return (self.folder(key).root / "assignment.json").exists()
 
     def fork(self, key: Key) -> None:

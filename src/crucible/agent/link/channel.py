@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote, urlencode
 
-from crucible.agent.link.connection import Address, Answer, Gone, Link, LinkError, Refused, Unreachable
+from crucible.agent.link.connection import (
+    ChannelError,
+    Gone,
+    Refused,
+    ServerAddress,
+    ServerConnection,
+    ServerReply,
+    Unreachable,
+)
 from crucible.wire.documents.desired import BadDesired, Desired, decode_desired
 from crucible.wire.documents.messages import Batch, Message, encode_batch
 from crucible.wire.http.client import HttpError, Request
@@ -30,25 +38,25 @@ MAX_SESSIONS = 64
 _SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 __all__ = [
-    "AttemptWish",
-    "Called",
     "Channel",
+    "ChannelError",
     "ClaimedByAnother",
+    "DesiredAttempt",
     "Gap",
     "Gone",
     "HttpChannel",
-    "LinkError",
+    "HttpMachineChannel",
     "LogSegment",
     "MachineChannel",
-    "MachineLine",
     "NoRoom",
+    "OptionalSeconds",
     "Refused",
-    "Told",
+    "SessionRequest",
     "Unreachable",
 ]
 
 
-class Gap(LinkError):
+class Gap(ChannelError):
     """The receiver has messages up to `acked` and was sent later ones."""
 
     def __init__(self, acked: int) -> None:
@@ -60,35 +68,35 @@ class NoRoom(Unreachable):
     """The server's store is full: trying again helps once somebody has made room."""
 
 
-class ClaimedByAnother(LinkError):
+class ClaimedByAnother(ChannelError):
     """Another machine has the nonce's one claim: this one is a double and has to go."""
 
 
 @dataclass(frozen=True)
-class Told:
+class OptionalSeconds:
     """A number of seconds that was told, or that there is no limit (None)."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True)
-class Called:
+class SessionRequest:
     """A session that somebody waits in; `at` is the address of the server that he asked, where it is another."""
 
     id: str
-    at: str | None = None
+    server_url: str | None = None
 
 
 @dataclass(frozen=True)
-class AttemptWish:
+class DesiredAttempt:
     """What is wanted of one attempt now. `lease` and `ends_in` are None where nothing was told of them."""
 
     stop: bool = False
     checkpoint: int = 0
     settled: bool = False
-    lease: Told | None = field(default=None, compare=False)
-    ends_in: Told | None = field(default=None, compare=False)
-    sessions: tuple[Called, ...] = ()
+    lease: OptionalSeconds | None = field(default=None, compare=False)
+    ends_in: OptionalSeconds | None = field(default=None, compare=False)
+    sessions: tuple[SessionRequest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,9 +113,9 @@ class LogSegment:
 class Channel(Protocol):
     """The way from one runner to the control plane. `answers`: who takes what is sent is that plane itself."""
 
-    answers: bool
+    is_direct: bool
 
-    def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
+    def desired(self, known: DesiredAttempt, wait: float) -> DesiredAttempt | None:
         """What is wanted as soon as it differs from `known`; None after `wait` seconds without a change."""
 
     def send(self, messages: Sequence[Message]) -> int:
@@ -140,10 +148,10 @@ class Channel(Protocol):
 class HttpChannel:
     """The agents' listener over HTTP, with the attempt's secret."""
 
-    answers = True
+    is_direct = True
 
-    def __init__(self, address: Address, attempt: str, rank: int, secret: str) -> None:
-        self._link = Link(address, secret)
+    def __init__(self, address: ServerAddress, attempt: str, rank: int, secret: str) -> None:
+        self._link = ServerConnection(address, secret)
         self._secret = secret.encode()
         self._attempt = attempt
         self._rank = rank
@@ -152,13 +160,13 @@ class HttpChannel:
     def close(self) -> None:
         self._link.close()
 
-    def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
+    def desired(self, known: DesiredAttempt, wait: float) -> DesiredAttempt | None:
         asked = urlencode({"stop": int(known.stop), "checkpoint": known.checkpoint, "wait": f"{wait:g}"})
         asked += "&" + urlencode({"sessions": ",".join(called.id for called in known.sessions)})
         answer = self._link.ask(Request("GET", f"{self._path}/desired?{asked}", seconds=wait + LONG_POLL_SLACK))
         if answer.status != 200:
             return None
-        return wish_of(answer.json())
+        return read_desired_attempt(answer.json())
 
     def send(self, messages: Sequence[Message]) -> int:
         body = encode_batch(Batch(self._attempt, self._rank, tuple(messages)), self._secret)
@@ -215,15 +223,15 @@ class HttpChannel:
         response = self._link.open(Request("GET", path, UPLOAD_SECONDS, headers=headers))
         try:
             if response.status_code not in (200, 206):
-                self._link.check(Answer(response.status_code, response.read()))
-            yield from skip(response.pieces(_CHUNK), start if response.status_code == 200 else 0)
+                self._link.check(ServerReply(response.status_code, response.read()))
+            yield from skip_bytes(response.pieces(_CHUNK), start if response.status_code == 200 else 0)
         except HttpError as error:
             raise Unreachable(f"the download broke off: {error}") from error
         finally:
             response.close()
 
 
-def skip(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+def skip_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
     """Leave out the first `size` bytes: a server that knows no ranges sends what is there already."""
     for piece in pieces:
         if len(piece) > size:
@@ -231,7 +239,7 @@ def skip(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
         size = max(0, size - len(piece))
 
 
-class MachineLine(Protocol):
+class MachineChannel(Protocol):
     """The way from a host to the control plane."""
 
     @property
@@ -248,45 +256,45 @@ class MachineLine(Protocol):
         """The document; None when it has not changed. Raises LinkError."""
 
 
-class MachineChannel:
+class HttpMachineChannel:
     """The host's own way: claim the machine, then ask what is wanted of it."""
 
-    def __init__(self, address: Address, machine: str, secret: str | None) -> None:
-        self.link = Link(address, secret)
+    def __init__(self, address: ServerAddress, machine: str, secret: str | None) -> None:
+        self.connection = ServerConnection(address, secret)
         self._machine = machine
 
     def claim(self, nonce: str, native_id: str) -> str:
         """The machine's secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
         body = json.dumps({"machine": self._machine, "nonce": nonce, "native_id": native_id}).encode()
         headers = {"Content-Type": "application/json"}
-        answer = self.link.receive(Request("POST", "/agent/v1/claim", headers=headers, body=body))
+        answer = self.connection.receive(Request("POST", "/agent/v1/claim", headers=headers, body=body))
         if answer.status == 409:
             raise ClaimedByAnother("another machine has claimed this nonce")
-        secret = self.link.check(answer).json().get("secret")
+        secret = self.connection.check(answer).json().get("secret")
         if not isinstance(secret, str):
             raise Unreachable("the server did not hand out a secret")
         return secret
 
     @property
     def socket(self) -> socket.socket | None:
-        return self.link.socket
+        return self.connection.socket
 
     def ask(self, version: int, wait: float, devices: str | None) -> float:
-        request = self.wish_request(version, wait, devices)
-        self.link.send(request)
+        request = self.desired_request(version, wait, devices)
+        self.connection.send(request)
         return request.seconds
 
     def answer(self) -> Desired | None:
-        return self.wish(self.link.finish())
+        return self.read_desired(self.connection.finish())
 
-    def wish_request(self, version: int, wait: float, devices: str | None) -> Request:
+    def desired_request(self, version: int, wait: float, devices: str | None) -> Request:
         path = f"/agent/v1/machines/{quote(self._machine, safe='')}/desired?version={version}&wait={wait:g}"
         headers = {} if devices is None else {"X-Crucible-Devices": devices}
         return Request("GET", path, headers=headers, seconds=wait + LONG_POLL_SLACK)
 
-    def wish(self, answer: Answer) -> Desired | None:
+    def read_desired(self, answer: ServerReply) -> Desired | None:
         """The document in the answer; None when it has not changed. Raises as `Link.check` does."""
-        if self.link.check(answer).status != 200:
+        if self.connection.check(answer).status != 200:
             return None
         try:
             return decode_desired(answer.body)
@@ -294,10 +302,10 @@ class MachineChannel:
             raise Refused(200, str(error)) from error
 
 
-def wish_of(doc: Mapping[str, object]) -> AttemptWish:
+def read_desired_attempt(doc: Mapping[str, object]) -> DesiredAttempt:
     """What this side understands of it; the rest is passed over."""
     checkpoint = doc.get("checkpoint")
-    return AttemptWish(
+    return DesiredAttempt(
         bool(doc.get("stop")),
         checkpoint if isinstance(checkpoint, int) else 0,
         bool(doc.get("settled")),
@@ -307,20 +315,20 @@ def wish_of(doc: Mapping[str, object]) -> AttemptWish:
     )
 
 
-def _called(items: object) -> tuple[Called, ...]:
+def _called(items: object) -> tuple[SessionRequest, ...]:
     found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     return tuple(
-        Called(item["id"], at if isinstance(at, str) else None)
+        SessionRequest(item["id"], at if isinstance(at, str) else None)
         for item, at in ((item, item.get("at")) for item in found[:MAX_SESSIONS])
         if isinstance(item.get("id"), str) and _SESSION.fullmatch(item["id"])
     )
 
 
-def _told(doc: Mapping[str, object], name: str) -> Told | None:
+def _told(doc: Mapping[str, object], name: str) -> OptionalSeconds | None:
     value = doc.get(name)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Told(float(value))
-    return Told(None) if name in doc and value is None else None
+        return OptionalSeconds(float(value))
+    return OptionalSeconds(None) if name in doc and value is None else None
 
 
 def upload_seconds(size: int) -> float:
@@ -328,7 +336,7 @@ def upload_seconds(size: int) -> float:
     return UPLOAD_SECONDS + size / UPLOAD_RATE
 
 
-def log_data(segment: LogSegment, sha256: str) -> tuple[tuple[str, object], ...]:
+def log_message_data(segment: LogSegment, sha256: str) -> tuple[tuple[str, object], ...]:
     """What the LOG message says of a stored segment."""
     return (
         ("n", segment.n),

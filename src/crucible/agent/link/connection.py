@@ -20,27 +20,27 @@ MAX_ANSWER = 16 * 1024 * 1024
 _LATER = frozenset({408, 425, 429})
 
 
-class LinkError(Exception):
+class ChannelError(Exception):
     """Nothing useful came back; the subclasses say why."""
 
 
-class Unreachable(LinkError):
+class Unreachable(ChannelError):
     pass
 
 
-class Refused(LinkError):
+class Refused(ChannelError):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"the server answered {status}: {text}")
         self.status = status
         self.text = text
 
 
-class Gone(LinkError):
+class Gone(ChannelError):
     pass
 
 
 @dataclass(frozen=True)
-class Address:
+class ServerAddress:
     """Where the agents' listener is. The file wins: a server that was started again may have another port."""
 
     url: str | None = None
@@ -58,7 +58,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerReply:
     status: int
     body: bytes
 
@@ -71,7 +71,7 @@ class Answer:
         return value if isinstance(value, dict) else {}
 
 
-def connect(address: Address, bearer: str | None = None) -> HttpClient:
+def connect(address: ServerAddress, bearer: str | None = None) -> HttpClient:
     """A client of the server at that address; raises Unreachable where that is none."""
     text = address.read()
     headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
@@ -81,10 +81,10 @@ def connect(address: Address, bearer: str | None = None) -> HttpClient:
         raise Unreachable(f"cannot connect to {text[:200]}: {error}") from error
 
 
-class Link:
+class ServerConnection:
     """Connects on demand, and reads the address again each time. Everything that is asked may be asked twice."""
 
-    def __init__(self, address: Address, bearer: str | None = None) -> None:
+    def __init__(self, address: ServerAddress, bearer: str | None = None) -> None:
         self._address = address
         self._bearer = bearer
         self._client: HttpClient | None = None
@@ -97,11 +97,11 @@ class Link:
             self._client.close()
         self._client = self._sent = None
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> ServerReply:
         """The answer, if it is a 2xx or 304; else LinkError."""
         return self.check(self.receive(request))
 
-    def receive(self, request: Request) -> Answer:
+    def receive(self, request: Request) -> ServerReply:
         """The answer, whatever it says; Unreachable when none came."""
         return self._answer(self.open(request))
 
@@ -124,7 +124,7 @@ class Link:
         """Where the answer to what was sent will come."""
         return None if self._sent is None else self._sent.socket
 
-    def finish(self) -> Answer:
+    def finish(self) -> ServerReply:
         """The answer to what was sent by `send`."""
         assert self._sent is not None
         try:
@@ -134,7 +134,7 @@ class Link:
         self._sent = None
         return self._answer(response)
 
-    def check(self, answer: Answer) -> Answer:
+    def check(self, answer: ServerReply) -> ServerReply:
         """The answer itself, if it is good; else the error that it stands for."""
         if answer.status < 300 or answer.status == 304:
             return answer
@@ -146,9 +146,9 @@ class Link:
             raise Unreachable(f"the server answered {answer.status} {text}".strip())
         raise Refused(answer.status, text)
 
-    def _answer(self, response: Response) -> Answer:
+    def _answer(self, response: Response) -> ServerReply:
         try:
-            return Answer(response.status_code, response.read(MAX_ANSWER, ANSWER_SECONDS))
+            return ServerReply(response.status_code, response.read(MAX_ANSWER, ANSWER_SECONDS))
         except HttpError as error:
             raise self._unreachable(error) from error
 

@@ -22,7 +22,7 @@ RETRY_SECONDS = 1.0
 NOTE_LENGTH = 2000
 
 
-class Voice:
+class Reporter:
     """Usable from any thread. `heard` is called after each message, so that somebody carries it away.
 
     From when `redactor` is set, every message goes through it before it is stored.
@@ -34,9 +34,9 @@ class Voice:
         self._heard = heard
         self._sleep = sleep
 
-    def say(self, kind: Kind, data: Mapping[str, object]) -> None:
+    def send(self, kind: Kind, data: Mapping[str, object]) -> None:
         """Store the message. On a full disk the important ones wait for room, the others are dropped."""
-        said = self.redacted(data)
+        said = self.redact(data)
         while True:
             try:
                 self._spool.append(kind, said)
@@ -48,7 +48,7 @@ class Voice:
                 self._sleep(RETRY_SECONDS)
         self._heard()
 
-    def redacted(self, data: Mapping[str, object]) -> Mapping[str, object]:
+    def redact(self, data: Mapping[str, object]) -> Mapping[str, object]:
         """Only what came from the job: the words of the protocol itself are no secrets, whatever those are."""
         redactor = self.redactor
         if redactor is None:
@@ -56,29 +56,29 @@ class Voice:
         return {name: redactor.data(value) if name in _FREE else value for name, value in data.items()}
 
     def note(self, text: str) -> None:
-        self.say(Kind.NOTE, {"text": self._short(text)})
+        self.send(Kind.NOTE, {"text": self._short(text)})
 
     def staging(self, what: str) -> None:
-        self.say(Kind.STAGING, {"what": self._short(what)})
+        self.send(Kind.STAGING, {"what": self._short(what)})
 
     def _short(self, text: str) -> str:
         """Redacted before it is cut: half a secret would not be known again."""
-        said = clean(text)
+        said = clean_text(text)
         if self.redactor is not None:
             said = self.redactor.text(said)
         return said[:NOTE_LENGTH]
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Text that every database takes: no lone surrogates, no NUL."""
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
-def cleaned(data: Mapping[str, object]) -> dict[str, object]:
+def clean_data(data: Mapping[str, object]) -> dict[str, object]:
     return {name: _cleaned(value) for name, value in data.items()}
 
 
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
-        return clean(value)
+        return clean_text(value)
     return [_cleaned(item) for item in value] if isinstance(value, list) else value

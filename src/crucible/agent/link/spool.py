@@ -43,7 +43,7 @@ _DURABLE = frozenset(
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Position:
     """Where message `n` begins."""
 
     n: int
@@ -66,7 +66,7 @@ class Spool:
         self._acked = self._read_acked()
         self._next = self._open_last()
         self._unsynced = False
-        self._read_at: _Place | None = None
+        self._read_at: _Position | None = None
         self.dropped = 0
 
     @property
@@ -121,7 +121,7 @@ class Spool:
             while len(self._segments) > 1 and _first(self._segments[1]) <= self._acked + 1:
                 self._segments.pop(0).unlink()
 
-    def everything(self) -> Iterator[Message]:
+    def all_messages(self) -> Iterator[Message]:
         """All messages that are still on disk, sent or not."""
         with self._lock:
             for segment in self._segments:
@@ -210,13 +210,13 @@ class Spool:
             start = place.offset if segment == place.segment else 0
             for message, begin, end in _records(segment, start):
                 if message.n >= n:
-                    self._read_at = _Place(message.n + 1, segment, end)
+                    self._read_at = _Position(message.n + 1, segment, end)
                     yield message, end - begin
 
-    def _find(self, n: int) -> _Place:
+    def _find(self, n: int) -> _Position:
         earlier = [segment for segment in self._segments if _first(segment) <= n]
         segment = earlier[-1] if earlier else self._segments[0]
-        return _Place(_first(segment), segment, 0)
+        return _Position(_first(segment), segment, 0)
 
 
 def _first(segment: Path) -> int:

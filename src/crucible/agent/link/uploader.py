@@ -10,19 +10,19 @@ import threading
 import time
 
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, Gap, Gone, LinkError, LogSegment, Refused, log_data
+from crucible.agent.link.channel import Channel, ChannelError, Gap, Gone, LogSegment, Refused, log_message_data
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.output_log import OutputLog
-from crucible.agent.runner.lease import Contacts
+from crucible.agent.runner.lease import ContactTracker
 from crucible.wire.documents.messages import Kind
 
 TAIL_EVERY = 0.25
 
 
-class Courier(threading.Thread):
+class Uploader(threading.Thread):
     """`wake` it when something was written; `stop` ends it, delivered or not."""
 
-    def __init__(self, channel: Channel, spool: Spool, log: OutputLog, contacts: Contacts) -> None:
+    def __init__(self, channel: Channel, spool: Spool, log: OutputLog, contacts: ContactTracker) -> None:
         super().__init__(name="courier", daemon=True)
         self._channel = channel
         self._spool = spool
@@ -47,7 +47,7 @@ class Courier(threading.Thread):
         return self._log.is_sent and self._spool.is_delivered
 
     @property
-    def is_log_settled(self) -> bool:
+    def is_log_done(self) -> bool:
         """Whether all output that is there has been announced, or the server will not have it."""
         return self._log_refused or self._log.is_sent
 
@@ -59,9 +59,9 @@ class Courier(threading.Thread):
                 if not self._round():
                     self._wanted.wait(TAIL_EVERY)
             except Gone:
-                self._contacts.gone()
+                self._contacts.release_attempt()
                 break
-            except (LinkError, OSError) as error:  # OSError: our own disk is full
+            except (ChannelError, OSError) as error:  # OSError: our own disk is full
                 self._contacts.failed(str(error), began)
                 # News does not shorten this pause, else they would become a storm.
                 self._stopping.wait(self._backoff.next())
@@ -85,8 +85,8 @@ class Courier(threading.Thread):
 
     def _made(self) -> None:
         self._backoff.reset()
-        if self._channel.answers:
-            self._contacts.made()
+        if self._channel.is_direct:
+            self._contacts.succeeded()
 
     def _send_segment(self) -> bool:
         segment = self._log.unsent()
@@ -98,8 +98,8 @@ class Courier(threading.Thread):
         return True
 
     def _announce(self, segment: LogSegment, sha256: str) -> None:
-        self._spool.append(Kind.LOG, dict(log_data(segment, sha256)))
-        self._log.stored(segment)
+        self._spool.append(Kind.LOG, dict(log_message_data(segment, sha256)))
+        self._log.remove_segment(segment)
 
     def _send_messages(self) -> bool:
         messages = self._spool.unsent()

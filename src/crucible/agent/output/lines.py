@@ -12,7 +12,7 @@ LINE_LIMIT = 65536
 _ENDS = re.compile(rb"[\r\n](?:(?<=\r)\r*\n?)?")
 
 
-class Line(NamedTuple):
+class OutputLine(NamedTuple):
     """One line without its end. `transient`: it was ended by a carriage return, so another redraw follows."""
 
     data: bytes
@@ -37,7 +37,7 @@ class LineCutter:
         self._left_out = 0
         self._returned = False
 
-    def feed(self, data: bytes) -> list[Line]:
+    def feed(self, data: bytes) -> list[OutputLine]:
         if self._returned and data:
             data = b"\r" + data
         # A carriage return at the end of a chunk may be half of a CR LF: it waits for the next byte.
@@ -45,15 +45,15 @@ class LineCutter:
         self._returned = len(body) < len(data) or (self._returned and not data)
         return self._cut(body)
 
-    def finish(self) -> list[Line]:
+    def finish(self) -> list[OutputLine]:
         """What is left of a last line without an end. The cutter is empty afterwards."""
         self._returned = False
         if not self._kept and not self._left_out:
             return []
-        return [Line(self._take())]
+        return [OutputLine(self._take())]
 
-    def _cut(self, body: bytes) -> list[Line]:
-        lines: list[Line] = []
+    def _cut(self, body: bytes) -> list[OutputLine]:
+        lines: list[OutputLine] = []
         at = 0
         for end in _ENDS.finditer(body):
             self._keep(body, at, end.start())
@@ -61,9 +61,9 @@ class LineCutter:
             transient = body[at - 1] == 0x0D
             data = self._take()
             if not transient:
-                lines.append(Line(data))
+                lines.append(OutputLine(data))
             elif data.strip(b"\b \t"):
-                lines.append(Line(data.rstrip(b"\b"), True))
+                lines.append(OutputLine(data.rstrip(b"\b"), True))
         self._keep(body, at, len(body))
         return lines
 
@@ -88,10 +88,10 @@ class RedrawThinner:
     """
 
     def __init__(self) -> None:
-        self._held: list[Line] = []
+        self._held: list[OutputLine] = []
 
-    def thin(self, lines: Iterable[Line]) -> list[Line]:
-        stored: list[Line] = []
+    def thin(self, lines: Iterable[OutputLine]) -> list[OutputLine]:
+        stored: list[OutputLine] = []
         for line in lines:
             if line.transient:
                 self._held = [line]
@@ -100,6 +100,6 @@ class RedrawThinner:
                 stored.append(line)
         return stored
 
-    def flush(self) -> list[Line]:
+    def flush(self) -> list[OutputLine]:
         held, self._held = self._held, []
         return held

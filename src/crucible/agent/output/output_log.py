@@ -31,7 +31,7 @@ LATER_EVERY = 5.0
 
 
 @dataclass(frozen=True)
-class Room:
+class OutputLimits:
     """How much output may be kept. `free` tells the bytes free on the disk."""
 
     output_bytes: int | None = None
@@ -59,14 +59,14 @@ class OutputLog:
         self,
         folder: Path,
         note: Callable[[str], None],
-        room: Room | None = None,
+        room: OutputLimits | None = None,
         announced: tuple[int, int] = (0, 0),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         self._folder = folder
         self._note = note
-        self._room = room or Room()
+        self._room = room or OutputLimits()
         self._clock = clock
         self._lock = threading.RLock()
         self._began = clock()
@@ -113,7 +113,7 @@ class OutputLog:
             names = sorted(name for name in os.listdir(self._folder) if name.endswith(".log"))
             return _segment(self._folder / names[0]) if names else None
 
-    def stored(self, segment: LogSegment) -> None:
+    def remove_segment(self, segment: LogSegment) -> None:
         """It is stored and announced."""
         with self._lock:
             segment.path.unlink()

@@ -30,7 +30,7 @@ class PointBuffer:
         self._reported: set[str] = set()
         self._printed_since: dict[str, float] = {}
 
-    def report(self, name: str, step: int | None, value: float, at: float) -> None:
+    def add_reported(self, name: str, step: int | None, value: float, at: float) -> None:
         name = _cut(name)
         if name not in self._reported:
             self._reported.add(name)
@@ -38,7 +38,7 @@ class PointBuffer:
                 self._drop(name)
         self._add(name, step, value, at)
 
-    def print(self, name: str, step: int | None, value: float, at: float, now: float) -> None:
+    def add_printed(self, name: str, step: int | None, value: float, at: float, now: float) -> None:
         name = _cut(name)
         if name in self._reported:
             return

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Callable
 
-from crucible.agent.output.lines import Line, LineCutter, RedrawThinner
+from crucible.agent.output.lines import LineCutter, OutputLine, RedrawThinner
 from crucible.agent.output.output_log import OutputLog
 from crucible.agent.output.parsing import OutputParser
 from crucible.agent.output.redaction import Redactor
@@ -95,15 +95,15 @@ class Pump(threading.Thread):
             self._keep(self._thinner.flush())
         self._log.cut_if_due()
 
-    def _take(self, lines: list[Line]) -> None:
+    def _take(self, lines: list[OutputLine]) -> None:
         self._parse(lines)
         self._keep(self._thinner.thin(lines))
 
-    def _keep(self, lines: list[Line]) -> None:
+    def _keep(self, lines: list[OutputLine]) -> None:
         if lines:
             self._log.write([line.data for line in lines])
 
-    def _parse(self, lines: list[Line]) -> None:
+    def _parse(self, lines: list[OutputLine]) -> None:
         for line in lines:
             begin = time.monotonic()
             if begin - self._second >= 1.0:
@@ -111,5 +111,5 @@ class Pump(threading.Thread):
             if self._parsed_for >= PARSE_SHARE:
                 return
             for seen in self._parser.feed(line.text):
-                self._telemetry.see(seen)
+                self._telemetry.add_printed(seen)
             self._parsed_for += time.monotonic() - begin

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
-from crucible.agent.output.secret_forms import forms
+from crucible.agent.output.secret_forms import secret_forms
 
 MASK = b"***"
 
@@ -23,7 +23,7 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._forms = sorted(forms(secrets), key=lambda form: (-len(form), form))
+        self._forms = sorted(secret_forms(secrets), key=lambda form: (-len(form), form))
         self._pattern: Optional[re.Pattern[bytes]] = _pattern(self._forms)
         self._starts = _Starts(self._forms)
         self._held = b""

@@ -26,7 +26,7 @@ _ENDS = re.compile(rb"[\r\n]+")
 _PERCENT = re.compile(rb"%[0-9A-F]{2}")
 
 
-def forms(secrets: Iterable[str]) -> set[bytes]:
+def secret_forms(secrets: Iterable[str]) -> set[bytes]:
     """Every value in every form; what is too short is left out."""
     found = {form for value in secrets for form in _forms_of(value)}
     return {part for form in found for part in _ENDS.split(form) if len(part) >= SHORTEST}

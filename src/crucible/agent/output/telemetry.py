@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Callable
 
-from crucible.agent.checkpoints.notes import Note, read_note
-from crucible.agent.output.parsing import OutputParser, Progress, Seen, fold
+from crucible.agent.checkpoints.notes import SaveNote, read_note
+from crucible.agent.output.parsing import LineValues, OutputParser, Progress, update_progress
 from crucible.agent.output.points import PointBuffer, Points
 
 READ_BYTES = 256 * 1024
@@ -29,28 +29,28 @@ class Telemetry:
         self._told: Mapping[str, object] | None = None
         self._points = PointBuffer()
 
-    def see(self, seen: Seen) -> None:
+    def add_printed(self, seen: LineValues) -> None:
         """What a line of the output said."""
         with self._lock:
             now, at = self._clock(), self._wall_clock()
-            self._progress = fold(self._progress, seen, now)
+            self._progress = update_progress(self._progress, seen, now)
             for name, value in seen.metrics:
-                self._points.print(name, _step(seen), value, at, now)
+                self._points.add_printed(name, _step(seen), value, at, now)
 
-    def hear(self, seen: Seen) -> None:
+    def add_reported(self, seen: LineValues) -> None:
         """What the program reported itself; of a name that is also in its output this counts."""
         with self._lock:
-            self._progress = fold(self._progress, seen, self._clock())
+            self._progress = update_progress(self._progress, seen, self._clock())
             at = self._wall_clock()
             for name, value in seen.metrics:
-                self._points.report(name, _step(seen), value, at)
+                self._points.add_reported(name, _step(seen), value, at)
 
-    def sample(self, values: Mapping[str, float]) -> None:
+    def add_sample(self, values: Mapping[str, float]) -> None:
         """Values of now that belong to no step of the job."""
         with self._lock:
             at = self._wall_clock()
             for name, value in values.items():
-                self._points.report(name, None, value, at)
+                self._points.add_reported(name, None, value, at)
 
     def take_points(self, last: bool = False) -> Points | None:
         """Points not taken yet, as one message can carry them; None when there are none. `last`: all of them."""
@@ -67,7 +67,7 @@ class Telemetry:
             return progress
 
 
-def _step(seen: Seen) -> int | None:
+def _step(seen: LineValues) -> int | None:
     if seen.step is None:
         return None if seen.epoch is None else int(seen.epoch)
     if seen.within_epoch and seen.epoch is not None and seen.total_steps:
@@ -81,7 +81,7 @@ class ReportFile:
     `redact` is what becomes of a line before metrics are read out of it.
     """
 
-    def __init__(self, path: Path, telemetry: Telemetry, noted: Callable[[Note], None] = lambda note: None) -> None:
+    def __init__(self, path: Path, telemetry: Telemetry, noted: Callable[[SaveNote], None] = lambda note: None) -> None:
         self._path = path
         self._telemetry = telemetry
         self._noted = noted
@@ -107,5 +107,5 @@ class ReportFile:
             if note is not None:
                 self._noted(note)
             for seen in self._parser.feed(self.redact(line.decode("utf-8", "replace"))):
-                self._telemetry.hear(seen)
+                self._telemetry.add_reported(seen)
         return len(data) == READ_BYTES

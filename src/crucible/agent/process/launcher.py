@@ -98,13 +98,13 @@ def _become(order: Mapping[str, object], errors: int, output: int, enter: Callab
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(source, target, inheritable=True)
-        die_first()
+        raise_oom_score()
         enter()
 
-    become(order, errors, get_ready)
+    exec_order(order, errors, get_ready)
 
 
-def become(order: Mapping[str, object], errors: int, get_ready: Callable[[], None]) -> None:
+def exec_order(order: Mapping[str, object], errors: int, get_ready: Callable[[], None]) -> None:
     """Execute what the order says, after `get_ready`. Returns only when it cannot, with the reason in `errors`."""
     command = [str(word) for word in order["command"]]  # type: ignore[attr-defined]
     env = {str(name): str(value) for name, value in dict(order["env"]).items()}  # type: ignore[call-overload]
@@ -120,7 +120,7 @@ def become(order: Mapping[str, object], errors: int, get_ready: Callable[[], Non
         os.write(errors, f"126 cannot start the process: {error!r}".encode()[:_MAX_ERROR])
 
 
-def die_first() -> None:
+def raise_oom_score() -> None:
     """Where the machine as a whole runs out of memory, the program is to be ended before those who report on it."""
     with contextlib.suppress(OSError, ValueError), open(_OOM_SCORE, "r+", encoding="ascii") as file:
         wanted = max(int(file.read()), OOM_SCORE)

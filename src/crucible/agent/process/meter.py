@@ -7,7 +7,7 @@ import time
 from typing import Optional
 
 from crucible.agent.output.telemetry import Telemetry
-from crucible.agent.process.limits import Confinement, StillBusy
+from crucible.agent.process.limits import Confinement, ProcessesRemain
 from crucible.agent.process.sampling import Nvml, Sample, SystemSampler
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Meter:
             self._guard()
         if now >= self._sample_at:
             self._sample_at = now + SAMPLE_SECONDS
-            self._telemetry.sample(_series(self._sample(), self._gpus))
+            self._telemetry.add_sample(_series(self._sample(), self._gpus))
 
     def _sample(self) -> Sample:
         if self._sampler is None:
@@ -47,7 +47,7 @@ class Meter:
     def _guard(self) -> None:
         try:
             self._confinement.tick()
-        except StillBusy as error:
+        except ProcessesRemain as error:
             log.error("the job is over its memory and cannot be ended: %s", error)
 
 

@@ -25,7 +25,7 @@ def signal_group(pgid: int, number: int) -> bool:
     return True
 
 
-def with_variables(wanted: dict[str, str]) -> list[Process]:
+def find_by_variables(wanted: dict[str, str]) -> list[Process]:
     """Processes (but not this one) whose environment at their start had all these variables.
 
     Finds what left its process group; sees only what /proc shows to this user.

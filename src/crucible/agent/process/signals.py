@@ -16,7 +16,7 @@ CHECKPOINT_SIGNAL = "CRUCIBLE_CHECKPOINT_SIGNAL"
 """The variable by which a program asks for USR1 when a checkpoint is wanted of it."""
 
 
-class Prompting:
+class ProcessSignals:
     """`ended_first`: the process had ended before the first signal to end it was sent."""
 
     def __init__(self, folder: AttemptFolder, user: UserProcess) -> None:
@@ -28,13 +28,13 @@ class Prompting:
     def write_stop_file(self) -> None:
         _touch(self._folder.stop)
 
-    def end(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         """Send the signal to the whole group."""
         if not self._signalled:
             self._signalled, self.ended_first = True, not self._user.process.alive
         self._user.send(number)
 
-    def ask_checkpoint(self, env: Mapping[str, str]) -> None:
+    def request_checkpoint(self, env: Mapping[str, str]) -> None:
         """A signal only to a program that wants it: others die of it. Its children never get it."""
         _touch(self._folder.checkpoint_now)
         if env.get(CHECKPOINT_SIGNAL) == "USR1":

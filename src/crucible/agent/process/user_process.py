@@ -13,8 +13,8 @@ from pathlib import Path
 from crucible.agent.clock import boottime
 from crucible.agent.files import read_json, write_json
 from crucible.agent.process.launcher import CannotExecute, Launcher
-from crucible.agent.process.limits import Confinement, Limiter, RlimitLimiter, StillBusy
-from crucible.agent.process.process_groups import kill_until_gone, signal_group, with_variables
+from crucible.agent.process.limits import Confinement, Limiter, ProcessesRemain, RlimitLimiter
+from crucible.agent.process.process_groups import find_by_variables, kill_until_gone, signal_group
 from crucible.agent.runner.runner_events import ProcessEnded
 from crucible.wire.documents.desired import Assignment
 from crucible.wire.process import Process, start_time
@@ -75,7 +75,7 @@ class UserProcess:
 
     process: Process
     record: Path
-    marks: Mapping[str, str]
+    variables: Mapping[str, str]
     confinement: Confinement | None
     launcher: Launcher | None = None
     ran: Stopwatch = field(default_factory=Stopwatch)
@@ -88,7 +88,7 @@ class UserProcess:
         return cls(process, record, marks, confinement, launcher)
 
     @classmethod
-    def left_behind(cls, record: Path, marks: Mapping[str, str], confinement: Confinement | None) -> UserProcess:
+    def from_record(cls, record: Path, marks: Mapping[str, str], confinement: Confinement | None) -> UserProcess:
         """What a runner that died may have left running."""
         doc = read_json(record) or {}
         pid = doc.get("pid")
@@ -154,12 +154,12 @@ class UserProcess:
         try:
             if self.confinement is not None:
                 self.confinement.kill_all()
-        except StillBusy as error:
+        except ProcessesRemain as error:
             log.error("processes of the job cannot be ended: %s", error)
-        if not kill_until_gone(lambda: with_variables(dict(self.marks)), END_SECONDS):
+        if not kill_until_gone(lambda: find_by_variables(dict(self.variables)), END_SECONDS):
             log.error("processes of the job are still there")
 
-    def forget(self) -> None:
+    def remove_confinement(self) -> None:
         """Remove the confinement."""
         try:
             if self.confinement is not None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.files import write_file
-from crucible.agent.python.pip_settings import for_uv
-from crucible.agent.runner.staging_context import StageError, StageWork
+from crucible.agent.python.pip_settings import uv_variables
+from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.documents.desired import Environment
 
 BUILD_SECONDS = 3600.0
@@ -29,14 +29,14 @@ _ERROR_BEGINS = re.compile(r"\s*(error\b|×|x )", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Build:
+class EnvironmentBuild:
     """Done in place, because an environment does not survive being moved; what counts is the marker that is
     written last.
 
     `python` is an interpreter of this machine, or None: then uv fetches one that is `wanted`.
     """
 
-    work: StageWork
+    work: StagingContext
     home: Path
     python: str | None
     wanted: str | None
@@ -48,13 +48,13 @@ class Build:
         try:
             said = self._build(self._installed(environment, project))
             if said is not None:
-                raise StageError(f"the environment could not be built: {said}")
+                raise StagingError(f"the environment could not be built: {said}")
             write_file(self.home / ".complete", b"", durable=True)
         except BaseException:
             shutil.rmtree(self.home, ignore_errors=True)
             raise
         finally:
-            shutil.rmtree(scratch(self.home), ignore_errors=True)
+            shutil.rmtree(scratch_folder(self.home), ignore_errors=True)
 
     def _build(self, installed: tuple[str, ...]) -> str | None:
         """None, or what went wrong: uv's word first, it was the first to try."""
@@ -69,7 +69,7 @@ class Build:
 
     def _installed(self, environment: Environment, project: Path | None) -> tuple[str, ...]:
         """What to install, as arguments. A project is copied: building leaves files in its folder."""
-        folder = scratch(self.home)
+        folder = scratch_folder(self.home)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         if project is not None:
@@ -89,7 +89,7 @@ class Build:
         steps: list[tuple[str, ...]] = [(uv, "venv", "--quiet", "--no-project", "--python", python, str(self.home))]
         if installed:
             steps.append((uv, "pip", "install", "--python", self._target, *installed))
-        return self._steps(steps, {**for_uv(self.env), **self.env})
+        return self._steps(steps, {**uv_variables(self.env), **self.env})
 
     def _with_pip(self, installed: tuple[str, ...]) -> str | None:
         shutil.rmtree(self.home, ignore_errors=True)
@@ -107,13 +107,13 @@ class Build:
 
     def _steps(self, commands: list[tuple[str, ...]], env: Mapping[str, str]) -> str | None:
         for command in commands:
-            done, last = self.work.run(command, scratch(self.home), env, BUILD_SECONDS)
+            done, last = self.work.run(command, scratch_folder(self.home), env, BUILD_SECONDS)
             if not done:
                 return _error_in(last) or f"{command[0]} failed"
         return None
 
 
-def scratch(home: Path) -> Path:
+def scratch_folder(home: Path) -> Path:
     """Where the build of this environment keeps what it needs only itself."""
     return home.with_name(home.name + ".scratch")
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.agent.python.build import Build, scratch
+from crucible.agent.python.build import EnvironmentBuild, scratch_folder
 from crucible.agent.python.pythons import BadPython, NoPython, Python, Pythons
-from crucible.agent.runner.staging_context import RemovableLock, StageError, StageWork
+from crucible.agent.runner.staging_context import RemovableLock, StagingContext, StagingError
 from crucible.wire.documents.desired import Environment
 from crucible.wire.files.paths import UnsafePath, safe_join
 
@@ -32,7 +32,7 @@ _CHOOSES_PACKAGES = (
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenPython:
     """The interpreter to use, and for people where it comes from."""
 
     python: str
@@ -40,12 +40,12 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Builder:
+class EnvironmentBuilder:
     """Chooses and builds. `envs` holds built environments by the hash of what went into them."""
 
     envs: Path
     pythons: Pythons
-    work: StageWork
+    work: StagingContext
     host_env: Mapping[str, str]
     uv: str | None = None
 
@@ -55,17 +55,17 @@ class Builder:
         code: Path,
         job_env: Mapping[str, str],
         code_id: str | None = None,
-    ) -> Chosen:
+    ) -> ChosenPython:
         """The job's Python. `code` is the staged code and `code_id` names its content; raises StageError."""
         try:
             if environment.interpreter is not None:
                 python = self.pythons.named(environment.interpreter)
-                return Chosen(python.path, f"Python {python.version}, {environment.origin or 'as asked'}")
+                return ChosenPython(python.path, f"Python {python.version}, {environment.origin or 'as asked'}")
             base = self._base(environment.python)
         except BadPython as error:
-            raise StageError(str(error)) from error
+            raise StagingError(str(error)) from error
         if base is not None and not environment.requirements and environment.project is None:
-            return Chosen(base.path, f"Python {base.version} of this machine")
+            return ChosenPython(base.path, f"Python {base.version} of this machine")
         return self._built(environment, base, code, job_env, code_id)
 
     def _base(self, wanted: str | None) -> Python | None:
@@ -84,7 +84,7 @@ class Builder:
         code: Path,
         job_env: Mapping[str, str],
         code_id: str | None,
-    ) -> Chosen:
+    ) -> ChosenPython:
         project = None if environment.project is None else _project(code, environment.project)
         env = self._variables(job_env)
         content = None if project is None else (code_id or _tree_id(project))
@@ -96,12 +96,12 @@ class Builder:
         try:
             about = f"environment {key[:12]}"
             if _is_complete(home):
-                return Chosen(str(home / "bin" / "python"), f"{about}, built earlier")
+                return ChosenPython(str(home / "bin" / "python"), f"{about}, built earlier")
             self._clear_left_over(home)
-            self.work.say("building the environment")
+            self.work.status("building the environment")
             path = None if base is None else base.path
-            Build(self.work, home, path, environment.python, env, self.uv).run(environment, project)
-            return Chosen(str(home / "bin" / "python"), f"{about}, built now")
+            EnvironmentBuild(self.work, home, path, environment.python, env, self.uv).run(environment, project)
+            return ChosenPython(str(home / "bin" / "python"), f"{about}, built now")
         finally:
             lock.remove()
 
@@ -114,7 +114,7 @@ class Builder:
                 continue
             if not _is_complete(home):
                 shutil.rmtree(home, ignore_errors=True)
-            shutil.rmtree(scratch(home), ignore_errors=True)
+            shutil.rmtree(scratch_folder(home), ignore_errors=True)
             lock.remove()
 
     def _variables(self, job_env: Mapping[str, str]) -> dict[str, str]:
@@ -136,9 +136,9 @@ def _project(code: Path, name: str) -> Path:
     try:
         project = code if name in ("", ".") else safe_join(code, name)
     except UnsafePath as error:
-        raise StageError(f"the project folder {error}") from error
+        raise StagingError(f"the project folder {error}") from error
     if not (project / "pyproject.toml").is_file():
-        raise StageError(f"there is no pyproject.toml in {name!r} of the job's code")
+        raise StagingError(f"there is no pyproject.toml in {name!r} of the job's code")
     return project
 
 

@@ -13,7 +13,7 @@ _UV_CERTIFICATES = ("UV_SYSTEM_CERTS", "UV_NATIVE_TLS")
 _UV_SOURCES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
 
 
-def for_uv(env: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> dict[str, str]:
+def uv_variables(env: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> dict[str, str]:
     """Variables that make uv trust and ask the same places as pip. What `env` says to uv itself stands."""
     pip = _settings(env, system_file)
     added = {name: "1" for name in _UV_CERTIFICATES if not any(other in env for other in _UV_CERTIFICATES)}

@@ -161,7 +161,7 @@ def _why_not(path: str, code: int, said: str) -> str:
     return f"{path} does not run as a Python: asked for its version it ended with code {code}; {_OTHER}"
 
 
-def installed(python: str) -> list[str]:
+def installed_packages(python: str) -> list[str]:
     """Return `name==version` of every package of this Python's own environment, sorted, without starting it.
 
     A build's own label (`+cpu`) is left out: an index may have the same version under another one.
@@ -169,7 +169,7 @@ def installed(python: str) -> list[str]:
     return sorted(_pins(python))[:MAX_PACKAGES]
 
 
-def version_of(python: str) -> str | None:
+def python_version(python: str) -> str | None:
     """`3.11`, where the environment's folders say so."""
     folder = next(_libraries(python), None)
     found = _FOLDER.fullmatch(folder.name) if folder is not None else None

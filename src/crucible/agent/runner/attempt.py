@@ -8,11 +8,11 @@ import signal
 import threading
 
 from crucible.agent.files import Lock, read_json, write_json
-from crucible.agent.host.bootstrap import Order
-from crucible.agent.host.machine import Machine
+from crucible.agent.host.bootstrap import AssignmentFile
+from crucible.agent.host.machine import MachineFacts
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.recovery import Recovery
-from crucible.agent.runner.runner import Life
+from crucible.agent.runner.recovery import RecoveryRunner
+from crucible.agent.runner.runner import Runner
 from crucible.wire.process import this_process
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ MAX_TRIES = 5
 """Runners that may die while preparing, before the attempt is given up."""
 
 
-def run_attempt(folder: AttemptFolder, machine: Machine) -> int:
+def run_attempt(folder: AttemptFolder, machine: MachineFacts) -> int:
     """Run, or finish, the attempt in the folder. Returns at once when another runner has it or it is done.
 
     Call it in a process of its own that has no threads.
@@ -34,9 +34,9 @@ def run_attempt(folder: AttemptFolder, machine: Machine) -> int:
         signal.signal(number, signal.SIG_IGN)
     threading.excepthook = _die
     tries = _count_try(folder)
-    order = Order.read(folder.root)
+    order = AssignmentFile.read(folder.root)
     began = folder.process.exists() or folder.exited.exists()
-    life = Recovery if began or tries > MAX_TRIES else Life
+    life = RecoveryRunner if began or tries > MAX_TRIES else Runner
     life(order, folder, machine).run()
     return 0
 

@@ -21,7 +21,7 @@ class AttemptFolder:
     root: Path
 
     @classmethod
-    def of(cls, attempts: Path, attempt: str, rank: int) -> AttemptFolder:
+    def for_attempt(cls, attempts: Path, attempt: str, rank: int) -> AttemptFolder:
         if "/" in safe_name(attempt):
             raise ValueError(f"not the id of an attempt: {attempt!r}")
         return cls(attempts / f"{attempt}-{int(rank)}")
@@ -124,7 +124,7 @@ class AttemptFolder:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def attempts_in(folder: Path) -> Iterator[tuple[str, int, AttemptFolder]]:
+def list_attempts(folder: Path) -> Iterator[tuple[str, int, AttemptFolder]]:
     """Attempt, rank and folder of everything that is there."""
     for path in sorted(folder.glob("*-*")) if folder.is_dir() else ():
         attempt, _, rank = path.name.rpartition("-")

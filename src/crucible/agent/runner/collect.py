@@ -6,22 +6,22 @@ import time
 from dataclasses import dataclass
 
 from crucible.agent.link.channel import Channel
-from crucible.agent.link.reporter import Voice
+from crucible.agent.link.reporter import Reporter
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.leftovers import Staged, empty_folders_note
-from crucible.agent.runner.output_files import Outputs, Stored
+from crucible.agent.runner.leftovers import FolderBaseline, empty_folders_note
+from crucible.agent.runner.output_files import OutputStorer, StoredFile
 from crucible.agent.runner.results import read_result
 from crucible.wire.documents.messages import Kind
 from crucible.wire.documents.results import BadResult
 
 
 @dataclass(frozen=True)
-class Collector:
+class OutputCollector:
     folder: AttemptFolder
     rank: int
-    voice: Voice
+    voice: Reporter
 
-    def tell(self, staged: Staged | None) -> None:
+    def report(self, staged: FolderBaseline | None) -> None:
         """The result, and what the job wrote where it is not kept; `staged` is its folder as it was."""
         self._tell_result()
         self._note(staged.note() if staged is not None else None)
@@ -31,7 +31,7 @@ class Collector:
         """Store the outputs, however long it takes; whether nothing was left out, and a text. Raises Gone."""
         redactor = self.voice.redactor
         hide = redactor.text if redactor is not None else str
-        return Outputs(self.folder.outputs, channel, self._stored, self.voice.note, time.sleep, hide).store()
+        return OutputStorer(self.folder.outputs, channel, self._stored, self.voice.note, time.sleep, hide).store()
 
     def _tell_result(self) -> None:
         """Of several ranks only the first has a result."""
@@ -43,10 +43,10 @@ class Collector:
             self._note(f"the result was left out: {error}")
             return
         if found is not None:
-            self.voice.say(Kind.RESULT, {"kind": found.kind, "value": found.value})
+            self.voice.send(Kind.RESULT, {"kind": found.kind, "value": found.value})
 
-    def _stored(self, stored: Stored) -> None:
-        self.voice.say(Kind.ARTIFACT, {"path": stored.path, "size": stored.size, "sha256": stored.sha256})
+    def _stored(self, stored: StoredFile) -> None:
+        self.voice.send(Kind.ARTIFACT, {"path": stored.path, "size": stored.size, "sha256": stored.sha256})
 
     def _note(self, text: str | None) -> None:
         if text is not None:

@@ -12,7 +12,7 @@ LEAST_PATIENCE = 1.0
 SUSPEND_LEAST, SUSPEND_MOST, SUSPEND_SHARE = 30.0, 300.0, 0.05
 
 
-def patience(grace: float, now: float, ends: Iterable[float | None]) -> float:
+def kill_delay(grace: float, now: float, ends: Iterable[float | None]) -> float:
     """Seconds between TERM and KILL: the grace, or less where the machine goes before what is saved is sent."""
     known = [at for at in ends if at is not None]
     if not known:
@@ -21,14 +21,14 @@ def patience(grace: float, now: float, ends: Iterable[float | None]) -> float:
     return min(grace, max(LEAST_PATIENCE, left - max(SEND_SECONDS, SEND_SHARE * left)))
 
 
-def suspends_at(deadline: Deadline, grace: float) -> float:
+def suspend_time(deadline: Deadline, grace: float) -> float:
     """When the program is to stop so that it can save, and what it saved be sent, before the deadline."""
     lead = grace + max(SUSPEND_LEAST, min(SUSPEND_MOST, SUSPEND_SHARE * deadline.total))
     # Where the whole is hardly longer than that, half of it is the program's.
     return deadline.at - min(lead, deadline.total / 2)
 
 
-def told_again(new: Deadline | None, known: Deadline | None) -> Deadline | None:
+def merge_deadlines(new: Deadline | None, known: Deadline | None) -> Deadline | None:
     """The newer deadline with the longest total: what is told later is what is left, not the whole."""
     if new is None or known is None:
         return new

@@ -25,7 +25,7 @@ LOST: Mapping[str, object] = {
 
 
 @dataclass(frozen=True)
-class Exited:
+class ExitData:
     """`data` is what the EXITED message tells; it comes after the message of number `after`."""
 
     after: int
@@ -39,7 +39,7 @@ class ExitRecord:
         self._path = path
         self._written: Mapping[str, object] | None = None
 
-    def write(self, exited: Exited) -> None:
+    def write(self, exited: ExitData) -> None:
         """A disk that does not take it costs a successor its certainty, not this runner its life."""
         self._written = exited.data
         try:
@@ -47,15 +47,15 @@ class ExitRecord:
         except OSError as error:
             log.error("cannot write down how the job ended: %s", error)
 
-    def read(self) -> Exited | None:
+    def read(self) -> ExitData | None:
         """As a runner before this one wrote it; None when none did."""
         doc = read_json(self._path)
         if doc is None:
             return None
         data = doc.get("data")
-        return Exited(int(str(doc["after"])), data if isinstance(data, dict) else LOST)
+        return ExitData(int(str(doc["after"])), data if isinstance(data, dict) else LOST)
 
-    def how_it_ended(self) -> Mapping[str, object]:
+    def exit_data(self) -> Mapping[str, object]:
         """As it was said; by a runner before this one, if need be."""
         if self._written is not None:
             return self._written

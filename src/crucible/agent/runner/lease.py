@@ -8,14 +8,14 @@ from typing import Callable
 
 from crucible.agent.clock import Silence, boottime
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import AttemptWish, Channel, Gone, LinkError
+from crucible.agent.link.channel import Channel, ChannelError, DesiredAttempt, Gone
 
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 25.0
 
 
-class Contacts:
+class ContactTracker:
     """Counts the silence over all of a runner's connections, and holds it against the lease.
 
     `lease_seconds` is the right to run without contact; None: for ever.
@@ -35,9 +35,9 @@ class Contacts:
         """For `failed`: ask it before a contact is tried."""
         return self._clock()
 
-    def made(self) -> None:
+    def succeeded(self) -> None:
         with self._lock:
-            self._silence = self._silence.made(self._clock())
+            self._silence = self._silence.contacted(self._clock())
             if self._trouble:
                 log.info("in contact again")
             self._trouble = ""
@@ -50,26 +50,26 @@ class Contacts:
                 log.info("no contact: %s", why)
             self._trouble = why
 
-    def gone(self) -> None:
+    def release_attempt(self) -> None:
         self._gone()
 
-    def lease(self, seconds: float | None) -> None:
+    def set_lease(self, seconds: float | None) -> None:
         """The lease is another from now on."""
         with self._lock:
             self._lease_seconds = seconds
 
-    def is_lease_over(self) -> bool:
+    def has_lease_expired(self) -> bool:
         """Whether the silence has outlasted the lease; to be asked at least every few seconds."""
         with self._lock:
             self._silence = self._silence.tick(self._clock())
-            return self._lease_seconds is not None and self._silence.lasts(self._lease_seconds)
+            return self._lease_seconds is not None and self._silence.has_lasted(self._lease_seconds)
 
 
-class Listener(threading.Thread):
+class DesiredPoller(threading.Thread):
     """Asks again and again what is wanted of the attempt; tells every answer that says something."""
 
     def __init__(
-        self, channel: Channel, contacts: Contacts, heard: Callable[[AttemptWish], None], known: AttemptWish
+        self, channel: Channel, contacts: ContactTracker, heard: Callable[[DesiredAttempt], None], known: DesiredAttempt
     ) -> None:
         super().__init__(name="listener", daemon=True)
         self._channel = channel
@@ -88,23 +88,23 @@ class Listener(threading.Thread):
             try:
                 wish = self._channel.desired(self._known, WAIT_SECONDS)
             except Gone:
-                self._contacts.gone()
+                self._contacts.release_attempt()
                 return
-            except LinkError as error:
+            except ChannelError as error:
                 self._contacts.failed(str(error), began)
                 self._ending.wait(backoff.next())
                 continue
             backoff.reset()
-            self._contacts.made()
+            self._contacts.succeeded()
             if wish is not None and self._hear(wish):
                 return
             if wish is not None and wish == self._known:
                 self._ending.wait(1.0)  # the other side repeats itself
             self._known = wish or self._known
 
-    def _hear(self, wish: AttemptWish) -> bool:
+    def _hear(self, wish: DesiredAttempt) -> bool:
         if wish.settled:
-            self._contacts.gone()
+            self._contacts.release_attempt()
             return True
         self._heard(wish)
         return False

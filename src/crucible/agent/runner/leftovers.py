@@ -19,7 +19,7 @@ _NOT_MEANT_ENDINGS = (".pyc", ".pyo", ".swp", "~")
 
 
 @dataclass(frozen=True)
-class Staged:
+class FolderBaseline:
     """A folder as it was before the job ran. `is_whole` is false when it has more than is looked at."""
 
     folder: Path
@@ -28,14 +28,14 @@ class Staged:
     is_whole: bool
 
     @classmethod
-    def of(cls, folder: Path, clock: Callable[[], float] = time.monotonic) -> Staged:
-        look = _Look(folder, clock)
+    def take(cls, folder: Path, clock: Callable[[], float] = time.monotonic) -> FolderBaseline:
+        look = _FolderScan(folder, clock)
         files = {name: _mark(info) for name, info in look.files()}
         return cls(folder, files, time.time_ns(), look.is_whole)
 
     def note(self, clock: Callable[[], float] = time.monotonic) -> str | None:
         """A sentence about the files that were written since, unless there are none."""
-        look = _Look(self.folder, clock)
+        look = _FolderScan(self.folder, clock)
         names = [name for name, info in look.files() if self._is_new(name, info)]
         if not names:
             return None
@@ -56,7 +56,7 @@ class Staged:
 
 def empty_folders_note(outputs: Path) -> str | None:
     """A sentence about the empty folders among the outputs: only files are stored."""
-    look = _Look(outputs, time.monotonic)
+    look = _FolderScan(outputs, time.monotonic)
     for _ in look.files():
         pass
     if not look.empty:
@@ -65,7 +65,7 @@ def empty_folders_note(outputs: Path) -> str | None:
     return f"{what} not kept with the outputs: {_listed(look.empty)}."
 
 
-class _Look:
+class _FolderScan:
     """One look at a folder, the nearest first, that ends after so many entries and seconds."""
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from crucible.agent.checkpoints.notes import Note
-from crucible.agent.link.reporter import Voice
+from crucible.agent.checkpoints.notes import SaveNote
+from crucible.agent.link.reporter import Reporter
 from crucible.agent.output.output_log import OutputLog
 from crucible.agent.output.pump import Pump
 from crucible.agent.output.redaction import Redactor
@@ -23,7 +23,7 @@ DRAIN_SECONDS = 5.0
 class Monitor:
     """`report`: the file that the job appends to; `noted` hears of the checkpoints it saved."""
 
-    def __init__(self, report: Path, log: OutputLog, voice: Voice, noted: Callable[[Note], None]) -> None:
+    def __init__(self, report: Path, log: OutputLog, voice: Reporter, noted: Callable[[SaveNote], None]) -> None:
         self._telemetry = Telemetry()
         self._report = ReportFile(report, self._telemetry, noted)
         self._log = log
@@ -69,8 +69,8 @@ class Monitor:
             pass
         points = self._telemetry.take_points(last)
         while points is not None:
-            self._voice.say(Kind.POINTS, {"series": points})
+            self._voice.send(Kind.POINTS, {"series": points})
             points = self._telemetry.take_points(last)
         progress = self._telemetry.take_progress()
         if progress is not None:
-            self._voice.say(Kind.PROGRESS, progress)
+            self._voice.send(Kind.PROGRESS, progress)

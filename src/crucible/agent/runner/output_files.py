@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable
 
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, LinkError, NoRoom, Refused, Unreachable
+from crucible.agent.link.channel import Channel, ChannelError, NoRoom, Refused, Unreachable
 from crucible.wire.files.paths import UnsafePath, is_inside, safe_name
 
 MAX_FILES = 10_000
@@ -22,7 +22,7 @@ _CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFile:
     """One file that was stored, as the ARTIFACT message tells it."""
 
     path: str
@@ -31,12 +31,12 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Outputs:
+class OutputStorer:
     """`stored` and `note` are called as files are stored or left out; `wait` sleeps between tries."""
 
     folder: Path
     channel: Channel
-    stored: Callable[[Stored], None]
+    stored: Callable[[StoredFile], None]
     note: Callable[[str], None]
     wait: Callable[[float], None]
     redact: Callable[[str], str] = lambda name: name
@@ -45,7 +45,7 @@ class Outputs:
     def store(self) -> tuple[bool, str]:
         """Store everything, however long it takes; whether nothing was left out, and a text. Raises Gone."""
         left_out: list[str] = []
-        delay = _Delay(self.note)
+        delay = _DelayNotes(self.note)
         for number, (name, path) in enumerate(_files(self.folder)):
             if number < MAX_FILES:
                 why = self._store(name, path, delay)
@@ -58,7 +58,7 @@ class Outputs:
                 break
         return not left_out, _words(len(left_out))
 
-    def _store(self, name: str, path: Path, delay: _Delay) -> str | None:
+    def _store(self, name: str, path: Path, delay: _DelayNotes) -> str | None:
         """None, or why not."""
         if self.redact(name) != name:
             return "its name holds a secret"
@@ -73,7 +73,7 @@ class Outputs:
         except OSError as error:
             return error.strerror or "it cannot be read"
 
-    def _send(self, name: str, path: Path, delay: _Delay) -> str | None:
+    def _send(self, name: str, path: Path, delay: _DelayNotes) -> str | None:
         # Without waiting: a job may have left a pipe there.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as content:
             if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
@@ -92,7 +92,7 @@ class Outputs:
                         return str(error)
                     delay.told(name, tries, error)
                 self.wait(backoff.next())
-        self.stored(Stored(name, size, sha256))
+        self.stored(StoredFile(name, size, sha256))
         return None
 
 
@@ -102,14 +102,14 @@ def _words(left_out: int) -> str:
     return "1 output was left out" if left_out == 1 else f"{left_out} outputs were left out"
 
 
-class _Delay:
+class _DelayNotes:
     """Tells why outputs are not stored yet: each sort of reason once, however many files and tries."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
-        self._known: set[type[LinkError]] = set()
+        self._known: set[type[ChannelError]] = set()
 
-    def told(self, name: str, tries: int, error: LinkError) -> None:
+    def told(self, name: str, tries: int, error: ChannelError) -> None:
         lasting = isinstance(error, NoRoom) or tries >= TOLD_AFTER
         if lasting and type(error) not in self._known:
             self._known.add(type(error))

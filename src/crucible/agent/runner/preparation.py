@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.agent.checkpoints import fetch
-from crucible.agent.host.bootstrap import Order
+from crucible.agent.host.bootstrap import AssignmentFile
 from crucible.agent.link.channel import Channel
 from crucible.agent.process.environment import job_environment
-from crucible.agent.python.environment import Builder, find_uv
+from crucible.agent.python.environment import EnvironmentBuilder, find_uv
 from crucible.agent.python.pythons import Pythons
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.leftovers import Staged
-from crucible.agent.runner.secrets import handed_secrets
+from crucible.agent.runner.leftovers import FolderBaseline
+from crucible.agent.runner.secrets import fetch_secrets
 from crucible.agent.runner.staging import Stager
-from crucible.agent.runner.staging_context import StageError, StageWork
+from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.shim import write_shim
 
 PYTHON = "{python}"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedJob:
     """What to execute, where and with which variables; `python` and `about` are for people.
 
     `staged` is the folder as it was, where what the job writes to it is not kept.
@@ -35,23 +35,23 @@ class Prepared:
     env: dict[str, str] = field(repr=False)
     python: str
     about: str
-    staged: Staged | None = None
+    baseline: FolderBaseline | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values that stand in `env` and must show nowhere else."""
 
 
 def prepare(
-    order: Order,
+    order: AssignmentFile,
     folder: AttemptFolder,
     channel: Channel,
-    work: StageWork,
+    work: StagingContext,
     host_env: Mapping[str, str],
     machine_has_gpus: bool,
-) -> Prepared:
+) -> PreparedJob:
     """Stage code, inputs, the checkpoint to start from and environment. Raises StageError, Abandoned, Gone."""
     assignment, place = order.assignment, order.bootstrap
     if not assignment.command:
-        raise StageError("the job has no command")
+        raise StagingError("the job has no command")
     try:
         folder.make_job_folders()
         write_shim(folder.python)
@@ -62,15 +62,15 @@ def prepare(
             resume = assignment.resume_from
             fetch(resume, assignment.job, folder.resume / resume.name, channel, work)
         uv = find_uv(place.uv, host_env)
-        builder = Builder(place.envs, Pythons(host_env, uv), work, host_env, uv)
+        builder = EnvironmentBuilder(place.envs, Pythons(host_env, uv), work, host_env, uv)
         chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)
     except OSError as error:
-        raise StageError(f"the job could not be prepared: {error}; check the disk of the machine") from error
+        raise StagingError(f"the job could not be prepared: {error}; check the disk of the machine") from error
     cpus = os.cpu_count()
-    secrets = handed_secrets(assignment.secrets, channel, work)
+    secrets = fetch_secrets(assignment.secrets, channel, work)
     env = job_environment(assignment, folder, chosen.python, host_env, machine_has_gpus, cpus)
     env.update(secrets)
     first, *rest = assignment.command
     command = (chosen.python if first == PYTHON else first, *rest)
-    staged = Staged.of(code) if assignment.in_place is None else None
-    return Prepared(command, code, env, chosen.python, chosen.about, staged, tuple(secrets.values()))
+    staged = FolderBaseline.take(code) if assignment.in_place is None else None
+    return PreparedJob(command, code, env, chosen.python, chosen.about, staged, tuple(secrets.values()))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 
 from crucible.agent.clock import boottime
-from crucible.agent.link.channel import Gone, LinkError
+from crucible.agent.link.channel import ChannelError, Gone
 from crucible.agent.process.user_process import UserProcess, confinement_name
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.exit_record import LOST
-from crucible.agent.runner.runner import Life
+from crucible.agent.runner.runner import Runner
 from crucible.wire.documents.messages import Kind
 
 log = logging.getLogger(__name__)
 
 
-class Recovery(Life):
+class RecoveryRunner(Runner):
     """The life of a runner whose predecessor died after the user's process may have been started.
 
     It starts nothing: it ends what is left, says so, and delivers what there is.
@@ -23,18 +23,18 @@ class Recovery(Life):
 
     def _make_user(self) -> tuple[UserProcess, str]:
         left = self._machine.limiter.find_left(confinement_name(self._assignment))
-        return UserProcess.left_behind(self._folder.process, self._marks(), left), ""
+        return UserProcess.from_record(self._folder.process, self._marks(), left), ""
 
     def _begin(self) -> rs.Step:
         self._user.end_all()
-        said = {message.kind for message in self._spool.everything()}
+        said = {message.kind for message in self._spool.all_messages()}
         if Kind.ENDED in said:
             return rs.RunnerState(0.0, None, boottime(), rs.Phase.ENDED), (rs.Finish(),)
         state = rs.RunnerState(0.0, None, boottime(), rs.Phase.SAVING)
         told = self._exit.read()
         if Kind.EXITED in said or (told is not None and self._spool.first > told.after + 1):
             return state, (rs.StoreOutputs(),)
-        exited = rs.Say(Kind.EXITED, dict(LOST if told is None else told.data))
+        exited = rs.SendMessage(Kind.EXITED, dict(LOST if told is None else told.data))
         return state, (exited, rs.StoreOutputs())
 
     def _store_outputs(self) -> None:
@@ -43,8 +43,8 @@ class Recovery(Life):
         try:
             self._hide(tuple(channel.secrets().values()) if self._assignment.secrets else ())
         except Gone:
-            self._contacts.gone()
-        except LinkError as error:
+            self._contacts.release_attempt()
+        except ChannelError as error:
             log.warning("what is left of the job is not redacted: %s", error)
         finally:
             channel.close()

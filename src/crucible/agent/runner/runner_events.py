@@ -10,17 +10,17 @@ from crucible.wire.documents.messages import Kind
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagingDone:
     pass
 
 
 @dataclass(frozen=True)
-class StageFailed:
+class StagingFailed:
     text: str
 
 
 @dataclass(frozen=True)
-class Spawned:
+class ProcessStarted:
     """The user's process runs. `data` is what the STARTED message tells beside the pid."""
 
     pid: int
@@ -28,7 +28,7 @@ class Spawned:
 
 
 @dataclass(frozen=True)
-class SpawnFailed:
+class StartFailed:
     """The command could not be executed; `code` is what a shell would say (126, 127)."""
 
     code: int
@@ -51,38 +51,38 @@ class ProcessEnded:
 
 
 @dataclass(frozen=True)
-class StopWanted:
+class StopRequested:
     pass
 
 
 @dataclass(frozen=True)
-class LeaseEnded:
+class LeaseExpired:
     pass
 
 
 @dataclass(frozen=True)
-class Noticed:
+class InterruptionNoticed:
     """The place takes the machine back in so many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
-class TimeGiven:
+class DeadlineChanged:
     """When the machine's time is over, as far as is known now; None: never."""
 
     deadline: Deadline | None
 
 
 @dataclass(frozen=True)
-class CheckpointWanted:
+class CheckpointRequested:
     """So many checkpoints were asked for since the job began."""
 
     count: int
 
 
 @dataclass(frozen=True)
-class AttemptGone:
+class AttemptReleased:
     """The control plane has settled the attempt without us (410): nothing of it is wanted any more."""
 
 
@@ -98,39 +98,39 @@ class OutputsStored:
 
 
 Event = Union[
-    Staged,
-    StageFailed,
-    Spawned,
-    SpawnFailed,
+    StagingDone,
+    StagingFailed,
+    ProcessStarted,
+    StartFailed,
     ProcessEnded,
-    StopWanted,
-    LeaseEnded,
-    Noticed,
-    TimeGiven,
-    CheckpointWanted,
-    AttemptGone,
+    StopRequested,
+    LeaseExpired,
+    InterruptionNoticed,
+    DeadlineChanged,
+    CheckpointRequested,
+    AttemptReleased,
     Tick,
     OutputsStored,
 ]
 
 
 @dataclass(frozen=True)
-class Stage:
+class StartStaging:
     pass
 
 
 @dataclass(frozen=True)
-class AbandonStage:
+class AbortStaging:
     """Stop preparing, and forget the process that would have been started."""
 
 
 @dataclass(frozen=True)
-class Spawn:
+class StartProcess:
     pass
 
 
 @dataclass(frozen=True)
-class Signal:
+class SendSignal:
     """Send it to the whole process group; KILL also to everything else that belongs to the job."""
 
     number: int
@@ -142,12 +142,12 @@ class WriteStopFile:
 
 
 @dataclass(frozen=True)
-class AskCheckpoint:
+class RequestCheckpoint:
     """Tell the program to save a checkpoint and go on."""
 
 
 @dataclass(frozen=True)
-class Say:
+class SendMessage:
     kind: Kind
     data: dict[str, object]
 
@@ -164,5 +164,15 @@ class Finish:
     deliver: bool = True
 
 
-Action = Union[Stage, AbandonStage, Spawn, Signal, WriteStopFile, AskCheckpoint, Say, StoreOutputs, Finish]
+Action = Union[
+    StartStaging,
+    AbortStaging,
+    StartProcess,
+    SendSignal,
+    WriteStopFile,
+    RequestCheckpoint,
+    SendMessage,
+    StoreOutputs,
+    Finish,
+]
 Actions = tuple[Action, ...]

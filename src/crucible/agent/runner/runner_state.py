@@ -21,73 +21,73 @@ import signal
 from dataclasses import dataclass, replace
 
 from crucible.agent.clock import Deadline
-from crucible.agent.runner.deadline import patience, suspends_at, told_again
+from crucible.agent.runner.deadline import kill_delay, merge_deadlines, suspend_time
 from crucible.agent.runner.runner_events import (
-    AbandonStage,
+    AbortStaging,
     Action,
     Actions,
-    AskCheckpoint,
-    AttemptGone,
-    CheckpointWanted,
+    AttemptReleased,
+    CheckpointRequested,
+    DeadlineChanged,
     Event,
     Finish,
-    LeaseEnded,
-    Noticed,
+    InterruptionNoticed,
+    LeaseExpired,
     OutputsStored,
     ProcessEnded,
-    Say,
-    Signal,
-    Spawn,
-    Spawned,
-    SpawnFailed,
-    Stage,
-    Staged,
-    StageFailed,
-    StopWanted,
+    ProcessStarted,
+    RequestCheckpoint,
+    SendMessage,
+    SendSignal,
+    StagingDone,
+    StagingFailed,
+    StartFailed,
+    StartProcess,
+    StartStaging,
+    StopRequested,
     StoreOutputs,
     Tick,
-    TimeGiven,
     WriteStopFile,
 )
 from crucible.wire.documents.messages import Cause, Kind
 
 __all__ = [
     "KILL_AGAIN_SECONDS",
-    "MADE_GOOD",
-    "AbandonStage",
+    "RETRIED",
+    "AbortStaging",
     "Action",
     "Actions",
-    "AskCheckpoint",
-    "AttemptGone",
-    "CheckpointWanted",
+    "AttemptReleased",
+    "CheckpointRequested",
+    "DeadlineChanged",
     "Event",
     "Finish",
-    "LeaseEnded",
-    "Noticed",
+    "InterruptionNoticed",
+    "LeaseExpired",
     "OutputsStored",
     "Phase",
     "ProcessEnded",
+    "ProcessStarted",
+    "RequestCheckpoint",
     "RunnerState",
-    "Say",
-    "Signal",
-    "Spawn",
-    "SpawnFailed",
-    "Spawned",
-    "Stage",
-    "StageFailed",
-    "Staged",
+    "SendMessage",
+    "SendSignal",
+    "StagingDone",
+    "StagingFailed",
+    "StartFailed",
+    "StartProcess",
+    "StartStaging",
     "Step",
-    "StopWanted",
+    "StopRequested",
     "StoreOutputs",
     "Tick",
-    "TimeGiven",
     "WriteStopFile",
     "begin",
     "step",
 ]
 
 KILL_AGAIN_SECONDS = 5.0
-MADE_GOOD = frozenset({Cause.INTERRUPTED, Cause.SUSPENDED})
+RETRIED = frozenset({Cause.INTERRUPTED, Cause.SUSPENDED})
 """Ends after which the job goes on in another attempt."""
 
 
@@ -110,13 +110,13 @@ class RunnerState:
     seconds: float | None
     now: float
     phase: Phase = Phase.STAGING
-    spawning: bool = False
+    starting: bool = False
     started_at: float | None = None
     stopping: Cause | None = None
     kill_at: float | None = None
-    gone: bool = False
+    released: bool = False
     deadline: Deadline | None = None
-    taken_at: float | None = None
+    interrupted_at: float | None = None
     checkpoint: int = 0
 
 
@@ -127,69 +127,69 @@ def begin(
     grace: float, seconds: float | None, now: float, deadline: Deadline | None = None, checkpoint: int = 0
 ) -> Step:
     """`checkpoint`: how many were asked for before; they are not asked for again."""
-    return RunnerState(max(0.0, grace), seconds, now, deadline=deadline, checkpoint=checkpoint), (Stage(),)
+    return RunnerState(max(0.0, grace), seconds, now, deadline=deadline, checkpoint=checkpoint), (StartStaging(),)
 
 
 def step(state: RunnerState, event: Event) -> Step:
     """The state after the event, and what to do now, in order. An event out of its place changes nothing."""
     if isinstance(event, Tick):
         return _tick(state if event.now <= state.now else replace(state, now=event.now))
-    if isinstance(event, AttemptGone):
-        return _leave(state)
-    if isinstance(event, TimeGiven):
-        return _tick(replace(state, deadline=told_again(event.deadline, state.deadline)))
-    if isinstance(event, CheckpointWanted):
+    if isinstance(event, AttemptReleased):
+        return _release(state)
+    if isinstance(event, DeadlineChanged):
+        return _tick(replace(state, deadline=merge_deadlines(event.deadline, state.deadline)))
+    if isinstance(event, CheckpointRequested):
         return _checkpoint(state, event.count)
-    if isinstance(event, Noticed) and state.phase in (Phase.STAGING, Phase.RUNNING):
-        return _noticed(state, event.seconds)
+    if isinstance(event, InterruptionNoticed) and state.phase in (Phase.STAGING, Phase.RUNNING):
+        return _interrupt(state, event.seconds)
     if state.phase is Phase.STAGING:
         return _staging(state, event)
     if state.phase is Phase.RUNNING:
         return _running(state, event)
     if state.phase is Phase.SAVING and isinstance(event, OutputsStored):
-        ended = Say(Kind.ENDED, {"complete": event.complete, "text": event.text})
+        ended = SendMessage(Kind.ENDED, {"complete": event.complete, "text": event.text})
         return replace(state, phase=Phase.ENDED), (ended, Finish())
     return state, ()
 
 
 def _staging(state: RunnerState, event: Event) -> Step:
-    if isinstance(event, Spawned) and state.spawning:
-        return _spawned(state, event)
-    if isinstance(event, SpawnFailed) and state.spawning:
+    if isinstance(event, ProcessStarted) and state.starting:
+        return _process_started(state, event)
+    if isinstance(event, StartFailed) and state.starting:
         return _never_ran(state, Cause.STAGING_FAILED, event.text, event.code)
-    if isinstance(event, StopWanted):
+    if isinstance(event, StopRequested):
         return _stop_staging(state, Cause.STOPPED)
-    if isinstance(event, LeaseEnded):
+    if isinstance(event, LeaseExpired):
         return _stop_staging(state, Cause.FENCED)
-    if isinstance(event, Staged) and not state.spawning:
-        return replace(state, spawning=True), (Spawn(),)
-    if isinstance(event, StageFailed) and not state.spawning:
+    if isinstance(event, StagingDone) and not state.starting:
+        return replace(state, starting=True), (StartProcess(),)
+    if isinstance(event, StagingFailed) and not state.starting:
         return _never_ran(state, Cause.STAGING_FAILED, event.text)
     return state, ()
 
 
 def _stop_staging(state: RunnerState, cause: Cause) -> Step:
-    if state.spawning:
+    if state.starting:
         return replace(state, stopping=_stronger(state.stopping, cause)), ()
     told = Cause.NOT_STARTED if cause is Cause.STOPPED else cause
     state, actions = _never_ran(state, told, "stopped before it started")
-    return state, (AbandonStage(), *actions)
+    return state, (AbortStaging(), *actions)
 
 
 def _stronger(known: Cause | None, new: Cause) -> Cause:
-    return new if known is None or (new is Cause.STOPPED and known in MADE_GOOD) else known
+    return new if known is None or (new is Cause.STOPPED and known in RETRIED) else known
 
 
 def _never_ran(state: RunnerState, cause: Cause, text: str, code: int | None = None) -> Step:
-    if state.gone:
+    if state.released:
         return replace(state, phase=Phase.ENDED), (Finish(deliver=False),)
-    exited = _exited(cause, code, None, text, None, None)
-    return replace(state, phase=Phase.SAVING, spawning=False), (exited, StoreOutputs())
+    exited = _exited_message(cause, code, None, text, None, None)
+    return replace(state, phase=Phase.SAVING, starting=False), (exited, StoreOutputs())
 
 
-def _spawned(state: RunnerState, event: Spawned) -> Step:
-    started = Say(Kind.STARTED, {"pid": event.pid, "pgid": event.pid, **dict(event.data)})
-    state = replace(state, phase=Phase.RUNNING, spawning=False, started_at=state.now)
+def _process_started(state: RunnerState, event: ProcessStarted) -> Step:
+    started = SendMessage(Kind.STARTED, {"pid": event.pid, "pgid": event.pid, **dict(event.data)})
+    state = replace(state, phase=Phase.RUNNING, starting=False, started_at=state.now)
     if state.stopping is None:
         return state, (started,)
     state, actions = _stop(state, state.stopping)
@@ -199,9 +199,9 @@ def _spawned(state: RunnerState, event: Spawned) -> Step:
 def _running(state: RunnerState, event: Event) -> Step:
     if isinstance(event, ProcessEnded):
         return _process_ended(state, event)
-    if isinstance(event, StopWanted):
+    if isinstance(event, StopRequested):
         return _stop(state, Cause.STOPPED)
-    if isinstance(event, LeaseEnded):
+    if isinstance(event, LeaseExpired):
         return _stop(state, Cause.FENCED)
     return state, ()
 
@@ -214,21 +214,23 @@ def _stop(state: RunnerState, cause: Cause) -> Step:
     state = replace(state, kill_at=kill_at)
     if kill_at <= state.now:
         return _kill(state, (WriteStopFile(),))
-    return state, (WriteStopFile(), Signal(signal.SIGTERM))
+    return state, (WriteStopFile(), SendSignal(signal.SIGTERM))
 
 
 def _kill_at(state: RunnerState) -> float:
-    ends = (state.taken_at, None if state.deadline is None else state.deadline.at)
-    return state.now + patience(state.grace, state.now, ends)
+    ends = (state.interrupted_at, None if state.deadline is None else state.deadline.at)
+    return state.now + kill_delay(state.grace, state.now, ends)
 
 
-def _noticed(state: RunnerState, seconds: float) -> Step:
+def _interrupt(state: RunnerState, seconds: float) -> Step:
     said: Actions = ()
-    if state.taken_at is None and not state.gone:
+    if state.interrupted_at is None and not state.released:
         text = f"the place takes the machine back in {max(0.0, seconds):.0f} seconds"
-        said = (Say(Kind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
+        said = (SendMessage(Kind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
     taken_at = state.now + max(0.0, seconds)
-    state = replace(state, taken_at=taken_at if state.taken_at is None else min(state.taken_at, taken_at))
+    state = replace(
+        state, interrupted_at=taken_at if state.interrupted_at is None else min(state.interrupted_at, taken_at)
+    )
     if state.kill_at is not None:
         state = replace(state, kill_at=min(state.kill_at, _kill_at(state)))
     if state.phase is Phase.STAGING:
@@ -243,21 +245,21 @@ def _checkpoint(state: RunnerState, count: int) -> Step:
     if count <= state.checkpoint:
         return state, ()
     runs = state.phase is Phase.RUNNING and state.kill_at is None
-    return replace(state, checkpoint=count), (AskCheckpoint(),) if runs else ()
+    return replace(state, checkpoint=count), (RequestCheckpoint(),) if runs else ()
 
 
 def _kill(state: RunnerState, before: Actions = ()) -> Step:
     again = replace(state, kill_at=state.now + KILL_AGAIN_SECONDS)
-    return again, (*before, Signal(signal.SIGKILL))
+    return again, (*before, SendSignal(signal.SIGKILL))
 
 
 def _tick(state: RunnerState) -> Step:
     if state.phase is Phase.RUNNING and state.kill_at is not None:
         return _kill(state) if state.now >= state.kill_at else (state, ())
     if state.phase is Phase.RUNNING:
-        at, cause = min(_time_limit(state), _suspension(state), key=lambda end: end[0])
+        at, cause = min(_time_limit(state), _suspend_limit(state), key=lambda end: end[0])
         return _stop(state, cause) if state.now >= at else (state, ())
-    if state.phase is Phase.STAGING and state.now >= _suspension(state)[0]:
+    if state.phase is Phase.STAGING and state.now >= _suspend_limit(state)[0]:
         return _stop_staging(state, Cause.SUSPENDED)
     return state, ()
 
@@ -267,23 +269,23 @@ def _time_limit(state: RunnerState) -> tuple[float, Cause]:
     return (math.inf if state.seconds is None else state.started_at + state.seconds), Cause.TIME_LIMIT
 
 
-def _suspension(state: RunnerState) -> tuple[float, Cause]:
-    at = math.inf if state.deadline is None else suspends_at(state.deadline, state.grace)
+def _suspend_limit(state: RunnerState) -> tuple[float, Cause]:
+    at = math.inf if state.deadline is None else suspend_time(state.deadline, state.grace)
     return at, Cause.SUSPENDED
 
 
 def _process_ended(state: RunnerState, event: ProcessEnded) -> Step:
-    if state.gone:
+    if state.released:
         return replace(state, phase=Phase.ENDED), (Finish(deliver=False),)
-    cause, text = _why(state, event)
-    exited = _exited(cause, event.code, event.signal, text, event.cpu_seconds, event.peak_memory)
+    cause, text = _exit_cause(state, event)
+    exited = _exited_message(cause, event.code, event.signal, text, event.cpu_seconds, event.peak_memory)
     return replace(state, phase=Phase.SAVING), (exited, StoreOutputs())
 
 
-def _why(state: RunnerState, event: ProcessEnded) -> tuple[Cause, str]:
+def _exit_cause(state: RunnerState, event: ProcessEnded) -> tuple[Cause, str]:
     stopping = None if event.by_itself else state.stopping
     # A worker may have died of its memory long before: an end that is made good is no failure.
-    if stopping in MADE_GOOD:
+    if stopping in RETRIED:
         return stopping, _TEXTS[stopping]
     # A worker killed for memory while the job as a whole succeeded is no reason to call it a failure.
     if event.oom and event.code != 0:
@@ -312,28 +314,28 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-def _exited(
+def _exited_message(
     cause: Cause,
     code: int | None,
     number: int | None,
     text: str,
     cpu_seconds: float | None,
     peak_memory: int | None,
-) -> Say:
+) -> SendMessage:
     data: dict[str, object] = {"code": code, "signal": number, "cause": cause.value, "text": text}
-    return Say(Kind.EXITED, {**data, "cpu_seconds": cpu_seconds, "peak_memory": peak_memory})
+    return SendMessage(Kind.EXITED, {**data, "cpu_seconds": cpu_seconds, "peak_memory": peak_memory})
 
 
-def _leave(state: RunnerState) -> Step:
+def _release(state: RunnerState) -> Step:
     """End what runs, tell nobody."""
     if state.phase is Phase.ENDED:
-        return replace(state, gone=True), (Finish(deliver=False),)
-    if state.gone:
+        return replace(state, released=True), (Finish(deliver=False),)
+    if state.released:
         return state, ()
-    state = replace(state, gone=True)
+    state = replace(state, released=True)
     if state.phase is Phase.RUNNING:
         return _stop(state, Cause.STOPPED)
-    if state.phase is Phase.STAGING and state.spawning:
+    if state.phase is Phase.STAGING and state.starting:
         return replace(state, stopping=Cause.STOPPED), ()
-    abandon: Actions = (AbandonStage(),) if state.phase is Phase.STAGING else ()
+    abandon: Actions = (AbortStaging(),) if state.phase is Phase.STAGING else ()
     return replace(state, phase=Phase.ENDED), (*abandon, Finish(deliver=False))

@@ -6,32 +6,34 @@ from collections.abc import Sequence
 
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel, Refused, Unreachable
-from crucible.agent.runner.staging_context import StageError, StageWork
+from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.documents.crypto import NoCryptography
 
 TOLD_AFTER = 2
 
 
-def handed_secrets(wanted: Sequence[str], channel: Channel, work: StageWork) -> dict[str, str]:
+def fetch_secrets(wanted: Sequence[str], channel: Channel, work: StagingContext) -> dict[str, str]:
     """Values by variable, however long the server is away. Raises StageError, Abandoned, Gone."""
     backoff, tries = Backoff(), 0
     while wanted:
-        work.check()
+        work.check_aborted()
         try:
             found = channel.secrets()
             break
         except Unreachable as error:
             tries += 1
             if tries == TOLD_AFTER:
-                work.say(f"waiting for the job's secrets: {error}")
-            work.abandoned.wait(backoff.next())
+                work.status(f"waiting for the job's secrets: {error}")
+            work.aborted.wait(backoff.next())
         except NoCryptography as error:
-            raise StageError(f"the job's secrets cannot be read here: {error}") from error
+            raise StagingError(f"the job's secrets cannot be read here: {error}") from error
         except Refused as error:
-            raise StageError(f"the job's secrets were not handed over: {error}") from error
+            raise StagingError(f"the job's secrets were not handed over: {error}") from error
     else:
         return {}
     missing = sorted(set(wanted) - set(found))
     if missing:
-        raise StageError(f"the server handed over no value for {missing[0]}; set the secret again, then resume the job")
+        raise StagingError(
+            f"the server handed over no value for {missing[0]}; set the secret again, then resume the job"
+        )
     return {name: found[name] for name in wanted}

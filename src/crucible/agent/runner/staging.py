@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel, Gone, Refused, Unreachable
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.staging_context import StageError, StageWork
+from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.documents.desired import Assignment, DataItem
 from crucible.wire.files.archive import BadArchive, unpack
 from crucible.wire.files.paths import UnsafePath, safe_join
@@ -36,7 +36,7 @@ class Stager:
     """`cache` keeps bundles for other attempts of a machine that stays; None on one that does not."""
 
     channel: Channel
-    work: StageWork
+    work: StagingContext
     cache: Path | None
 
     def code(self, assignment: Assignment, folder: AttemptFolder) -> Path:
@@ -44,7 +44,7 @@ class Stager:
         if assignment.in_place is not None:
             place = Path(assignment.in_place)
             if not place.is_dir():
-                raise StageError(f"the folder {place} is not on this machine; run without --in-place")
+                raise StagingError(f"the folder {place} is not on this machine; run without --in-place")
             return place
         if assignment.bundle is None:
             folder.work.mkdir()
@@ -57,7 +57,7 @@ class Stager:
             try:
                 target = safe_join(folder.data, item.name)
             except UnsafePath as error:
-                raise StageError(f"the name of an input: {error}") from error
+                raise StagingError(f"the name of an input: {error}") from error
             target.parent.mkdir(parents=True, exist_ok=True)
             self._place(item, target)
 
@@ -68,9 +68,9 @@ class Stager:
             with open(archive, "rb") as source:
                 unpack(source, target, max_bytes=MAX_BUNDLE_BYTES, max_files=MAX_BUNDLE_FILES)
         except BadArchive as error:
-            raise StageError(f"the job's code cannot be unpacked: {error.reason}") from error
+            raise StagingError(f"the job's code cannot be unpacked: {error.reason}") from error
         except OSError as error:
-            raise StageError(f"the job's code cannot be unpacked: {error}; is the disk full?") from error
+            raise StagingError(f"the job's code cannot be unpacked: {error}; is the disk full?") from error
 
     def _bundle(self, sha256: str, folder: AttemptFolder) -> Path:
         if self.cache is None:
@@ -91,20 +91,20 @@ class Stager:
 
     def _fetch(self, sha256: str, path: Path) -> None:
         """Download to `path`, going on where an earlier try broke off; tries until the server is there."""
-        self.work.say("fetching the code")
+        self.work.status("fetching the code")
         part = path.with_name(path.name + ".part")
         backoff = Backoff()
         while True:
-            self.work.check()
+            self.work.check_aborted()
             try:
                 self._download(sha256, part)
                 break
             except Unreachable:
-                self.work.abandoned.wait(backoff.next())
+                self.work.aborted.wait(backoff.next())
             except Gone:
                 raise
             except Refused as error:
-                raise StageError(f"the job's code cannot be fetched: {error}") from error
+                raise StagingError(f"the job's code cannot be fetched: {error}") from error
         os.replace(part, path)
 
     def _download(self, sha256: str, part: Path) -> None:
@@ -112,13 +112,13 @@ class Stager:
         try:
             with open(part, "ab") as file:
                 for chunk in self.channel.bundle(sha256, have):
-                    self.work.check()
+                    self.work.check_aborted()
                     file.write(chunk)
         except Refused as error:
             if error.status != 416:  # asked beyond the end: we have all of it, or something else
                 raise
         except OSError as error:
-            raise StageError(f"the job's code cannot be written: {error}") from error
+            raise StagingError(f"the job's code cannot be written: {error}") from error
         if _sha256(part) != sha256:
             part.unlink()
             raise Unreachable("the bundle came damaged")
@@ -128,12 +128,12 @@ class Stager:
     def _place(self, item: DataItem, target: Path) -> None:
         scheme = urlsplit(item.source).scheme if "://" in item.source else ""
         if scheme in ("http", "https"):
-            self.work.say(f"downloading {item.name}")
+            self.work.status(f"downloading {item.name}")
             self._download_data(item, target)
         elif scheme == "file":
             self._link(item, Path(unquote(urlsplit(item.source).path)), target)
         elif scheme:
-            raise StageError(
+            raise StagingError(
                 f"input {item.name!r}: this machine cannot read {scheme}:// sources; "
                 "use a local path, file:// or https://"
             )
@@ -142,23 +142,23 @@ class Stager:
 
     def _link(self, item: DataItem, source: Path, target: Path) -> None:
         if not source.is_absolute() or not source.exists():
-            raise StageError(f"input {item.name!r}: {source} is not on this machine")
+            raise StagingError(f"input {item.name!r}: {source} is not on this machine")
         target.symlink_to(source)
 
     def _download_data(self, item: DataItem, target: Path) -> None:
         backoff = Backoff(first=0.5)
         for left in reversed(range(DOWNLOAD_TRIES)):
-            self.work.check()
+            self.work.check_aborted()
             try:
                 self._copy_url(item.source, target)
                 return
             except urllib.error.HTTPError as error:
                 if error.code < 500 or not left:
-                    raise StageError(f"input {item.name!r}: the server answered {error.code}") from error
+                    raise StagingError(f"input {item.name!r}: the server answered {error.code}") from error
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if not left:
-                    raise StageError(f"input {item.name!r} cannot be downloaded: {error}") from error
-            self.work.abandoned.wait(backoff.next())
+                    raise StagingError(f"input {item.name!r} cannot be downloaded: {error}") from error
+            self.work.aborted.wait(backoff.next())
 
     def _copy_url(self, url: str, target: Path) -> None:
         deadline = time.monotonic() + DOWNLOAD_SECONDS
@@ -166,15 +166,15 @@ class Stager:
         with urllib.request.urlopen(request, timeout=STALL_SECONDS) as answer, open(target, "wb") as file:  # noqa: S310
             size = answer.headers.get("Content-Length")
             if size is not None and int(size) > shutil.disk_usage(target.parent).free - KEEP_FREE:
-                raise StageError(f"{url} has {size} bytes, for which the disk has no room")
+                raise StagingError(f"{url} has {size} bytes, for which the disk has no room")
             while True:
-                self.work.check()
+                self.work.check_aborted()
                 chunk = answer.read(_CHUNK)
                 if not chunk:
                     break
                 file.write(chunk)
                 if time.monotonic() > deadline:
-                    raise StageError(f"{url} took longer than {DOWNLOAD_SECONDS / 3600:g} hours")
+                    raise StagingError(f"{url} took longer than {DOWNLOAD_SECONDS / 3600:g} hours")
         if size is not None and target.stat().st_size != int(size):
             raise OSError("it broke off")
 

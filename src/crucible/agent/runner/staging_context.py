@@ -21,11 +21,11 @@ LAST_LINES = 20
 _TURN = 0.2
 
 
-class StageError(Exception):
+class StagingError(Exception):
     """The job could not be prepared; the text says why and what to do."""
 
 
-class Abandoned(Exception):
+class StagingAborted(Exception):
     """A stop came while the job was being prepared."""
 
 
@@ -61,26 +61,26 @@ class RemovableLock(Lock):
 
 
 @dataclass(frozen=True)
-class StageWork:
+class StagingContext:
     """`say` tells people what is going on, `log` writes to the job's log, `note` is kept with the job."""
 
-    say: Callable[[str], None]
+    status: Callable[[str], None]
     log: Callable[[str], None]
     note: Callable[[str], None]
-    abandoned: threading.Event = field(default_factory=threading.Event)
+    aborted: threading.Event = field(default_factory=threading.Event)
 
-    def check(self) -> None:
-        if self.abandoned.is_set():
-            raise Abandoned
+    def check_aborted(self) -> None:
+        if self.aborted.is_set():
+            raise StagingAborted
 
     def take_lock(self, path: Path, waiting: str) -> RemovableLock:
         """The lock, once it is free; says what it waits for, and hears a stop."""
         lock = RemovableLock.take(path)
         if lock is None:
-            self.say(waiting)
+            self.status(waiting)
         while lock is None:
-            self.abandoned.wait(_TURN)
-            self.check()
+            self.aborted.wait(_TURN)
+            self.check_aborted()
             lock = RemovableLock.take(path)
         return lock
 
@@ -114,7 +114,7 @@ class StageWork:
         last: deque[str] = deque(maxlen=LAST_LINES)
         rest = b""
         while time.monotonic() < deadline:
-            self.check()
+            self.check_aborted()
             if not select.select([process.stdout], [], [], _TURN)[0]:
                 continue
             data = os.read(process.stdout.fileno(), 65536)

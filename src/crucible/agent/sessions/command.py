@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Optional
 
 from crucible.agent.process.launcher import check_executed
-from crucible.agent.process.process_groups import kill_until_gone, signal_group, with_variables
-from crucible.agent.sessions.surroundings import Surroundings
+from crucible.agent.process.process_groups import find_by_variables, kill_until_gone, signal_group
+from crucible.agent.sessions.endpoint import JobContext
 from crucible.wire.http.sessions import Command, Kind, Over, Size
 
 log = logging.getLogger(__name__)
@@ -50,10 +50,10 @@ _MARKS = (SESSION, "CRUCIBLE_ATTEMPT_ID", "CRUCIBLE_RANK")
 _ROOT = str(Path(__file__).parents[3])
 
 
-class CommandPeer:
+class CommandEndpoint:
     """Raises CannotExecute, with what a shell would say, when it is made."""
 
-    def __init__(self, id: str, wanted: Command, around: Surroundings) -> None:
+    def __init__(self, id: str, wanted: Command, around: JobContext) -> None:
         self.sources: dict[int, Kind] = {}
         self.sink: Optional[int] = None
         self.waker: Optional[int] = None
@@ -207,7 +207,7 @@ class CommandPeer:
                 signal_group(self._process.pid, signal.SIGKILL)
             self._ended.wait()  # whoever waits for it sees its end before it is reaped, or would see none
             self._process.wait()
-            if not kill_until_gone(lambda: with_variables(self._mark), KILL_SECONDS):
+            if not kill_until_gone(lambda: find_by_variables(self._mark), KILL_SECONDS):
                 log.error("processes of a session are still there")
         self._close()
 

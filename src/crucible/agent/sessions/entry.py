@@ -9,7 +9,7 @@ import os
 import termios
 from collections.abc import Sequence
 
-from crucible.agent.process.launcher import become, die_first
+from crucible.agent.process.launcher import exec_order, raise_oom_score
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     with open(orders, "rb") as pipe:
         raw = pipe.read()
     if raw:
-        become(json.loads(raw), errors, lambda: _get_ready(tty))
+        exec_order(json.loads(raw), errors, lambda: _get_ready(tty))
     return 126
 
 
@@ -36,4 +36,4 @@ def _get_ready(tty: str) -> None:
             os.dup2(terminal, target, inheritable=True)
         if terminal > 2:
             os.close(terminal)
-    die_first()
+    raise_oom_score()

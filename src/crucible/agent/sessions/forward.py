@@ -7,8 +7,8 @@ import os
 import socket
 from typing import Optional
 
-from crucible.agent.sessions.listening import CannotTell, Listening, listening
-from crucible.agent.sessions.surroundings import Surroundings
+from crucible.agent.sessions.endpoint import JobContext
+from crucible.agent.sessions.ports import ListeningPort, PortsUnknown, find_ports
 from crucible.wire.http.sessions import Kind, Over, Problem, Size
 
 CONNECT_SECONDS = 5.0
@@ -22,12 +22,12 @@ class NoConnection(Exception):
         self.problem = problem
 
 
-class ConnectionPeer:
+class PortEndpoint:
     """An open connection; each side may end before the other. Raises NoConnection when it is made."""
 
     waker: Optional[int] = None
 
-    def __init__(self, port: int, around: Surroundings) -> None:
+    def __init__(self, port: int, around: JobContext) -> None:
         self._socket = _connected(port, around)
         self._socket.setblocking(False)
         with contextlib.suppress(OSError):
@@ -72,12 +72,12 @@ class ConnectionPeer:
         self._socket.close()
 
 
-def ports_of(around: Surroundings) -> dict[int, Listening]:
+def listening_ports(around: JobContext) -> dict[int, ListeningPort]:
     """Raises NoConnection where they cannot be told."""
     own = os.getpid()
     try:
-        return listening([pid for pid in around.pids() if pid != own])
-    except CannotTell as error:
+        return find_ports([pid for pid in around.pids() if pid != own])
+    except PortsUnknown as error:
         raise NoConnection(
             Problem(
                 "refused_by_policy",
@@ -89,8 +89,8 @@ def ports_of(around: Surroundings) -> dict[int, Listening]:
         ) from error
 
 
-def _connected(port: int, around: Surroundings) -> socket.socket:
-    found = ports_of(around)
+def _connected(port: int, around: JobContext) -> socket.socket:
+    found = listening_ports(around)
     if port not in found:
         raise NoConnection(_not_listening(port, sorted(found)))
     address = found[port].address

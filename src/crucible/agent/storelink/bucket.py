@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from crucible.agent.link.channel import NoRoom, Unreachable, skip, upload_seconds
-from crucible.agent.storelink.mail import CHUNK, Content
-from crucible.agent.storelink.urls import WAIT_SECONDS, Urls
+from crucible.agent.link.channel import NoRoom, Unreachable, skip_bytes, upload_seconds
+from crucible.agent.storelink.mailbox import CHUNK, Content
+from crucible.agent.storelink.urls import WAIT_SECONDS, SignedUrls
 from crucible.wire.documents.mailbox import CLAIM
 from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, Request, Response, TooLong
 
@@ -17,13 +17,13 @@ _AZURE = {"x-ms-blob-type": "BlockBlob"}
 """Azure asks for it, others pass it over."""
 
 
-class BucketMail:
+class BucketMailbox:
     """Create-only is not for one who holds a URL: the names that matter are never used twice."""
 
     pace = 2.0
     is_private = False
 
-    def __init__(self, urls: Urls) -> None:
+    def __init__(self, urls: SignedUrls) -> None:
         self._urls = urls
 
     def get(self, name: str, limit: int) -> bytes | None:
@@ -50,13 +50,13 @@ class BucketMail:
             if response.status_code == 416:
                 return
             self._check("GET", name, response)
-            yield from skip(response.pieces(CHUNK), start if response.status_code == 200 else 0)
+            yield from skip_bytes(response.pieces(CHUNK), start if response.status_code == 200 else 0)
 
     @contextlib.contextmanager
     def _answer(
         self, method: str, name: str, content: Content = b"", size: int = 0, start: int = 0
     ) -> Iterator[Response]:
-        url = self._urls.find(method, name, 0.0 if _is_own(name) else WAIT_SECONDS)
+        url = self._urls.wait_for(method, name, 0.0 if _is_own(name) else WAIT_SECONDS)
         puts = method == "PUT"
         headers = {**_AZURE, "Content-Length": str(size)} if puts else {}
         if start:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Callable
 
-from crucible.agent.link.channel import AttemptWish, LogSegment, Refused, Unreachable, wish_of
-from crucible.agent.storelink.party import Party
+from crucible.agent.link.channel import DesiredAttempt, LogSegment, Refused, Unreachable, read_desired_attempt
+from crucible.agent.storelink.client import MailboxClient
 from crucible.wire.documents.crypto import check_cryptography
 from crucible.wire.documents.mailbox import SECRETS, Down, artifact_blob, checkpoint_blob, log_blob
 from crucible.wire.documents.messages import Batch, Message, encode_batch
@@ -24,10 +24,10 @@ SECRETS_SECONDS = 60.0
 class StoreChannel:
     """All channels of one runner share its `party`."""
 
-    answers = False
+    is_direct = False
 
     def __init__(
-        self, party: Party, attempt: str, rank: int, secret: str, sleep: Callable[[float], None] = time.sleep
+        self, party: MailboxClient, attempt: str, rank: int, secret: str, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._party = party
         self._mail = party.mail
@@ -40,12 +40,12 @@ class StoreChannel:
     def close(self) -> None:
         pass
 
-    def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
+    def desired(self, known: DesiredAttempt, wait: float) -> DesiredAttempt | None:
         until = time.monotonic() + wait
         while True:
-            self._party.beat()
-            down = self._party.look()
-            wish = known if down is None else wish_of(down.body)
+            self._party.send_heartbeat()
+            down = self._party.fetch_down()
+            wish = known if down is None else read_desired_attempt(down.body)
             if wish != known:
                 return wish
             if time.monotonic() + self._mail.pace > until:
@@ -94,8 +94,8 @@ class StoreChannel:
         try:
             until = time.monotonic() + SECRETS_SECONDS
             while time.monotonic() < until:
-                self._party.beat()
-                down = self._party.look()
+                self._party.send_heartbeat()
+                down = self._party.fetch_down()
                 found = None if down is None else down.body.get("secrets")
                 if isinstance(found, dict):
                     return _values(found)
@@ -105,7 +105,7 @@ class StoreChannel:
         raise Unreachable("the control plane has not handed over the secrets")
 
     def _fetch(self, name: str, start: int) -> Iterator[bytes]:
-        return self._mail.fetch(name, _key(self._party.look(), name), start)
+        return self._mail.fetch(name, _key(self._party.fetch_down(), name), start)
 
 
 def _values(found: Mapping[str, object]) -> dict[str, str]:

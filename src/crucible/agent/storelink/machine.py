@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Callable
 
 from crucible.agent.link.channel import ClaimedByAnother, Gone, Refused, Unreachable
-from crucible.agent.storelink.party import Party, unreachable_without_cryptography
+from crucible.agent.storelink.client import MailboxClient, unreachable_without_cryptography
 from crucible.wire.documents.crypto import BadDocument
 from crucible.wire.documents.desired import BadDesired, Desired, decode_desired
 from crucible.wire.documents.mailbox import CLAIM, MAX_DOCUMENT, Claim, decode_claim, encode_claim
@@ -17,12 +17,12 @@ from crucible.wire.documents.mailbox import CLAIM, MAX_DOCUMENT, Claim, decode_c
 GRANT_SECONDS = 10.0
 
 
-class StoreMachineLine:
+class StoreMachineChannel:
     """`key` is the host's key of the mailbox: what a claim over https hands out, both sides know here."""
 
     def __init__(
         self,
-        party: Party,
+        party: MailboxClient,
         key: bytes,
         tell: Callable[[Mapping[str, str]], None] = lambda urls: None,
         sleep: Callable[[float], None] = time.sleep,
@@ -46,8 +46,8 @@ class StoreMachineLine:
             self._put_claim(native_id)
         until = time.monotonic() + GRANT_SECONDS
         while time.monotonic() < until:
-            self._party.beat()
-            down = self._party.look()
+            self._party.send_heartbeat()
+            down = self._party.fetch_down()
             holder = None if down is None else down.body.get("host")
             if down is not None and down.body.get("desired") is None:
                 raise Gone("the machine is not wanted any more")
@@ -75,12 +75,12 @@ class StoreMachineLine:
         """Seconds after which to look for an answer."""
         self._version = version
         self._devices = devices or self._devices
-        self._party.beat(self._devices)
+        self._party.send_heartbeat(self._devices)
         return self._mail.pace
 
     def answer(self) -> Desired | None:
         """The document if it is another version; None when it is the same. Raises Gone, Unreachable."""
-        down = self._party.look()
+        down = self._party.fetch_down()
         if not self._party.in_touch:
             raise Unreachable("the control plane has not looked into the mailbox")
         if down is None:

@@ -11,7 +11,7 @@ from crucible.wire.documents.mailbox import MAX_WANTS
 WAIT_SECONDS = 20.0
 
 
-class Urls:
+class SignedUrls:
     """Usable from any thread. What is missing is asked for in the party's next sign of life."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
@@ -48,7 +48,7 @@ class Urls:
         with self._changed:
             return tuple(self._wanted)[:MAX_WANTS]
 
-    def find(self, method: str, name: str, wait: float = WAIT_SECONDS) -> str:
+    def wait_for(self, method: str, name: str, wait: float = WAIT_SECONDS) -> str:
         """The URL, once somebody has learned it. Raises Unreachable after `wait` seconds."""
         want = f"{method} {name}"
         with self._changed:

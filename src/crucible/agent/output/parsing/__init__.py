@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crucible.agent.output.parsing.line_values import Seen
+from crucible.agent.output.parsing.line_values import LineValues
 from crucible.agent.output.parsing.parser import OutputParser
-from crucible.agent.output.parsing.progress import Progress, fold
+from crucible.agent.output.parsing.progress import Progress, update_progress
 
-__all__ = ["OutputParser", "Progress", "Seen", "fold"]
+__all__ = ["LineValues", "OutputParser", "Progress", "update_progress"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from crucible.agent.output.parsing.line_values import NUMBER, Metrics, Seen, clean_metrics, count
+from crucible.agent.output.parsing.line_values import NUMBER, LineValues, Metrics, clean_metrics, count
 
 _BAR = re.compile(r"(\d{1,3})%\|[^|]{0,300}\|\s{0,4}(\d{1,15})/(\d{1,15})(?: \[([^\]]{0,1000})\]?)?(?=\s|$)")
 _COUNTER = re.compile(r"(?:^|[ :])(\d{1,15})it \[([^\]]{0,1000})\]")
@@ -28,7 +28,7 @@ _OTHER_WORK = re.compile(
 )
 
 
-def parse(line: str) -> Optional[Seen]:
+def parse(line: str) -> Optional[LineValues]:
     if "%|" in line:
         bar = _BAR.search(line)
         return None if bar is None else _tqdm(line[: bar.start()], bar[2], bar[3], bar[4] or "")
@@ -39,7 +39,7 @@ def parse(line: str) -> Optional[Seen]:
     return None if rich is None else _rich(rich)
 
 
-def _tqdm(label: str, step: str, total: Optional[str], inner: str) -> Optional[Seen]:
+def _tqdm(label: str, step: str, total: Optional[str], inner: str) -> Optional[LineValues]:
     if _BYTES.search(inner):
         return None
     epoch = _EPOCH.search(label)
@@ -47,15 +47,15 @@ def _tqdm(label: str, step: str, total: Optional[str], inner: str) -> Optional[S
     if epoch is None and _OTHER_WORK.search(label):
         return None
     if epoch is not None:
-        return Seen(count(step), int(epoch[1]), count(total), count(epoch[2]), metrics, within_epoch=True)
+        return LineValues(count(step), int(epoch[1]), count(total), count(epoch[2]), metrics, within_epoch=True)
     if re.match(r"\s*epochs?\b", label, re.IGNORECASE):
-        return Seen(epoch=count(step), total_epochs=count(total), metrics=metrics)
-    return Seen(count(step), None, count(total), None, metrics, bare=not metrics)
+        return LineValues(epoch=count(step), total_epochs=count(total), metrics=metrics)
+    return LineValues(count(step), None, count(total), None, metrics, bare=not metrics)
 
 
-def _rich(bar: re.Match[str]) -> Seen:
+def _rich(bar: re.Match[str]) -> LineValues:
     # Lightning counts epochs from 0 and prints the last number, not how many there are.
-    return Seen(count(bar[3]), int(bar[1]), count(bar[4]), int(bar[2]) + 1, _metrics(bar[5]), within_epoch=True)
+    return LineValues(count(bar[3]), int(bar[1]), count(bar[4]), int(bar[2]) + 1, _metrics(bar[5]), within_epoch=True)
 
 
 def _metrics(text: str) -> Metrics:

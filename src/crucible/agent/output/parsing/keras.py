@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from crucible.agent.output.parsing.line_values import NUMBER, Metrics, Seen, clean_metrics, count
+from crucible.agent.output.parsing.line_values import NUMBER, LineValues, Metrics, clean_metrics, count
 
 _EPOCH = re.compile(r"Epoch (\d{1,9})/(\d{1,9})\s{0,4}$")
 _STEP = re.compile(
@@ -31,21 +31,21 @@ class Keras:
         self._total_epochs: Optional[int] = None
         self._steps: Optional[int] = None
 
-    def parse(self, line: str) -> Optional[Seen]:
+    def parse(self, line: str) -> Optional[LineValues]:
         epoch = _EPOCH.match(line)
         if epoch is not None:
             self._epoch, self._total_epochs, self._steps = int(epoch[1]), int(epoch[2]), None
-            return Seen(epoch=self._epoch, total_epochs=self._total_epochs)
+            return LineValues(epoch=self._epoch, total_epochs=self._total_epochs)
         bar = _STEP.match(line)
         return None if bar is None else self._bar(count(bar[1]), count(bar[2]), line)
 
-    def _bar(self, step: Optional[int], total: Optional[int], line: str) -> Optional[Seen]:
+    def _bar(self, step: Optional[int], total: Optional[int], line: str) -> Optional[LineValues]:
         metrics: Metrics = clean_metrics((name, float(value)) for name, value in _METRIC.findall(line))
         if self._epoch is None:
-            return Seen(step, None, total, None, metrics, bare=not metrics)
+            return LineValues(step, None, total, None, metrics, bare=not metrics)
         if self._steps is None:
             self._steps = total
         if total != self._steps or not metrics:
             # Another number of steps after the epoch's own: an evaluation or a prediction.
-            return Seen(metrics=metrics) if metrics else None
-        return Seen(step, self._epoch, total, self._total_epochs, metrics, within_epoch=True)
+            return LineValues(metrics=metrics) if metrics else None
+        return LineValues(step, self._epoch, total, self._total_epochs, metrics, within_epoch=True)

@@ -17,11 +17,11 @@ NUMBER = rf"[-+]?(?:\d{{1,20}}(?:\.\d{{0,20}})?{_EXPONENT}|\.\d{{1,20}}{_EXPONEN
 """Every count is bounded, so that no text makes matching slow."""
 
 
-def words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_NOT_METRICS = words(
+_NOT_METRICS = word_set(
     "epoch epochs train_epoch step steps iter iters iteration iterations it batch batches global_step "
     "total_steps total_epochs max_steps num_steps v_num eta time elapsed remaining date timestamp ts "
     "asctime lineno line pid rank local_rank world_size worker gpu device port seed version level code status"
@@ -29,7 +29,7 @@ _NOT_METRICS = words(
 
 
 @dataclass(frozen=True)
-class Seen:
+class LineValues:
     """Epochs and steps as printed (some programs count from 0), metrics by name.
 
     `within_epoch`: the step counts from the start of the epoch. `bare`: it comes from a bar that shows only

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from crucible.agent.output.parsing.line_values import words
+from crucible.agent.output.parsing.line_values import word_set
 
-_STRONG = words("loss losses accuracy acc ppl perplexity f1 auc auroc bleu rmse miou bpb bpc elbo nll")
-_WEAK = words(
+_STRONG = word_set("loss losses accuracy acc ppl perplexity f1 auc auroc bleu rmse miou bpb bpc elbo nll")
+_WEAK = word_set(
     "lr learning_rate mfu mse mae iou map precision recall reward grad_norm gradnorm norm dice psnr ssim fid "
     "wer cer kl top1 top5 rouge entropy return score tokens throughput error"
 )

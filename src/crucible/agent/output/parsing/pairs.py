@@ -14,7 +14,15 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
-from crucible.agent.output.parsing.line_values import NUMBER, Metrics, Seen, clean_metrics, count, normal_name, words
+from crucible.agent.output.parsing.line_values import (
+    NUMBER,
+    LineValues,
+    Metrics,
+    clean_metrics,
+    count,
+    normal_name,
+    word_set,
+)
 from crucible.agent.output.parsing.metric_names import is_known, is_strong
 
 _OF = r"\s{0,4}(?:/|\bof\b)\s{0,4}"
@@ -36,12 +44,12 @@ _PAIR = re.compile(
 )
 _RETOLD = re.compile(r"\b(?:best|resum|load|restor|sav|from|early|stopp|previous)", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z]{1,40})\s{1,4}$")
-_OPENERS = words("train training start starting begin beginning info debug")
+_OPENERS = word_set("train training start starting begin beginning info debug")
 _WORDS = re.compile(r"[A-Za-z]{3,}")
-_UNITS = words("eta step steps epoch iter iters sec secs batch done elapsed remaining time min mins")
+_UNITS = word_set("eta step steps epoch iter iters sec secs batch done elapsed remaining time min mins")
 
 
-def parse(line: str) -> Optional[Seen]:
+def parse(line: str) -> Optional[LineValues]:
     epoch = _EPOCH.search(line)
     step = _STEP.search(line)
     first = min((m.start() for m in (epoch, step) if m is not None), default=0)
@@ -57,16 +65,16 @@ def parse(line: str) -> Optional[Seen]:
     return None
 
 
-def _seen(line: str, epoch: Optional[re.Match[str]], step: Optional[re.Match[str]], metrics: Metrics) -> Seen:
+def _seen(line: str, epoch: Optional[re.Match[str]], step: Optional[re.Match[str]], metrics: Metrics) -> LineValues:
     at, total = (count(step[2]), count(step[3])) if step is not None else (None, None)
     if epoch is None:
-        return Seen(at, None, total, None, metrics)
+        return LineValues(at, None, total, None, metrics)
     if step is None:
         inner = _STEP_OF_EPOCH.match(line, epoch.end())
         at, total = (count(inner[1]), count(inner[2])) if inner is not None else (None, None)
     number = float(epoch[1]) if "." in epoch[1] else int(epoch[1])
     within = total is not None and not (step is not None and step[1])
-    return Seen(at, number, total, count(epoch[2]), metrics, within_epoch=within)
+    return LineValues(at, number, total, count(epoch[2]), metrics, within_epoch=within)
 
 
 def _announces(line: str, found: re.Match[str]) -> bool:

@@ -7,7 +7,7 @@ from typing import Optional
 
 from crucible.agent.output.parsing import bars, pairs, records
 from crucible.agent.output.parsing.keras import Keras
-from crucible.agent.output.parsing.line_values import Seen
+from crucible.agent.output.parsing.line_values import LineValues
 
 READ_AT_MOST = 4096
 
@@ -44,7 +44,7 @@ class OutputParser:
     def __init__(self) -> None:
         self._keras = Keras()
 
-    def feed(self, line: str) -> list[Seen]:
+    def feed(self, line: str) -> list[LineValues]:
         line = line[:READ_AT_MOST]
         if not _DIGIT.search(line):
             return []
@@ -54,9 +54,9 @@ class OutputParser:
         if "\x1b" in line or "\b" in line or "\x00" in line:
             line = _ESCAPES.sub("", line)
         seen = self._parse(line)
-        return [] if seen is None or seen == Seen() else [seen]
+        return [] if seen is None or seen == LineValues() else [seen]
 
-    def _parse(self, line: str) -> Optional[Seen]:
+    def _parse(self, line: str) -> Optional[LineValues]:
         if "{" in line:
             record = records.parse(line)
             if record is not None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Optional, Union
 
-from crucible.agent.output.parsing.line_values import Epoch, Metrics, Seen
+from crucible.agent.output.parsing.line_values import Epoch, LineValues, Metrics
 
 SMOOTHED_OVER = 60.0
 """Seconds: how far back the rate remembers."""
@@ -74,7 +74,7 @@ class Progress:
         }
 
 
-def fold(progress: Progress, seen: Seen, now: float) -> Progress:
+def update_progress(progress: Progress, seen: LineValues, now: float) -> Progress:
     """`progress` after a line said `seen`; `now` is a monotonic clock in seconds."""
     if seen.bare and not _bar_counts(progress, seen):
         return progress
@@ -87,7 +87,7 @@ def fold(progress: Progress, seen: Seen, now: float) -> Progress:
     return replace(after, message=_message(after))
 
 
-def _bar_counts(progress: Progress, seen: Seen) -> bool:
+def _bar_counts(progress: Progress, seen: LineValues) -> bool:
     if progress.source > _BARE or (progress.epoch is not None and progress.total_epochs):
         return False
     if progress.source < _BARE or seen.total_steps == progress.total_steps:
@@ -96,7 +96,7 @@ def _bar_counts(progress: Progress, seen: Seen) -> bool:
     return progress.fraction == 1.0 or (seen.total_steps or 0) > (progress.total_steps or 0)
 
 
-def _position(progress: Progress, seen: Seen) -> Progress:
+def _position(progress: Progress, seen: LineValues) -> Progress:
     if seen.epoch is not None:
         progress = replace(progress, epoch=seen.epoch, from_zero=_from_zero(progress, seen))
     if seen.total_epochs is not None:
@@ -108,14 +108,14 @@ def _position(progress: Progress, seen: Seen) -> Progress:
     return progress
 
 
-def _from_zero(progress: Progress, seen: Seen) -> bool:
+def _from_zero(progress: Progress, seen: LineValues) -> bool:
     """Parts of an epoch say themselves how much is done: of them 0 is a beginning, not the first."""
     if isinstance(seen.epoch, float):
         return False
     return progress.from_zero or seen.from_zero or seen.epoch == 0
 
 
-def _fraction(after: Progress, seen: Seen) -> tuple[Optional[float], int]:
+def _fraction(after: Progress, seen: LineValues) -> tuple[Optional[float], int]:
     if seen.epoch is not None and after.total_epochs:
         return (_epochs_done(after, seen) / after.total_epochs, _EPOCHS)
     if seen.step is not None and after.total_steps and not seen.within_epoch:
@@ -123,7 +123,7 @@ def _fraction(after: Progress, seen: Seen) -> tuple[Optional[float], int]:
     return (None, 0)
 
 
-def _epochs_done(after: Progress, seen: Seen) -> float:
+def _epochs_done(after: Progress, seen: LineValues) -> float:
     assert seen.epoch is not None
     if isinstance(seen.epoch, float):
         return seen.epoch

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Optional
 
-from crucible.agent.output.parsing.line_values import NUMBER, Epoch, Seen, clean_metrics
+from crucible.agent.output.parsing.line_values import NUMBER, Epoch, LineValues, clean_metrics
 from crucible.agent.output.parsing.metric_names import is_strong
 
 Numbers = dict[str, float]
@@ -27,7 +27,7 @@ _TOTAL_EPOCHS = ("total_epochs", "max_epochs", "num_epochs", "num_train_epochs")
 _POSITIONS = frozenset((*_STEPS, *_TOTAL_STEPS, *_TOTAL_EPOCHS))
 
 
-def parse(line: str) -> Optional[Seen]:
+def parse(line: str) -> Optional[LineValues]:
     start = line.find("{")
     text = line[start:].rstrip()
     if start < 0 or not text.endswith("}"):
@@ -65,7 +65,7 @@ def _number(value: object) -> Optional[float]:
         return None
 
 
-def _reported(document: Mapping[str, object]) -> Optional[Seen]:
+def _reported(document: Mapping[str, object]) -> Optional[LineValues]:
     metrics = document.get("metrics")
     numbers = _numbers(metrics) if isinstance(metrics, dict) else {}
     step = _number(document.get("step"))
@@ -74,8 +74,8 @@ def _reported(document: Mapping[str, object]) -> Optional[Seen]:
     return replace(_seen(numbers), from_zero=document.get("from_zero") is True) if numbers else None
 
 
-def _seen(numbers: Numbers) -> Seen:
-    return Seen(
+def _seen(numbers: Numbers) -> LineValues:
+    return LineValues(
         step=_whole(_first(numbers, _STEPS)),
         epoch=_epoch(numbers.get("epoch")),
         total_steps=_whole(_first(numbers, _TOTAL_STEPS)),

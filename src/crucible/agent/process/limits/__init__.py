@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from crucible.agent.process.limits.base import Confinement, Limiter, StillBusy
+from crucible.agent.process.limits.base import Confinement, Limiter, ProcessesRemain
 from crucible.agent.process.limits.cgroup1 import Cgroup1Limiter
 from crucible.agent.process.limits.cgroup2 import Cgroup2Limiter
 from crucible.agent.process.limits.files import Files
 from crucible.agent.process.limits.rlimit import RlimitLimiter
 from crucible.agent.process.sampling.mounts import Mounts
 
-__all__ = ["Confinement", "Limiter", "LimitsProbe", "RlimitLimiter", "StillBusy", "choose"]
+__all__ = ["Confinement", "Limiter", "LimitsProbe", "ProcessesRemain", "RlimitLimiter", "choose_limiter"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class LimitsProbe:
         return self.folder or Path(tempfile.gettempdir(), "crucible-limits")
 
 
-def choose(probe: LimitsProbe) -> Limiter:
+def choose_limiter(probe: LimitsProbe) -> Limiter:
     """The best limiter that works here; never fails, `describe()` says what it cannot do."""
     mounts = probe.mounts()
     by_cgroup = Cgroup2Limiter.open(probe.files, mounts) or Cgroup1Limiter.open(probe.files, mounts)

@@ -12,7 +12,7 @@ KILL_DEADLINE = 10.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
-class StillBusy(OSError):
+class ProcessesRemain(OSError):
     """Processes are still there though they were killed (a kernel wait, most likely)."""
 
 
@@ -81,7 +81,7 @@ class Limiter(ABC):
         """What an earlier process prepared for this attempt and did not remove."""
 
 
-def checked_name(attempt_id: str) -> str:
+def check_name(attempt_id: str) -> str:
     """An attempt's id becomes the name of a folder."""
     if not _NAME.fullmatch(attempt_id):
         raise ValueError(f"not the id of an attempt: {attempt_id!r}")

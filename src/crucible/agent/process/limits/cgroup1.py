@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
-from crucible.agent.process.limits.base import Confinement, Limiter, checked_name
-from crucible.agent.process.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, enforced, quota
+from crucible.agent.process.limits.base import Confinement, Limiter, check_name
+from crucible.agent.process.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, describe_limits, quota
 from crucible.agent.process.limits.files import Files, field, number
 from crucible.agent.process.sampling.mounts import Mount, Mounts
 
@@ -79,7 +79,7 @@ class Cgroup1Limiter(Limiter):
         return cls(files, places, mounts) if "memory" in places else None
 
     def describe(self) -> str:
-        return enforced("v1", self._places)
+        return describe_limits("v1", self._places)
 
     def prepare(
         self,
@@ -88,7 +88,7 @@ class Cgroup1Limiter(Limiter):
         cpus: Optional[float] = None,
         pids: Optional[int] = None,
     ) -> Confinement:
-        name = checked_name(attempt_id)
+        name = check_name(attempt_id)
         folders = {controller: place / name for controller, place in self._places.items()}
         for folder in folders.values():
             self._files.make(folder)
@@ -97,7 +97,7 @@ class Cgroup1Limiter(Limiter):
         return confinement
 
     def find_left(self, attempt_id: str) -> Optional[Confinement]:
-        name = checked_name(attempt_id)
+        name = check_name(attempt_id)
         found = {controller: self._find(controller, name) for controller in self._places}
         folders = {controller: folder for controller, folder in found.items() if folder is not None}
         if not folders:

@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 from typing import Optional
 
-from crucible.agent.process.limits.base import Confinement, Limiter, checked_name
-from crucible.agent.process.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, enforced, quota
+from crucible.agent.process.limits.base import Confinement, Limiter, check_name
+from crucible.agent.process.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, describe_limits, quota
 from crucible.agent.process.limits.files import Files, field, number
 from crucible.agent.process.sampling.mounts import UNIFIED, Mounts
 
@@ -70,7 +70,7 @@ class Cgroup2Limiter(Limiter):
         return next((limiter for limiter in limiters if "memory" in limiter._usable), None)
 
     def describe(self) -> str:
-        return enforced("v2", self._usable)
+        return describe_limits("v2", self._usable)
 
     def prepare(
         self,
@@ -79,7 +79,7 @@ class Cgroup2Limiter(Limiter):
         cpus: Optional[float] = None,
         pids: Optional[int] = None,
     ) -> Confinement:
-        folder = self._place / checked_name(attempt_id)
+        folder = self._place / check_name(attempt_id)
         self._files.make(folder.parent)
         self._hand_down()
         self._files.make(folder)
@@ -88,7 +88,7 @@ class Cgroup2Limiter(Limiter):
         return confinement
 
     def find_left(self, attempt_id: str) -> Optional[Confinement]:
-        name = checked_name(attempt_id)
+        name = check_name(attempt_id)
         near = self._place / name
         found = near if self._files.exists(near) else self._files.find(self._root, (FOLDER, name))
         return None if found is None else Cgroup2Confinement(self._files, found)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from crucible.agent.process.limits.base import KILL_DEADLINE, Confinement, StillBusy
+from crucible.agent.process.limits.base import KILL_DEADLINE, Confinement, ProcessesRemain
 from crucible.agent.process.limits.files import Files
 
 FOLDER = "crucible"
@@ -26,7 +26,7 @@ _PAUSE = 0.01
 _CONTROLLERS = {"memory": "memory", "cpu": "CPU", "pids": "number of processes"}
 
 
-def enforced(version: str, usable: Collection[str]) -> str:
+def describe_limits(version: str, usable: Collection[str]) -> str:
     """For people: what these controllers enforce, and what nothing does."""
     on = [label for controller, label in _CONTROLLERS.items() if controller in usable]
     off = [label for controller, label in _CONTROLLERS.items() if controller not in usable]
@@ -43,7 +43,7 @@ def wait_until(done: Callable[[], bool], deadline: float, what: str) -> None:
     end = time.monotonic() + deadline
     while not done():
         if time.monotonic() > end:
-            raise StillBusy(errno.EBUSY, what)
+            raise ProcessesRemain(errno.EBUSY, what)
         time.sleep(_PAUSE)
 
 
@@ -103,6 +103,6 @@ class CgroupConfinement(Confinement):
             if error.errno in (errno.EBUSY, errno.ENOTEMPTY) and not self.pids():
                 return False
             if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
-                raise StillBusy(errno.EBUSY, "processes are still in the control group") from error
+                raise ProcessesRemain(errno.EBUSY, "processes are still in the control group") from error
             raise
         return True

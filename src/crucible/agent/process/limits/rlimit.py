@@ -10,9 +10,16 @@ import zlib
 from pathlib import Path
 from typing import Optional
 
-from crucible.agent.process.limits.base import KILL_DEADLINE, Confinement, Limiter, checked_name
+from crucible.agent.process.limits.base import KILL_DEADLINE, Confinement, Limiter, check_name
 from crucible.agent.process.limits.cgroups import wait_until
-from crucible.agent.process.sampling.processes import Process, marked, own_start, read_table, start_of, tree
+from crucible.agent.process.sampling.processes import (
+    ProcessInfo,
+    own_start_time,
+    pids_with_variable,
+    read_table,
+    start_time_of,
+    tree,
+)
 
 _NICER = 5
 _MEMORY, _CPUS, _ROOT, _OOM, _PEAK = "memory", "cpus", "root", "oom", "peak"
@@ -28,11 +35,11 @@ class RlimitConfinement(Confinement):
         self._peak = 0
 
     def enter(self) -> None:
-        self._note(_ROOT, os.getpid(), own_start(self._proc))
+        self._note(_ROOT, os.getpid(), own_start_time(self._proc))
         self._restrict(0)
 
     def admit(self, pid: int) -> None:
-        self._note(_ROOT, pid, start_of(pid, self._proc))
+        self._note(_ROOT, pid, start_time_of(pid, self._proc))
         self._restrict(pid)
 
     def _restrict(self, pid: int) -> None:
@@ -91,7 +98,7 @@ class RlimitConfinement(Confinement):
                 os.kill(pid, signal.SIGKILL)
         return not left
 
-    def _members(self) -> list[Process]:
+    def _members(self) -> list[ProcessInfo]:
         """Everything that ever was in the tree of those that entered, or carries the attempt's mark."""
         table = read_table(self._proc)
         entered = self._roots()
@@ -104,7 +111,11 @@ class RlimitConfinement(Confinement):
         return [process for process in members if process.pid != os.getpid()]
 
     def _marked(self) -> list[int]:
-        return marked(f"CRUCIBLE_ATTEMPT_ID={self._path.name}", self._proc) if os.path.isdir(self._proc) else []
+        return (
+            pids_with_variable(f"CRUCIBLE_ATTEMPT_ID={self._path.name}", self._proc)
+            if os.path.isdir(self._proc)
+            else []
+        )
 
     def _roots(self) -> set[tuple[int, int]]:
         return {(int(row[1]), int(row[2])) for row in self._rows() if row[0] == _ROOT and len(row) == 3}
@@ -143,12 +154,12 @@ class RlimitLimiter(Limiter):
         cpus: Optional[float] = None,
         pids: Optional[int] = None,
     ) -> Confinement:
-        confinement = RlimitConfinement(self._folder / checked_name(attempt_id), self._proc)
+        confinement = RlimitConfinement(self._folder / check_name(attempt_id), self._proc)
         confinement.limit(memory_bytes, cpus)
         return confinement
 
     def find_left(self, attempt_id: str) -> Optional[Confinement]:
-        path = self._folder / checked_name(attempt_id)
+        path = self._folder / check_name(attempt_id)
         return RlimitConfinement(path, self._proc) if path.exists() else None
 
 
@@ -159,5 +170,5 @@ def _some_cpus(name: str, count: int) -> set[int]:
     return {allowed[(first + i) % len(allowed)] for i in range(max(1, count))}
 
 
-def _is(process: Optional[Process], start: int) -> bool:
+def _is(process: Optional[ProcessInfo], start: int) -> bool:
     return process is not None and process.start == start

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-Table = Mapping[int, "Process"]
+Table = Mapping[int, "ProcessInfo"]
 
 PS_DEADLINE = 5.0
 
 
-class Process(NamedTuple):
+class ProcessInfo(NamedTuple):
     """One process. `start` tells two holders of a reused pid apart; `seconds` is CPU time."""
 
     pid: int
@@ -34,7 +34,7 @@ def read_table(proc: str = "/proc") -> Table:
     return parse_ps(_ps())
 
 
-def tree(table: Table, pids: Iterable[int] = (), pgid: int | None = None) -> list[Process]:
+def tree(table: Table, pids: Iterable[int] = (), pgid: int | None = None) -> list[ProcessInfo]:
     """The living processes with these pids, in this process group or session, and all their descendants."""
     roots = set(pids)
     chosen = {p.pid for p in table.values() if p.pid in roots or (pgid is not None and pgid in (p.pgid, p.sid))}
@@ -49,18 +49,18 @@ def tree(table: Table, pids: Iterable[int] = (), pgid: int | None = None) -> lis
     return [table[pid] for pid in sorted(chosen) if not table[pid].zombie]
 
 
-def marked(mark: str, proc: str = "/proc") -> list[int]:
+def pids_with_variable(mark: str, proc: str = "/proc") -> list[int]:
     """Processes started with `mark` (`NAME=value`) in their environment, wherever they went since."""
     wanted = mark.encode()
     return [pid for pid in _pids(proc) if wanted in _read(f"{proc}/{pid}/environ").split(b"\0")]
 
 
-def own_start(proc: str = "/proc") -> int:
+def own_start_time(proc: str = "/proc") -> int:
     """`start` of the calling process; 0 where there is no /proc, as `ps` does not say it either."""
-    return start_of("self", proc)
+    return start_time_of("self", proc)
 
 
-def start_of(pid: int | str, proc: str = "/proc") -> int:
+def start_time_of(pid: int | str, proc: str = "/proc") -> int:
     """`start` of a process; 0 as above, and for one that is not there."""
     process = parse_stat(_read(f"{proc}/{pid}/stat"))
     return 0 if process is None else process.start
@@ -78,14 +78,14 @@ def _from_proc(proc: str) -> Table:
     return {process.pid: process for process in found if process is not None}
 
 
-def parse_stat(raw: bytes) -> Process | None:
+def parse_stat(raw: bytes) -> ProcessInfo | None:
     """/proc/PID/stat. The name is in brackets and may itself hold brackets and spaces."""
     end = raw.rfind(b")")
     fields = raw[end + 2 :].split()
     if end < 0 or len(fields) < 22:
         return None
     ticks = int(fields[11]) + int(fields[12])
-    return Process(
+    return ProcessInfo(
         pid=int(raw[: raw.index(b" ")]),
         ppid=int(fields[1]),
         pgid=int(fields[2]),
@@ -97,9 +97,9 @@ def parse_stat(raw: bytes) -> Process | None:
     )
 
 
-def _ps_row(row: list[str]) -> Process:
+def _ps_row(row: list[str]) -> ProcessInfo:
     pid, ppid, pgid, rss = (int(field) for field in row[:4])
-    return Process(pid, ppid, pgid, pgid, 0, _ps_time(row[5]), rss * 1024, row[4].startswith("Z"))
+    return ProcessInfo(pid, ppid, pgid, pgid, 0, _ps_time(row[5]), rss * 1024, row[4].startswith("Z"))
 
 
 def _ps_time(text: str) -> float:

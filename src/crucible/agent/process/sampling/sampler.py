@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Optional, Protocol
 
 from crucible.agent.process.sampling.nvml import GpuReading, amd_readings
-from crucible.agent.process.sampling.processes import Process, Table, read_table, tree
+from crucible.agent.process.sampling.processes import ProcessInfo, Table, read_table, tree
 
 _IO = re.compile(rb"^(read|write)_bytes: (\d+)$", re.MULTILINE)
 _MEMINFO = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", re.MULTILINE)
@@ -74,7 +74,7 @@ class SystemSampler:
             gpus=tuple(self._nvml.readings() if self._nvml is not None else amd_readings(self._sys)),
         )
 
-    def _busy(self, members: list[Process]) -> Optional[float]:
+    def _busy(self, members: list[ProcessInfo]) -> Optional[float]:
         now = self._clock()
         spent = {(process.pid, process.start): process.seconds for process in members}
         before, self._before = self._before, (now, spent)
@@ -92,7 +92,7 @@ class SystemSampler:
         found = {name: int(kilobytes) * 1024 for name, kilobytes in _MEMINFO.findall(text)}
         return found.get("MemTotal"), found.get("MemAvailable")
 
-    def _io(self, members: list[Process]) -> tuple[Optional[int], Optional[int]]:
+    def _io(self, members: list[ProcessInfo]) -> tuple[Optional[int], Optional[int]]:
         sums: dict[bytes, int] = {}
         for process in members:
             for name, count in _IO.findall(self._io_of(process.pid)):

@@ -50,7 +50,7 @@ class Host:
         for key, folder in self._machine.disk.items():
             runner = self._machine.runners.get(key)
             alive = runner is not None and runner.alive
-            self._step(hs.Adopted(*key, alive, folder.done, self._machine.clock()))
+            self._step(hs.RunnerAdopted(*key, alive, folder.done, self._machine.clock()))
         self.crew.start(self._ask())
         while not self._quit.is_set():
             self._notice_deaths()
@@ -87,7 +87,7 @@ class Host:
                     WAIT_SECONDS + LONG_POLL_SLACK,
                 )
             except Gone:
-                self._step(hs.MachineUnwanted(machine.clock()))
+                self._step(hs.MachineReleased(machine.clock()))
                 await asyncio.sleep(backoff.next())
                 continue
             except (Lost, Refused):
@@ -104,7 +104,7 @@ class Host:
         told = decode_desired(encode_desired(desired))
         self._version, self._lease = told.version, told.lease_seconds
         self._deadline = Deadline.after(told.ends_in, now)
-        self._step(hs.DesiredArrived(told, now))
+        self._step(hs.DesiredReceived(told, now))
 
     def _notice_deaths(self) -> None:
         """A runner that was killed tells nobody: its host finds it dead."""
@@ -125,14 +125,14 @@ class Host:
 
     def _act(self, action: hs.Action) -> None:
         match action:
-            case hs.Quit():
+            case hs.ExitHost():
                 self._quit.set()
-            case hs.Remove(attempt, rank):
+            case hs.RemoveAttempt(attempt, rank):
                 self._machine.disk.pop((attempt, rank), None)
             case hs.StartRunner(assignment):
                 self._launch((assignment.attempt, assignment.rank), assignment)
-            case hs.Recover(attempt, rank):
-                self._launch((attempt, rank), (self._state.listed or {}).get((attempt, rank)))
+            case hs.RecoverRunner(attempt, rank):
+                self._launch((attempt, rank), (self._state.assignments or {}).get((attempt, rank)))
 
     def _launch(self, key: hs.Key, assignment: Assignment | None) -> None:
         machine = self._machine

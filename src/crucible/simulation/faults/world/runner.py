@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.runner import runner_state as rs
-from crucible.agent.runner.lease import WAIT_SECONDS, Contacts
+from crucible.agent.runner.lease import WAIT_SECONDS, ContactTracker
 from crucible.control.agents.ingest import Gap
 from crucible.simulation.faults.ground_truth import Output, Running, Saved, Segment
 from crucible.simulation.faults.virtual_loop import virtual_loop
@@ -41,7 +41,7 @@ class Runner:
         self._assignment = folder.assignment
         self._ended = ended
         self.crew = Crew(folder.assignment.attempt)
-        self._contacts = Contacts(lambda: self.happen(rs.AttemptGone()), folder.lease, machine.clock)
+        self._contacts = ContactTracker(lambda: self.happen(rs.AttemptReleased()), folder.lease, machine.clock)
         self._events: deque[rs.Event] = deque()
         self._busy = False
         self._news = asyncio.Event()
@@ -87,7 +87,7 @@ class Runner:
         self._apply(self._state, actions)
         self._busy = False
         if self._assignment.stop and not recovers:
-            self.happen(rs.StopWanted())
+            self.happen(rs.StopRequested())
         while not self._may_leave():
             self._housekeep()
             await self._pause(self._turn())
@@ -112,7 +112,7 @@ class Runner:
         if self._folder.has_said(Kind.EXITED):
             return state, (rs.StoreOutputs(),)
         lost = {"code": None, "signal": None, "cause": Cause.RUNNER_LOST.value, "text": "the runner died"}
-        return state, (rs.Say(Kind.EXITED, dict(lost)), rs.StoreOutputs())
+        return state, (rs.SendMessage(Kind.EXITED, dict(lost)), rs.StoreOutputs())
 
     def _turn(self) -> float:
         """A program that was told to stop is killed in time; nothing else has to be on the second."""
@@ -128,12 +128,12 @@ class Runner:
             self.happen(rs.Tick(self._machine.clock()))
 
     def _housekeep(self) -> None:
-        if self._contacts.is_lease_over():
-            self.happen(rs.LeaseEnded())
+        if self._contacts.has_lease_expired():
+            self.happen(rs.LeaseExpired())
         taken_at = self._machine.taken_at
         if taken_at is not None and not self._noticed:
             self._noticed = True
-            self.happen(rs.Noticed(taken_at - self._machine.clock()))
+            self.happen(rs.InterruptionNoticed(taken_at - self._machine.clock()))
 
     def _may_leave(self) -> bool:
         if self._finish is None:
@@ -150,19 +150,19 @@ class Runner:
     def _act(self, action: rs.Action) -> None:
         program = self._machine.programs.get(self._key)
         match action:
-            case rs.Say(kind, data):
+            case rs.SendMessage(kind, data):
                 self._say(kind, data)
-            case rs.Stage():
+            case rs.StartStaging():
                 self._stage = self.crew.start(self._prepare())
-            case rs.AbandonStage():
+            case rs.AbortStaging():
                 if self._stage is not None:
                     self._stage.cancel()
-            case rs.Spawn():
+            case rs.StartProcess():
                 self._spawn()
-            case rs.Signal(number):
+            case rs.SendSignal(number):
                 if program is not None:
                     program.signal(number)
-            case rs.AskCheckpoint():
+            case rs.RequestCheckpoint():
                 if program is not None:
                     program.checkpoint()
             case rs.StoreOutputs():
@@ -185,7 +185,7 @@ class Runner:
         machine.programs[self._key] = program
         machine.trace(machine.native_id, f"{a.attempt} runs from step {start}")
         program.start()
-        self.happen(rs.Spawned(len(folder.spool) + 100))
+        self.happen(rs.ProcessStarted(len(folder.spool) + 100))
 
     def _exited(self, how: Exit) -> None:
         if how.code == 0:
@@ -200,10 +200,10 @@ class Runner:
         try:
             await self._fetch()
         except Refused as error:
-            return self.happen(rs.StageFailed(str(error)))
+            return self.happen(rs.StagingFailed(str(error)))
         except Gone:
-            return self.happen(rs.AttemptGone())
-        self.happen(rs.Staged())
+            return self.happen(rs.AttemptReleased())
+        self.happen(rs.StagingDone())
 
     async def _fetch(self) -> None:
         """The code, and what it goes on from."""
@@ -221,7 +221,7 @@ class Runner:
             for path, data in self._folder.outputs.items():
                 left_out += not await self._store(path, data)
         except Gone:
-            return self.happen(rs.AttemptGone())
+            return self.happen(rs.AttemptReleased())
         self.happen(rs.OutputsStored(complete=not left_out))
 
     async def _store(self, path: str, data: bytes) -> bool:
@@ -254,7 +254,7 @@ class Runner:
                     folder.shipped += 1
                     folder.changed.ring()
             except Gone:
-                return self.happen(rs.AttemptGone())
+                return self.happen(rs.AttemptReleased())
 
     async def _ship(self, index: int) -> None:
         """Stores a segment of the output, then announces it."""
@@ -289,13 +289,13 @@ class Runner:
             except Gap as gap:
                 acked = gap.acked
             except Gone:
-                return self.happen(rs.AttemptGone())
+                return self.happen(rs.AttemptReleased())
             except (Lost, Refused) as error:
                 self._contacts.failed(str(error), began)
                 await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()
-            self._contacts.made()
+            self._contacts.succeeded()
             self._acknowledge(acked)
 
     def _acknowledge(self, acked: int) -> None:
@@ -324,21 +324,21 @@ class Runner:
                     lambda agents, s=stop, c=count: agents.attempt_desired(attempt, rank, s, c, WAIT_SECONDS)  # type: ignore[misc]
                 )
             except Gone:
-                return self.happen(rs.AttemptGone())
+                return self.happen(rs.AttemptReleased())
             except (Lost, Refused) as error:
                 self._contacts.failed(str(error), began)
                 await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()
-            self._contacts.made()
+            self._contacts.succeeded()
             if wish is None:
                 continue
             if wish.settled:
-                return self.happen(rs.AttemptGone())
+                return self.happen(rs.AttemptReleased())
             stop, count = wish.stop, wish.checkpoint
             if stop:
-                self.happen(rs.StopWanted())
-            self.happen(rs.CheckpointWanted(count))
+                self.happen(rs.StopRequested())
+            self.happen(rs.CheckpointRequested(count))
 
     async def _insist(self, request: Request[object]) -> None:
         """Tries until it is done. Raises Gone, and Refused."""

@@ -16,27 +16,27 @@ _LISTENS = "0A"
 _TABLES = (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6))
 
 
-class CannotTell(Exception):
+class PortsUnknown(Exception):
     """This system does not say which process listens where."""
 
 
 @dataclass(frozen=True)
-class Listening:
+class ListeningPort:
     """`address` is where to connect to; None where it listens beside the loopback only."""
 
     port: int
     address: str | None
 
 
-def listening(pids: Iterable[int], proc: Path = Path("/proc")) -> dict[int, Listening]:
+def find_ports(pids: Iterable[int], proc: Path = Path("/proc")) -> dict[int, ListeningPort]:
     """By port, what these processes listen on. Raises CannotTell."""
     if not (proc / "self" / "net" / "tcp").exists():
-        raise CannotTell("there is no /proc/self/net/tcp")
+        raise PortsUnknown("there is no /proc/self/net/tcp")
     owned = {inode for pid in pids for inode in _sockets(pid, proc)}
-    found: dict[int, Listening] = {}
+    found: dict[int, ListeningPort] = {}
     for port, address, inode in _listeners(proc):
         if inode in owned and (port not in found or found[port].address is None):
-            found[port] = Listening(port, _reached_at(address))
+            found[port] = ListeningPort(port, _reached_at(address))
     return found
 
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 
-from crucible.agent.link.connection import Address, Refused, Unreachable, connect
+from crucible.agent.link.connection import Refused, ServerAddress, Unreachable, connect
 from crucible.wire.http import websocket as ws
 from crucible.wire.http.client import HttpError
 from crucible.wire.http.sessions import MAX_FRAME
@@ -17,11 +17,11 @@ CLOSE_SECONDS = 2.0
 _READ = 64 * 1024
 
 
-class LineLost(Exception):
+class SocketLost(Exception):
     """Nobody is at the other end any more."""
 
 
-class Line:
+class SessionSocket:
     """Frames to and from the other end. For one thread."""
 
     def __init__(self, connection: socket.socket, rest: bytes = b"") -> None:
@@ -50,14 +50,14 @@ class Line:
         try:
             messages = self._decoder.feed(received)
         except ws.BadWebSocket as error:
-            raise LineLost(str(error)) from error
+            raise SocketLost(str(error)) from error
         for opcode, payload in messages:
             if opcode == ws.PING:
                 self._send(ws.PONG, payload)
             elif opcode == ws.BINARY:
                 frames.append(payload)
             elif opcode != ws.PONG:
-                raise LineLost("it was closed")
+                raise SocketLost("it was closed")
         return frames
 
     def wait_for_frame(self, seconds: float) -> bytes:
@@ -70,7 +70,7 @@ class Line:
                 first, *self._frames = frames
                 return first
             if time.monotonic() > deadline:
-                raise LineLost("nothing came")
+                raise SocketLost("nothing came")
 
     def send(self, frame: bytes) -> None:
         """Raises LineLost where it is not taken in time."""
@@ -78,7 +78,7 @@ class Line:
 
     def close(self) -> None:
         """Say so, and hear the other side out: what it has sent and nobody read would undo what was sent from here."""
-        with contextlib.suppress(OSError, LineLost):
+        with contextlib.suppress(OSError, SocketLost):
             self._send(ws.CLOSE, (1000).to_bytes(2, "big"))
             deadline = time.monotonic() + CLOSE_SECONDS
             while time.monotonic() < deadline:
@@ -91,19 +91,19 @@ class Line:
             self._socket.settimeout(SEND_SECONDS)
             self._socket.sendall(ws.encode(opcode, payload))
         except OSError as error:
-            raise LineLost(str(error)) from error
+            raise SocketLost(str(error)) from error
 
     def _read(self) -> bytes:
         try:
             received = self._socket.recv(_READ)
         except OSError as error:
-            raise LineLost(str(error)) from error
+            raise SocketLost(str(error)) from error
         if not received:
-            raise LineLost("the other end has gone")
+            raise SocketLost("the other end has gone")
         return received
 
 
-def dial(address: Address, path: str, bearer: str) -> Line:
+def open_session_socket(address: ServerAddress, path: str, bearer: str) -> SessionSocket:
     """Raises Unreachable, or Refused with the status of the answer."""
     client = connect(address)
     base = client.base
@@ -122,7 +122,7 @@ def dial(address: Address, path: str, bearer: str) -> Line:
     if status != 101:
         connection.close()
         raise Refused(status, "the session is not there, or not for this attempt")
-    return Line(connection, rest)
+    return SessionSocket(connection, rest)
 
 
 def _head(connection: socket.socket) -> tuple[bytes, bytes]:

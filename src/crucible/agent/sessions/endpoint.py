@@ -9,7 +9,7 @@ from typing import Callable
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class JobContext:
     """`admit` puts a process under the job's limits, `pids` are the job's processes, `alive`: its program runs."""
 
     folder: Path

@@ -24,7 +24,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 Content = Union[bytes, BinaryIO]
 
 
-class Mail(Protocol):
+class Mailbox(Protocol):
     """Names are relative to the mailbox. `pace` is how many seconds to wait before looking again."""
 
     pace: float
@@ -46,7 +46,7 @@ class Mail(Protocol):
         """What the control plane lets us read, from byte `start`; `key` is where it lies in the store."""
 
 
-class FolderMail:
+class FolderMailbox:
     """A folder that both sides see. On a network file system it has to be mounted so that calls do fail."""
 
     pace = 0.5

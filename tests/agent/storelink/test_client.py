@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.link.channel import AttemptWish, Refused, Unreachable
+from crucible.agent.link.channel import DesiredAttempt, Refused, Unreachable
 from crucible.agent.storelink.channel import StoreChannel
-from crucible.agent.storelink.mail import FolderMail
-from crucible.agent.storelink.party import QUIET_SECONDS, Party
-from crucible.agent.storelink.urls import Urls
+from crucible.agent.storelink.client import QUIET_SECONDS, MailboxClient
+from crucible.agent.storelink.mailbox import FolderMailbox
+from crucible.agent.storelink.urls import SignedUrls
 from crucible.wire.documents.mailbox import (
     SECRETS,
     Alive,
@@ -29,11 +29,11 @@ ME = "att-1.0"
 class Side:
     """The party, its clock, and the control plane's pen."""
 
-    def __init__(self, folder: Path, urls: Urls | None = None) -> None:
+    def __init__(self, folder: Path, urls: SignedUrls | None = None) -> None:
         self.now = 1000.0
-        self.mail = FolderMail(folder, "mch-1")
+        self.mail = FolderMailbox(folder, "mch-1")
         self.mail.pace = 0.001
-        self.party = Party(self.mail, ME, KEY, urls, clock=lambda: self.now)
+        self.party = MailboxClient(self.mail, ME, KEY, urls, clock=lambda: self.now)
 
     def alive(self) -> Alive:
         raw = self.mail.get(alive_name(ME), 10_000)
@@ -51,113 +51,113 @@ class Side:
 @pytest.fixture
 def side(tmp_path: Path) -> Side:
     side = Side(tmp_path)
-    side.party.beat()
+    side.party.send_heartbeat()
     return side
 
 
 def test_signs_of_life_come_in_their_time(side: Side) -> None:
     assert side.alive().count == 1
     side.now += 9.0
-    side.party.beat()
+    side.party.send_heartbeat()
     assert side.alive().count == 1
     side.now += 1.0
-    side.party.beat()
+    side.party.send_heartbeat()
     assert side.alive().count == 2
 
 
 def test_what_is_newer_is_believed(side: Side) -> None:
     side.say(5, acked=1)
-    assert side.party.look() == Down(5, side.alive().life, 1, {"acked": 1})
+    assert side.party.fetch_down() == Down(5, side.alive().life, 1, {"acked": 1})
     side.say(6, acked=2)
-    down = side.party.look()
+    down = side.party.fetch_down()
     assert down is not None
     assert down.body == {"acked": 2}
 
 
 def test_what_is_older_is_not(side: Side) -> None:
     side.say(5, acked=2)
-    side.party.look()
+    side.party.fetch_down()
     side.say(4, acked=1)
-    down = side.party.look()
+    down = side.party.fetch_down()
     assert down is not None
     assert down.body == {"acked": 2}
 
 
 def test_what_was_said_to_an_earlier_life_is_not(side: Side) -> None:
     side.say(5, life="0" * 24, stop=True)
-    assert side.party.look() is None
+    assert side.party.fetch_down() is None
 
 
 def test_what_others_wrote_is_not(side: Side) -> None:
     side.say(5, key=host_key(b"guessed", "mch-1"), stop=True)
-    assert side.party.look() is None
+    assert side.party.fetch_down() is None
     side.mail.put(down_name(ME), b"garbage", 7)
-    assert side.party.look() is None
+    assert side.party.fetch_down() is None
 
 
 def test_only_an_echo_is_contact(side: Side) -> None:
     side.say(5, count=1)
-    side.party.look()
+    side.party.fetch_down()
     side.now += QUIET_SECONDS + 1
     assert not side.party.in_touch
     side.say(6, count=1)
-    side.party.look()
+    side.party.fetch_down()
     assert not side.party.in_touch, "the control plane wrote, and has not seen the newest sign of life"
-    side.party.beat()
+    side.party.send_heartbeat()
     side.say(7, count=2)
-    side.party.look()
+    side.party.fetch_down()
     assert side.party.in_touch
 
 
 def test_no_echo_is_no_contact(side: Side) -> None:
     channel = StoreChannel(side.party, "att-1", 0, "secret")
-    assert channel.desired(AttemptWish(), 0.01) is None, "there has been no time for an echo"
+    assert channel.desired(DesiredAttempt(), 0.01) is None, "there has been no time for an echo"
     side.now += QUIET_SECONDS + 1
     with pytest.raises(Unreachable):
-        channel.desired(AttemptWish(), 0.01)
+        channel.desired(DesiredAttempt(), 0.01)
 
 
 def test_a_wish_is_heard(side: Side) -> None:
     channel = StoreChannel(side.party, "att-1", 0, "secret")
     side.say(5, stop=True, checkpoint=3, settled=False, ends_in=12.5)
-    wish = channel.desired(AttemptWish(), 5.0)
-    assert wish == AttemptWish(True, 3)
+    wish = channel.desired(DesiredAttempt(), 5.0)
+    assert wish == DesiredAttempt(True, 3)
     assert wish is not None
     assert wish.ends_in is not None
     assert wish.ends_in.seconds == 12.5
 
 
 def test_urls_are_asked_for_and_learned(tmp_path: Path) -> None:
-    urls = Urls({})
+    urls = SignedUrls({})
     side = Side(tmp_path, urls)
-    side.party.beat()
+    side.party.send_heartbeat()
     urls.want("PUT", "blobs/x")
-    side.party.beat()
+    side.party.send_heartbeat()
     assert side.alive().wants == (), "not so soon after the last"
     side.now += 1.0
-    side.party.beat()
+    side.party.send_heartbeat()
     assert side.alive().wants == ("PUT blobs/x",)
     side.say(5, count=2, urls={"PUT blobs/x": "https://x"})
-    side.party.look()
-    assert urls.find("PUT", "blobs/x") == "https://x"
+    side.party.fetch_down()
+    assert urls.wait_for("PUT", "blobs/x") == "https://x"
     assert urls.wanted() == ()
 
 
 def test_a_url_that_never_comes_is_not_waited_for_for_ever() -> None:
     with pytest.raises(Unreachable, match="no URL"):
-        Urls({}).find("PUT", "blobs/x", 0.01)
+        SignedUrls({}).wait_for("PUT", "blobs/x", 0.01)
 
 
 def test_a_url_that_has_run_out_is_asked_for_again() -> None:
-    urls = Urls({"PUT x": "https://old"})
+    urls = SignedUrls({"PUT x": "https://old"})
     urls.refuse("PUT", "x")
     assert urls.wanted() == ("PUT x",)
     urls.learn({"PUT x": "https://new"})
-    assert urls.find("PUT", "x") == "https://new"
+    assert urls.wait_for("PUT", "x") == "https://new"
 
 
 def test_names_for_the_next_batches_are_asked_for_ahead(tmp_path: Path) -> None:
-    urls = Urls({})
+    urls = SignedUrls({})
     side = Side(tmp_path, urls)
     first = side.party.next_segment()
     assert f"PUT {first}" in urls.wanted()
@@ -183,7 +183,7 @@ def test_secrets_are_asked_for_and_then_no_more(side: Side) -> None:
     assert talk.secrets() == {"TOKEN": "value"}
     assert (SECRETS,) in asked
     side.now += 1.5
-    side.party.beat()
+    side.party.send_heartbeat()
     assert side.alive().wants == ()
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Callable
 
 from crucible.agent.link.channel import Unreachable
-from crucible.agent.storelink.mail import Mail
-from crucible.agent.storelink.urls import Urls
+from crucible.agent.storelink.mailbox import Mailbox
+from crucible.agent.storelink.urls import SignedUrls
 from crucible.wire.documents.crypto import BadDocument, NoCryptography
 from crucible.wire.documents.mailbox import (
     MAX_DOCUMENT,
@@ -34,11 +34,16 @@ QUIET_SECONDS = 30.0
 """Without an echo for so long, nobody is there."""
 
 
-class Party:
+class MailboxClient:
     """Usable from any thread. An echo of its own sign of life is what counts as contact."""
 
     def __init__(
-        self, mail: Mail, name: str, key: bytes, urls: Urls | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        mail: Mailbox,
+        name: str,
+        key: bytes,
+        urls: SignedUrls | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.mail = mail
         self.name = name
@@ -61,7 +66,7 @@ class Party:
         """Whether there was an echo lately, or there could not have been one yet."""
         return self._clock() - self._heard_at <= QUIET_SECONDS
 
-    def beat(self, devices: str | None = None) -> None:
+    def send_heartbeat(self, devices: str | None = None) -> None:
         """Give a sign of life if it is time for one."""
         with self._lock:
             wants = (*self._also, *(self.urls.wanted() if self.urls is not None else ()))[:MAX_WANTS]
@@ -80,7 +85,7 @@ class Party:
         with self._lock:
             self._also = also
 
-    def look(self) -> Down | None:
+    def fetch_down(self) -> Down | None:
         """The newest that was said to this life; None before the first."""
         raw = self.mail.get(down_name(self.name), MAX_DOCUMENT)
         with self._lock:
@@ -109,7 +114,7 @@ class Party:
     def next_segment(self) -> str:
         """A name that was never used. Raises Unreachable while too many wait to be taken in."""
         if len(self._sent) >= MAX_OUTSTANDING:
-            self.look()
+            self.fetch_down()
         with self._lock:
             if len(self._sent) >= MAX_OUTSTANDING:
                 raise Unreachable(f"{len(self._sent)} batches wait to be taken in")

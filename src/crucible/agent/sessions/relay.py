@@ -6,7 +6,7 @@ import select
 from typing import Optional, Protocol
 
 from crucible.agent.output.redaction import Redactor
-from crucible.agent.sessions.line import Line
+from crucible.agent.sessions.session_socket import SessionSocket
 from crucible.wire.http import sessions as s
 
 TURN_SECONDS = 1.0
@@ -14,7 +14,7 @@ CREDIT_BYTES = s.WINDOW // 4
 """Fewer bytes need no word: the other side has room for more."""
 
 
-class Peer(Protocol):
+class SessionEndpoint(Protocol):
     """What is at this end of a session."""
 
     sources: dict[int, s.Kind]
@@ -42,10 +42,12 @@ class Peer(Protocol):
         """Nobody listens any more, or it is over: leave nothing behind."""
 
 
-class Talk:
+class SessionRelay:
     """One session from READY to OVER. Raises LineLost, and BadFrame for what the other side may not send."""
 
-    def __init__(self, line: Line, peer: Peer, secrets: tuple[str, ...] = (), *, tells_end: bool = False) -> None:
+    def __init__(
+        self, line: SessionSocket, peer: SessionEndpoint, secrets: tuple[str, ...] = (), *, tells_end: bool = False
+    ) -> None:
         """`tells_end`: the end of the source is told, as it is not the end of the session."""
         self._line = line
         self._peer = peer

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Callable, Optional
 
-from crucible.agent.link.channel import Called
-from crucible.agent.link.connection import LinkError
+from crucible.agent.link.channel import SessionRequest
+from crucible.agent.link.connection import ChannelError
 from crucible.agent.process.launcher import CannotExecute
-from crucible.agent.sessions.command import CommandPeer
-from crucible.agent.sessions.forward import ConnectionPeer, NoConnection, ports_of
-from crucible.agent.sessions.line import Line, LineLost
-from crucible.agent.sessions.surroundings import Surroundings
-from crucible.agent.sessions.talk import Peer, Talk
+from crucible.agent.sessions.command import CommandEndpoint
+from crucible.agent.sessions.endpoint import JobContext
+from crucible.agent.sessions.forward import NoConnection, PortEndpoint, listening_ports
+from crucible.agent.sessions.relay import SessionEndpoint, SessionRelay
+from crucible.agent.sessions.session_socket import SessionSocket, SocketLost
 from crucible.wire.http import sessions as s
 
 log = logging.getLogger(__name__)
@@ -37,10 +37,12 @@ TOO_MANY = s.Problem(
 )
 
 
-class Sessions:
+class SessionManager:
     """`dial` opens the line of a session; `around` is what it finds, None while the program does not run."""
 
-    def __init__(self, dial: Callable[[Called], Line], around: Callable[[], Optional[Surroundings]]) -> None:
+    def __init__(
+        self, dial: Callable[[SessionRequest], SessionSocket], around: Callable[[], Optional[JobContext]]
+    ) -> None:
         self._dial = dial
         self._around = around
         self._lock = threading.Lock()
@@ -50,14 +52,14 @@ class Sessions:
         self._changed = threading.Condition()
         self._closed = False
 
-    def told(self, calls: Sequence[Called]) -> None:
+    def start_sessions(self, calls: Sequence[SessionRequest]) -> None:
         """Somebody waits in these; those that are known already are passed over."""
         for called in calls:
             if called.id not in self._known:
                 self._known.append(called.id)
                 threading.Thread(target=self._serve, args=(called,), name="session", daemon=True).start()
 
-    def _serve(self, called: Called) -> None:
+    def _serve(self, called: SessionRequest) -> None:
         with self._lock:
             self._open += 1
         try:
@@ -66,7 +68,7 @@ class Sessions:
                 self._hold(called.id, line)
             finally:
                 line.close()
-        except (LinkError, LineLost) as error:
+        except (ChannelError, SocketLost) as error:
             log.info("session %s: %s", called.id, error)
         except Exception:  # a thread that fails ends the runner, and a session is not worth the job
             log.exception("session %s failed", called.id)
@@ -74,7 +76,7 @@ class Sessions:
             with self._lock:
                 self._open -= 1
 
-    def _hold(self, id: str, line: Line) -> None:
+    def _hold(self, id: str, line: SessionSocket) -> None:
         try:
             self._answer(id, line)
         except s.BadFrame as error:
@@ -92,7 +94,7 @@ class Sessions:
             fix = "Its folder may have gone, or its memory, processes or files may be used up: see `crucible metrics`."
             line.send(s.over(s.Over(problem=s.Problem("trouble", 503, what, f"{error}.", fix))))
 
-    def _answer(self, id: str, line: Line) -> None:
+    def _answer(self, id: str, line: SessionSocket) -> None:
         frame = line.wait_for_frame(OPEN_SECONDS)
         s.kind_of(frame, frozenset({s.Kind.OPEN}))
         wanted, around = s.read_opening(frame), self._around()
@@ -100,15 +102,15 @@ class Sessions:
         if problem is not None or around is None:
             line.send(s.over(s.Over(problem=problem)))
         elif isinstance(wanted, s.Ports):
-            line.send(s.over(s.Over(code=0, ports=tuple(sorted(ports_of(around))))))
+            line.send(s.over(s.Over(code=0, ports=tuple(sorted(listening_ports(around))))))
         elif isinstance(wanted, s.Connection):
-            _talk(line, ConnectionPeer(wanted.port, around), tells_end=True)
+            _talk(line, PortEndpoint(wanted.port, around), tells_end=True)
         else:
             self._command(id, line, wanted, around)
 
-    def _command(self, id: str, line: Line, wanted: s.Command, around: Surroundings) -> None:
+    def _command(self, id: str, line: SessionSocket, wanted: s.Command, around: JobContext) -> None:
         with self._counted():
-            peer = CommandPeer(id, wanted, around)
+            peer = CommandEndpoint(id, wanted, around)
             # Whoever ends the job ends all that is there then: what came too late for that ends here.
             if self._closed or not around.alive():
                 peer.end_now()
@@ -134,8 +136,10 @@ class Sessions:
             self._changed.wait_for(lambda: not self._commands, seconds)
 
 
-def _talk(line: Line, peer: Peer, secrets: tuple[str, ...] = (), *, tells_end: bool = False) -> None:
+def _talk(
+    line: SessionSocket, peer: SessionEndpoint, secrets: tuple[str, ...] = (), *, tells_end: bool = False
+) -> None:
     try:
-        Talk(line, peer, secrets, tells_end=tells_end).run()
+        SessionRelay(line, peer, secrets, tells_end=tells_end).run()
     finally:
         peer.leave()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from tests.agent.checkpoints.entries import file
 
-from crucible.agent.checkpoints.notes import Note
-from crucible.agent.checkpoints.waiting import LITTLE_BYTES, LITTLE_COUNT, Mode, Waiting
-from crucible.agent.checkpoints.watch import How, Whole
+from crucible.agent.checkpoints.notes import SaveNote
+from crucible.agent.checkpoints.upload_queue import LITTLE_BYTES, LITTLE_COUNT, Mode, UploadQueue
+from crucible.agent.checkpoints.watch import WholeEntry, WholeReason
 
 LARGE = LITTLE_BYTES
 
 
-def waiting(*names: str, size: int = 10, metrics: dict[str, float] | None = None) -> Waiting:
-    found = Waiting()
+def waiting(*names: str, size: int = 10, metrics: dict[str, float] | None = None) -> UploadQueue:
+    found = UploadQueue()
     for name in names:
         metric = (metrics or {}).get(name)
-        note = None if metric is None else Note(name, None, metric)
-        found = found.offer(Whole(file(name, size=size), How.NOTED, note))
+        note = None if metric is None else SaveNote(name, None, metric)
+        found = found.offer(WholeEntry(file(name, size=size), WholeReason.NOTED, note))
     return found
 
 
-def order(found: Waiting, mode: Mode) -> list[str]:
+def order(found: UploadQueue, mode: Mode) -> list[str]:
     """The names that are stored, when each is stored as soon as it is the next."""
     names = []
     while (candidate := found.next(mode)) is not None:
@@ -67,9 +67,11 @@ def test_one_that_cannot_be_stored_does_not_keep_others_from_it() -> None:
 
 
 def test_step_and_metric_come_from_the_note_and_else_the_name() -> None:
-    noted = Waiting().offer(Whole(file("step-5"), How.NOTED, Note("step-5", 6, 0.5))).candidates[0]
+    noted = UploadQueue().offer(WholeEntry(file("step-5"), WholeReason.NOTED, SaveNote("step-5", 6, 0.5))).candidates[0]
     assert (noted.step, noted.metric) == (6, 0.5)
-    stepless = Waiting().offer(Whole(file("step-5"), How.NOTED, Note("step-5", None, 0.5))).candidates[0]
+    stepless = (
+        UploadQueue().offer(WholeEntry(file("step-5"), WholeReason.NOTED, SaveNote("step-5", None, 0.5))).candidates[0]
+    )
     assert stepless.step == 5
-    plain = Waiting().offer(Whole(file("last.pt"), How.SETTLED)).candidates[0]
+    plain = UploadQueue().offer(WholeEntry(file("last.pt"), WholeReason.SETTLED)).candidates[0]
     assert (plain.step, plain.metric) == (None, None)

@@ -13,9 +13,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from crucible.agent.checkpoints.listing import Entry
-from crucible.agent.checkpoints.notes import Note
-from crucible.agent.checkpoints.watch import How, Whole
+from crucible.agent.checkpoints.listing import CheckpointEntry
+from crucible.agent.checkpoints.notes import SaveNote
+from crucible.agent.checkpoints.watch import WholeEntry, WholeReason
 from crucible.wire.documents.checkpoint_names import step_in_name
 
 LITTLE_BYTES = 64 * 1024**2
@@ -33,9 +33,9 @@ class Candidate:
     """A whole checkpoint that is not stored yet; `order` counts up as they become whole."""
 
     order: int
-    entry: Entry
-    how: How
-    note: Note | None = None
+    entry: CheckpointEntry
+    how: WholeReason
+    note: SaveNote | None = None
 
     @property
     def name(self) -> str:
@@ -52,23 +52,23 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class UploadQueue:
     """Candidates in their order, one for each name at most. `metrics` are the lowest and the highest stored."""
 
     candidates: tuple[Candidate, ...] = ()
     offered: int = 0
     metrics: tuple[float, float] = (math.inf, -math.inf)
 
-    def offer(self, whole: Whole) -> Waiting:
+    def offer(self, whole: WholeEntry) -> UploadQueue:
         """What waited under the same name is overwritten by now, and forgotten."""
         added = Candidate(self.offered + 1, whole.entry, whole.how, whole.note)
         others = tuple(c for c in self.candidates if c.name != added.name)
         return replace(self, candidates=(*others, added), offered=added.order)
 
-    def without(self, candidate: Candidate) -> Waiting:
+    def without(self, candidate: Candidate) -> UploadQueue:
         return replace(self, candidates=tuple(c for c in self.candidates if c.order != candidate.order))
 
-    def stored(self, candidate: Candidate) -> Waiting:
+    def stored(self, candidate: Candidate) -> UploadQueue:
         """It is announced: what is older is overtaken."""
         left = tuple(c for c in self.candidates if c.order > candidate.order)
         if candidate.metric is None:
