@@ -33,6 +33,9 @@ sys.path.insert(0, os.getcwd())  # version 0.1.0's own tests
 os.environ["TZ"] = "UTC"
 
 from api_snapshot import take_snapshot
+from crucible.agent.bootstrap import Bootstrap, Order
+from crucible.agent.channels import machine_line
+from crucible.agent.folders import AttemptFolder
 from tests import plugin_packages
 from tests.e2e.support import packed, upload
 from tests.harness import Deployment, View, python, shell, until
@@ -41,9 +44,6 @@ from tests.receiver import Receiver
 
 from crucible import __version__
 from crucible.agent.clock import Deadline, boottime
-from crucible.agent.host.bootstrap import Bootstrap, Order
-from crucible.agent.link.channels import machine_line
-from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.backends.rehearsal.connection import Connection
 
 SMALL = {"resources": {"cpus": 0.25, "memory_bytes": 128 * 1024**2}}
