@@ -1,0 +1,90 @@
+"""Every command that the README and the docs show is one that the real command line can read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from _pytest.mark import ParameterSet
+
+from crucible.cli.main import app
+from crucible.core.errors import CrucibleError
+
+PROJECT = Path(__file__).parents[2]
+PAGES = sorted([PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *(PROJECT / "docs").glob("*.md")])
+FENCED = re.compile(r"^```\w*[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(crucible [a-z][^`\n]+)`")
+OPTIONAL = re.compile(r"\s\[[^\]]*\]")
+
+
+def complete_commands(page: Path) -> Iterator[str]:
+    """Yield each command line of the page's code blocks."""
+    for block in FENCED.findall(page.read_text(encoding="utf-8")):
+        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+            if found := re.match(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(crucible [a-z-].*)$", line):
+                yield found[1]
+
+
+def mentioned_commands(page: Path) -> Iterator[str]:
+    """Yield each command that the text names: `crucible resume` does, without a job."""
+    for line in FENCED.sub("", page.read_text(encoding="utf-8")).splitlines():
+        yield from (found for found in INLINE.findall(line) if "COMMAND" not in found)
+
+
+def words_of(command: str) -> list[str]:
+    """Split a command as a shell does, up to a pipe, a redirection or the next command."""
+    lexer = shlex.shlex(OPTIONAL.sub("", command).replace("…", ""), posix=True, punctuation_chars="<>|&;")
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    words: list[str] = []
+    for word in lexer:
+        if word[0] in "<>|&;":
+            break
+        words.append(word)
+    return words[1:]
+
+
+def read(words: list[str]) -> None:
+    """Read a command line as `crucible` does, without running the command."""
+    command: Any = typer.main.get_command(app)
+    context = command.make_context("crucible", words)
+    while hasattr(command, "resolve_command"):
+        name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(name, rest, parent=context)
+
+
+def shown(commands: Callable[[Path], Iterator[str]]) -> list[ParameterSet]:
+    found = [(page.name, command) for page in PAGES for command in dict.fromkeys(commands(page))]
+    return [pytest.param(command, id=f"{page}: {command}") for page, command in found]
+
+
+def test_the_pages_show_commands() -> None:
+    assert len(shown(complete_commands)) > 40
+    assert len(shown(mentioned_commands)) > 80
+
+
+@pytest.mark.parametrize("command", shown(complete_commands))
+def test_a_command_of_a_page_can_be_read(command: str) -> None:
+    read(words_of(command))
+
+
+@pytest.mark.parametrize("command", shown(mentioned_commands))
+def test_a_command_that_is_mentioned_is_there_with_its_options(command: str) -> None:
+    try:
+        read(words_of(command))
+    except typer.Exit:
+        pass
+    except typer.TyperException as error:
+        if type(error).__name__ not in ("MissingParameter", "NoArgsIsHelpError", "BadOptionUsage"):
+            raise
+
+
+@pytest.mark.parametrize("command", ["crucible rum train.py", "crucible run --teir small", "crucible jobs one two"])
+def test_what_no_command_takes_would_be_found(command: str) -> None:
+    with pytest.raises((typer.TyperException, CrucibleError)):
+        read(words_of(command))
