@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types rooms unit agent hostile stores postgres simulation templates e2e faults prove bench format install clean
+.PHONY: help demo test lint types rooms unit agent hostile stores postgres simulation templates e2e faults quiet prove bench format install clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ e2e: ## tests that drive the real command, server and agent
 
 faults: ## tests that kill, cut off and fill up
 	@scripts/test.sh faults
+
+quiet: ## tests that measure time, one after the other
+	@scripts/test.sh quiet
 
 bench: ## what commands, starts, submissions, searches, sockets and lists of 100,000 jobs cost; docs/speed.md
 	@scripts/setup.sh dev && .venv/bin/python -m benchmarks.figures && .venv/bin/python -m benchmarks.listing

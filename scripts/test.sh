@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/.." || exit
 . scripts/lib.sh
 
-all=(lint types rooms unit agent hostile stores postgres simulation templates e2e faults)
+all=(lint types rooms unit agent hostile stores postgres simulation templates e2e faults quiet)
 bin=$PWD/.venv/bin
 run=.pytest_cache/run
 
@@ -17,29 +17,29 @@ suite_lint() {
 }
 suite_types() { "$bin/mypy"; }
 suite_rooms() { "$bin/lint-imports"; }
-# With worksteal a worker takes over from another only when it has nothing left, so what a module starts is started once.
-suite_unit() {
-    run_pytest -n 2 --dist worksteal tests --ignore=tests/agent --ignore=tests/e2e --ignore=tests/faults --ignore=tests/hostile --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
-}
-suite_agent() { run_pytest -n 2 --dist worksteal tests/agent; }
-suite_hostile() { run_pytest -n 2 --dist worksteal tests/hostile; }
-suite_stores() { run_pytest -n 2 --dist loadfile tests/storage; }
+suite_unit() { run_pytest -n 2 -m "unit and not quiet" tests; }
+suite_agent() { run_pytest -n 2 -m "agent and not quiet" tests; }
+suite_hostile() { run_pytest -n 2 -m "hostile and not quiet" tests; }
+# By file, so that each file's servers are started once.
+suite_stores() { run_pytest -n 2 -m stores --dist loadfile tests; }
 suite_postgres() {
-    run_pytest -n 2 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
+    run_pytest -n 2 -m "not quiet" --database postgres --ignore=tests/control/db tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py
 }
-suite_simulation() { run_pytest -n 2 --dist worksteal tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
-suite_templates() { run_pytest -n 2 --dist worksteal tests/templates/nanogpt tests/analysis/oracle; }
-# These wait most of their time, for processes and for deadlines.
-suite_e2e() { run_pytest -n 4 --dist worksteal tests/e2e; }
-suite_faults() { run_pytest -n 4 --dist loadfile tests/faults; }
+suite_simulation() { run_pytest -n 2 -m simulation tests && "$bin/crucible-sim" --seeds 200 --processes 2; }
+suite_templates() { run_pytest -n 2 -m templates tests; }
+# These wait most of their time, for processes and for deadlines: more workers than cores.
+suite_e2e() { run_pytest -n 4 -m e2e tests; }
+suite_faults() { run_pytest -n 4 -m faults --dist loadfile tests; }
+# One at a time, and nothing beside it.
+suite_quiet() { run_pytest -m quiet tests; }
 
-run_pytest() { "$bin/python" -m pytest -q -rfEs --durations=15 --durations-min=5 "$@"; }
+run_pytest() { "$bin/python" -m pytest -q -rfEs --dist worksteal --durations=15 --durations-min=5 "$@"; }
 
 # bring SUITE...: installs what they need besides ./.venv, side by side.
 bring() {
     case " $* " in *" stores "*) bring_azurite & ;; esac
     case " $* " in *" templates "* | *" faults "*) bring_torch & ;; esac
-    case " $* " in *" unit "* | *" agent "* | *" hostile "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
+    case " $* " in *" unit "* | *" quiet "* | *" agent "* | *" hostile "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
     wait
 }
 

@@ -16,7 +16,17 @@ from tests.scale import add_options, record, scale
 __all__ = ["record", "scale"]
 
 TESTS = Path(__file__).parent
-WITH_SOCKETS = (f"{TESTS / 'e2e'}/", f"{TESTS / 'faults'}/")
+SUITES = {
+    "agent": ["agent"],
+    "hostile": ["hostile"],
+    "stores": ["storage"],
+    "simulation": ["simulation"],
+    "templates": ["templates/nanogpt", "analysis/oracle"],
+    "e2e": ["e2e"],
+    "faults": ["faults"],
+}
+"""The folders of each suite, which is a marker too. What is in none of them is `unit`."""
+WITH_SOCKETS = ("e2e", "faults")
 LOOPBACK = ["127.0.0.1", "::1"]
 LONGEST_ID = 1_000
 
@@ -42,11 +52,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database", choices=["sqlite", "postgres"], default="sqlite", help="what rigs run on")
 
 
+def suite_of(path: Path) -> str:
+    """Return the suite that a file or folder belongs to."""
+    found = (name for name, folders in SUITES.items() if any(path.is_relative_to(TESTS / folder) for folder in folders))
+    return next(found, "unit")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in (*SUITES, "unit"):
+        config.addinivalue_line("markers", f"{name}: a suite of `make test`")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the folders of other suites where `-m` begins with one: looking into all of them takes a while."""
+    wanted = config.option.markexpr.split(" ")[0]
+    if wanted not in (*SUITES, "unit") or collection_path.name == "__pycache__":
+        return None
+    inside = [TESTS / folder for folder in SUITES.get(wanted, ["."])]
+    on_the_way = any(folder.is_relative_to(collection_path) for folder in inside)
+    return True if not on_the_way and suite_of(collection_path) != wanted else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        suite = suite_of(item.path)
+        item.add_marker(suite)
         # pytest tells it to every process that a test starts, in a variable, for which there is little room.
         assert len(item.nodeid) < LONGEST_ID, f"{item.nodeid[:100]}… needs a shorter id"
-        if str(item.path).startswith(WITH_SOCKETS):
+        if suite in WITH_SOCKETS:
             item.add_marker(pytest.mark.enable_socket)
 
 

@@ -274,6 +274,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("line", HOSTILE)
 def test_hostile_lines_are_read_in_bounded_time(line: str) -> None:
     parser = OutputParser()

@@ -6,6 +6,7 @@ import ast
 import time
 from collections.abc import Callable
 
+import pytest
 from benchmarks.analysis.snippets import long_program
 
 from crucible.analysis import Sources, analyse
@@ -24,6 +25,7 @@ def quickest(act: Callable[[], object]) -> float:
     return min(taken)
 
 
+@pytest.mark.quiet
 def test_two_thousand_lines_take_a_few_times_their_parsing() -> None:
     text = long_program(LINES)
     sources = Sources({"a.py": text.encode()}, "a.py")

@@ -132,6 +132,7 @@ def test_an_empty_catalog_has_nothing() -> None:
     assert Catalog([]).count(ANYTHING) == 0
 
 
+@pytest.mark.quiet
 def test_a_question_over_the_whole_catalog_is_quick() -> None:
     catalog = everything()
     catalog.offers(Need(gpu="A100"))

@@ -55,6 +55,7 @@ def test_every_row_has_a_source_and_a_date(provider: str) -> None:
             assert date.fromisoformat(row.dated) < DAY
 
 
+@pytest.mark.quiet
 def test_loading_is_quick() -> None:
     def load() -> float:
         shipped.cache_clear()

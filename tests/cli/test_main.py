@@ -22,6 +22,7 @@ LEAVES = [row for group in COMMANDS for row in (group.rows or (group,))]
 HEAVY = ("httpx2", "rich", "pydantic", "sqlalchemy", "websockets", "fastapi", "nbformat", "yaml")
 
 
+@pytest.mark.quiet
 def test_help_is_instant_and_loads_nothing_heavy() -> None:
     code = (
         "import sys\nfrom crucible.cli.main import run\nassert run(['--help']) == 0\n"

@@ -121,6 +121,7 @@ def test_a_longer_secret_that_begins_like_a_shorter_one() -> None:
     assert through(Redactor(["abcd", "abcdefgh"]), [b"ab", b"cdef", b"gh!"]) == MASK + b"!"
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("hit", [b"nothing here", b"token k3" + b"%d" % 7 + b"-zz"])
 def test_megabytes_a_second(hit: bytes) -> None:
     text = (b"epoch 1 step 100 loss 0.5 " + hit + b"\n") * 20_000
@@ -131,6 +132,7 @@ def test_megabytes_a_second(hit: bytes) -> None:
     assert time.process_time() - began < len(text) / 1e6
 
 
+@pytest.mark.quiet
 def test_output_full_of_secrets_is_no_burden() -> None:
     dice = random.Random(2)
     secrets = ["".join(dice.choices("abcdefghijKLMNOP0123456789-_/+", k=40)) for _ in range(25)]
@@ -141,6 +143,7 @@ def test_output_full_of_secrets_is_no_burden() -> None:
     assert shown.count(MASK) == 10_000
 
 
+@pytest.mark.quiet
 def test_a_very_long_value_costs_no_more_than_its_length() -> None:
     value = "".join(random.Random(3).choices("abcdefgh0123", k=32 * 1024))
     began = time.process_time()

@@ -205,6 +205,7 @@ async def test_values_too_large_to_add_up_have_extremes(rig: Rig) -> None:
     assert (drawn.low, drawn.high) == (-1.7e308, 1.7e308)
 
 
+@pytest.mark.quiet
 async def test_a_million_points_are_drawn_at_once(rig: Rig) -> None:
     attempt = await attempt_of(rig)
     found = line(1_000_000)

@@ -102,6 +102,7 @@ def test_a_gpu_that_nobody_knows_is_none_of_the_processors() -> None:
     assert gpu_used(Work(Resources(), GpuNeed.OPTIONAL), offer()) == ""
 
 
+@pytest.mark.quiet
 def test_many_lessons_are_sorted_once() -> None:
     """A thousand lessons and every GPU of a catalog, in what a plan may take."""
     taught = [Lesson(Like("torch", f"gpu-{n % 30}", f"{n % 50}.py"), 100.0, 100.0, 150.0) for n in range(1000)]
