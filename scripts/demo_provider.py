@@ -15,7 +15,7 @@ from crucible import __version__
 from crucible.backends.rehearsal import stop_cloud
 from crucible.backends.rehearsal.connection import CallFailed, Connection
 from crucible.client.api import Api
-from crucible.client.server.connection import connect_if_up, embedded_of
+from crucible.client.server.connection import connect_if_up, make_embedded
 from crucible.core.errors import CrucibleError, Unreachable
 from crucible.core.views.jobs import JobView
 from crucible.settings import Settings, load_settings
@@ -49,11 +49,11 @@ def parse() -> argparse.Namespace:
 
 
 def reclaim(settings: Settings, after: int, notice: float) -> None:
-    api = connect_if_up(settings, embedded_of(settings, __version__, os.environ))
+    api = connect_if_up(settings, make_embedded(settings, __version__, os.environ))
     if api is None:
         raise Unreachable("No server is up.")
     job, step = once_saved(api, after)
-    instance = next(m.native_id for m in api.places.machines() if m.id == job.machine)
+    instance = next(m.native_id for m in api.compute.machines() if m.id == job.machine)
     cloud = Connection(settings.home.value / PLACE)
     cloud.call("POST", f"/admin/instances/{instance}/reclaim", {"notice": notice})
     say(f">>> Step {step} is saved. The provider takes the machine back: it will be gone in {notice:g} seconds.")

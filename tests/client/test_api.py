@@ -188,7 +188,7 @@ def test_views_of_an_older_server_have_defaults(real_api: Api, real: RealServer)
     running = real.start().id
     real.faults.change("/api/v1/jobs/*", older)
     real.faults.change("/api/v1/machines", lambda page: {"items": [{"id": "mch-1", "state": "up"}]})
-    job, [machine] = real_api.job(running), real_api.places.machines(all=True)
+    job, [machine] = real_api.job(running), real_api.compute.machines(all=True)
     assert (job.checkpoint, job.previous_backend, job.generation, job.conditions) == (None, None, 1, ())
     assert (job.attempts[0].resume_from, job.is_simulated) == (None, False)
     assert (machine.called, machine.bills) == ("mch-1", False)
@@ -199,33 +199,33 @@ def test_upkeep(real_api: Api, real: RealServer) -> None:
     real.run(job.checkpoint, "step_1", b"weights", 1)
     real.run(job.end)
     real.rig.clock.move(3600)
-    assert real_api.upkeep.prune(older_than=60.0, dry_run=True).is_any
-    assert (real_api.upkeep.prune(older_than=60.0).bytes, real_api.upkeep.prune().is_any) == (7, False)
+    assert real_api.maintenance.prune(older_than=60.0, dry_run=True).is_any
+    assert (real_api.maintenance.prune(older_than=60.0).bytes, real_api.maintenance.prune().is_any) == (7, False)
     assert real.sent[0] == ("/api/v1/prune", {"older_than_seconds": 60.0, "dry_run": True})
     now = real.rig.clock.now()
     real.run(real.rig.sql, lambda conn: restore_hold.mark(conn, now, now - 60))
-    assert real_api.upkeep.confirm_restore().as_json()["confirmed"] is True
+    assert real_api.maintenance.confirm_restore().as_json()["confirmed"] is True
 
 
 def test_many_jobs_are_submitted_with_a_key_each(real_api: Api, real: RealServer) -> None:
     specs = [JobSpec(command=("true",), name="a"), JobSpec(command=("true",), backend="locl")]
-    page = real_api.many.submit(specs, keys=["k1", "k2"])
+    page = real_api.bulk.submit(specs, keys=["k1", "k2"])
     assert (page.created, page.refused) == (1, 1)
     assert page.items[0].job is not None
     assert page.items[0].job.name == "a"
     assert page.items[1].problem is not None
     assert "local" in page.items[1].problem.fix
     assert [item["key"] for item in real.sent[-1][1]["jobs"]] == ["k1", "k2"]
-    real_api.many.submit(specs)
+    real_api.bulk.submit(specs)
     keys = [item["key"] for item in real.sent[-1][1]["jobs"]]
     assert len(set(keys)) == 2
 
 
 def test_jobs_are_cancelled_by_filter_or_ids(real_api: Api, real: RealServer) -> None:
     job = real.start(tags=("old",))
-    assert [found.id for found in real_api.many.cancel(JobFilter(tag=("old",)), dry_run=True).found] == [job.id]
+    assert [found.id for found in real_api.bulk.cancel(JobFilter(tag=("old",)), dry_run=True).found] == [job.id]
     assert real.sent[-1][1] == {"filter": {"tag": ["old"]}, "dry_run": True}
-    assert real_api.many.cancel(ids=[job.id]).found[0].as_json()["desired"] == "cancel"
+    assert real_api.bulk.cancel(ids=[job.id]).found[0].as_json()["desired"] == "cancel"
     assert real.sent[-1][1] == {"ids": [job.id], "dry_run": False}
 
 

@@ -45,7 +45,7 @@ def hooks(answer: object) -> tuple[Hooks, Line]:
 
 def test_the_list_says_how_each_does() -> None:
     found, line = hooks({"items": [HOOK]})
-    (hook,) = found.listed("vision")
+    (hook,) = found.list_hooks("vision")
     assert (hook.state, hook.failures, hook.last and hook.last.answer) == ("failing", 2, "nobody answers")
     assert line.asked == [("GET", BELOW, None)]
 
@@ -61,7 +61,7 @@ def test_a_new_one_comes_with_its_secret_which_is_not_printed() -> None:
 
 def test_without_a_secret_there_is_no_word_of_one() -> None:
     found, _line = hooks(HOOK)
-    assert "secret" not in found.one("vision", "tbmwj3").as_json()
+    assert "secret" not in found.get("vision", "tbmwj3").as_json()
 
 
 def test_a_change_names_what_changes_and_nothing_else() -> None:
@@ -88,4 +88,4 @@ def test_the_others_go_where_they_should() -> None:
 
 def test_an_answer_that_is_none_is_told() -> None:
     with pytest.raises(Trouble):
-        hooks({"items": [{}]})[0].listed("vision")
+        hooks({"items": [{}]})[0].list_hooks("vision")

@@ -9,12 +9,12 @@ from tests.server.promised import JSON, document
 
 from crucible.client.api import routes
 from crucible.client.api.resource import path_of
-from crucible.client.api.routes import Bare, Route
+from crucible.client.api.routes import RawRoute, Route
 
-TABLE = {name: row for name, row in vars(routes).items() if isinstance(row, Route | Bare)}
+TABLE = {name: row for name, row in vars(routes).items() if isinstance(row, Route | RawRoute)}
 
 
-def operation(row: Route[Any] | Bare) -> Any:
+def operation(row: Route[Any] | RawRoute) -> Any:
     """Return what the document says of the route; names of path parameters are the server's own there."""
     paths = {path.replace("{", "<").split("<")[0] + shape(path): item for path, item in document()["paths"].items()}
     return paths[row.path.split("{")[0] + shape(row.path)][row.method.lower()]

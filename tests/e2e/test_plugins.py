@@ -125,8 +125,8 @@ def test_a_benchmark_leaves_what_it_measured(terminal: Terminal) -> None:
 def test_the_server_offers_the_models_of_its_python(terminal: Terminal, trained: dict[str, View]) -> None:
     crucible = terminal.crucible
     api = Api(Endpoint(crucible.discovery["url"], Secret(crucible.token)))
-    assert [model.name for model in api.models.listed()] == ["logistic"]
-    schema = api.models.one("logistic").as_json()["schema"]
+    assert [model.name for model in api.models.list_models()] == ["logistic"]
+    schema = api.models.get("logistic").as_json()["schema"]
     assert isinstance(schema, dict)
     assert schema["epochs"]["default"] == 10
     job = api.models.submit(Order("logistic", "train", {"epochs": 12}), {"backend": "local"})

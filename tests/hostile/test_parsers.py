@@ -35,7 +35,7 @@ from crucible.backends.rehearsal.connection import _document as read_provider
 from crucible.client.model_plugins.configs import _parsed as read_config
 from crucible.client.payload.notebook import read_cells, to_script
 from crucible.client.request.job_file import parse_job_file
-from crucible.client.transport.http import problem_of
+from crucible.client.transport.http import error_from_response
 from crucible.control.jobs import listing
 from crucible.control.telemetry import log_search
 from crucible.control.telemetry.grep import Pattern
@@ -160,7 +160,7 @@ _NEVER_ASKED = (None, None, None)
 
 
 def problem(data: bytes) -> None:
-    error = problem_of(Response(418, "I'm a teapot", {}, *_NEVER_ASKED, data))  # type: ignore[arg-type]
+    error = error_from_response(Response(418, "I'm a teapot", {}, *_NEVER_ASKED, data))  # type: ignore[arg-type]
     assert isinstance(error, CrucibleError)
     str(error)
 

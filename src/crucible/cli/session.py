@@ -51,9 +51,9 @@ class Session:
 
     @cached_property
     def embedded(self) -> Embedded:
-        from crucible.client.server.connection import embedded_of
+        from crucible.client.server.connection import make_embedded
 
-        return embedded_of(self.settings, __version__, self.environ)
+        return make_embedded(self.settings, __version__, self.environ)
 
     @contextmanager
     def api(self) -> Iterator[Api]:

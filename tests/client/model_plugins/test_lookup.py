@@ -13,7 +13,7 @@ import pytest
 from tests.harness import until
 from tests.plugin_packages import COUNTER, HEAD, install, make_python
 
-from crucible.client.model_plugins import Plugin, discover, find_plugin
+from crucible.client.model_plugins import Plugin, find_plugin, list_plugins
 from crucible.core.errors import BadInput, UnknownName
 from crucible.wire.models.plugins import AT_ONCE
 from crucible.wire.models.subprocess_rpc import Asker, NoAnswer
@@ -40,7 +40,7 @@ def python(venv: Path) -> str:
 
 
 def found(venv: Path, seconds: float = 60) -> dict[str, Plugin]:
-    return {plugin.name: plugin for plugin in discover(python(venv), ENVIRON, seconds=seconds)}
+    return {plugin.name: plugin for plugin in list_plugins(python(venv), ENVIRON, seconds=seconds)}
 
 
 def fault(plugin: Plugin) -> str:
@@ -49,12 +49,12 @@ def fault(plugin: Plugin) -> str:
 
 
 def test_a_python_without_models_has_none(venv: Path, site: Path) -> None:
-    assert discover(python(venv), ENVIRON) == ()
+    assert list_plugins(python(venv), ENVIRON) == ()
 
 
 def test_a_plugin_is_described_by_its_own_python(venv: Path, site: Path) -> None:
     package = install(site, "counting", COUNTER, {"counter": "counting:Counter"})
-    (plugin,) = discover(python(venv), ENVIRON)
+    (plugin,) = list_plugins(python(venv), ENVIRON)
     assert (plugin.name, plugin.entry, plugin.distribution) == ("counter", "counting:Counter", "counting")
     assert (plugin.version, plugin.framework, plugin.methods) == ("1.2", "none", ("train", "infer", "benchmark"))
     assert plugin.schema is not None
@@ -200,4 +200,4 @@ def test_one_that_fails_is_refused_with_its_traceback(venv: Path, site: Path) ->
 @pytest.mark.parametrize("program", ["/no/such/python", "/bin/true", "/bin/false"])
 def test_a_python_that_is_none_cannot_be_asked(program: str) -> None:
     with pytest.raises(BadInput, match=f"{program} cannot be asked for its models"):
-        discover(program, ENVIRON)
+        list_plugins(program, ENVIRON)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crucible.client.payload import CodeSource
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.pythons import SubmitHost
 
 Ask = Callable[..., CodeSource]
 Git = Callable[..., str]
@@ -27,8 +27,8 @@ def ask(folder: Path, tmp_path: Path) -> Ask:
 
     def make(**changes: Any) -> CodeSource:
         environ = {"PATH": "/usr/bin", "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
-        around = Surroundings(environ, folder, is_program=lambda path: path == "/usr/bin/python3")
-        return CodeSource(around=around, scratch=tmp_path / "scratch", **changes)
+        host = SubmitHost(environ, folder, is_program=lambda path: path == "/usr/bin/python3")
+        return CodeSource(host=host, scratch=tmp_path / "scratch", **changes)
 
     return make
 

@@ -122,6 +122,6 @@ def test_a_repository_that_is_too_large_is_not_fetched(folder: Path, ask: Ask, g
 
 def test_without_git_it_says_how_to_get_it(repository: str, ask: Ask, tmp_path: Path) -> None:
     request = ask()
-    nowhere = replace(request.around, environ={**request.around.environ, "PATH": str(tmp_path)})
+    nowhere = replace(request.host, environ={**request.host.environ, "PATH": str(tmp_path)})
     with pytest.raises(BadInput, match="git is not installed"):
-        make_payload(repository, replace(request, around=nowhere))
+        make_payload(repository, replace(request, host=nowhere))

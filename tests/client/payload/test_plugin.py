@@ -8,8 +8,8 @@ import pytest
 from tests.plugin_packages import COUNTER, install, make_python
 
 from crucible.client.payload import CodeSource, Payload
-from crucible.client.payload.plugin import from_installed, from_source, look_up
-from crucible.client.request.pythons import Surroundings
+from crucible.client.payload.plugin import find_model, from_installed, from_source
+from crucible.client.request.pythons import SubmitHost
 from crucible.core.errors import BadInput
 from crucible.core.job.models import Order
 
@@ -20,7 +20,7 @@ ORDER = Order("counter", "train", {"epochs": 2})
 @pytest.fixture
 def request_(tmp_path: Path) -> CodeSource:
     environ = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": str(tmp_path / "venv")}
-    return CodeSource(Surroundings(environ, tmp_path))
+    return CodeSource(SubmitHost(environ, tmp_path))
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def taken(request: CodeSource) -> Payload:
-    plugin, choice = look_up("counter", "train", request)
+    plugin, choice = find_model("counter", "train", request)
     return from_installed(ORDER, plugin, choice, request)
 
 
@@ -89,7 +89,7 @@ def test_a_package_that_is_too_large_is_refused(request_: CodeSource, site: Path
     package = install(site, "counting", COUNTER, {"counter": "counting:Counter"})
     (package / "weights.bin").write_bytes(b"x" * 5000)
     with pytest.raises(BadInput, match=r"at most 3\.906 KiB may be sent"):
-        taken(CodeSource(request_.around, limit=4000))
+        taken(CodeSource(request_.host, limit=4000))
 
 
 def test_the_command_says_all(request_: CodeSource) -> None:

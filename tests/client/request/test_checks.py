@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crucible.client.request.checks import check_names, check_number, check_text, wrong
+from crucible.client.request.checks import check_names, check_number, check_text, invalid_value
 from crucible.core.errors import BadInput
 
 
@@ -55,4 +55,4 @@ def test_names() -> None:
 
 
 def test_a_long_value_is_told_by_its_type() -> None:
-    assert wrong("code", "x" * 1000, "is short").why == "It is str."
+    assert invalid_value("code", "x" * 1000, "is short").why == "It is str."

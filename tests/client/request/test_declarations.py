@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from crucible.client.request.declarations import Code, Declared, declared
+from crucible.client.request.declarations import Code, Declaration, read_declaration
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec
 
 
 def environment(code: Code) -> EnvironmentSpec:
-    found = declared(code).environment
+    found = read_declaration(code).environment
     assert found is not None
     return found
 
@@ -18,7 +18,7 @@ def environment(code: Code) -> EnvironmentSpec:
 def test_a_broken_block_is_told_with_the_line_of_the_file_and_a_fix() -> None:
     code = Code(Path("/nowhere"), "train.py", "print(0)\n# /// script\n# dependencies = [\n# ///\n")
     with pytest.raises(BadInput) as caught:
-        declared(code)
+        read_declaration(code)
     assert caught.value.what == "The `# /// script` block of train.py is not valid TOML."
     assert "end of document" in caught.value.why or "line 3" in caught.value.why
     assert "pep-0723" in caught.value.fix
@@ -34,13 +34,13 @@ def test_a_broken_block_is_told_with_the_line_of_the_file_and_a_fix() -> None:
 )
 def test_a_bad_block_is_bad_input(block: str, says: str) -> None:
     with pytest.raises(BadInput, match=says):
-        declared(Code(text=f"# /// script\n{block}\n# ///\n"))
+        read_declaration(Code(text=f"# /// script\n{block}\n# ///\n"))
 
 
 def test_two_blocks_are_bad_input() -> None:
     block = "# /// script\n# dependencies = ['numpy']\n# ///\n"
     with pytest.raises(BadInput, match="2 `# /// script` blocks"):
-        declared(Code(text=f"{block}\n{block}"))
+        read_declaration(Code(text=f"{block}\n{block}"))
 
 
 def test_requirements_are_read_with_their_includes(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_requirements_that_cannot_travel_are_bad_input(tmp_path: Path, line: str
     (root / "pyproject.toml").write_text("")
     (root / "requirements.txt").write_text(line)
     with pytest.raises(BadInput) as caught:
-        declared(Code(root, "a.py", "x", whole=True))
+        read_declaration(Code(root, "a.py", "x", whole=True))
     assert caught.value.fix
 
 
@@ -96,4 +96,4 @@ def test_pyproject_gives_its_project_or_its_dependencies(tmp_path: Path) -> None
 
 def test_a_pyproject_that_is_only_settings_of_tools_declares_nothing(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100")
-    assert declared(Code(tmp_path, "a.py", "x")) == Declared(None)
+    assert read_declaration(Code(tmp_path, "a.py", "x")) == Declaration(None)

@@ -8,8 +8,8 @@ import pytest
 
 from crucible.client.payload import CodeSource
 from crucible.client.request.job_file import parse_job_file, read_job_file
-from crucible.client.request.job_request import Fields
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.job_request import PartialSpec
+from crucible.client.request.pythons import SubmitHost
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput
@@ -17,10 +17,10 @@ from crucible.core.job.job_file import JobFile
 from crucible.core.job.spec import Kind
 
 
-def read(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> tuple[CodeSource, Fields]:
+def read(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> tuple[CodeSource, PartialSpec]:
     (folder / name).write_text(text)
-    around = Surroundings({"HF_TOKEN": "secret"}, folder.parent)
-    return read_job_file(str(folder / name), CodeSource(around, scratch=folder, **changes))
+    host = SubmitHost({"HF_TOKEN": "secret"}, folder.parent)
+    return read_job_file(str(folder / name), CodeSource(host, scratch=folder, **changes))
 
 
 def source(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> CodeSource:
@@ -155,7 +155,7 @@ def test_a_broken_file_is_bad_input(suffix: str, text: str, says: str) -> None:
 
 def test_a_missing_file_is_told_with_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("")
-    flags = CodeSource(Surroundings({}, tmp_path))
+    flags = CodeSource(SubmitHost({}, tmp_path))
     with pytest.raises(BadInput) as caught:
         read_job_file("jop.yaml", flags)
     assert "job.yaml" in caught.value.fix

@@ -7,20 +7,20 @@ import pytest
 
 from crucible.cli.options.job_options import flag, spelling
 from crucible.client.payload import Payload
-from crucible.client.request.job_request import Fields, Layer, make_spec, merge
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.job_request import ArgumentReader, PartialSpec, make_spec, merge
+from crucible.client.request.pythons import SubmitHost
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.job.spec import DataInput, EnvironmentSpec, JobSpec, Kind, Source
 from crucible.core.routing.plan_request import Objective
 
 PAYLOAD = Payload(("{python}", "train.py"), EnvironmentSpec(interpreter="/usr/bin/python3"), Source())
-FLAGS = Layer(spelling(), flag, Surroundings({"HOME": "/home/me"}, Path("/")))
+FLAGS = ArgumentReader(spelling(), flag, SubmitHost({"HOME": "/home/me"}, Path("/")))
 
 
-def made(fields: Fields) -> JobSpec:
+def made(fields: PartialSpec) -> JobSpec:
     """The job of these fields, as the command line names them."""
-    return make_spec({**fields, **PAYLOAD.fields()}, FLAGS.name_of)
+    return make_spec({**fields, **PAYLOAD.fields()}, FLAGS.field_label)
 
 
 def test_what_is_spelt_like_a_field_fills_it_and_others_as_they_say(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_what_was_not_given_says_nothing() -> None:
     ],
 )
 def test_backends_are_one_list_however_they_are_written(
-    backend: str | None, fallback: tuple[str, ...], found: Fields
+    backend: str | None, fallback: tuple[str, ...], found: PartialSpec
 ) -> None:
     assert FLAGS.read({"backend": backend, "fallback": fallback})[0] == found
 
@@ -172,7 +172,7 @@ def test_a_backend_replaces_the_whole_line_of_places() -> None:
         ({"seed": 2**32}, "--seed must be less than 4294967296."),
     ],
 )
-def test_what_is_kept_and_the_seed_have_bounds(fields: Fields, said: str) -> None:
+def test_what_is_kept_and_the_seed_have_bounds(fields: PartialSpec, said: str) -> None:
     with pytest.raises(BadInput) as caught:
         made(fields)
     assert caught.value.what == said

@@ -11,7 +11,7 @@ from tests.client.fake_server import plan_view, planned_offer
 
 from crucible.client.payload.base import Payload
 from crucible.client.request.job_request import make_spec
-from crucible.client.request.planning import followed, nothing_to_decide, plan_request, program_of
+from crucible.client.request.planning import apply_plan, needs_no_plan, plan_request, program_of
 from crucible.client.sdk.backend_views import PlanView
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput
@@ -104,28 +104,28 @@ def test_a_kind_of_gpu_and_no_gpu() -> None:
 )
 def test_what_is_plain_is_not_asked(fields: dict[str, object], entries: bool, plain: bool) -> None:
     payload = PAYLOAD if entries else replace(PAYLOAD, entries=None, command=("sh", "-c", "true"))
-    assert nothing_to_decide(planned(payload, **fields)) is plain
+    assert needs_no_plan(planned(payload, **fields)) is plain
 
 
 def test_the_plan_is_followed_where_nothing_was_named() -> None:
     said = {"backend": "cloud", "market": "spot", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
     plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=said))
-    spec = followed(plan, job(resources={"gpus": 2}))
+    spec = apply_plan(plan, job(resources={"gpus": 2}))
     assert (spec.backend, spec.market) == ("cloud", Market.SPOT)
     assert (spec.resources.gpus, spec.resources.gpu_memory_bytes) == (2, 7)
-    assert followed(plan, job(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
+    assert apply_plan(plan, job(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
 
 
 def test_at_a_place_that_was_named_it_asks_for_what_the_program_needs() -> None:
     said = {"backend": "cloud", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
     plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=said))
-    spec = followed(plan, job(backend="cloud", resources={"gpus": 2}))
+    spec = apply_plan(plan, job(backend="cloud", resources={"gpus": 2}))
     assert (spec.resources.gpus, spec.resources.gpu_memory_bytes) == (2, 7)
 
 
 @pytest.mark.parametrize("spec", [job(backend="rehearsal"), job(name="x")])
 def test_what_was_named_stands_and_here_needs_no_name(spec: JobSpec) -> None:
-    assert followed(PlanView.model_validate(plan_view("local")), spec) == spec
+    assert apply_plan(PlanView.model_validate(plan_view("local")), spec) == spec
 
 
 def test_of_a_notebook_the_cells_are_read(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from tests.plugin_packages import make_python
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import (
     NO_PACKAGES,
-    Choice,
+    EnvironmentChoice,
     Interpreter,
     NoInterpreter,
-    Surroundings,
-    choose_python,
+    SubmitHost,
+    absolute_python,
+    choose_environment,
     find,
-    located,
 )
 from crucible.core.errors import BadInput
 from crucible.wire.python_versions import fits
@@ -26,11 +26,11 @@ from crucible.wire.python_versions import fits
 OWN = "/opt/crucible"
 
 
-def around(
+def host(
     folder: Path = Path("/project"), programs: tuple[str, ...] = (), base: str = "/usr", **environ: str
-) -> Surroundings:
+) -> SubmitHost:
     """A shell in which just these programs exist, with Crucible installed in /opt/crucible."""
-    return Surroundings(
+    return SubmitHost(
         environ={"PATH": "/opt/crucible/bin:/usr/bin", **environ},
         folder=folder,
         own_prefix=OWN,
@@ -63,12 +63,12 @@ class FakeUv:
         return Interpreter("/pyenv/versions/real/bin/python" if "/shims/" in path else path, version)
 
 
-def choose(around: Surroundings, named: str | None = None, code: Code | None = None) -> Choice:
-    return choose_python(named, code or Code(), around)
+def choose(host: SubmitHost, named: str | None = None, code: Code | None = None) -> EnvironmentChoice:
+    return choose_environment(named, code or Code(), host)
 
 
 def test_the_shells_virtual_environment_comes_first() -> None:
-    shell = around(
+    shell = host(
         programs=("/venv/bin/python", "/conda/bin/python", "/usr/bin/python3"),
         VIRTUAL_ENV="/venv",
         CONDA_PREFIX="/conda",
@@ -79,28 +79,28 @@ def test_the_shells_virtual_environment_comes_first() -> None:
 
 
 def test_then_conda_then_the_folders_own_then_the_path() -> None:
-    shell = around(programs=("/conda/bin/python",), CONDA_PREFIX="/conda")
+    shell = host(programs=("/conda/bin/python",), CONDA_PREFIX="/conda")
     assert choose(shell).environment.interpreter == "/conda/bin/python"
-    shell = around(programs=("/project/.venv/bin/python", "/usr/bin/python3"))
+    shell = host(programs=("/project/.venv/bin/python", "/usr/bin/python3"))
     assert choose(shell).environment.origin == "./.venv"
-    shell = around(programs=("/usr/bin/python3",))
+    shell = host(programs=("/usr/bin/python3",))
     assert choose(shell).environment.interpreter == "/usr/bin/python3"
 
 
 def test_crucibles_own_environment_is_passed_over_and_that_is_said() -> None:
-    shell = around(programs=("/link/bin/python", "/opt/crucible/bin/python3", "/usr/bin/python3"), VIRTUAL_ENV="/link")
+    shell = host(programs=("/link/bin/python", "/opt/crucible/bin/python3", "/usr/bin/python3"), VIRTUAL_ENV="/link")
     found = choose(shell)
     assert found.environment.interpreter == "/usr/bin/python3"
     assert "Crucible's own" in found.notes[0]
 
 
 def test_with_no_other_python_on_the_path_the_base_of_our_environment_serves() -> None:
-    shell = around(programs=("/opt/crucible/bin/python3", "/base/bin/python3"), base="/base")
+    shell = host(programs=("/opt/crucible/bin/python3", "/base/bin/python3"), base="/base")
     assert choose(shell).environment.interpreter == "/base/bin/python3"
 
 
 def test_a_python_shared_with_crucible_serves_when_there_is_no_other() -> None:
-    shell = around(programs=("/opt/crucible/bin/python3",), base=OWN)
+    shell = host(programs=("/opt/crucible/bin/python3",), base=OWN)
     found = choose(shell).environment
     assert found.interpreter == "/opt/crucible/bin/python3"
     assert "too" in found.origin
@@ -108,16 +108,16 @@ def test_a_python_shared_with_crucible_serves_when_there_is_no_other() -> None:
 
 def test_no_python_at_all_is_bad_input() -> None:
     with pytest.raises(BadInput, match="No Python"):
-        choose(around())
+        choose(host())
 
 
 def test_a_virtual_environment_that_is_gone_is_passed_over() -> None:
-    shell = around(programs=("/usr/bin/python3",), VIRTUAL_ENV="/gone")
+    shell = host(programs=("/usr/bin/python3",), VIRTUAL_ENV="/gone")
     assert choose(shell).environment.interpreter == "/usr/bin/python3"
 
 
 def test_python_may_be_named_by_path_or_environment_folder() -> None:
-    shell = around(programs=("/project/env/bin/python", "/x/python3.12"), VIRTUAL_ENV="/venv")
+    shell = host(programs=("/project/env/bin/python", "/x/python3.12"), VIRTUAL_ENV="/venv")
     assert choose(shell, "/x/python3.12").environment.interpreter == "/x/python3.12"
     assert choose(shell, "./env").environment.interpreter == "/project/env/bin/python"
 
@@ -125,16 +125,16 @@ def test_python_may_be_named_by_path_or_environment_folder() -> None:
 def test_an_environment_here_may_be_named_without_a_slash(tmp_path: Path) -> None:
     make_python(tmp_path / ".venv")
     (tmp_path / "python3").mkdir()
-    shell = around(tmp_path, programs=(f"{tmp_path}/.venv/bin/python", "/usr/bin/python3"))
+    shell = host(tmp_path, programs=(f"{tmp_path}/.venv/bin/python", "/usr/bin/python3"))
     assert choose(shell, ".venv").environment.interpreter == f"{tmp_path}/.venv/bin/python"
-    assert located("python3", tmp_path) == "python3", "a folder of that name is no environment"
+    assert absolute_python("python3", tmp_path) == "python3", "a folder of that name is no environment"
 
 
 def test_a_named_python_that_is_none_is_bad_input() -> None:
     with pytest.raises(BadInput, match="--python nosuch"):
-        choose(around(), "nosuch")
+        choose(host(), "nosuch")
     with pytest.raises(BadInput, match="--python /no/such"):
-        choose(around(), "/no/such")
+        choose(host(), "/no/such")
 
 
 BLOCK = """# /// script
@@ -150,7 +150,7 @@ print(1)
 
 def test_a_script_block_wins_over_everything_but_the_flag(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch")
-    shell = around(programs=("/venv/bin/python", "/x/python"), VIRTUAL_ENV="/venv")
+    shell = host(programs=("/venv/bin/python", "/x/python"), VIRTUAL_ENV="/venv")
     code = Code(tmp_path, "train.py", BLOCK)
     found = choose(shell, code=code).environment
     assert found.requirements == ("numpy>=2", "rich")
@@ -164,7 +164,7 @@ def needs(wanted: str) -> Code:
 
 
 def test_a_block_may_ask_for_a_python_alone() -> None:
-    shell = around(programs=("/venv/bin/python", "/usr/bin/python3", "/usr/bin/python3.13"), VIRTUAL_ENV="/venv")
+    shell = host(programs=("/venv/bin/python", "/usr/bin/python3", "/usr/bin/python3.13"), VIRTUAL_ENV="/venv")
     for wanted in (">=3.11", "something else"):
         assert choose(shell, code=needs(wanted)).environment.interpreter == "/venv/bin/python"
     found = choose(shell, code=needs(">=3.12"))
@@ -174,14 +174,14 @@ def test_a_block_may_ask_for_a_python_alone() -> None:
 
 
 def test_a_python_that_is_not_here_is_built_and_that_is_said() -> None:
-    found = choose(around(programs=("/usr/bin/python3",)), code=needs(">=3.14"))
+    found = choose(host(programs=("/usr/bin/python3",)), code=needs(">=3.14"))
     assert (found.environment.python, found.environment.requirements) == (">=3.14", (NO_PACKAGES,))
     assert found.environment.interpreter is None
     assert "No Python >=3.14 was found here" in found.notes[0]
 
 
 def test_a_named_python_that_the_block_does_not_want_is_noted() -> None:
-    shell = around(programs=("/x/python3.10",))
+    shell = host(programs=("/x/python3.10",))
     found = choose(shell, "/x/python3.10", needs(">=3.12"))
     assert found.environment.interpreter == "/x/python3.10"
     assert found.notes == ("--python /x/python3.10 is Python 3.10.1, while train.py requires >=3.12.",)
@@ -190,12 +190,12 @@ def test_a_named_python_that_the_block_does_not_want_is_noted() -> None:
 
 def test_an_empty_block_changes_nothing() -> None:
     code = Code(text="# /// script\n# dependencies = []\n# ///\n")
-    found = choose(around(programs=("/usr/bin/python3",)), code=code).environment
+    found = choose(host(programs=("/usr/bin/python3",)), code=code).environment
     assert found.interpreter == "/usr/bin/python3"
 
 
 def test_a_shim_stands_for_the_python_behind_it() -> None:
-    shell = around(programs=("/pyenv/shims/python", "/pyenv/shims/broken"))
+    shell = host(programs=("/pyenv/shims/python", "/pyenv/shims/broken"))
     found = choose(shell, "/pyenv/shims/python").environment
     assert (found.interpreter, found.origin) == ("/pyenv/versions/real/bin/python", "--python /pyenv/shims/python")
     with pytest.raises(BadInput, match="does not run as a Python") as caught:
@@ -228,6 +228,6 @@ def test_what_is_no_python_is_told_in_its_own_words(tmp_path: Path, script: str)
 
 def test_a_broken_pyproject_is_noted_and_passed_over(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project\n")
-    found = choose(around(programs=("/usr/bin/python3",)), code=Code(tmp_path, "a.py", "x"))
+    found = choose(host(programs=("/usr/bin/python3",)), code=Code(tmp_path, "a.py", "x"))
     assert found.environment.interpreter == "/usr/bin/python3"
     assert f"{tmp_path / 'pyproject.toml'} is not valid TOML, so its dependencies are not known" in found.notes[0]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.client.payload.conftest import Ask, Git, ask, folder, git, names
 
-from crucible.client.payload import CodeSource, ModelOptions, Payload, take_up
-from crucible.client.request.pythons import Surroundings
+from crucible.client.payload import CodeSource, ModelOptions, Payload, load_code
+from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.requirements import Requirements
 from crucible.client.request.submit_request import SubmitRequest, repository
 from crucible.core.compute.offers import Market
@@ -21,7 +21,7 @@ __all__ = ["ask", "folder", "git"]
 def asked(folder: Path = Path("/"), **said: Any) -> SubmitRequest:
     if not {"code", "path", "git", "function", "shell", "model"} & set(said):
         said = {"code": "print(1)", **said}
-    return SubmitRequest.of(Surroundings({"HOME": "/home/me"}, folder), **said)
+    return SubmitRequest.of(SubmitHost({"HOME": "/home/me"}, folder), **said)
 
 
 def test_all_that_can_be_said(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def a_function() -> int:
 
 def taken(like: CodeSource, **said: Any) -> Payload:
     """The payload of these arguments in the shell of a source."""
-    source = SubmitRequest.of(like.around, **said).source
-    return take_up(replace(source, scratch=like.scratch))
+    source = SubmitRequest.of(like.host, **said).source
+    return load_code(replace(source, scratch=like.scratch))
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_the_name_of_a_file_is_not_taken_for_code(name: str) -> None:
 )
 def test_what_cannot_be_taken_up_is_told(said: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        SubmitRequest.of(Surroundings({}, Path("/")), **said)
+        SubmitRequest.of(SubmitHost({}, Path("/")), **said)
 
 
 @pytest.mark.parametrize(

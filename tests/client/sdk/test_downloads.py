@@ -6,7 +6,7 @@ import pytest
 from tests.client.real_server import RealServer, RunningJob
 
 from crucible.client.api import Api
-from crucible.client.sdk.downloads import choose, download, download_checkpoint
+from crucible.client.sdk.downloads import download, download_checkpoint, select_artifacts
 from crucible.core.errors import BadInput, NotFound, Trouble
 from crucible.core.views.jobs import CheckpointView
 from crucible.core.views.records import ArtifactView
@@ -83,11 +83,11 @@ def test_a_link_in_the_target_folder_is_not_followed(real_api: Api, job: Running
 
 def test_choosing(real_api: Api, job: RunningJob) -> None:
     known = real_api.artifacts(job.id)
-    assert [item.path for item in choose(known, [])] == ["metrics.json", "model/weights.bin"]
-    assert [item.path for item in choose(known, ["model"])] == ["model/weights.bin"]
-    assert [item.path for item in choose(known, ["*.json", "metrics.json"])] == ["metrics.json"]
+    assert [item.path for item in select_artifacts(known, [])] == ["metrics.json", "model/weights.bin"]
+    assert [item.path for item in select_artifacts(known, ["model"])] == ["model/weights.bin"]
+    assert [item.path for item in select_artifacts(known, ["*.json", "metrics.json"])] == ["metrics.json"]
     with pytest.raises(NotFound) as caught:
-        choose(known, ["nosuch"])
+        select_artifacts(known, ["nosuch"])
     assert "metrics.json" in caught.value.fix
 
 

@@ -22,7 +22,7 @@ FOUND = MetricsView.model_validate(
 
 
 def test_a_row_for_each_step_and_then_those_without_one() -> None:
-    table = MetricsTable.of(FOUND)
+    table = MetricsTable.from_view(FOUND)
     assert list(table) == [
         {"step": 1, "time": 11.0, "loss": 1.0},
         {"step": 2, "time": 12.1, "acc": 0.9, "loss": 0.5},
@@ -38,13 +38,13 @@ def test_a_row_for_each_step_and_then_those_without_one() -> None:
 
 
 def test_columns_and_last_values() -> None:
-    table = MetricsTable.of(FOUND)
+    table = MetricsTable.from_view(FOUND)
     assert table.column("loss") == [1.0, 0.5, None, None, None]
     assert table.last == {"acc": 0.9, "loss": 0.5, "system.memory_bytes": 8.0, "wall": 3.0}
 
 
 def test_an_empty_table() -> None:
-    table = MetricsTable.of(MetricsView())
+    table = MetricsTable.from_view(MetricsView())
     assert (list(table), table.columns, table.last) == ([], ("step", "time"), {})
 
 
@@ -52,11 +52,11 @@ def test_pandas_gets_the_same_rows_and_columns(monkeypatch: pytest.MonkeyPatch) 
     pandas = types.ModuleType("pandas")
     pandas.DataFrame = lambda rows, columns: (rows, columns)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pandas", pandas)
-    table = MetricsTable.of(FOUND)
+    table = MetricsTable.from_view(FOUND)
     assert table.to_pandas() == (list(table), list(table.columns))
 
 
 def test_without_pandas_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(Trouble, match="pip install pandas"):
-        MetricsTable.of(FOUND).to_pandas()
+        MetricsTable.from_view(FOUND).to_pandas()

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.client.fake_server import completed, failed, job_view
 
-from crucible.client.sdk.status import Watch, status_of
+from crucible.client.sdk.status import StatusReducer, status_of
 from crucible.core.job.states import JobState, Status
 from crucible.core.views.frames import HealthFrame, JobFrame, LogFrame, PointsFrame, ProgressFrame
 from crucible.core.views.jobs import HealthView, JobView, ProgressView
@@ -48,11 +48,11 @@ def test_the_message_says_what_it_waits_for_or_how_it_ended() -> None:
 
 
 def test_what_is_not_new_is_not_told_again() -> None:
-    watch = Watch(view())
-    assert watch.see(job_frame()) is not None
-    assert watch.see(job_frame()) is None
-    assert watch.see(LogFrame(attempt=1, cursor=1, text="x")) is None
-    told = watch.see(progress_frame(0.5))
+    watch = StatusReducer(view())
+    assert watch.apply(job_frame()) is not None
+    assert watch.apply(job_frame()) is None
+    assert watch.apply(LogFrame(attempt=1, cursor=1, text="x")) is None
+    told = watch.apply(progress_frame(0.5))
     assert told is not None
     assert told.progress == 50.0
     assert watch.job.progress is not None
@@ -63,15 +63,15 @@ SICK = {"verdict": "diverging", "level": "bad", "message": "loss rises", "advice
 
 def test_whether_it_does_well_is_told_when_that_changes_and_stays_known() -> None:
     assert status_of(view(health=SICK)).health == HealthView.model_validate(SICK)
-    watch = Watch(view())
-    first = watch.see(job_frame())
+    watch = StatusReducer(view())
+    first = watch.apply(job_frame())
     assert first is not None
     assert first.health is None
-    told = watch.see(HealthFrame.model_validate({"health": SICK}))
+    told = watch.apply(HealthFrame.model_validate({"health": SICK}))
     assert told is not None
     assert told.health is not None
     assert (told.health.verdict, told.health.advice) == ("diverging", "Lower the learning rate.")
-    later = watch.see(job_frame(attempt=2))
+    later = watch.apply(job_frame(attempt=2))
     assert later is not None
     assert later.health == told.health
 
@@ -84,10 +84,10 @@ def test_of_the_newest_checkpoint_it_says_which_and_nothing_that_is_not_known() 
 
 
 def test_a_move_is_told_once() -> None:
-    watch = Watch(view(backend="rehearsal"))
-    first = watch.see(job_frame(backend="rehearsal"))
-    moved = watch.see(job_frame(backend="local", previous_backend="rehearsal"))
-    later = watch.see(progress_frame(0.5))
+    watch = StatusReducer(view(backend="rehearsal"))
+    first = watch.apply(job_frame(backend="rehearsal"))
+    moved = watch.apply(job_frame(backend="local", previous_backend="rehearsal"))
+    later = watch.apply(progress_frame(0.5))
     assert first is not None
     assert not first.backend_changed
     assert moved is not None
@@ -97,14 +97,14 @@ def test_a_move_is_told_once() -> None:
 
 
 def test_a_move_before_the_first_look_is_told_too() -> None:
-    moved = Watch(view(backend="rehearsal")).see(job_frame(backend="local"))
+    moved = StatusReducer(view(backend="rehearsal")).apply(job_frame(backend="local"))
     assert moved is not None
     assert moved.backend_changed
 
 
 def test_metrics_are_the_last_values_of_all_series() -> None:
-    watch = Watch(view())
-    watch.see(PointsFrame.model_validate({"series": {"loss": {"last": 0.5, "points": []}}}))
-    status = watch.see(PointsFrame.model_validate({"series": {"acc": {"last": 1}}}))
+    watch = StatusReducer(view())
+    watch.apply(PointsFrame.model_validate({"series": {"loss": {"last": 0.5, "points": []}}}))
+    status = watch.apply(PointsFrame.model_validate({"series": {"acc": {"last": 1}}}))
     assert status is not None
     assert status.metrics == {"loss": 0.5, "acc": 1.0}

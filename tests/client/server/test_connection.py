@@ -57,7 +57,7 @@ def test_a_token_that_was_named_is_used_there_too(tmp_path: Path) -> None:
 def test_it_is_kept_when_the_server_has_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api = connected(tmp_path, {"CRUCIBLE_TOKEN": "crt_viewer"})[0]
     monkeypatch.setattr(FakeEmbedded, "ensure", lambda self: Endpoint("http://127.0.0.1:8", OWN.token, embedded=True))
-    api.transport.moved()
+    api.transport.relocate()
     assert (api.transport.endpoint.url, token_of(api)) == ("http://127.0.0.1:8", "crt_viewer")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.client.server.discovery import find, read_discovery
+from crucible.client.server.discovery import find_server, read_discovery
 from crucible.client.server.embedded import Embedded, last_error
 from crucible.client.transport.http import Endpoint
 from crucible.core.errors import CrucibleError, Trouble, Unreachable
@@ -149,7 +149,7 @@ def test_a_file_left_by_a_dead_server_is_passed_over(embedded: Make, home: Path)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: start_time(pid) is None)
     (home / "server.json").write_text(left)
-    assert find(home) is None
+    assert find_server(home) is None
     assert embedded().ensure() != first
 
 
@@ -157,14 +157,14 @@ def test_a_file_that_names_another_process_is_passed_over(embedded: Make, home: 
     embedded().ensure()
     said = json.loads((home / "server.json").read_text())
     (home / "server.json").write_text(json.dumps({**said, "start_time": "1"}))
-    assert find(home) is None
+    assert find_server(home) is None
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"url": 3', '{"url": "x", "pid": "y"}'])
 def test_a_file_that_makes_no_sense_is_passed_over(home: Path, content: str) -> None:
     home.mkdir()
     (home / "server.json").write_text(content)
-    assert find(home) is None
+    assert find_server(home) is None
 
 
 def test_another_version_of_ours_is_stopped_and_replaced(embedded: Make, home: Path) -> None:
@@ -191,7 +191,7 @@ def test_stopping_waits_for_the_end_and_again_is_harmless(embedded: Make, home: 
     assert server.stop()
     assert start_time(pid) is None
     assert not server.stop()
-    assert server.found() is None
+    assert server.find_running() is None
 
 
 def test_one_that_does_not_listen_is_ended_by_a_signal(embedded: Make, home: Path) -> None:

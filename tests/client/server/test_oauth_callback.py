@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 
-from crucible.client.server.oauth_callback import Handover
+from crucible.client.server.oauth_callback import BrowserLogin
 from crucible.core.errors import TimedOut
 from crucible.core.people.openid import challenge_of
 
@@ -21,44 +21,44 @@ pytestmark = pytest.mark.enable_socket
 
 
 @pytest.fixture
-def handover() -> Iterator[Handover]:
-    with Handover(SERVER) as handover:
+def handover() -> Iterator[BrowserLogin]:
+    with BrowserLogin(SERVER) as handover:
         yield handover
 
 
-def asked(handover: Handover) -> dict[str, str]:
+def asked(handover: BrowserLogin) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(handover.url).query))
 
 
-def brought(handover: Handover, *requests: dict[str, str], headers: dict[str, str] | None = None) -> list[int]:
+def brought(handover: BrowserLogin, *requests: dict[str, str], headers: dict[str, str] | None = None) -> list[int]:
     """A browser that comes with these parameters, one after the other; what it is answered."""
     with httpx2.Client(base_url=f"http://127.0.0.1:{handover.port}", trust_env=False) as browser:
         return [browser.get("/", params=query, headers=headers or {}).status_code for query in requests]
 
 
-def test_the_browser_is_sent_with_a_challenge_and_a_port_and_nothing_secret(handover: Handover) -> None:
+def test_the_browser_is_sent_with_a_challenge_and_a_port_and_nothing_secret(handover: BrowserLogin) -> None:
     assert handover.url.startswith(f"{SERVER}/api/v1/login/oidc?")
     query = asked(handover)
     assert query["port"] == str(handover.port)
     assert query["challenge"] == challenge_of(handover.verifier)
     assert handover.verifier not in handover.url
-    with Handover(SERVER) as other:
+    with BrowserLogin(SERVER) as other:
         assert asked(other)["state"] != query["state"]
         assert other.verifier != handover.verifier
 
 
-def test_it_listens_on_this_computer_alone(handover: Handover) -> None:
+def test_it_listens_on_this_computer_alone(handover: BrowserLogin) -> None:
     assert handover._listener.server_address[0] == "127.0.0.1"
 
 
-def test_the_code_that_a_browser_brings(handover: Handover) -> None:
+def test_the_code_that_a_browser_brings(handover: BrowserLogin) -> None:
     with ThreadPoolExecutor(1) as pool:
         statuses = pool.submit(brought, handover, {"code": "abc", "state": asked(handover)["state"]})
         assert handover.code(10.0) == "abc"
         assert statuses.result() == [200]
 
 
-def test_what_else_knocks_is_sent_away(handover: Handover) -> None:
+def test_what_else_knocks_is_sent_away(handover: BrowserLogin) -> None:
     state = asked(handover)["state"]
     knocks = ({}, {"code": "evil"}, {"code": "evil", "state": "wrong"}, {"state": state}, {"code": "", "state": state})
     with ThreadPoolExecutor(1) as pool:
@@ -67,7 +67,7 @@ def test_what_else_knocks_is_sent_away(handover: Handover) -> None:
         assert statuses.result() == [404] * len(knocks) + [200]
 
 
-def test_a_page_that_reaches_us_by_another_name_is_sent_away(handover: Handover) -> None:
+def test_a_page_that_reaches_us_by_another_name_is_sent_away(handover: BrowserLogin) -> None:
     """DNS rebinding."""
     good = {"code": "good", "state": asked(handover)["state"]}
     with ThreadPoolExecutor(1) as pool:
@@ -77,7 +77,7 @@ def test_a_page_that_reaches_us_by_another_name_is_sent_away(handover: Handover)
         assert refused.result() == [404]
 
 
-def test_a_connection_that_breaks_off_is_no_news(handover: Handover, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_connection_that_breaks_off_is_no_news(handover: BrowserLogin, capfd: pytest.CaptureFixture[str]) -> None:
     def knock() -> None:
         with socket.create_connection(("127.0.0.1", handover.port)) as peer:
             peer.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
@@ -92,7 +92,7 @@ def test_a_connection_that_breaks_off_is_no_news(handover: Handover, capfd: pyte
 
 def test_nobody_comes() -> None:
     times = iter((0.0, 1.0, 301.0))
-    with Handover(SERVER, now=lambda: next(times)) as handover:
+    with BrowserLogin(SERVER, now=lambda: next(times)) as handover:
         with pytest.raises(TimedOut, match="within 300 s") as caught:
             handover.code(300.0)
         assert "--token-stdin" in caught.value.fix

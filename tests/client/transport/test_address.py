@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.client.transport.address import is_loopback, proxy_before, read_address
+from crucible.client.transport.address import is_loopback, proxy_for, read_address
 from crucible.core.errors import BadInput
 from crucible.wire.http.client import BaseUrl, Proxy
 
@@ -52,26 +52,26 @@ def test_this_computer_is_told_from_others() -> None:
 
 def test_a_proxy_is_used_beyond_this_computer_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    assert proxy_before(THERE) == Proxy("proxy.example", 3128, {})
-    assert proxy_before(BaseUrl("https", "127.0.0.1", 443)) is None
-    assert proxy_before(BaseUrl("http", "crucible.example", 80)) is None
+    assert proxy_for(THERE) == Proxy("proxy.example", 3128, {})
+    assert proxy_for(BaseUrl("https", "127.0.0.1", 443)) is None
+    assert proxy_for(BaseUrl("http", "crucible.example", 80)) is None
 
 
 def test_a_proxy_for_everything_and_names_that_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "proxy.example")
-    assert proxy_before(THERE) == Proxy("proxy.example", 80, {})
+    assert proxy_for(THERE) == Proxy("proxy.example", 80, {})
     monkeypatch.setenv("no_proxy", "crucible.example")
-    assert proxy_before(THERE) is None
+    assert proxy_for(THERE) is None
 
 
 def test_a_proxy_hears_the_name_and_password_that_stand_in_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://me:p%40ss@proxy.example")
-    assert proxy_before(THERE) == Proxy("proxy.example", 80, {"Proxy-Authorization": "Basic bWU6cEBzcw=="})
+    assert proxy_for(THERE) == Proxy("proxy.example", 80, {"Proxy-Authorization": "Basic bWU6cEBzcw=="})
 
 
 @pytest.mark.parametrize("url", ["socks5://proxy.example", "https://proxy.example", "http://", "http://[::1"])
 def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("https_proxy", url)
     with pytest.raises(BadInput, match="proxy") as told:
-        proxy_before(THERE)
+        proxy_for(THERE)
     assert "NO_PROXY" in (told.value.fix or "")

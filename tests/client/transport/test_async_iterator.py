@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from crucible.client.transport.async_iterator import ROOM, Stop, pumped
+from crucible.client.transport.async_iterator import ROOM, Stop, iterate_in_thread
 
 
 def ends_well(stop: Stop) -> Iterator[int]:
@@ -15,7 +15,7 @@ def ends_well(stop: Stop) -> Iterator[int]:
 
 
 async def test_what_the_thread_yields_comes_in_order() -> None:
-    assert [item async for item in pumped(ends_well)] == [0, 1, 2]
+    assert [item async for item in iterate_in_thread(ends_well)] == [0, 1, 2]
 
 
 async def test_what_it_raises_is_raised_where_it_is_read() -> None:
@@ -23,7 +23,7 @@ async def test_what_it_raises_is_raised_where_it_is_read() -> None:
         yield 1
         raise LookupError("lost")
 
-    items = pumped(fails)
+    items = iterate_in_thread(fails)
     assert await anext(items) == 1
     with pytest.raises(LookupError, match="lost"):
         await anext(items)
@@ -39,7 +39,7 @@ async def test_who_stops_reading_stops_the_thread() -> None:
         finally:
             ended.set()
 
-    async with aclosing(pumped(endless)) as items:
+    async with aclosing(iterate_in_thread(endless)) as items:
         async for _ in items:
             break
     assert await asyncio.to_thread(ended.wait, 10)
@@ -55,7 +55,7 @@ async def test_a_reader_who_is_behind_holds_the_thread_back() -> None:
             yield made
 
     seen = 0
-    async for item in pumped(many):
+    async for item in iterate_in_thread(many):
         seen += 1
         assert item == seen
         assert made <= seen + 2 * ROOM + 1
@@ -72,7 +72,7 @@ async def test_the_newest_stands_for_those_before_it() -> None:
         filled.set()
 
     found: list[int] = []
-    async for item in pumped(counts, stands_for=lambda old, new: old < 10 and new < 10):
+    async for item in iterate_in_thread(counts, stands_for=lambda old, new: old < 10 and new < 10):
         found.append(item)
         if item == 0:
             read.set()

@@ -15,7 +15,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from crucible.client.sdk import port_forward
 from crucible.client.sdk.exec import execute
-from crucible.client.sdk.port_forward import Forward, need_port, ports_of
+from crucible.client.sdk.port_forward import PortForward, ports_of, require_port
 from crucible.client.transport.http import Endpoint, Transport
 from crucible.client.transport.sessions import SessionOver, command_of, open_session
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, TimedOut, Unreachable
@@ -230,15 +230,15 @@ def test_the_ports_of_a_job(stage: Stage) -> None:
 
 
 def test_a_port_that_is_not_among_them() -> None:
-    need_port((80, 8888), 80)
+    require_port((80, 8888), 80)
     with pytest.raises(Conflict, match="port 81") as refused:
-        need_port((80, 8888), 81)
+        require_port((80, 8888), 81)
     assert (refused.value.why, refused.value.data) == ("Ports it listens on: 80, 8888.", {"ports": [80, 8888]})
 
 
 def test_each_connection_is_a_session(stage: Stage) -> None:
     stage.play = echo
-    with Forward(stage.transport, "job", 8888, 0) as forward:
+    with PortForward(stage.transport, "job", 8888, 0) as forward:
         for content in (b"one", b"x" * 1_000_000):
             with socket.create_connection(("127.0.0.1", forward.local), 10) as connection:
                 threading.Thread(target=_say, args=(connection, content)).start()
@@ -259,7 +259,7 @@ def test_a_refused_connection_is_told_and_closed(stage: Stage) -> None:
     stage.play = lambda socket: socket.send(s.over(s.Over(problem=problem)))
     told: list[CrucibleError] = []
     with (
-        Forward(stage.transport, "job", 8888, 0, told.append) as forward,
+        PortForward(stage.transport, "job", 8888, 0, told.append) as forward,
         socket.create_connection(("127.0.0.1", forward.local), 10) as connection,
     ):
         assert connection.recv(10) == b""
@@ -279,7 +279,7 @@ def test_one_who_goes_ends_his_session(stage: Stage) -> None:
             gone.set()
 
     stage.play = play
-    with Forward(stage.transport, "job", 8888, 0) as forward:
+    with PortForward(stage.transport, "job", 8888, 0) as forward:
         with socket.create_connection(("127.0.0.1", forward.local), 10) as connection:
             assert connection.recv(10) == b"hello"
         assert gone.wait(10)
@@ -287,7 +287,7 @@ def test_one_who_goes_ends_his_session(stage: Stage) -> None:
 
 def test_closing_ends_what_is_open(stage: Stage) -> None:
     stage.play = echo
-    forward = Forward(stage.transport, "job", 8888, 0)
+    forward = PortForward(stage.transport, "job", 8888, 0)
     with socket.create_connection(("127.0.0.1", forward.local), 10) as connection:
         connection.sendall(b"a")
         assert connection.recv(1) == b"a"
@@ -302,7 +302,7 @@ def test_too_many_at_once_are_turned_away(stage: Stage, monkeypatch: pytest.Monk
     stage.play = echo
     told: list[CrucibleError] = []
     with (
-        Forward(stage.transport, "job", 8888, 0, told.append) as forward,
+        PortForward(stage.transport, "job", 8888, 0, told.append) as forward,
         socket.create_connection(("127.0.0.1", forward.local), 10) as first,
     ):
         first.sendall(b"a")
@@ -316,12 +316,12 @@ def test_a_port_that_is_taken(stage: Stage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Conflict, match=str(port)) as refused:
-            Forward(stage.transport, "job", port)
+            PortForward(stage.transport, "job", port)
     assert "8888:0" in refused.value.fix
     with pytest.raises(BadInput):
-        Forward(stage.transport, "job", 1, 70_000)
+        PortForward(stage.transport, "job", 1, 70_000)
 
 
 def test_it_says_where_it_is(stage: Stage) -> None:
-    with Forward(stage.transport, "job", 8888, 0) as forward:
+    with PortForward(stage.transport, "job", 8888, 0) as forward:
         assert forward.url == f"http://127.0.0.1:{forward.local}"

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from crucible.client.transport.version_skew import IncompatibleServer, Skew
+from crucible.client.transport.version_skew import IncompatibleServer, VersionCheck
 from crucible.core.versions import API
 
 
@@ -13,19 +13,19 @@ def headers(version: str = "0.1.0", api: object = API) -> dict[str, str]:
 
 
 @pytest.fixture
-def skew() -> Skew:
-    return Skew(embedded=False, version="0.1.0")
+def skew() -> VersionCheck:
+    return VersionCheck(embedded=False, version="0.1.0")
 
 
 @pytest.mark.parametrize("answer", [headers(), headers("0.1.7"), {}, headers("", ""), headers("what", "ever")])
 def test_nothing_is_said_where_nothing_differs(
-    skew: Skew, answer: dict[str, str], caplog: pytest.LogCaptureFixture
+    skew: VersionCheck, answer: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     skew.check(answer)
     assert caplog.records == []
 
 
-def test_another_version_is_told_once_with_what_to_do(skew: Skew, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_version_is_told_once_with_what_to_do(skew: VersionCheck, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         skew.check(headers("0.2.0"))
     (record,) = caplog.records
@@ -37,7 +37,7 @@ def test_another_version_is_told_once_with_what_to_do(skew: Skew, caplog: pytest
 
 
 def test_our_own_server_is_started_anew(caplog: pytest.LogCaptureFixture) -> None:
-    Skew(embedded=True, version="0.1.0").check(headers("0.2.0"))
+    VersionCheck(embedded=True, version="0.1.0").check(headers("0.2.0"))
     assert "crucible down" in caplog.text
 
 
@@ -47,7 +47,7 @@ def test_it_is_told_on_standard_error_where_nobody_set_up_logging(capsys: pytest
     handlers, root.handlers = root.handlers, []
     try:
         assert not log.handlers
-        Skew(embedded=False, version="0.1.0").check(headers("0.2.0"))
+        VersionCheck(embedded=False, version="0.1.0").check(headers("0.2.0"))
     finally:
         root.handlers = handlers
     said = capsys.readouterr()
@@ -56,7 +56,7 @@ def test_it_is_told_on_standard_error_where_nobody_set_up_logging(capsys: pytest
 
 
 @pytest.mark.parametrize("api", [API + 1, API - 1])
-def test_an_api_of_another_number_is_refused_with_the_fix(skew: Skew, api: int) -> None:
+def test_an_api_of_another_number_is_refused_with_the_fix(skew: VersionCheck, api: int) -> None:
     with pytest.raises(IncompatibleServer) as refused:
         skew.check(headers("2.0.0", api))
     assert "2.0.0" in refused.value.fix

@@ -15,7 +15,7 @@ def backends(ctx: typer.Context) -> None:
     """List the places that can run jobs."""
     session = Session.of(ctx)
     with session.api() as api:
-        page = api.places.page()
+        page = api.compute.backends_page()
     found = page.items
     if session.out.as_json:
         session.out.json(page.as_json())

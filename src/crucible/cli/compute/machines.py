@@ -26,7 +26,7 @@ def machines(
     """List machines in use."""
     session = Session.of(ctx)
     with session.api() as api:
-        found = [machine for machine in api.places.machines(all=everything) if everything or not machine.gone]
+        found = [machine for machine in api.compute.machines(all=everything) if everything or not machine.gone]
     heads = ("MACHINE", "BACKEND", "STATE", "TYPE", "REGION", "MARKET", "FOR", "PRICE", "COST", "AGE")
     session.out.listing(found, Listing(heads, _row, lambda machine: machine.id, "No machine is in use."))
 
@@ -48,7 +48,7 @@ def terminate(
         if not session.confirm(f"Terminate {count}?", yes=yes, why=told):
             return 1
         for ref in found:
-            ended = api.places.terminate(ref)
+            ended = api.compute.terminate(ref)
             if session.out.as_json:
                 session.out.json(ended.as_json())
             else:
@@ -61,7 +61,7 @@ def orphans(ctx: typer.Context) -> None:
     """List machines that carry our tag at our places and should not be there. Ends nothing."""
     session = Session.of(ctx)
     with session.api() as api:
-        found = api.places.orphans()
+        found = api.compute.orphans()
     none = "There are no orphans: every machine with our tag is one that we know and want."
     heads = ("NATIVE ID", "BACKEND", "REGION", "MACHINE", "WHY")
     session.out.listing(found, Listing(heads, _orphan, lambda orphan: orphan.native_id, none))
@@ -95,14 +95,14 @@ Known = MachineView | OrphanView | None
 
 def _meant(api: Api, refs: Sequence[str]) -> dict[str, Known]:
     """What each word means, by the id to send; a word that means nothing here is left to the server."""
-    known, lost = api.places.machines(), None
+    known, lost = api.compute.machines(), None
     found: dict[str, Known] = {}
     for ref in refs:
         fits = [machine for machine in known if _fits(machine, ref)]
         if len(fits) == 1:
             found[fits[0].id] = fits[0]
             continue
-        lost = api.places.orphans() if lost is None and not fits else lost
+        lost = api.compute.orphans() if lost is None and not fits else lost
         found[ref] = next((item for item in lost or () if item.native_id == ref), None)
     return found
 

@@ -87,7 +87,7 @@ def _named(api: Api, refs: Sequence[str]) -> list[JobView]:
 
 
 def _fitting(session: Session, api: Api, wanted: JobFilter) -> list[JobView]:
-    page = api.many.cancel(wanted, dry_run=True)
+    page = api.bulk.cancel(wanted, dry_run=True)
     if page.more:
         session.out.say(f"There are more than {page.jobs}; these are the newest. Then run the same command again.")
     if not page.found:
@@ -111,7 +111,7 @@ def _ask(api: Api, found: Sequence[JobView]) -> list[JobView]:
 
 
 def _together(api: Api, ids: Sequence[str], *, dry_run: bool) -> list[JobView]:
-    known = {job.id: job for job in api.many.cancel(ids=ids, dry_run=dry_run).found}
+    known = {job.id: job for job in api.bulk.cancel(ids=ids, dry_run=dry_run).found}
     return [known[job] for job in ids]
 
 

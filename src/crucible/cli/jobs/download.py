@@ -9,7 +9,7 @@ import typer
 
 from crucible.cli.options.arguments import Job
 from crucible.cli.session import Session
-from crucible.client.sdk.downloads import Present, choose, present, refuse_to_overwrite
+from crucible.client.sdk.downloads import LocalFile, local_file, refuse_to_overwrite, select_artifacts
 from crucible.client.sdk.downloads import download as fetch
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.compute.resources import format_memory
@@ -36,12 +36,12 @@ def download(
     with session.api() as api:
         found = find_job(api, job)
         into = (to or Path(found.called)).absolute()
-        chosen = choose(api.artifacts(found.id), paths or ())
+        chosen = select_artifacts(api.artifacts(found.id), paths or ())
         if not chosen:
             session.out.say(f"{found.called} has no artifacts. A job leaves them in $CRUCIBLE_OUTPUT_DIR.")
         if not force:
             refuse_to_overwrite(chosen, into)
-        there = [item for item in chosen if present(item, into) is Present.SOUND]
+        there = [item for item in chosen if local_file(item, into) is LocalFile.INTACT]
         for artifact in chosen:
             path = fetch(api, found.id, artifact, into)
             if session.out.as_json:

@@ -29,7 +29,7 @@ from crucible.cli.output.format import (
 )
 from crucible.cli.output.output import Output
 from crucible.cli.session import Session
-from crucible.client.sdk.job_lookup import PAGE, find_job, walk
+from crucible.client.sdk.job_lookup import PAGE, find_job, iterate_jobs
 from crucible.core.compute.resources import format_duration
 from crucible.core.views.jobs import JobView
 
@@ -67,7 +67,7 @@ def jobs(
     session = Session.of(ctx)
     wanted = filters.read_filter(ctx.params)
     with session.api() as api:
-        found = tuple(walk(api, wanted, None if all else limit))
+        found = tuple(iterate_jobs(api, wanted, None if all else limit))
         none = "There are no jobs yet. Try: crucible run train.py" if wanted.empty else "There is no such job."
         _list(session.out, found, none)
 

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from crucible.cli.session import Session
-from crucible.client.model_plugins import Plugin, discover, find_plugin
+from crucible.client.model_plugins import Plugin, find_plugin, list_plugins
 from crucible.client.request.declarations import Code
-from crucible.client.request.pythons import Surroundings, choose_python
+from crucible.client.request.pythons import SubmitHost, choose_environment
 from crucible.wire.models.options import Option
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="See `crucible models`.")]
@@ -25,7 +25,7 @@ def models(ctx: typer.Context, python: Python = None) -> None:
     """List the model plugins of a Python: installed packages with entry points `crucible.models`."""
     session = Session.of(ctx)
     interpreter = _interpreter(session, python)
-    found = discover(interpreter, session.environ)
+    found = list_plugins(interpreter, session.environ)
     if session.out.as_json:
         session.out.json({"python": interpreter, "items": [plugin.as_json() for plugin in found]})
     elif session.out.quiet:
@@ -50,7 +50,7 @@ def show(ctx: typer.Context, name: Name, python: Python = None) -> None:
 
 
 def _interpreter(session: Session, python: str | None) -> str:
-    choice = choose_python(python, Code(), Surroundings(session.environ, session.folder))
+    choice = choose_environment(python, Code(), SubmitHost(session.environ, session.folder))
     for note in choice.notes:
         session.out.warn(f"Note: {note}")
     assert choice.environment.interpreter is not None, "code that declares nothing gets a Python that is there"

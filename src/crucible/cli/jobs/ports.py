@@ -14,7 +14,7 @@ from crucible.cli.options.arguments import Job
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import find_job
-from crucible.client.sdk.port_forward import HOST, Forward, need_port
+from crucible.client.sdk.port_forward import HOST, PortForward, require_port
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.views.frames import JobFrame
 from crucible.core.views.jobs import JobView
@@ -44,7 +44,7 @@ def ports(
         if not asked:
             return _listed(session, known)
         for remote, _ in asked:
-            need_port(known, remote)
+            require_port(known, remote)
         return _forwarded(session, api, found, asked)
 
 
@@ -62,7 +62,7 @@ def _forwarded(session: Session, api: Api, job: JobView, asked: Sequence[Wanted]
     with ExitStack() as held:
         tell = _Trouble(session)
         for remote, local in asked:
-            _tell(session, held.enter_context(Forward(api.transport, job.id, remote, local, tell)))
+            _tell(session, held.enter_context(PortForward(api.transport, job.id, remote, local, tell)))
         try:
             for frame in api.stream(job.id, notice=session.out.warn):
                 if isinstance(frame, JobFrame):
@@ -73,7 +73,7 @@ def _forwarded(session: Session, api: Api, job: JobView, asked: Sequence[Wanted]
     return 0
 
 
-def _tell(session: Session, forward: Forward) -> None:
+def _tell(session: Session, forward: PortForward) -> None:
     if session.out.as_json:
         session.out.json({"port": forward.remote, "host": HOST, "local": forward.local, "url": forward.url})
     elif session.out.quiet:

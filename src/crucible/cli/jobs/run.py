@@ -22,12 +22,12 @@ from crucible.cli.output.results import tell_result
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.model_plugins import read_inputs
-from crucible.client.payload import CodeSource, ModelOptions, Payload, from_code, make_payload, take_up
+from crucible.client.payload import CodeSource, ModelOptions, Payload, from_code, load_code, make_payload
 from crucible.client.request.job_file import read_job_file
-from crucible.client.request.job_request import Fields, Layer, make_spec, merge
-from crucible.client.request.model_jobs import take_model
-from crucible.client.request.planning import followed, nothing_to_decide, plan_request
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.job_request import ArgumentReader, PartialSpec, make_spec, merge
+from crucible.client.request.model_jobs import build_model_payload
+from crucible.client.request.planning import apply_plan, needs_no_plan, plan_request
+from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.submission import any_simulated, submit
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import Source, SourceKind
@@ -60,16 +60,16 @@ def run_job(session: Session, options: Options, after: After = lambda api, job: 
         source, fields, goal = read_options(session, options, Path(scratch))
         payload, fields = _taken_up(source, fields)
         fields = merge({"project": session.settings.project.value}, fields)
-        spec = make_spec({**fields, **payload.fields()}, _flags(session).name_of)
+        spec = make_spec({**fields, **payload.fields()}, _flags(session).field_label)
         request = plan_request(spec, payload, goal)
         if options.dry_run or options.plan:
             return show_plan(session, request, call=options.dry_run)
         with session.api() as api:
-            if not nothing_to_decide(request):
+            if not needs_no_plan(request):
                 plan = api.plan(request)
                 if not confirm_cost(session, plan, yes=options.yes):
                     return 1
-                spec = followed(plan, spec)
+                spec = apply_plan(plan, spec)
             job = submit(api, spec, payload, Path(scratch))
             for note in (*payload.notes, *_plain_secrets(spec.env)):
                 session.out.warn(f"Note: {note}")
@@ -95,7 +95,7 @@ def _plain_secrets(env: Mapping[str, str]) -> list[str]:
     ]
 
 
-def read_options(session: Session, options: Options, scratch: Path) -> tuple[CodeSource, Fields, Goal]:
+def read_options(session: Session, options: Options, scratch: Path) -> tuple[CodeSource, PartialSpec, Goal]:
     """What to run, the job and the goal, from the command line and from a job file if that is what is run."""
     fields, goal = _flags(session).read({**options.given(), "limit": options.limit or SHOWN})
     source = _code_source(session, options, scratch)
@@ -107,8 +107,8 @@ def read_options(session: Session, options: Options, scratch: Path) -> tuple[Cod
     return source if source.kind == "model" else _without_model(source, options, session), fields, goal
 
 
-def _flags(session: Session) -> Layer:
-    return Layer(spelling(), flag, Surroundings(session.environ, session.folder))
+def _flags(session: Session) -> ArgumentReader:
+    return ArgumentReader(spelling(), flag, SubmitHost(session.environ, session.folder))
 
 
 def _code_source(session: Session, options: Options, scratch: Path) -> CodeSource:
@@ -122,7 +122,7 @@ def _code_source(session: Session, options: Options, scratch: Path) -> CodeSourc
     short = (f"{name}={value}" for name in _SHORT if (value := getattr(options, name)) is not None)
     items, inputs = (*options.config, *short), read_inputs(options.input, session.folder)
     return CodeSource(
-        Surroundings(session.environ, session.folder),
+        SubmitHost(session.environ, session.folder),
         "path" if named[0] == "target" else named[0],
         getattr(options, named[0]),
         arguments=session.arguments,
@@ -152,13 +152,13 @@ def _without_model(source: CodeSource, options: Options, session: Session) -> Co
     return replace(source, model=None, arguments=arguments)
 
 
-def _taken_up(source: CodeSource, fields: Fields) -> tuple[Payload, Fields]:
+def _taken_up(source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
     if source.kind == "model":
-        return take_model(source, fields)
+        return build_model_payload(source, fields)
     if source.kind == "path" and source.target == "-":
         code = sys.stdin.buffer.read().decode("utf-8", errors="surrogateescape")
         return from_code(code, source, shown="Standard input"), fields
-    return _from_template(source) if source.kind == "template" else take_up(source), fields
+    return _from_template(source) if source.kind == "template" else load_code(source), fields
 
 
 def _from_template(source: CodeSource) -> Payload:

@@ -20,21 +20,21 @@ from crucible.client.request.job_request import (
     KIND,
     MARKET,
     MEMORY,
-    Fills,
-    by,
-    data,
-    env_files,
-    names,
-    secrets,
-    variables,
+    FieldMapping,
+    parse_data,
+    parse_env_files,
+    parse_names,
+    parse_secrets,
+    parse_variables,
+    text_parser,
 )
 from crucible.client.request.parse import read_objective
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import parse_duration
 
-HOURS = by(lambda text: parse_duration(text) / 3600)
-OBJECTIVE = by(read_objective)
-SPOT = by(lambda _: Market.SPOT)
+HOURS = text_parser(lambda text: parse_duration(text) / 3600)
+OBJECTIVE = text_parser(read_objective)
+SPOT = text_parser(lambda _: Market.SPOT)
 
 Text = str | None
 Texts = list[str] | None
@@ -94,22 +94,22 @@ class Options:
     env_file: Annotated[
         tuple[Path, ...],
         typer.Option("--env-file", metavar="FILE", help="File of NAME=VALUE lines."),
-        Fills("env", env_files),
+        FieldMapping("env", parse_env_files),
     ] = ()
     env: Annotated[
         Many,
         typer.Option("--env", metavar="NAME[=VALUE]", help="A variable of the job. Repeatable."),
-        Fills("env", variables),
+        FieldMapping("env", parse_variables),
     ] = ()
     secret: Annotated[
         Many,
         typer.Option("--secret", metavar="[VARIABLE=]NAME", help="A secret of the project, as a variable. Repeatable."),
-        Fills("secrets", secrets),
+        FieldMapping("secrets", parse_secrets),
     ] = ()
     data: Annotated[
         Many,
         typer.Option("--data", metavar="[NAME=]PATH", help="Input: a path or URI. Repeatable."),
-        Fills("data", data),
+        FieldMapping("data", parse_data),
     ] = ()
     backend: Annotated[
         Text, typer.Option("--backend", metavar="NAME[,NAME…]", help="Where to run, and where to go on from there.")
@@ -121,22 +121,26 @@ class Options:
     market: Annotated[
         Text,
         typer.Option("--market", metavar="MARKET", help="spot, on_demand or reserved machines."),
-        Fills("market", MARKET),
+        FieldMapping("market", MARKET),
     ] = None
-    spot: Annotated[bool, typer.Option("--spot", help="The same as --market spot."), Fills("market", SPOT)] = False
+    spot: Annotated[bool, typer.Option("--spot", help="The same as --market spot."), FieldMapping("market", SPOT)] = (
+        False
+    )
     region: Annotated[
-        Many, typer.Option("--region", metavar="REGION", help="Only there. Repeatable."), Fills("regions", names)
+        Many,
+        typer.Option("--region", metavar="REGION", help="Only there. Repeatable."),
+        FieldMapping("regions", parse_names),
     ] = ()
     tier: Annotated[Text, typer.Option("--tier", metavar="TIER", help="A named size; see `crucible tiers`.")] = None
     gpu: Annotated[
         Many,
         typer.Option("--gpu", metavar="TYPE", help="Only GPUs of this type, such as T4 or A100. Repeatable."),
-        Fills("gpu_types", names),
+        FieldMapping("gpu_types", parse_names),
     ] = ()
     optimize: Annotated[
         Text,
         typer.Option("--optimize", metavar="AIM", help="cost (default), speed, balanced or deadline."),
-        Fills("optimize", OBJECTIVE),
+        FieldMapping("optimize", OBJECTIVE),
     ] = None
     hours: Annotated[
         float | None, typer.Option("--hours", metavar="N", help="How long it takes, if you know; on --gpu, if given.")
@@ -144,39 +148,39 @@ class Options:
     deadline: Annotated[
         Text,
         typer.Option("--deadline", metavar="TIME", help="Only where it is done within this time, such as 6h."),
-        Fills("deadline_hours", HOURS),
+        FieldMapping("deadline_hours", HOURS),
     ] = None
     max_cost: Annotated[
         float | None,
         typer.Option("--max-cost", metavar="DOLLARS", help="Only where it costs no more; ended when spent."),
-        Fills("max_cost_usd"),
+        FieldMapping("max_cost_usd"),
     ] = None
     allow: Annotated[
         Many,
         typer.Option("--allow", metavar="NAME", help="Only these places, in the order of the aim. Repeatable."),
-        Fills("allowed_backends", names),
+        FieldMapping("allowed_backends", parse_names),
     ] = ()
     dedicated: Annotated[bool, typer.Option("--dedicated", help="Only dedicated (single-tenant) machines.")] = False
     cpus: Annotated[
-        float | None, typer.Option("--cpus", metavar="N", help="CPUs, also fractions."), Fills("resources.cpus")
+        float | None, typer.Option("--cpus", metavar="N", help="CPUs, also fractions."), FieldMapping("resources.cpus")
     ] = None
     memory: Annotated[
         Text,
         typer.Option("--memory", metavar="SIZE", help="Memory limit, such as 4G (4 GiB)."),
-        Fills("resources.memory_bytes", MEMORY),
+        FieldMapping("resources.memory_bytes", MEMORY),
     ] = None
     gpus: Annotated[
-        int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs."), Fills("resources.gpus")
+        int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs."), FieldMapping("resources.gpus")
     ] = None
     gpu_memory: Annotated[
         Text,
         typer.Option("--gpu-memory", metavar="SIZE", help="Memory of each GPU, such as 16G (16 GiB)."),
-        Fills("resources.gpu_memory_bytes", MEMORY),
+        FieldMapping("resources.gpu_memory_bytes", MEMORY),
     ] = None
     time: Annotated[
         Text,
         typer.Option("--time", metavar="TIME", help="Time limit, such as 1h30m."),
-        Fills("resources.seconds", DURATION),
+        FieldMapping("resources.seconds", DURATION),
     ] = None
     priority: Annotated[
         int | None, typer.Option("--priority", metavar="N", help="Higher goes first among your own (default: 0).")
@@ -184,22 +188,22 @@ class Options:
     retries: Annotated[
         int | None,
         typer.Option("--retries", metavar="N", help="Retries after the code failed."),
-        Fills("retries.user"),
+        FieldMapping("retries.user"),
     ] = None
     retry_wait: Annotated[
         Text,
         typer.Option("--retry-wait", metavar="TIME", help="Time before a retry (default: 60s)."),
-        Fills("retries.wait_seconds", DURATION),
+        FieldMapping("retries.wait_seconds", DURATION),
     ] = None
     grace: Annotated[
         Text,
         typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL."),
-        Fills("grace_seconds", DURATION),
+        FieldMapping("grace_seconds", DURATION),
     ] = None
     keep_checkpoints: Annotated[
         int | None,
         typer.Option("--keep-checkpoints", metavar="N", help="Keep the newest N checkpoints (default: 3)."),
-        Fills("keep.latest"),
+        FieldMapping("keep.latest"),
     ] = None
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Value of $CRUCIBLE_SEED.")] = None
     resume_from: Annotated[
@@ -210,10 +214,10 @@ class Options:
     kind: Annotated[
         Text,
         typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve."),
-        Fills("kind", KIND),
+        FieldMapping("kind", KIND),
     ] = None
     tag: Annotated[
-        Many, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable."), Fills("tags")
+        Many, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable."), FieldMapping("tags")
     ] = ()
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, print the id, return.")] = False
     notify: Annotated[
@@ -254,10 +258,10 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def spelling() -> dict[str, Fills]:
+def spelling() -> dict[str, FieldMapping]:
     """What options fill that are spelt or written in another way than in a JobSpec."""
     hints = get_type_hints(Options, include_extras=True)
-    return {name: item for name, hint in hints.items() for item in get_args(hint)[1:] if isinstance(item, Fills)}
+    return {name: item for name, hint in hints.items() for item in get_args(hint)[1:] if isinstance(item, FieldMapping)}
 
 
 def takes_options(
@@ -281,7 +285,7 @@ def takes_options(
     return invoke
 
 
-def _parameter(name: str, kind: Any, option: object, *_: Fills) -> inspect.Parameter:
+def _parameter(name: str, kind: Any, option: object, *_: FieldMapping) -> inspect.Parameter:
     """An option as the library reads it: what may be given several times is a list, and None if it was not."""
     annotated: Any = Annotated
     listed: Any = list

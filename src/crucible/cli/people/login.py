@@ -154,9 +154,9 @@ def _logged_in(session: Session, url: str, way: _Way) -> Login:
 def _by_browser(session: Session, url: str, provider: str, no_browser: bool) -> Login:
     """The browser signs in at the provider, and hands what it gets to us, at a port of this computer."""
     from crucible.client.server.logins import Login
-    from crucible.client.server.oauth_callback import Handover
+    from crucible.client.server.oauth_callback import BrowserLogin
 
-    with Handover(url) as handover, _at(session, url, None) as api:
+    with BrowserLogin(url) as handover, _at(session, url, None) as api:
         # Whatever else is to be kept quiet: without it nobody can sign in.
         typer.echo(f"Sign in with {provider} in your browser, at:\n  {handover.url}", err=True)
         if no_browser:

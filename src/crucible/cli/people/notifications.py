@@ -31,7 +31,7 @@ Events = Annotated[
 def notifications(ctx: typer.Context, project: Project = None) -> None:
     """List a project's hooks: what each is told of, and how it does."""
     with _hooks(ctx, project) as (session, hooks, where):
-        found = hooks.listed(where)
+        found = hooks.list_hooks(where)
     none = f"The project {where} tells nobody. `crucible notifications add URL` adds an address."
     heads = ("HOOK", "URL", "EVENTS", "STATE", "LAST")
     session.out.listing(found, Listing(heads, _row, lambda hook: hook.id, none), project=where)
@@ -56,7 +56,7 @@ def add(
 def show(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
     """Show one hook: what it is told of, how it does, and why it is disabled if it is."""
     with _hooks(ctx, project) as (session, hooks, where):
-        found = hooks.one(where, hook)
+        found = hooks.get(where, hook)
     _show(session, found)
 
 
@@ -120,7 +120,7 @@ def deliveries(
 def remove(ctx: typer.Context, hook: Ref, project: Project = None, yes: Yes = False) -> int:
     """Remove a hook and its secret."""
     with _hooks(ctx, project) as (session, hooks, where):
-        found = hooks.one(where, hook)
+        found = hooks.get(where, hook)
         if not session.confirm(f"Remove {short(found.id)}, which tells {found.url}?", yes=yes):
             return 1
         hooks.remove(where, found.id)

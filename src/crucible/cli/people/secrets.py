@@ -24,7 +24,7 @@ def secrets(ctx: typer.Context, project: Project = None) -> None:
     session = Session.of(ctx)
     with session.api() as api:
         where = chosen_project(session, api, project)
-        found = api.secrets.listed(where)
+        found = api.secrets.list_secrets(where)
     none = f"The project {where} has no secrets. `crucible secrets set NAME` sets one."
     session.out.listing(found, Listing(("SECRET", "SET", "BY"), _row, lambda secret: secret.name, none), project=where)
 

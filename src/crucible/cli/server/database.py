@@ -24,7 +24,7 @@ def backup(
     session = Session.of(ctx)
     target = _on_the_server(session, file)
     with session.api() as api:
-        made = api.upkeep.backup(target)
+        made = api.maintenance.backup(target)
     if session.out.as_json:
         session.out.json(made.as_json())
     else:
@@ -77,7 +77,7 @@ def confirm(ctx: typer.Context, yes: Yes = False) -> int:
         why = "Machines that the restored database does not want will be ended."
         if not session.confirm("Allow machines to be launched and ended again?", yes=yes, why=why):
             return 1
-        done = api.upkeep.confirm_restore()
+        done = api.maintenance.confirm_restore()
     if session.out.as_json:
         session.out.json(done.as_json())
     else:
@@ -103,7 +103,7 @@ def _on_the_server(session: Session, file: Path) -> str:
 
 
 def _refuse_while_up(session: Session) -> None:
-    if session.embedded.found() is not None:
+    if session.embedded.find_running() is not None:
         raise Conflict(
             "The server is up, and its database cannot be replaced under it.",
             fix="Stop it first with `crucible down`; jobs go on.",

@@ -29,7 +29,7 @@ def prune(
     session = Session.of(ctx)
     age = _age(older_than)
     with session.api() as api:
-        found = None if yes and not dry_run else api.upkeep.prune(older_than=age, dry_run=True)
+        found = None if yes and not dry_run else api.maintenance.prune(older_than=age, dry_run=True)
         if found is not None and (dry_run or not found.is_any):
             _tell(session, found)
             return 0
@@ -37,7 +37,7 @@ def prune(
             question = f"Remove {_sum(found)}?"
             if not session.confirm(question, yes=False, why="\n".join(_lines(found))):
                 return 1
-        _tell(session, api.upkeep.prune(older_than=age))
+        _tell(session, api.maintenance.prune(older_than=age))
     return 0
 
 

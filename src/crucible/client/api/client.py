@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crucible.client.api import routes
-from crucible.client.api.deployment import CatalogApi, Models, Places, Training, Upkeep, idempotency
-from crucible.client.api.labels import Labels, Many
+from crucible.client.api.deployment import CatalogApi, ComputeApi, Maintenance, Models, Training, idempotency
+from crucible.client.api.labels import BulkJobs, Labels
 from crucible.client.api.people import Hooks, People, Secrets, without_none
 from crucible.client.api.resource import Resource, path_of
 from crucible.client.transport.http import Endpoint, Query, Transport
@@ -27,8 +27,8 @@ from crucible.core.views.server import ServerView
 from crucible.wire.http.client import Response
 
 if TYPE_CHECKING:  # most commands neither follow a job nor enter one
-    from crucible.client.sdk.exec import Executed
-    from crucible.client.sdk.port_forward import Forward
+    from crucible.client.sdk.exec import ExecResult
+    from crucible.client.sdk.port_forward import PortForward
     from crucible.client.transport.sessions import Session
     from crucible.core.views.frames import Cursors, Frame
     from crucible.wire.http.sessions import Opening
@@ -51,16 +51,16 @@ class Api(Resource):
         self.transport = Transport(endpoint, seconds=seconds, relocate=relocate)
         super().__init__(self.transport)
         self._found = found
-        self.places = Places(self.transport)
+        self.compute = ComputeApi(self.transport)
         self.catalog = CatalogApi(self.transport)
         self.models = Models(self.transport)
         self.training = Training(self.transport)
         self.labels = Labels(self.transport)
-        self.many = Many(self.transport)
+        self.bulk = BulkJobs(self.transport)
         self.people = People(self.transport)
         self.secrets = Secrets(self.transport)
         self.hooks = Hooks(self.transport)
-        self.upkeep = Upkeep(self.transport)
+        self.maintenance = Maintenance(self.transport)
 
     def close(self) -> None:
         self.transport.close()
@@ -223,7 +223,7 @@ class Api(Resource):
 
     def execute(
         self, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
-    ) -> Executed:
+    ) -> ExecResult:
         """Run a command in a running job's surroundings, to its end."""
         from crucible.client.sdk.exec import execute
 
@@ -242,12 +242,12 @@ class Api(Resource):
         local: int | None = None,
         *,
         notice: Callable[[CrucibleError], None] | None = None,
-    ) -> Forward:
+    ) -> PortForward:
         """Lead a port of this computer (the same unless named, 0 for any) to one that a running job listens on."""
-        from crucible.client.sdk.port_forward import Forward, need_port
+        from crucible.client.sdk.port_forward import PortForward, require_port
 
-        need_port(self.ports(ref), remote)
-        return Forward(self.transport, ref, remote, local, notice or (lambda error: None))
+        require_port(self.ports(ref), remote)
+        return PortForward(self.transport, ref, remote, local, notice or (lambda error: None))
 
 
 def _query_of(wanted: JobFilter) -> dict[str, Any]:

@@ -30,13 +30,13 @@ PAGE = 500
 _ENDED: TypeAdapter[MachineView | OrphanView] = TypeAdapter(MachineView | OrphanView)
 
 
-class Places(Resource):
+class ComputeApi(Resource):
     """Backends, and the machines there."""
 
     def backends(self) -> tuple[BackendView, ...]:
-        return self.page().items
+        return self.backends_page().items
 
-    def page(self) -> BackendPage:
+    def backends_page(self) -> BackendPage:
         """Return the connected backends, and the others that are known, each with what connects it."""
         return self._call(routes.BACKENDS)
 
@@ -96,11 +96,11 @@ class CatalogApi(Resource):
 class Models(Resource):
     """Model plugins of the server's Python."""
 
-    def listed(self) -> tuple[ModelView, ...]:
+    def list_models(self) -> tuple[ModelView, ...]:
         """Return all of them, the broken ones with `error`."""
         return self._call(routes.MODELS).items
 
-    def one(self, name: str) -> ModelView:
+    def get(self, name: str) -> ModelView:
         return self._call(routes.MODEL, name=name)
 
     def submit(self, order: Order, job: Mapping[str, object] | None = None, *, key: str | None = None) -> JobView:
@@ -126,7 +126,7 @@ class Training(Resource):
         return self._call(routes.TASK_STATUS, query={"task_id": task_id})
 
 
-class Upkeep(Resource):
+class Maintenance(Resource):
     def prune(self, *, older_than: float | None = None, dry_run: bool = False) -> PruneView:
         """Remove what retention allows, older than so many seconds (default: the server's own time)."""
         return self._call(routes.PRUNE, body={"older_than_seconds": older_than, "dry_run": dry_run})

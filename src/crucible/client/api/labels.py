@@ -35,7 +35,7 @@ class Labels(Resource):
         return self._call(routes.DELETE_NOTE, job=ref, note=note)
 
 
-class Many(Resource):
+class BulkJobs(Resource):
     def submit(self, specs: Sequence[JobSpec], *, keys: Sequence[str] | None = None) -> SubmittedPage:
         """Submit up to 500 jobs, each with a key of its own; the answer has the result of each."""
         made = keys if keys is not None else [uuid.uuid4().hex for _ in specs]

@@ -124,7 +124,7 @@ class People(Resource):
 class Secrets(Resource):
     """Values go to the server and never come back."""
 
-    def listed(self, project: str) -> tuple[SecretView, ...]:
+    def list_secrets(self, project: str) -> tuple[SecretView, ...]:
         return self._call(routes.SECRETS, project=project).items
 
     def set(self, project: str, name: str, value: str) -> SecretView:
@@ -141,10 +141,10 @@ class Secrets(Resource):
 class Hooks(Resource):
     """A hook is named by its id, or an ending of it of three or more characters."""
 
-    def listed(self, project: str) -> tuple[HookView, ...]:
+    def list_hooks(self, project: str) -> tuple[HookView, ...]:
         return self._call(routes.HOOKS, project=project).items
 
-    def one(self, project: str, hook: str) -> HookView:
+    def get(self, project: str, hook: str) -> HookView:
         return self._call(routes.HOOK, project=project, hook=hook)
 
     def add(

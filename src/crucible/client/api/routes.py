@@ -61,7 +61,7 @@ class Route(Generic[V]):
 
 
 @dataclass(frozen=True)
-class Bare:
+class RawRoute:
     """A route whose answer is no JSON, or not looked at."""
 
     method: str
@@ -108,18 +108,18 @@ ADD_NOTE = Route("POST", f"{_JOB}/notes", NoteView)
 DELETE_NOTE = Route("DELETE", f"{_JOB}/notes/{{note}}", NoteView)
 
 # What a job wrote
-LOGS = Bare("GET", f"{_JOB}/logs")
+LOGS = RawRoute("GET", f"{_JOB}/logs")
 SEARCH_LOGS = Route("GET", f"{_JOB}/logs/search", HitPage)
 METRICS = Route("GET", f"{_JOB}/metrics", MetricsView)
 EVENTS = Route("GET", f"{_JOB}/events", EventPage)
 ARTIFACTS = Route("GET", f"{_JOB}/artifacts", ArtifactPage)
-ARTIFACT = Bare("GET", f"{_JOB}/artifacts/{{path}}")
+ARTIFACT = RawRoute("GET", f"{_JOB}/artifacts/{{path}}")
 CHECKPOINTS = Route("GET", f"{_JOB}/checkpoints", CheckpointPage)
 CHECKPOINT = Route("GET", f"{_JOB}/checkpoints/{{checkpoint}}", CheckpointView)
-CHECKPOINT_CONTENT = Bare("GET", f"{_JOB}/checkpoints/{{checkpoint}}/content")
+CHECKPOINT_CONTENT = RawRoute("GET", f"{_JOB}/checkpoints/{{checkpoint}}/content")
 ASK_CHECKPOINT = Route("POST", f"{_JOB}/checkpoint", JobView, repeat=True)
-HAS_BUNDLE = Bare("HEAD", "/api/v1/bundles/{sha256}")
-PUT_BUNDLE = Bare("PUT", "/api/v1/bundles/{sha256}", repeat=True, seconds=UPLOAD_SECONDS)
+HAS_BUNDLE = RawRoute("HEAD", "/api/v1/bundles/{sha256}")
+PUT_BUNDLE = RawRoute("PUT", "/api/v1/bundles/{sha256}", repeat=True, seconds=UPLOAD_SECONDS)
 
 # Where jobs run
 PLAN = Route("POST", "/api/v1/plan", PlanView, repeat=True, seconds=PLAN_SECONDS)
@@ -127,7 +127,7 @@ PREDICTIONS = Route("GET", "/api/v1/predictions", PredictionPage)
 BACKENDS = Route("GET", "/api/v1/backends", BackendPage)
 MACHINES = Route("GET", "/api/v1/machines", MachinePage)
 ORPHANS = Route("GET", "/api/v1/machines/orphans", OrphanPage, seconds=ORPHANS_SECONDS)
-TERMINATE = Bare("POST", "/api/v1/machines/{machine}/terminate", repeat=True)
+TERMINATE = RawRoute("POST", "/api/v1/machines/{machine}/terminate", repeat=True)
 CATALOG = Route("GET", "/api/v1/catalog", PricePage)
 CATALOG_TYPE = Route("GET", "/api/v1/catalog/types/{type}", TypeView)
 CATALOG_GPUS = Route("GET", "/api/v1/catalog/gpus", GpuPage)
@@ -151,7 +151,7 @@ PROJECTS = Route("GET", "/api/v1/projects", ProjectPage)
 ADD_PROJECT = Route("POST", "/api/v1/projects", ProjectView)
 MEMBERS = Route("GET", f"{_PROJECT}/members", MemberPage)
 SET_MEMBER = Route("PUT", f"{_PROJECT}/members/{{name}}", MemberView)
-REMOVE_MEMBER = Bare("DELETE", f"{_PROJECT}/members/{{name}}")
+REMOVE_MEMBER = RawRoute("DELETE", f"{_PROJECT}/members/{{name}}")
 AUDIT = Route("GET", "/api/v1/audit", DeedPage)
 TOKENS = Route("GET", "/api/v1/tokens", TokenPage)
 MAKE_TOKEN = Route("POST", "/api/v1/tokens", TokenView)
@@ -159,23 +159,23 @@ REVOKE_TOKEN = Route("DELETE", "/api/v1/tokens/{token}", RevokedView, repeat=Tru
 LOGIN = Route("POST", "/api/v1/login", TokenView)
 LOGIN_WAYS = Route("GET", "/api/v1/login", WaysView)
 LOGIN_LINK = Route("POST", "/api/v1/login/links", LinkView)
-LOGOUT = Bare("POST", "/api/v1/logout", repeat=True)
+LOGOUT = RawRoute("POST", "/api/v1/logout", repeat=True)
 SECRETS = Route("GET", f"{_PROJECT}/secrets", SecretPage)
 SET_SECRET = Route("PUT", f"{_PROJECT}/secrets/{{name}}", SecretView, repeat=True)
-REMOVE_SECRET = Bare("DELETE", f"{_PROJECT}/secrets/{{name}}")
+REMOVE_SECRET = RawRoute("DELETE", f"{_PROJECT}/secrets/{{name}}")
 ROTATE_SECRETS = Route("POST", "/api/v1/secrets/rotate", RotationView, seconds=MAINTENANCE_SECONDS)
 HOOKS = Route("GET", f"{_PROJECT}/hooks", HookPage)
 ADD_HOOK = Route("POST", f"{_PROJECT}/hooks", HookView)
 HOOK = Route("GET", _HOOK, HookView)
 CHANGE_HOOK = Route("PATCH", _HOOK, HookView)
-REMOVE_HOOK = Bare("DELETE", _HOOK)
+REMOVE_HOOK = RawRoute("DELETE", _HOOK)
 ROTATE_HOOK = Route("POST", f"{_HOOK}/rotate", HookView)
 TEST_HOOK = Route("POST", f"{_HOOK}/test", DeliveryView, seconds=HOOK_TEST_SECONDS)
 DELIVERIES = Route("GET", f"{_HOOK}/deliveries", DeliveryPage)
 
 # The server
 SERVER = Route("GET", "/api/v1/server", ServerView)
-STOP_SERVER = Bare("POST", "/api/v1/server/stop")
+STOP_SERVER = RawRoute("POST", "/api/v1/server/stop")
 PRUNE = Route("POST", "/api/v1/prune", PruneView, repeat=True, seconds=MAINTENANCE_SECONDS)
 BACKUP = Route("POST", "/api/v1/db/backup", BackupView, seconds=MAINTENANCE_SECONDS)
 CONFIRM_RESTORE = Route("POST", "/api/v1/db/confirm", ConfirmedView, repeat=True)

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 from crucible.client.compat.types import JobConfig, as_requirements
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.submit_request import SubmitRequest
 from crucible.client.sdk import downloads
 from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
@@ -32,7 +32,7 @@ class ComputeBackend:
                 "launch takes a JobConfig.", why=f"It is {config!r}."[:200], fix="JobConfig(path='train.py')"
             )
         request = SubmitRequest.of(
-            Surroundings(os.environ, Path.cwd()),
+            SubmitHost(os.environ, Path.cwd()),
             path=config.path,
             shell=config.command,
             args=config.arguments(),
@@ -65,7 +65,7 @@ class ComputeBackend:
         """
         job = self._job(job_id)
         wanted = _text("remote_path", remote_path).strip("/")
-        for item in downloads.choose(self._platform.api.artifacts(job.id), [wanted]):
+        for item in downloads.select_artifacts(self._platform.api.artifacts(job.id), [wanted]):
             target = Path(local_path)
             name = item.path.removeprefix(f"{wanted}/")
             if item.path == wanted and not target.is_dir() and not str(local_path).endswith("/"):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from crucible.client.request.pythons import Surroundings
-from crucible.client.request.submission import pack, store
+from crucible.client.request.pythons import SubmitHost
+from crucible.client.request.submission import pack_bundle, upload_bundle
 from crucible.client.request.submit_request import SubmitRequest
 from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
 from crucible.client.sdk.platform import MLPlatform
@@ -180,11 +180,11 @@ def _shown(status: JobStatus) -> object:
 def _program(platform: SyncMLPlatform, worker: str | Path) -> dict[str, object]:
     """The worker, stored on the server, as the training parameters that name it."""
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-        request = SubmitRequest.of(Surroundings(os.environ, Path.cwd()), path=worker)
+        request = SubmitRequest.of(SubmitHost(os.environ, Path.cwd()), path=worker)
         payload = platform.payload(request.source, Path(scratch))
-        bundle = pack(payload, Path(scratch))
+        bundle = pack_bundle(payload, Path(scratch))
         if bundle is not None:
-            store(platform.api, bundle)
+            upload_bundle(platform.api, bundle)
     return {
         "command": list(payload.command),
         "bundle": bundle.sha256 if bundle else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crucible.client.model_plugins.configs import read_config, read_inputs
-from crucible.client.model_plugins.lookup import discover, find_plugin
+from crucible.client.model_plugins.lookup import find_plugin, list_plugins
 from crucible.wire.models.plugins import Fault, Plugin
 
-__all__ = ["Fault", "Plugin", "discover", "find_plugin", "read_config", "read_inputs"]
+__all__ = ["Fault", "Plugin", "find_plugin", "list_plugins", "read_config", "read_inputs"]

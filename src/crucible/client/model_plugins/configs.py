@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crucible.client.payload.base import missing
+from crucible.client.payload.base import not_found
 from crucible.core.errors import BadInput
 from crucible.core.job.models import MOST_BYTES, as_json, wrong_config
 from crucible.wire.models.options import BadConfig, Option, check_config
@@ -104,7 +104,7 @@ def _read(path: Path, shown: str) -> str:
             raise _too_large(shown)
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise missing(path, shown) from None
+        raise not_found(path, shown) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{shown} cannot be read.", why=str(error), fix="Check the file.") from error
 

@@ -9,7 +9,7 @@ from crucible.wire.models.plugins import DESCRIBE_SECONDS, NotOffered, Plugin, d
 from crucible.wire.models.subprocess_rpc import NoAnswer
 
 
-def discover(python: str, environ: Mapping[str, str], *, seconds: float = DESCRIBE_SECONDS) -> tuple[Plugin, ...]:
+def list_plugins(python: str, environ: Mapping[str, str], *, seconds: float = DESCRIBE_SECONDS) -> tuple[Plugin, ...]:
     """All models of this Python, by name, the broken ones too. Raises BadInput when it cannot be asked."""
     try:
         return describe_all(python, environ, seconds)

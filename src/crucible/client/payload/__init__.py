@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from crucible.client.payload.base import CodeSource, ModelOptions, Payload, missing
+from crucible.client.payload.base import CodeSource, ModelOptions, Payload, not_found
 from crucible.client.payload.code import from_code
 from crucible.client.payload.directory import from_directory
 from crucible.client.payload.function import from_function
@@ -19,10 +19,10 @@ _HOST = re.compile(r"^[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}/[^/]+/[^/]+", re.IGNO
 
 JOB_FILES = frozenset({".yaml", ".yml", ".toml", ".json"})
 
-__all__ = ["JOB_FILES", "CodeSource", "ModelOptions", "Payload", "from_code", "from_shell", "make_payload", "take_up"]
+__all__ = ["JOB_FILES", "CodeSource", "ModelOptions", "Payload", "from_code", "from_shell", "load_code", "make_payload"]
 
 
-def take_up(code_source: CodeSource) -> Payload:
+def load_code(code_source: CodeSource) -> Payload:
     """Read what is to run, unless it is a model: `modeljobs.take_model` does that."""
     kind, target = code_source.kind, code_source.target
     if kind == "function":
@@ -61,7 +61,7 @@ def make_payload(target: str, code_source: CodeSource) -> Payload:
 def _not_there(path: Path, target: str) -> BadInput:
     """The error for a path that is none; one that begins with a host is likely an address."""
     if not _HOST.match(target):
-        return missing(path, target)
+        return not_found(path, target)
     return BadInput(
         f"{target} does not exist.",
         why=f"It was looked for as a path, at {path}.",

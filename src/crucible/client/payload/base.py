@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crucible.client.payload.suggestions import nearest_file
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.pythons import SubmitHost
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec, Source
 from crucible.wire.files.archive import Entry
@@ -29,7 +29,7 @@ class ModelOptions:
     inputs: Any = None
     callbacks: tuple[str, ...] = ()
 
-    def over(self, base: ModelOptions) -> ModelOptions:
+    def merged_onto(self, base: ModelOptions) -> ModelOptions:
         """Merge onto `base`: scalars override; configs and callbacks are joined."""
         return replace(
             base,
@@ -50,7 +50,7 @@ class CodeSource:
     packed. `where` is the line of a job file that says what to run.
     """
 
-    around: Surroundings
+    host: SubmitHost
     kind: str = "path"
     target: object = ""
     arguments: tuple[object, ...] = ()
@@ -63,14 +63,14 @@ class CodeSource:
     in_place: bool = False
     limit: int = DEFAULT_LIMIT
     scratch: Path | None = None
-    where: str = ""
+    label: str = ""
 
     @property
     def folder(self) -> Path:
-        return self.around.folder
+        return self.host.folder
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def command_arguments(self) -> tuple[str, ...]:
         """The arguments as a command line has them."""
         return tuple(map(str, self.arguments))
 
@@ -106,7 +106,7 @@ def refuse_entry(what: str, code_source: CodeSource) -> None:
         )
 
 
-def missing(path: Path, shown: str) -> BadInput:
+def not_found(path: Path, shown: str) -> BadInput:
     """The error for a path that is not there, with the nearest name that is."""
     near = nearest_file(path.name, _names(path.parent))
     hint = f"Did you mean {str(Path(shown).parent / near)!r}?" if near else "Check the path."

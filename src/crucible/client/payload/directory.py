@@ -6,11 +6,11 @@ from pathlib import Path, PurePath
 
 from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.files import gather, read_code, syntax_note
-from crucible.client.payload.git_state import git_state, listed_files
+from crucible.client.payload.git_state import git_state, list_files
 from crucible.client.payload.special_files import special_note
 from crucible.client.payload.suggestions import nearest_file
 from crucible.client.request.declarations import Code
-from crucible.client.request.pythons import choose_python
+from crucible.client.request.pythons import choose_environment
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import PYTHON, Source, SourceKind
 from crucible.wire.files.paths import UnsafePath, safe_join
@@ -28,12 +28,12 @@ def from_root(root: Path, shown: str, source: Source, code_source: CodeSource) -
     """The payload of a folder that is on this computer, wherever it came from."""
     entry = find_entry(root, _named_folder(root, shown), code_source.entry)
     text = read_code(root / entry, str(PurePath(shown) / entry) if source.path else entry)
-    choice = choose_python(code_source.python, Code(root, entry, text, whole=True), code_source.around)
-    entries = None if code_source.in_place else gather(root, listed_files(root), code_source.limit)
+    choice = choose_environment(code_source.python, Code(root, entry, text, whole=True), code_source.host)
+    entries = None if code_source.in_place else gather(root, list_files(root), code_source.limit)
     if entries is not None and all(item.name != entry for item in entries):
         raise BadInput(f"The entry {entry} is left out by .gitignore or .crucibleignore.", fix="Take it out of there.")
     return Payload(
-        command=(PYTHON, entry, *code_source.words),
+        command=(PYTHON, entry, *code_source.command_arguments),
         environment=choice.environment,
         source=source,
         entries=entries,

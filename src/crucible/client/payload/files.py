@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterable
 from pathlib import Path
 
-from crucible.client.payload.base import missing
+from crucible.client.payload.base import not_found
 from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput
 from crucible.wire.files.archive import Entry
@@ -26,7 +26,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise missing(path, shown) from None
+        raise not_found(path, shown) from None
     except OSError as error:
         fix = "Check that it is a file, and that you may read it."
         raise BadInput(f"{shown} cannot be read.", why=error.strerror or str(error), fix=fix) from error
@@ -86,7 +86,7 @@ def gather(root: Path, only: Iterable[str] | None, limit: int) -> tuple[Entry, .
         ) from error
 
 
-def included(root: Path, patterns: Iterable[str]) -> tuple[str, ...]:
+def expand_includes(root: Path, patterns: Iterable[str]) -> tuple[str, ...]:
     """The names below `root` that the --include patterns match; one that matches nothing is an error."""
     return tuple(dict.fromkeys(name for pattern in patterns for name in _matches(root, pattern)))
 

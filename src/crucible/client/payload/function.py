@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
-from crucible.client.payload.files import gather, included, read_code
+from crucible.client.payload.files import expand_includes, gather, read_code
 from crucible.client.payload.git_state import git_state
 from crucible.client.payload.imports import local_imports
 from crucible.client.request.declarations import Code
-from crucible.client.request.pythons import choose_python
+from crucible.client.request.pythons import choose_environment
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import PYTHON, SourceKind
 from crucible.wire.files.archive import Entry
@@ -72,10 +72,10 @@ def from_function(function: Callable[..., object], code_source: CodeSource) -> P
     root = file.parent if module == "__main__" else _root_of(file, module)
     head = _taken_out(plain, file) if module == "__main__" else _imported(plain, root, file)
     script = head + _CALL.format(arguments=arguments, name=plain.__name__, result=RESULT)
-    names = (*local_imports(root, head), *included(root, code_source.include))
+    names = (*local_imports(root, head), *expand_includes(root, code_source.include))
     more = [entry for entry in gather(root, names, code_source.limit) if entry.name != NAME] if names else []
     entry = file.relative_to(root).as_posix()
-    choice = choose_python(code_source.python, Code(root, entry, read_code(file, str(file))), code_source.around)
+    choice = choose_environment(code_source.python, Code(root, entry, read_code(file, str(file))), code_source.host)
     state = git_state(root, (entry, *names))
     return Payload(
         command=(PYTHON, NAME),

@@ -61,7 +61,7 @@ def from_git(target: str, code_source: CodeSource) -> Payload:
     address = parse_address(target, code_source.ref)
     assert code_source.scratch is not None, "a clone needs a folder"
     root = code_source.scratch / "clone" / (address.name or "repository")
-    commit = fetch(address, root, code_source.around.environ, most=2 * code_source.limit)
+    commit = fetch(address, root, code_source.host.environ, most=2 * code_source.limit)
     source = Source(kind=SourceKind.GIT, url=address.url, ref=address.ref, commit=commit)
     return from_root(root, address.url, source, code_source)
 

@@ -29,7 +29,7 @@ class GitState:
         return Source(kind=kind, path=str(path), ref=ref, commit=self.commit, dirty=self.dirty, diff=self.diff)
 
 
-def listed_files(folder: Path) -> tuple[str, ...] | None:
+def list_files(folder: Path) -> tuple[str, ...] | None:
     """The files git knows or would add below `folder`; None outside a work tree."""
     out = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if out is None:

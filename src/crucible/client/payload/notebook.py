@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
-from crucible.client.payload.files import gather, included, read_bytes, syntax_note
+from crucible.client.payload.files import expand_includes, gather, read_bytes, syntax_note
 from crucible.client.payload.git_state import git_state
 from crucible.client.payload.imports import local_imports
 from crucible.client.request.declarations import Code
-from crucible.client.request.pythons import choose_python
+from crucible.client.request.pythons import choose_environment
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import PYTHON, SourceKind
 from crucible.wire.files.archive import Entry
@@ -44,17 +44,17 @@ def from_notebook(shown: str, code_source: CodeSource) -> Payload:
     root, name = path.parent, f"{path.stem}.py"
     cells = read_cells(read_bytes(path, shown), shown)
     code = to_script(cells, path.name)
-    choice = choose_python(code_source.python, Code(root, path.name, code), code_source.around)
+    choice = choose_environment(code_source.python, Code(root, path.name, code), code_source.host)
     if code_source.in_place:
         raise BadInput(
             "A notebook cannot run in place, because the script made from it would be written there.",
             fix="Leave out --in-place; add the files it needs with --include.",
         )
-    names = (*local_imports(root, code), *included(root, code_source.include))
+    names = (*local_imports(root, code), *expand_includes(root, code_source.include))
     more = [entry for entry in gather(root, names, code_source.limit) if entry.name != name] if names else []
     state = git_state(root, (path.name, *names))
     return Payload(
-        command=(PYTHON, name, *code_source.words),
+        command=(PYTHON, name, *code_source.command_arguments),
         environment=choice.environment,
         source=state.source(SourceKind.NOTEBOOK, path),
         entries=(Entry.of_bytes(name, code.encode()), *more),

@@ -7,11 +7,11 @@ import tomllib
 from pathlib import Path
 
 from crucible.client.model_plugins.lookup import find_plugin
-from crucible.client.payload.base import CodeSource, Payload, missing
+from crucible.client.payload.base import CodeSource, Payload, not_found
 from crucible.client.payload.files import gather
-from crucible.client.payload.git_state import GitState, git_state, listed_files
+from crucible.client.payload.git_state import GitState, git_state, list_files
 from crucible.client.request.declarations import Code
-from crucible.client.request.pythons import Choice, choose_python
+from crucible.client.request.pythons import EnvironmentChoice, choose_environment
 from crucible.core.errors import BadInput
 from crucible.core.job.models import Order, no_method, not_offered
 from crucible.core.job.spec import EnvironmentSpec, Source, SourceKind
@@ -22,17 +22,17 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\s*\[[^\]]*\])?\s*($|[@<>=!~;].*)")
 
 
-def look_up(model: str, method: str, code_source: CodeSource) -> tuple[Plugin, Choice]:
+def find_model(model: str, method: str, code_source: CodeSource) -> tuple[Plugin, EnvironmentChoice]:
     """The plugin in the Python that the job will have. Raises BadInput, UnknownName."""
-    choice = choose_python(code_source.python, Code(), code_source.around)
+    choice = choose_environment(code_source.python, Code(), code_source.host)
     assert choice.environment.interpreter is not None, "code that declares nothing gets a Python that is there"
-    plugin = find_plugin(model, choice.environment.interpreter, code_source.around.environ)
+    plugin = find_plugin(model, choice.environment.interpreter, code_source.host.environ)
     if method not in plugin.methods:
         raise no_method(model, method, plugin.methods)
     return plugin, choice
 
 
-def from_installed(order: Order, plugin: Plugin, choice: Choice, code_source: CodeSource) -> Payload:
+def from_installed(order: Order, plugin: Plugin, choice: EnvironmentChoice, code_source: CodeSource) -> Payload:
     """A plugin that is installed here: a frozen copy of its package, run by the Python it was found in."""
     ref = f"{plugin.distribution}=={plugin.distribution_version}"
     if plugin.package is None:
@@ -66,7 +66,7 @@ def from_source(order: Order, named: str, code_source: CodeSource) -> Payload:
     if root.is_dir():
         return _from_project(order, root, named, code_source)
     if not _REQUIREMENT.match(named):
-        raise missing(root, named)
+        raise not_found(root, named)
     return Payload(
         command=order.command,
         environment=EnvironmentSpec(requirements=(named,), origin=f"--plugin {named}"),
@@ -80,7 +80,7 @@ def _from_project(order: Order, root: Path, named: str, code_source: CodeSource)
         command=order.command,
         environment=EnvironmentSpec(project=".", origin=f"the project {named}"),
         source=git_state(root).source(SourceKind.PLUGIN, root),
-        entries=gather(root, listed_files(root), code_source.limit),
+        entries=gather(root, list_files(root), code_source.limit),
     )
 
 

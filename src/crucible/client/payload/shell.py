@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
-from crucible.client.payload.files import gather, included
-from crucible.client.payload.git_state import git_state, listed_files
+from crucible.client.payload.files import expand_includes, gather
+from crucible.client.payload.git_state import git_state, list_files
 from crucible.client.request.declarations import Code
-from crucible.client.request.pythons import choose_python
+from crucible.client.request.pythons import choose_environment
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import Source, SourceKind
 from crucible.wire.files.archive import Entry
@@ -19,11 +19,16 @@ def from_shell(command: str, code_source: CodeSource) -> Payload:
     refuse_entry("A shell command", code_source)
     if not command.strip():
         raise BadInput("The shell command is empty.", fix="Write it like --shell 'make train'.")
-    choice = choose_python(code_source.python, Code(), code_source.around)
+    choice = choose_environment(code_source.python, Code(), code_source.host)
     entries = None if code_source.in_place else _entries(code_source)
     state = git_state(code_source.folder) if code_source.in_place or entries else None
     return Payload(
-        command=(SHELL, "-c", command, *(("sh", *code_source.words) if code_source.words else ())),
+        command=(
+            SHELL,
+            "-c",
+            command,
+            *(("sh", *code_source.command_arguments) if code_source.command_arguments else ()),
+        ),
         environment=choice.environment,
         source=state.source(SourceKind.SHELL, code_source.folder) if state else Source(kind=SourceKind.SHELL),
         entries=entries,
@@ -35,6 +40,6 @@ def from_shell(command: str, code_source: CodeSource) -> Payload:
 def _entries(code_source: CodeSource) -> tuple[Entry, ...] | None:
     patterns = [pattern.rstrip("/") or pattern for pattern in code_source.include]
     if "." in patterns:
-        return gather(code_source.folder, listed_files(code_source.folder), code_source.limit)
-    names = included(code_source.folder, patterns)
+        return gather(code_source.folder, list_files(code_source.folder), code_source.limit)
+    names = expand_includes(code_source.folder, patterns)
     return gather(code_source.folder, names, code_source.limit) if names else None

@@ -7,7 +7,7 @@ import math
 from crucible.core.errors import BadInput
 
 
-def wrong(field: str, value: object, rule: str) -> BadInput:
+def invalid_value(field: str, value: object, rule: str) -> BadInput:
     """The error for a value that breaks the rule `field rule`."""
     shown = ascii(value)
     return BadInput(
@@ -25,23 +25,23 @@ def check_number(
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not math.isfinite(value):
-        raise wrong(field, value, f"is a {'whole ' if whole else ''}number")
+        raise invalid_value(field, value, f"is a {'whole ' if whole else ''}number")
     if value < least or (above and value <= least):
-        raise wrong(field, value, f"must be {'more than' if above else 'at least'} {least:g}")
+        raise invalid_value(field, value, f"must be {'more than' if above else 'at least'} {least:g}")
     if value > most:
-        raise wrong(field, value, f"must be at most {most:g}")
+        raise invalid_value(field, value, f"must be at most {most:g}")
 
 
 def check_text(field: str, value: object) -> str:
     """The text; raises BadInput for another type, and for what no file name or request can hold."""
     if not isinstance(value, str):
-        raise wrong(field, value, f"is a text, not {type(value).__name__}")
+        raise invalid_value(field, value, f"is a text, not {type(value).__name__}")
     if "\x00" in value:
-        raise wrong(field, value, "must not hold a NUL character")
+        raise invalid_value(field, value, "must not hold a NUL character")
     try:
         value.encode("utf-8", errors="surrogateescape")
     except UnicodeEncodeError:
-        raise wrong(field, value, "holds half a character, which UTF-8 cannot write") from None
+        raise invalid_value(field, value, "holds half a character, which UTF-8 cannot write") from None
     return value
 
 
@@ -51,7 +51,7 @@ def check_names(field: str, said: object) -> tuple[str, ...] | None:
         return None
     items = [said] if isinstance(said, str) else said
     if not isinstance(items, list | tuple | set | frozenset):
-        raise wrong(field, said, "is a list of names")
+        raise invalid_value(field, said, "is a list of names")
     names = tuple(dict.fromkeys(check_text(field, getattr(item, "value", item)).strip() for item in items))
     if not names or not all(names):
         raise BadInput(f"{field} names nothing.", fix="Name some, or None for all.", field=field)

@@ -37,18 +37,18 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Declared:
+class Declaration:
     """What the code itself asks for, if anything, and what could not be read."""
 
     environment: EnvironmentSpec | None
     notes: tuple[str, ...] = ()
 
 
-def declared(code: Code) -> Declared:
+def read_declaration(code: Code) -> Declaration:
     """What the script block says, else requirements.txt or pyproject.toml, beside the entry or at the top."""
     block = script_block(code)
     if block is not None:
-        return Declared(block)
+        return Declaration(block)
     notes: list[str] = []
     for folder in _folders(code):
         try:
@@ -57,8 +57,8 @@ def declared(code: Code) -> Declared:
             notes.append(f"{error.what.rstrip('.')}, so its dependencies are not known ({error.why})")
             continue
         if found is not None:
-            return Declared(found, tuple(notes))
-    return Declared(None, tuple(notes))
+            return Declaration(found, tuple(notes))
+    return Declaration(None, tuple(notes))
 
 
 def script_block(code: Code) -> EnvironmentSpec | None:

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from crucible.client.payload.base import CodeSource, ModelOptions, missing
+from crucible.client.payload.base import CodeSource, ModelOptions, not_found
 from crucible.client.payload.suggestions import nearest
 from crucible.client.request.job_request import (
     DURATION,
     MARKET,
     MEMORY,
-    Context,
-    Fields,
-    Fills,
-    Layer,
-    data,
-    env_files,
-    names,
-    secrets,
-    variables,
+    ArgumentReader,
+    FieldMapping,
+    ParseContext,
+    PartialSpec,
+    parse_data,
+    parse_env_files,
+    parse_names,
+    parse_secrets,
+    parse_variables,
 )
-from crucible.client.request.pythons import Surroundings, located
+from crucible.client.request.pythons import SubmitHost, absolute_python
 from crucible.core.errors import BadInput
 from crucible.core.job.job_file import PAYLOADS, WHAT_TO_RUN, JobFile, JobModel, as_text
 from crucible.core.job.spec import Kind
@@ -36,45 +36,45 @@ if TYPE_CHECKING:
     import yaml
 
 
-def _counted(field: str) -> Callable[[Any, Context], object]:
+def _counted(field: str) -> Callable[[Any, ParseContext], object]:
     """A number alone stands for this field of its table."""
     return lambda value, _: {field: value} if isinstance(value, int) else value
 
 
-SPELLING: Mapping[str, Fills] = {
-    "market": Fills("market", MARKET),
-    "regions": Fills("regions", names),
-    "cpus": Fills("resources.cpus"),
-    "memory": Fills("resources.memory_bytes", MEMORY),
-    "gpus": Fills("resources.gpus"),
-    "gpu": Fills("gpu_types", names),
-    "gpu_memory": Fills("resources.gpu_memory_bytes", MEMORY),
-    "time": Fills("resources.seconds", DURATION),
-    "env_files": Fills("env", env_files),
-    "env": Fills("env", variables),
-    "secrets": Fills("secrets", secrets),
-    "data": Fills("data", data),
-    "retries": Fills("retries", _counted("user")),
-    "retry_wait": Fills("retries.wait_seconds", DURATION),
-    "keep": Fills("keep", _counted("latest")),
-    "grace": Fills("grace_seconds", DURATION),
+SPELLING: Mapping[str, FieldMapping] = {
+    "market": FieldMapping("market", MARKET),
+    "regions": FieldMapping("regions", parse_names),
+    "cpus": FieldMapping("resources.cpus"),
+    "memory": FieldMapping("resources.memory_bytes", MEMORY),
+    "gpus": FieldMapping("resources.gpus"),
+    "gpu": FieldMapping("gpu_types", parse_names),
+    "gpu_memory": FieldMapping("resources.gpu_memory_bytes", MEMORY),
+    "time": FieldMapping("resources.seconds", DURATION),
+    "env_files": FieldMapping("env", parse_env_files),
+    "env": FieldMapping("env", parse_variables),
+    "secrets": FieldMapping("secrets", parse_secrets),
+    "data": FieldMapping("data", parse_data),
+    "retries": FieldMapping("retries", _counted("user")),
+    "retry_wait": FieldMapping("retries.wait_seconds", DURATION),
+    "keep": FieldMapping("keep", _counted("latest")),
+    "grace": FieldMapping("grace_seconds", DURATION),
 }
 """What fields of a job file fill that are spelt or written in another way than in a JobSpec."""
 
 
-def read_job_file(shown: str, flags: CodeSource) -> tuple[CodeSource, Fields]:
+def read_job_file(shown: str, flags: CodeSource) -> tuple[CodeSource, PartialSpec]:
     """What the file says to run, under what `flags` say of that, and of the job. Its paths start at its folder."""
     path = (flags.folder / Path(shown).expanduser()).resolve()
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise missing(path, shown) from None
+        raise not_found(path, shown) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{shown} cannot be read.", why=str(error), fix="Name a text file in UTF-8.") from error
     read = _parse(text, path.suffix, shown)
-    around = replace(flags.around, folder=path.parent)
-    fields, _ = Layer(SPELLING, read.where, around).read(_given(read.file))
-    return _code_source(read, around, flags), fields
+    host = replace(flags.host, folder=path.parent)
+    fields, _ = ArgumentReader(SPELLING, read.where, host).read(_given(read.file))
+    return _code_source(read, host, flags), fields
 
 
 def _given(file: JobFile) -> dict[str, object]:
@@ -83,23 +83,23 @@ def _given(file: JobFile) -> dict[str, object]:
     return {**{name: getattr(file, name) for name in JobFile.model_fields if name not in WHAT_TO_RUN}, "env": env}
 
 
-def _code_source(read: _Read, around: Surroundings, flags: CodeSource) -> CodeSource:
+def _code_source(read: _Read, host: SubmitHost, flags: CodeSource) -> CodeSource:
     file = read.file
     kind = next(name for name in PAYLOADS if getattr(file, name) is not None)
-    model = None if file.model is None else _model(file.model, around.folder, read.where(kind))
+    model = None if file.model is None else _model(file.model, host.folder, read.where(kind))
     return replace(
         flags,
-        around=around,
+        host=host,
         kind=kind if kind in ("code", "shell", "model") else "path",
         target=getattr(file, kind) if file.model is None else file.model.name,
         arguments=(*map(as_text, file.args), *flags.arguments),
-        model=flags.model.over(model) if flags.model and model else model or flags.model,
-        python=located(flags.python, flags.folder) if flags.python else file.python,
+        model=flags.model.merged_onto(model) if flags.model and model else model or flags.model,
+        python=absolute_python(flags.python, flags.folder) if flags.python else file.python,
         include=(*file.include, *flags.include),
         entry=flags.entry or file.entry,
         ref=flags.ref or file.ref,
         in_place=flags.in_place or file.in_place,
-        where=read.where(kind),
+        label=read.where(kind),
     )
 
 

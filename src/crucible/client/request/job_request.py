@@ -21,7 +21,7 @@ from crucible.client.request.parse import (
     read_secrets,
     read_variables,
 )
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.pythons import SubmitHost
 from crucible.core.compute.resources import format_duration, format_memory, parse_duration, parse_memory
 from crucible.core.compute.tiers import get_tier
 from crucible.core.errors import BadInput
@@ -29,9 +29,9 @@ from crucible.core.job.spec import DataInput, JobSpec
 from crucible.core.job.tags import parse_tags
 from crucible.core.routing.plan_request import Goal
 
-Fields = dict[str, object]
+PartialSpec = dict[str, object]
 """A partial JobSpec: its own fields, as far as they were given."""
-Called = Callable[[str], str]
+Label = Callable[[str], str]
 """What an argument is called in errors: `--memory`; `job.yaml, line 3: memory`; `memory_gb`."""
 
 
@@ -40,58 +40,58 @@ _OF_THE_PAYLOAD = frozenset({"command", "environment", "source", "in_place", "bu
 
 
 @dataclass(frozen=True)
-class Context:
+class ParseContext:
     """What a parser knows besides the value: what errors call it, and where its paths and variables come from."""
 
-    where: str
-    around: Surroundings
+    label: str
+    host: SubmitHost
 
 
 @dataclass(frozen=True)
-class Fills:
+class FieldMapping:
     """The field that an argument fills, `resources.cpus` for one of a table, and how its value is read."""
 
     field: str
-    parse: Callable[[Any, Context], object] = lambda value, _: value
+    parse: Callable[[Any, ParseContext], object] = lambda value, _: value
 
 
-def by(parse: Callable[[str], object]) -> Callable[[Any, Context], object]:
+def text_parser(parse: Callable[[str], object]) -> Callable[[Any, ParseContext], object]:
     """Return a parser of text whose errors say where the text was given."""
 
-    def read(value: object, context: Context) -> object:
+    def read(value: object, context: ParseContext) -> object:
         try:
             return parse(str(value))
         except BadInput as error:
-            error.what = f"{context.where}: {error.what}"
+            error.what = f"{context.label}: {error.what}"
             raise
 
     return read
 
 
-MEMORY = by(parse_memory)
-DURATION = by(parse_duration)
-MARKET = by(read_market)
-KIND = by(read_kind)
+MEMORY = text_parser(parse_memory)
+DURATION = text_parser(parse_duration)
+MARKET = text_parser(read_market)
+KIND = text_parser(read_kind)
 
 
-def names(value: Any, _: Context) -> tuple[str, ...]:
+def parse_names(value: Any, _: ParseContext) -> tuple[str, ...]:
     return read_names((value,) if isinstance(value, str) else value)
 
 
-def variables(value: Any, context: Context) -> dict[str, str]:
-    return read_variables(_pairs(value), context.around.environ, context.where)
+def parse_variables(value: Any, context: ParseContext) -> dict[str, str]:
+    return read_variables(_pairs(value), context.host.environ, context.label)
 
 
-def env_files(value: Any, context: Context) -> dict[str, str]:
-    return {name: text for file in value for name, text in read_env_file(context.around.folder / file).items()}
+def parse_env_files(value: Any, context: ParseContext) -> dict[str, str]:
+    return {name: text for file in value for name, text in read_env_file(context.host.folder / file).items()}
 
 
-def secrets(value: Any, context: Context) -> dict[str, str]:
-    return read_secrets(_pairs(value), context.where)
+def parse_secrets(value: Any, context: ParseContext) -> dict[str, str]:
+    return read_secrets(_pairs(value), context.label)
 
 
-def data(value: Any, context: Context) -> tuple[DataInput, ...]:
-    return read_data(_pairs(value), context.around.folder, context.where)
+def parse_data(value: Any, context: ParseContext) -> tuple[DataInput, ...]:
+    return read_data(_pairs(value), context.host.folder, context.label)
 
 
 def _pairs(value: Any) -> list[str]:
@@ -102,84 +102,84 @@ def _pairs(value: Any) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Layer:
+class ArgumentReader:
     """One of those who give arguments: the command line, a job file, or keywords."""
 
-    spelling: Mapping[str, Fills]
-    called: Called
-    around: Surroundings
+    mappings: Mapping[str, FieldMapping]
+    label: Label
+    host: SubmitHost
 
-    def read(self, given: Mapping[str, object]) -> tuple[Fields, Goal]:
+    def read(self, given: Mapping[str, object]) -> tuple[PartialSpec, Goal]:
         """Return the fields of the job and the goal; arguments that fill neither are passed over.
 
         Raises BadInput in the words of this layer for what no job or goal can have.
         """
-        found: Fields = {}
+        found: PartialSpec = {}
         filled: dict[str, str] = {}
         for name, value in given.items():
-            fills = self.spelling.get(name) or _same_name(name)
+            fills = self.mappings.get(name) or _same_name(name)
             if fills is None or value is None or value is False or value in ((), {}, []):
                 continue
-            parsed = fills.parse(value, Context(self.called(name), self.around))
+            parsed = fills.parse(value, ParseContext(self.label(name), self.host))
             first = filled.setdefault(fills.field, name)
             if first != name and isinstance(parsed, str) and found.get(fills.field) != parsed:
-                both = f"{self.called(first)} and {self.called(name)}"
+                both = f"{self.label(first)} and {self.label(name)}"
                 raise BadInput(f"{both} contradict each other.", fix="Give one of them.")
             table, _, entry = fills.field.rpartition(".")
-            found = _joined(found, {table: {entry: parsed}} if table else {entry: parsed})
+            found = _merge_fields(found, {table: {entry: parsed}} if table else {entry: parsed})
         self._split_backends(found)
         goal = self.goal({name: found.pop(name) for name in Goal.model_fields if name in found})
         self.check(found)
         return found, goal
 
-    def check(self, fields: Fields) -> None:
+    def check(self, fields: PartialSpec) -> None:
         """Raise BadInput for what is out of bounds whatever the code is."""
-        make_spec({"command": ("true",), **fields}, self.name_of)
+        make_spec({"command": ("true",), **fields}, self.field_label)
 
-    def goal(self, fields: Fields) -> Goal:
+    def goal(self, fields: PartialSpec) -> Goal:
         try:
             return Goal.model_validate(fields)
         except ValidationError as error:
-            raise out_of_bounds(error, self.name_of) from error
+            raise validation_error(error, self.field_label) from error
 
-    def name_of(self, field: str) -> str:
+    def field_label(self, field: str) -> str:
         """What this layer calls a field of the spec."""
-        spelt = {fills.field: name for name, fills in self.spelling.items() if name != field}
+        spelt = {fills.field: name for name, fills in self.mappings.items() if name != field}
         table, _, _ = field.partition(".")
         inside = next((name for path, name in spelt.items() if path.partition(".")[0] == table), table)
-        return self.called(field if field in self.spelling else spelt.get(field, inside))
+        return self.label(field if field in self.mappings else spelt.get(field, inside))
 
-    def _split_backends(self, found: Fields) -> None:
+    def _split_backends(self, found: PartialSpec) -> None:
         """`rehearsal,local` is a backend and its fallback."""
         backend, fallback = found.get("backend"), cast(tuple[str, ...], found.get("fallback", ()))
         if backend is None and not fallback:
             return
         first, *others = read_names(() if backend is None else (str(backend),)) or ("",)
         if backend is not None and not first:
-            where = self.called("backend")
+            where = self.label("backend")
             raise BadInput(f"{where} names no place.", fix="`crucible backends` lists them.", field="backend")
         found["fallback"] = tuple(name for name in read_names((*others, *fallback)) if name != first)
         if first:
             found["backend"] = first
 
 
-def _same_name(name: str) -> Fills | None:
+def _same_name(name: str) -> FieldMapping | None:
     known = JobSpec.model_fields.keys() | Goal.model_fields.keys()
-    return Fills(name) if name in known - _OF_THE_PAYLOAD else None
+    return FieldMapping(name) if name in known - _OF_THE_PAYLOAD else None
 
 
-def merge(base: Fields, over: Fields) -> Fields:
+def merge(base: PartialSpec, over: PartialSpec) -> PartialSpec:
     """Merge onto `base`: scalars override, tables merge, tags and data append; data of the same name is replaced.
 
     A backend also replaces the fallback of the base.
     """
-    joined = _joined(base, over)
+    joined = _merge_fields(base, over)
     if over.get("backend") is not None:
         joined["fallback"] = over.get("fallback", ())
     return joined
 
 
-def _joined(base: Fields, over: Fields) -> Fields:
+def _merge_fields(base: PartialSpec, over: PartialSpec) -> PartialSpec:
     joined = {**base, **over}
     for name in base.keys() & over.keys():
         before, value = base[name], over[name]
@@ -193,17 +193,17 @@ def _joined(base: Fields, over: Fields) -> Fields:
     return joined
 
 
-def make_spec(fields: Fields, name_of: Called) -> JobSpec:
+def make_spec(fields: PartialSpec, name_of: Label) -> JobSpec:
     """Return the job. Raises BadInput naming the argument that is out of bounds, as `name_of` calls its field."""
     tier = fields.get("tier")
     parse_tags(cast(tuple[str, ...], fields.get("tags", ())))
     try:
         return JobSpec.model_validate({**fields, "tier": get_tier(str(tier)).id if tier else None})
     except ValidationError as error:
-        raise out_of_bounds(error, name_of) from error
+        raise validation_error(error, name_of) from error
 
 
-def out_of_bounds(error: ValidationError, name_of: Called) -> BadInput:
+def validation_error(error: ValidationError, name_of: Label) -> BadInput:
     """The first thing that a validation found, in words and with units."""
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]

@@ -9,8 +9,8 @@ from typing import Any
 from crucible.client.model_plugins import Plugin, read_config
 from crucible.client.model_plugins.configs import Schema
 from crucible.client.payload.base import CodeSource, Payload
-from crucible.client.payload.plugin import from_installed, from_source, look_up
-from crucible.client.request.job_request import Fields, merge
+from crucible.client.payload.plugin import find_model, from_installed, from_source
+from crucible.client.request.job_request import PartialSpec, merge
 from crucible.core.errors import BadInput
 from crucible.core.job.models import KINDS, Order, gpu_needs
 from crucible.core.job.spec import Kind
@@ -18,7 +18,7 @@ from crucible.core.job.spec import Kind
 METHODS = {kind: method for method, kind in KINDS.items()}
 
 
-def take_model(code_source: CodeSource, fields: Fields) -> tuple[Payload, Fields]:
+def build_model_payload(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
     """What to send, and the fields with what the model itself asks for. Raises BadInput, UnknownName.
 
     What is done with the model is by the kind of job; a training unless said.
@@ -26,12 +26,12 @@ def take_model(code_source: CodeSource, fields: Fields) -> tuple[Payload, Fields
     try:
         return _take(code_source, fields)
     except BadInput as error:
-        if not code_source.where:
+        if not code_source.label:
             raise
-        raise BadInput(f"{code_source.where}: {error.what}", why=error.why, fix=error.fix, **error.data) from error
+        raise BadInput(f"{code_source.label}: {error.what}", why=error.why, fix=error.fix, **error.data) from error
 
 
-def _take(code_source: CodeSource, fields: Fields) -> tuple[Payload, Fields]:
+def _take(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
     model, name = code_source.model, str(code_source.target)
     assert model is not None, "of a source that names a model"
     _refuse_code(name, code_source)
@@ -43,7 +43,7 @@ def _take(code_source: CodeSource, fields: Fields) -> tuple[Payload, Fields]:
     fields = merge({"name": name, "kind": order.kind}, fields)
     if model.plugin is not None:
         return from_source(replace(order, config=config(None)), model.plugin, code_source), fields
-    plugin, choice = look_up(order.model, order.method, code_source)
+    plugin, choice = find_model(order.model, order.method, code_source)
     order = replace(order, config=config(plugin.schema))
     return from_installed(order, plugin, choice, code_source), _sized(fields, plugin)
 
@@ -66,7 +66,7 @@ def _method(kind: object) -> str:
     return method
 
 
-def _sized(fields: Fields, plugin: Plugin) -> Fields:
+def _sized(fields: PartialSpec, plugin: Plugin) -> PartialSpec:
     """The GPU memory that the model says it needs, unless a size was given."""
     said = fields.get("resources", {})
     assert isinstance(said, Mapping)

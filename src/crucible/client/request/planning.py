@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from crucible.client.payload import Payload
 from crucible.client.payload.notebook import read_cells
-from crucible.client.request.job_request import out_of_bounds
+from crucible.client.request.job_request import validation_error
 from crucible.client.sdk.backend_views import PlanView
 from crucible.core.compute.gpus import spoken
 from crucible.core.errors import BadInput
@@ -29,10 +29,10 @@ def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:
     try:
         return PlanRequest.model_validate({**dict(spec), **hidden, **_program(payload), **dict(goal)})
     except ValidationError as error:
-        raise out_of_bounds(error, str) from error
+        raise validation_error(error, str) from error
 
 
-def nothing_to_decide(request: PlanRequest) -> bool:
+def needs_no_plan(request: PlanRequest) -> bool:
     """Whether it is plain where it goes and that it costs nothing: to this computer, which needs no plan."""
     backends = (request.backend, *request.fallback)
     return backends == (DEFAULT_BACKEND,) or (
@@ -40,7 +40,7 @@ def nothing_to_decide(request: PlanRequest) -> bool:
     )
 
 
-def followed(plan: PlanView, spec: JobSpec) -> JobSpec:
+def apply_plan(plan: PlanView, spec: JobSpec) -> JobSpec:
     """The spec, with what has to be said for the backend that the plan chose; what was said stands."""
     job = plan.job or SubmissionView(backend=DEFAULT_BACKEND)
     if spec.backend is None and job.backend == DEFAULT_BACKEND:

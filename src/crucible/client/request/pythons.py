@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from crucible.client.request.declarations import Code, declared, script_block
+from crucible.client.request.declarations import Code, read_declaration, script_block
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec
 from crucible.wire.python_versions import BadVersion, fits
@@ -35,7 +35,7 @@ class NoInterpreter(Exception):
     """There is none that runs; the text is uv's."""
 
 
-def find(request: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
+def find_python(request: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
     """Return the Python at a path, or the first on PATH that lies in a range, as uv finds it in `folder`."""
     path = _uv(environ, folder, request)
     return Interpreter(path, _uv(environ, folder, "--show-version", path))
@@ -71,7 +71,7 @@ def _is_program(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class SubmitHost:
     """The submitting shell, as values: what a choice of Python may depend on."""
 
     environ: Mapping[str, str]
@@ -80,12 +80,12 @@ class Surroundings:
     own_base: str = sys.base_prefix
     is_program: Callable[[str], bool] = _is_program
     realpath: Callable[[str], str] = os.path.realpath
-    uv: Callable[[str, Mapping[str, str], Path], Interpreter] = find
+    run_uv: Callable[[str, Mapping[str, str], Path], Interpreter] = find_python
 
-    def find(self, request: str) -> Interpreter:
+    def find_python(self, request: str) -> Interpreter:
         """Return the Python at a path, or the first on PATH that lies in a range; raises NoInterpreter."""
         path = os.pathsep.join(self.search_path()) or os.devnull  # without one, uv would take a default
-        return self.uv(request, {**self.environ, "PATH": path}, self.folder)
+        return self.run_uv(request, {**self.environ, "PATH": path}, self.folder)
 
     def search_path(self) -> list[str]:
         """Return the folders of PATH without those of Crucible's own environment."""
@@ -97,7 +97,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Choice:
+class EnvironmentChoice:
     environment: EnvironmentSpec
     notes: tuple[str, ...] = field(default=())
 
@@ -106,37 +106,37 @@ NO_PACKAGES = "# nothing but Python itself"
 """As the only requirement: an environment is built, with the Python that was asked for and no packages."""
 
 
-def choose_python(named: str | None, code: Code, around: Surroundings) -> Choice:
+def choose_environment(named: str | None, code: Code, host: SubmitHost) -> EnvironmentChoice:
     """The environment for this code. Raises BadInput for a `--python` that is none, or a bad declaration."""
     if named:
-        return _named(named, code, around)
-    found = declared(code)
+        return _named(named, code, host)
+    found = read_declaration(code)
     if found.environment is None:
-        return _with_notes(_of_the_shell(around), found.notes)
+        return _with_notes(_of_the_shell(host), found.notes)
     if found.environment.requirements or found.environment.project:
-        return Choice(found.environment, found.notes)
-    return _with_notes(_fitting(found.environment, around), found.notes)
+        return EnvironmentChoice(found.environment, found.notes)
+    return _with_notes(_fitting(found.environment, host), found.notes)
 
 
-def _with_notes(choice: Choice, notes: tuple[str, ...]) -> Choice:
+def _with_notes(choice: EnvironmentChoice, notes: tuple[str, ...]) -> EnvironmentChoice:
     return replace(choice, notes=(*notes, *choice.notes))
 
 
-def _fitting(wanted: EnvironmentSpec, around: Surroundings) -> Choice:
+def _fitting(wanted: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
     """The first Python here that lies in the wanted range; else one is built, which may fetch it."""
     assert wanted.python is not None
-    environments = [(origin, python) for origin, python, own in _environments(around) if not own]
+    environments = [(origin, python) for origin, python, own in _environments(host) if not own]
     for origin, request in (*environments, ("", wanted.python)):
         try:
-            found = around.find(request)
+            found = host.find_python(request)
         except NoInterpreter:
             continue
         if _fits(found.version, wanted.python):
             where, python = (origin, request) if origin else (f"{os.path.basename(found.path)} on PATH", found.path)
             why = f"{where}, Python {found.version} as {wanted.origin} requires"
-            return Choice(EnvironmentSpec(interpreter=python, python=wanted.python, origin=why))
+            return EnvironmentChoice(EnvironmentSpec(interpreter=python, python=wanted.python, origin=why))
     built = wanted.model_copy(update={"requirements": (NO_PACKAGES,)})
-    return Choice(built, (f"No Python {wanted.python} was found here; one is fetched for the job.",))
+    return EnvironmentChoice(built, (f"No Python {wanted.python} was found here; one is fetched for the job.",))
 
 
 def _fits(version: str, wanted: str) -> bool:
@@ -147,31 +147,31 @@ def _fits(version: str, wanted: str) -> bool:
         return True
 
 
-def located(named: str, folder: Path) -> str:
+def absolute_python(named: str, folder: Path) -> str:
     """A path, or an environment in that folder, as an absolute path; the name of a program as it is."""
     path = os.path.join(folder, os.path.expanduser(named))
     is_path = os.sep in named or named.startswith("~") or os.path.exists(os.path.join(path, "bin", "python"))
     return os.path.abspath(path) if is_path else named
 
 
-def _named(named: str, code: Code, around: Surroundings) -> Choice:
-    path = located(named, around.folder)
+def _named(named: str, code: Code, host: SubmitHost) -> EnvironmentChoice:
+    path = absolute_python(named, host.folder)
     if os.path.isabs(path):
-        path = _inside_environment(path, around)
+        path = _inside_environment(path, host)
     else:
-        path = shutil.which(named, path=around.environ.get("PATH", os.defpath)) or ""
-    if not path or not around.is_program(path):
+        path = shutil.which(named, path=host.environ.get("PATH", os.defpath)) or ""
+    if not path or not host.is_program(path):
         raise BadInput(
             f"--python {named} is no program that can be run.",
             fix="Give the path of an interpreter or a virtual environment, or a name on PATH.",
         )
     try:
-        found = around.find(path)
+        found = host.find_python(path)
     except NoInterpreter as error:
         raise _not_running(named, path, error) from error
     # A shim may choose otherwise where the job runs; the program behind it does not.
     environment = EnvironmentSpec(interpreter=found.path if _is_shim(path) else path, origin=f"--python {named}")
-    return Choice(environment, tuple(_misfit(named, found, code)))
+    return EnvironmentChoice(environment, tuple(_misfit(named, found, code)))
 
 
 def _is_shim(path: str) -> bool:
@@ -195,40 +195,40 @@ def _misfit(named: str, found: Interpreter, code: Code) -> Iterator[str]:
         yield f"--python {named} is Python {found.version}, while {code.entry or 'the code'} requires {wanted}."
 
 
-def _inside_environment(path: str, around: Surroundings) -> str:
+def _inside_environment(path: str, host: SubmitHost) -> str:
     """A virtual environment's folder stands for its interpreter."""
     inner = os.path.join(path, "bin", "python")
-    return inner if around.is_program(inner) else path
+    return inner if host.is_program(inner) else path
 
 
-def _of_the_shell(around: Surroundings) -> Choice:
+def _of_the_shell(host: SubmitHost) -> EnvironmentChoice:
     notes: list[str] = []
-    for origin, python, own in _environments(around):
+    for origin, python, own in _environments(host):
         if not own:
-            return Choice(EnvironmentSpec(interpreter=python, origin=origin), tuple(notes))
+            return EnvironmentChoice(EnvironmentSpec(interpreter=python, origin=origin), tuple(notes))
         notes.append(f"{origin[0].upper()}{origin[1:]} is Crucible's own environment and was passed over.")
-    for folder in around.search_path():
+    for folder in host.search_path():
         python = os.path.join(folder, "python3")
-        if around.is_program(python):
-            return Choice(EnvironmentSpec(interpreter=python, origin="python3 on PATH"), tuple(notes))
-    return _last_resort(around, tuple(notes))
+        if host.is_program(python):
+            return EnvironmentChoice(EnvironmentSpec(interpreter=python, origin="python3 on PATH"), tuple(notes))
+    return _last_resort(host, tuple(notes))
 
 
-def _environments(around: Surroundings) -> Iterator[tuple[str, str, bool]]:
+def _environments(host: SubmitHost) -> Iterator[tuple[str, str, bool]]:
     """Yield where an environment was found, its Python, and whether it is Crucible's own."""
-    named = [(f"the shell's {name}", around.environ.get(name)) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    for origin, prefix in (*named, ("./.venv", str(around.folder / ".venv"))):
+    named = [(f"the shell's {name}", host.environ.get(name)) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    for origin, prefix in (*named, ("./.venv", str(host.folder / ".venv"))):
         python = os.path.join(prefix or os.devnull, "bin", "python")
-        if prefix and around.is_program(python):
-            yield origin, python, around.is_own(prefix)
+        if prefix and host.is_program(python):
+            yield origin, python, host.is_own(prefix)
 
 
-def _last_resort(around: Surroundings, notes: tuple[str, ...]) -> Choice:
+def _last_resort(host: SubmitHost, notes: tuple[str, ...]) -> EnvironmentChoice:
     """No other Python on PATH: the one that Crucible's environment was made from, without its packages."""
-    base = os.path.join(around.own_base, "bin", "python3")
-    if around.is_program(base):
-        shared = ", where Crucible is installed too" if around.is_own(around.own_base) else ""
-        return Choice(EnvironmentSpec(interpreter=base, origin=f"this computer's python3{shared}"), notes)
+    base = os.path.join(host.own_base, "bin", "python3")
+    if host.is_program(base):
+        shared = ", where Crucible is installed too" if host.is_own(host.own_base) else ""
+        return EnvironmentChoice(EnvironmentSpec(interpreter=base, origin=f"this computer's python3{shared}"), notes)
     raise BadInput(
         "No Python for the job was found.",
         why="There is no virtual environment in use and no python3 on PATH besides Crucible's own.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypeVar, cast
 
-from crucible.client.request.checks import check_names, check_number, check_text, wrong
+from crucible.client.request.checks import check_names, check_number, check_text, invalid_value
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, MAX_SECONDS, GiB
 from crucible.core.compute.tiers import get_tier
@@ -56,7 +56,7 @@ class Requirements:
         check_number("memory_gb", self.memory_gb, 1 / 64, MAX_GB)
         check_number("time_limit_hours", self.time_limit_hours, 1 / 3600, MAX_HOURS)
         if not isinstance(self.interruptible, bool):
-            raise wrong("interruptible", self.interruptible, "is True or False")
+            raise invalid_value("interruptible", self.interruptible, "is True or False")
         if self.tier is not None:
             get_tier(check_text("tier", self.tier))
         self._contradictions()
@@ -85,7 +85,7 @@ class Requirements:
         if isinstance(said, cls):
             return said
         if not isinstance(said, Mapping):
-            raise wrong("requirements", said, "is a Requirements(...)")
+            raise invalid_value("requirements", said, "is a Requirements(...)")
         return cls(**_known(said, "requirement", [field.name for field in fields(cls)]))
 
     def fields(self) -> dict[str, object]:
@@ -129,7 +129,7 @@ class Preferences:
         if isinstance(said, cls):
             return said
         if not isinstance(said, Mapping):
-            raise wrong("preferences", said, "is a table such as {'optimize_for': 'cost'}")
+            raise invalid_value("preferences", said, "is a table such as {'optimize_for': 'cost'}")
         known = _known(said, "preference", [field.name for field in fields(cls)])
         aim = known.get("optimize_for")
         return cls(

@@ -18,7 +18,7 @@ from crucible.wire.files.bundle import Bundle, make_bundle
 LISTED = "`crucible backends` lists those of the server, and what connects others."
 
 
-def pack(payload: Payload, scratch: Path) -> Bundle | None:
+def pack_bundle(payload: Payload, scratch: Path) -> Bundle | None:
     """The payload's files as a bundle in `scratch`; None if it has none."""
     if payload.entries is None:
         return None
@@ -32,24 +32,24 @@ def pack(payload: Payload, scratch: Path) -> Bundle | None:
         ) from error
 
 
-def store(api: Api, bundle: Bundle) -> None:
+def upload_bundle(api: Api, bundle: Bundle) -> None:
     if not api.has_bundle(bundle.sha256):
         api.put_bundle(bundle.sha256, bundle.path)
 
 
 def submit(api: Api, spec: JobSpec, payload: Payload, scratch: Path) -> JobView:
     """Submit as one job, however often a request has to be repeated."""
-    bundle = pack(payload, scratch)
+    bundle = pack_bundle(payload, scratch)
     check_backends(api, [name for name in (spec.backend, *spec.fallback) if name is not None])
     if bundle is not None:
-        store(api, bundle)
+        upload_bundle(api, bundle)
         spec = spec.model_copy(update={"bundle": bundle.sha256})
     return api.submit(spec, key=uuid.uuid4().hex)
 
 
 def check_backends(api: Api, names: Sequence[str]) -> None:
     """Raise UnknownName for a backend that the server does not have: before anything is sent."""
-    page = api.places.page() if names else BackendPage()
+    page = api.compute.backends_page() if names else BackendPage()
     known = [backend.name for backend in page.items]
     for name in names:
         if name not in known:
@@ -60,4 +60,4 @@ def check_backends(api: Api, names: Sequence[str]) -> None:
 def any_simulated(api: Api, names: Iterable[str | None]) -> bool:
     """Whether one of these backends is simulated."""
     wanted = frozenset(names) - {None}
-    return bool(wanted) and any(backend.is_simulated and backend.name in wanted for backend in api.places.backends())
+    return bool(wanted) and any(backend.is_simulated and backend.name in wanted for backend in api.compute.backends())

@@ -11,9 +11,19 @@ from urllib.parse import quote
 
 from crucible.client.payload import JOB_FILES, CodeSource, ModelOptions
 from crucible.client.payload.git import looks_like_git
-from crucible.client.request.checks import check_names, check_number, check_text, wrong
-from crucible.client.request.job_request import KIND, Context, Fields, Fills, Layer, data, merge, secrets, variables
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.checks import check_names, check_number, check_text, invalid_value
+from crucible.client.request.job_request import (
+    KIND,
+    ArgumentReader,
+    FieldMapping,
+    ParseContext,
+    PartialSpec,
+    merge,
+    parse_data,
+    parse_secrets,
+    parse_variables,
+)
+from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.requirements import Preferences, Requirements
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.routing.plan_request import Goal
@@ -76,12 +86,12 @@ class SubmitRequest:
     """What is to run, the job it is, and what it is ranked by; or `places`, the backends to try in their order."""
 
     source: CodeSource
-    fields: Fields
+    fields: PartialSpec
     goal: Goal
     places: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, around: Surroundings, **keywords: object) -> SubmitRequest:
+    def of(cls, host: SubmitHost, **keywords: object) -> SubmitRequest:
         """Read the arguments; raises BadInput, or UnknownName for one that there is not."""
         known = ["code", "requirements", "preferences", *SubmitOptions.__annotations__]
         for name in keywords:
@@ -97,7 +107,7 @@ class SubmitRequest:
                 fix="Give one of them.",
                 field="places",
             )
-        source, layer = _code_source(given, around), Layer(KEYWORDS, str, around)
+        source, layer = _code_source(given, host), ArgumentReader(KEYWORDS, str, host)
         of_the_job = {name: value for name, value in given.items() if name not in _OF_THE_SOURCE}
         fields, goal = layer.read({**of_the_job, **needs.goal(), **preferences.goal()})
         fields = merge(needs.fields(), fields)
@@ -108,57 +118,57 @@ class SubmitRequest:
 _OF_THE_SOURCE = frozenset({*_KINDS, *_OF_MODELS, "args", "kwargs", "include", "entry", "ref", "python", "in_place"})
 
 
-def _number(value: Any, context: Context) -> object:
-    check_number(context.where, value, 0, MOST)
+def _number(value: Any, context: ParseContext) -> object:
+    check_number(context.label, value, 0, MOST)
     return value
 
 
-def _whole(value: Any, context: Context) -> object:
-    check_number(context.where, value, 0, MOST, whole=True)
+def _whole(value: Any, context: ParseContext) -> object:
+    check_number(context.label, value, 0, MOST, whole=True)
     return value
 
 
-def _texts(value: Any, context: Context) -> tuple[str, ...]:
+def _texts(value: Any, context: ParseContext) -> tuple[str, ...]:
     items = [value] if isinstance(value, str | Path) else value
     if not isinstance(items, Sequence) or not all(isinstance(item, str | Path) for item in items):
-        raise wrong(context.where, value, "is a list of texts")
-    return tuple(check_text(context.where, str(item)) for item in items)
+        raise invalid_value(context.label, value, "is a list of texts")
+    return tuple(check_text(context.label, str(item)) for item in items)
 
 
-def _table_or_texts(value: Any, context: Context) -> Mapping[str, str] | tuple[str, ...]:
+def _table_or_texts(value: Any, context: ParseContext) -> Mapping[str, str] | tuple[str, ...]:
     if not isinstance(value, Mapping):
         return _texts(value, context)
-    return {check_text(context.where, name): check_text(context.where, str(item)) for name, item in value.items()}
+    return {check_text(context.label, name): check_text(context.label, str(item)) for name, item in value.items()}
 
 
-def _env(value: Any, context: Context) -> dict[str, str]:
+def _env(value: Any, context: ParseContext) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise wrong("env", value, "is a table of names and texts")
+        raise invalid_value("env", value, "is a table of names and texts")
     for name, item in value.items():
         if not isinstance(name, str) or isinstance(item, bool) or not isinstance(item, str | int | float | None):
-            raise wrong(f"env[{name!r}]", item, "is a text, a number, or None for this process's own value")
+            raise invalid_value(f"env[{name!r}]", item, "is a text, a number, or None for this process's own value")
         if "=" in name:
-            raise wrong("env", name, "has names without =")
-    return variables(value, context)
+            raise invalid_value("env", name, "has names without =")
+    return parse_variables(value, context)
 
 
-KEYWORDS: Mapping[str, Fills] = {
-    "kind": Fills("kind", KIND),
-    "env": Fills("env", _env),
-    "secrets": Fills("secrets", lambda value, context: secrets(_table_or_texts(value, context), context)),
-    "data": Fills("data", lambda value, context: data(_table_or_texts(value, context), context)),
-    "tags": Fills("tags", _texts),
-    "regions": Fills("regions", _texts),
-    "retries": Fills("retries.user", _whole),
-    "retry_wait_seconds": Fills("retries.wait_seconds", _number),
-    "keep_checkpoints": Fills("keep.latest", _whole),
-    "seed": Fills("seed", _whole),
-    "grace_seconds": Fills("grace_seconds", _number),
+KEYWORDS: Mapping[str, FieldMapping] = {
+    "kind": FieldMapping("kind", KIND),
+    "env": FieldMapping("env", _env),
+    "secrets": FieldMapping("secrets", lambda value, context: parse_secrets(_table_or_texts(value, context), context)),
+    "data": FieldMapping("data", lambda value, context: parse_data(_table_or_texts(value, context), context)),
+    "tags": FieldMapping("tags", _texts),
+    "regions": FieldMapping("regions", _texts),
+    "retries": FieldMapping("retries.user", _whole),
+    "retry_wait_seconds": FieldMapping("retries.wait_seconds", _number),
+    "keep_checkpoints": FieldMapping("keep.latest", _whole),
+    "seed": FieldMapping("seed", _whole),
+    "grace_seconds": FieldMapping("grace_seconds", _number),
 }
 """What arguments fill that are spelt in another way than in a JobSpec, or are of more kinds than it takes."""
 
 
-def _code_source(given: Mapping[str, Any], around: Surroundings) -> CodeSource:
+def _code_source(given: Mapping[str, Any], host: SubmitHost) -> CodeSource:
     """What is to run, told apart; raises BadInput for what cannot be run. Nothing is read yet."""
     kinds = [name for name in _KINDS if name in given]
     if len(kinds) != 1:
@@ -169,18 +179,18 @@ def _code_source(given: Mapping[str, Any], around: Surroundings) -> CodeSource:
         )
     _check_arguments(given)
     if not isinstance(given.get("in_place", False), bool):
-        raise wrong("in_place", given["in_place"], "is True or False")
-    kind, target = _told_apart(kinds[0], given[kinds[0]], around)
+        raise invalid_value("in_place", given["in_place"], "is True or False")
+    kind, target = _told_apart(kinds[0], given[kinds[0]], host)
     if kind != "function" and given.get("kwargs"):
         raise BadInput("kwargs are for functions.", fix="Pass args, as on the command line.", field="kwargs")
     return CodeSource(
-        around,
+        host,
         kind,
         target,
         arguments=tuple(given.get("args", ())),
         kwargs=given.get("kwargs", {}),
-        model=_model(given, around.folder),
-        include=_texts(given.get("include", ()), Context("include", around)),
+        model=_model(given, host.folder),
+        include=_texts(given.get("include", ()), ParseContext("include", host)),
         in_place=given.get("in_place", False),
         python=_text(given, "python"),
         entry=_text(given, "entry"),
@@ -192,7 +202,7 @@ def _text(given: Mapping[str, object], name: str) -> str | None:
     return check_text(name, given[name]) if name in given else None
 
 
-def _told_apart(kind: str, target: object, around: Surroundings) -> tuple[str, object]:
+def _told_apart(kind: str, target: object, host: SubmitHost) -> tuple[str, object]:
     """Code told apart from files and functions, repositories here from addresses."""
     if kind == "function" or (kind == "code" and callable(target)):
         if not callable(target):
@@ -207,7 +217,7 @@ def _told_apart(kind: str, target: object, around: Surroundings) -> tuple[str, o
             fix=f"Pass path={text.strip()!r}, or code=open({text.strip()!r}).read().",
             field="code",
         )
-    return kind, repository(text, around.folder) if kind == "git" else text
+    return kind, repository(text, host.folder) if kind == "git" else text
 
 
 def repository(said: str, folder: Path) -> str:

@@ -21,7 +21,7 @@ _NAMED = 10
 _CHUNK = 256 * 1024
 
 
-def choose(artifacts: Iterable[ArtifactView], wanted: Iterable[str]) -> tuple[ArtifactView, ...]:
+def select_artifacts(artifacts: Iterable[ArtifactView], wanted: Iterable[str]) -> tuple[ArtifactView, ...]:
     """The artifacts that the wanted paths, folders or patterns name; all if nothing is wanted."""
     known = tuple(artifacts)
     chosen: dict[str, ArtifactView] = {}
@@ -35,20 +35,20 @@ def choose(artifacts: Iterable[ArtifactView], wanted: Iterable[str]) -> tuple[Ar
     return tuple(chosen.values()) if patterns else known
 
 
-class Present(enum.Enum):
+class LocalFile(enum.Enum):
     """What is at the place of an artifact on this computer."""
 
     ABSENT = "absent"
-    SOUND = "sound"
+    INTACT = "sound"
     DIFFERENT = "different"
 
 
-def present(artifact: ArtifactView, into: Path) -> Present:
+def local_file(artifact: ArtifactView, into: Path) -> LocalFile:
     """Whether the artifact is already below `into`, whole, or something else is in its place."""
     target = _target(into, artifact.path)
     if not os.path.lexists(target):
-        return Present.ABSENT
-    return Present.SOUND if _is_sound(target, artifact) else Present.DIFFERENT
+        return LocalFile.ABSENT
+    return LocalFile.INTACT if _is_sound(target, artifact) else LocalFile.DIFFERENT
 
 
 def refuse_to_overwrite(
@@ -58,7 +58,7 @@ def refuse_to_overwrite(
 
     `folder` is the option that chooses another folder, `force` the one that overwrites.
     """
-    others = [item.path for item in artifacts if present(item, into) is Present.DIFFERENT]
+    others = [item.path for item in artifacts if local_file(item, into) is LocalFile.DIFFERENT]
     if others:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         raise Conflict(
@@ -114,7 +114,7 @@ def _download(api: Api, source: str, artifact: ArtifactView, into: Path, progres
             except Unreachable:
                 if attempt == TRIES - 1:
                     raise
-                api.transport.moved()
+                api.transport.relocate()
         _check(part, artifact)
         os.replace(part, target)
     except OSError as error:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crucible.client.request.checks import wrong
+from crucible.client.request.checks import invalid_value
 from crucible.client.transport.http import Transport
 from crucible.client.transport.sessions import Session, SessionOver, command_of, open_session
 from crucible.core.errors import CrucibleError, TimedOut
@@ -15,7 +15,7 @@ from crucible.wire.http.sessions import Kind
 
 
 @dataclass(frozen=True)
-class Executed:
+class ExecResult:
     """`code` is the command's own, 128 and its number for a signal. `job_ended`: it ended because its job did."""
 
     code: int
@@ -39,15 +39,15 @@ class Executed:
 
 def execute(
     transport: Transport, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
-) -> Executed:
+) -> ExecResult:
     """Raises TimedOut after `timeout` seconds; the command is ended then."""
     if isinstance(command, str) or not command or not all(isinstance(word, str) for word in command):
-        raise wrong("command", command, "is a list of texts, such as ['ls', '-l']")
+        raise invalid_value("command", command, "is a list of texts, such as ['ls', '-l']")
     with open_session(transport, ref, command_of(tuple(command))) as session:
         return _run(session, input, timeout)
 
 
-def _run(session: Session, input: bytes, timeout: float | None) -> Executed:
+def _run(session: Session, input: bytes, timeout: float | None) -> ExecResult:
     late = threading.Event()
 
     def give_up() -> None:
@@ -74,7 +74,7 @@ def _run(session: Session, input: bytes, timeout: float | None) -> Executed:
         timer.cancel()
     assert session.over is not None
     code, ended = session.over.exit_code, session.over.job_ended
-    return Executed(code, b"".join(written[Kind.DATA]), b"".join(written[Kind.ERROR_DATA]), ended)
+    return ExecResult(code, b"".join(written[Kind.DATA]), b"".join(written[Kind.ERROR_DATA]), ended)
 
 
 def _feed(session: Session, input: bytes) -> None:

@@ -39,7 +39,7 @@ def _newest_named(api: Api, name: str) -> JobView | None:
     return next((job for job in api.jobs(wanted, limit=1).items if job.name == name), None)
 
 
-def walk(api: Api, wanted: JobFilter, limit: int | None = None) -> Iterator[JobView]:
+def iterate_jobs(api: Api, wanted: JobFilter, limit: int | None = None) -> Iterator[JobView]:
     """The jobs that fit, newest first, page by page; at most `limit` of them."""
     cursor: str | None = None
     left = limit

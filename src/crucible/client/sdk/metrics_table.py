@@ -28,7 +28,7 @@ class MetricsTable(Sequence[Row]):
         self.columns = ("step", "time", *columns)
 
     @classmethod
-    def of(cls, found: MetricsView) -> MetricsTable:
+    def from_view(cls, found: MetricsView) -> MetricsTable:
         stepped: dict[float, Row] = {}
         timed: dict[float | str | None, Row] = {}
         for name, series in sorted(found.series.items()):

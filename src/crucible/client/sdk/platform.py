@@ -15,17 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar, Unpack
 
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
 from crucible.client.sdk.backend_views import BackendView, MachineView, PlanView
 from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
-from crucible.client.sdk.blocking.timeouts import checked_seconds, not_ended
-from crucible.client.sdk.exec import Executed
+from crucible.client.sdk.blocking.timeouts import check_timeout, still_running
+from crucible.client.sdk.exec import ExecResult
 from crucible.client.sdk.metrics_table import MetricsTable
-from crucible.client.sdk.port_forward import Forward
+from crucible.client.sdk.port_forward import PortForward
 from crucible.client.sdk.results import JobResult
 from crucible.client.sdk.status import JobStatus
-from crucible.client.transport.async_iterator import pumped
+from crucible.client.transport.async_iterator import iterate_in_thread
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import Conflict
 from crucible.core.views.catalog import PriceView
@@ -78,7 +78,7 @@ class MLPlatform:
         job to know that it is stored, or use it: what the server refuses is raised by the first thing that waits.
         """
         said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
-        request = SubmitRequest.of(Surroundings(os.environ, Path.cwd()), **said)
+        request = SubmitRequest.of(SubmitHost(os.environ, Path.cwd()), **said)
         return Job(self, self._begin(lambda: self.sync.send(request)))
 
     async def recommend(
@@ -93,7 +93,7 @@ class MLPlatform:
         Takes what `submit` takes, and submits nothing.
         """
         said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
-        request = SubmitRequest.of(Surroundings(os.environ, Path.cwd()), **said)
+        request = SubmitRequest.of(SubmitHost(os.environ, Path.cwd()), **said)
         return await self.in_thread(lambda: self.sync.look(request))
 
     def job(self, id: str) -> Job:
@@ -198,13 +198,13 @@ class Job(Awaitable["Job"]):
         Who is slower than the news gets the newest; a move to another place is never left out.
         """
         job = await self._known()
-        async with aclosing(pumped(lambda stop: job.monitor(stop=stop), stands_for=_stands_for)) as statuses:
+        async with aclosing(iterate_in_thread(lambda stop: job.monitor(stop=stop), stands_for=_stands_for)) as statuses:
             async for status in statuses:
                 yield status
 
     async def wait(self, timeout: float | None = None) -> JobStatus:
         """The last status, once the job has ended, however it did; TimedOut after `timeout` seconds."""
-        seconds = checked_seconds(timeout)
+        seconds = check_timeout(timeout)
         status = await self.status()
         if not status.ended:
             try:
@@ -212,7 +212,7 @@ class Job(Awaitable["Job"]):
                     async for news in statuses:
                         status = news
             except TimeoutError:
-                raise not_ended(status, seconds) from None
+                raise still_running(status, seconds) from None
             status = await self.status()
         return status
 
@@ -224,7 +224,7 @@ class Job(Awaitable["Job"]):
     async def logs(self, *, follow: bool = False, attempt: int | None = None) -> AsyncGenerator[str, None]:
         """The lines of its output, of the newest try unless named; `follow` goes on to the job's end."""
         job = await self._known()
-        lines = pumped(lambda stop: job.logs(follow=follow, attempt=attempt, stop=stop))
+        lines = iterate_in_thread(lambda stop: job.logs(follow=follow, attempt=attempt, stop=stop))
         async with aclosing(lines) as found:
             async for line in found:
                 yield line
@@ -232,7 +232,7 @@ class Job(Awaitable["Job"]):
     async def events(self) -> AsyncGenerator[EventView, None]:
         """What happened to it, in order, so far."""
         job = await self._known()
-        async with aclosing(pumped(lambda stop: job.events())) as found:
+        async with aclosing(iterate_in_thread(lambda stop: job.events())) as found:
             async for event in found:
                 yield event
 
@@ -258,7 +258,7 @@ class Job(Awaitable["Job"]):
         """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
         return await self._ask(lambda job: job.download_checkpoint(checkpoint, into, overwrite=overwrite))
 
-    async def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> Executed:
+    async def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> ExecResult:
         """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
 
         It has the program's folder, variables and limits, and ends with it. While the job is starting the program is
@@ -271,7 +271,7 @@ class Job(Awaitable["Job"]):
         return await self._ask(SyncJob.ports)
 
     @asynccontextmanager
-    async def forward(self, port: int, local: int | None = None) -> AsyncGenerator[Forward, None]:
+    async def forward(self, port: int, local: int | None = None) -> AsyncGenerator[PortForward, None]:
         """Lead a port of this computer (the same unless named, 0 for any) to one that it listens on."""
         found = await self._ask(lambda job: job.forward(port, local))
         try:

@@ -28,7 +28,7 @@ def ports_of(transport: Transport, ref: str) -> tuple[int, ...]:
     return session.over.ports
 
 
-def need_port(known: tuple[int, ...], port: int) -> None:
+def require_port(known: tuple[int, ...], port: int) -> None:
     """Raise Conflict unless the job listens there."""
     if port not in known:
         listed = ", ".join(map(str, known)) or "none"
@@ -40,7 +40,7 @@ def need_port(known: tuple[int, ...], port: int) -> None:
         )
 
 
-class Forward(Closing):
+class PortForward(Closing):
     """Listens on 127.0.0.1 at `local` from when it is made until `close`. `notice` hears of what went wrong."""
 
     def __init__(

@@ -95,7 +95,7 @@ def _message(job: JobView) -> str:
     return job.waiting or ("; ".join(job.conditions) if job.conditions else "") or told or ""
 
 
-class Watch:
+class StatusReducer:
     """Makes statuses of a job's frames: one whenever something about it is new."""
 
     def __init__(self, job: JobView) -> None:
@@ -110,7 +110,7 @@ class Watch:
         """The job as it was last told."""
         return self._job
 
-    def see(self, frame: Frame) -> JobStatus | None:
+    def apply(self, frame: Frame) -> JobStatus | None:
         """The status after this frame, unless it is the one that was told before."""
         match frame:
             case JobFrame():

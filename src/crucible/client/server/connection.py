@@ -13,7 +13,7 @@ from crucible.client.transport.http import Endpoint
 from crucible.settings import Settings, default_logins
 
 
-def embedded_of(settings: Settings, version: str, environ: Mapping[str, str]) -> Embedded:
+def make_embedded(settings: Settings, version: str, environ: Mapping[str, str]) -> Embedded:
     return Embedded(
         home=settings.home.value,
         version=version,
@@ -28,14 +28,14 @@ def connect(settings: Settings, embedded: Embedded) -> Api:
     if settings.server.value is not None:
         return Api(_named(settings, settings.server.value, embedded.environ), seconds=seconds)
     own = _Own(settings, embedded)
-    return Api(own.ensure(), seconds=seconds, relocate=own.ensure, found=own.found)
+    return Api(own.ensure(), seconds=seconds, relocate=own.ensure, found=own.find_running)
 
 
 def connect_if_up(settings: Settings, embedded: Embedded) -> Api | None:
     """The same, but nothing is started: None if no server is named and none of ours is up."""
     if settings.server.value is not None:
         return connect(settings, embedded)
-    endpoint = _Own(settings, embedded).found()
+    endpoint = _Own(settings, embedded).find_running()
     return Api(endpoint, seconds=settings.request_seconds.value) if endpoint else None
 
 
@@ -49,8 +49,8 @@ class _Own:
     def ensure(self) -> Endpoint:
         return self._as_said(self.embedded.ensure())
 
-    def found(self) -> Endpoint | None:
-        endpoint = self.embedded.found()
+    def find_running(self) -> Endpoint | None:
+        endpoint = self.embedded.find_running()
         return None if endpoint is None else self._as_said(endpoint)
 
     def _as_said(self, endpoint: Endpoint) -> Endpoint:

@@ -41,7 +41,7 @@ class Discovery:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeResult:
     """A probe's answer. `ready` may be false while a server starts."""
 
     ready: bool
@@ -72,7 +72,7 @@ def read_token(home: Path) -> Secret | None:
     return Secret(text) if text else None
 
 
-def ask(url: str, route: str, seconds: float = ASK_SECONDS) -> Answer | None:
+def probe(url: str, route: str, seconds: float = ASK_SECONDS) -> ProbeResult | None:
     """What `/healthz` or `/readyz` of that address says; None if nothing of ours answers."""
     try:
         with closing(HttpClient(read_address(url))) as http:
@@ -83,15 +83,15 @@ def ask(url: str, route: str, seconds: float = ASK_SECONDS) -> Answer | None:
     if not isinstance(said, dict):
         return None
     ready = response.status_code == 200 and said.get("ready", True) is True
-    return Answer(ready, str(said.get("nonce", "")), str(said.get("version", "")))
+    return ProbeResult(ready, str(said.get("nonce", "")), str(said.get("version", "")))
 
 
-def find(home: Path) -> Discovery | None:
+def find_server(home: Path) -> Discovery | None:
     """The embedded server that runs and answers with its own nonce, if there is one."""
     found = read_discovery(home)
     if found is None or not found.alive:
         return None
-    answer = ask(found.url, "/healthz")
+    answer = probe(found.url, "/healthz")
     return found if answer is not None and answer.nonce == found.nonce else None
 
 

@@ -47,7 +47,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-class State(enum.StrEnum):
+class CheckStatus(enum.StrEnum):
     OK = "ok"
     INFO = "info"
     WARNING = "warning"
@@ -57,7 +57,7 @@ class State(enum.StrEnum):
 @dataclass(frozen=True)
 class Check:
     name: str
-    state: State
+    state: CheckStatus
     detail: str
     fix: str = ""
 
@@ -85,7 +85,7 @@ def _cannot_write(folder: Path) -> str | None:
 
 
 @dataclass(frozen=True)
-class Machine:
+class SystemInfo:
     """This computer, as the checks see it."""
 
     environ: Mapping[str, str]
@@ -104,7 +104,7 @@ class Machine:
         )
 
 
-def check_machine(machine: Machine, home: Path) -> Iterator[Check]:
+def check_machine(machine: SystemInfo, home: Path) -> Iterator[Check]:
     """All checks that need no server."""
     yield _python(machine)
     yield from _home(machine, home)
@@ -118,61 +118,61 @@ def check_machine(machine: Machine, home: Path) -> Iterator[Check]:
         ("ssh", "other computers"),
     ):
         path = machine.which(name)
-        yield Check(name, State.INFO, f"{path or 'not found'} ({purpose})")
+        yield Check(name, CheckStatus.INFO, f"{path or 'not found'} ({purpose})")
 
 
-def _python(machine: Machine) -> Check:
+def _python(machine: SystemInfo) -> Check:
     shown = ".".join(map(str, machine.version))
     if machine.version < OLDEST:
-        return Check("python", State.BROKEN, f"{shown} at {machine.executable}", "Install Python 3.11 or newer.")
-    return Check("python", State.OK, f"{shown} at {machine.executable}")
+        return Check("python", CheckStatus.BROKEN, f"{shown} at {machine.executable}", "Install Python 3.11 or newer.")
+    return Check("python", CheckStatus.OK, f"{shown} at {machine.executable}")
 
 
-def _home(machine: Machine, home: Path) -> Iterator[Check]:
+def _home(machine: SystemInfo, home: Path) -> Iterator[Check]:
     there = next(path for path in (home, *home.parents) if path.exists())
     fix = "Set CRUCIBLE_HOME to a folder on a local disk that you may write to."
     why = machine.cannot_write(there) if there.is_dir() else f"{there} is no folder"
     if why is not None:
-        yield Check("state folder", State.BROKEN, f"{home} cannot be written: {why}", fix)
+        yield Check("state folder", CheckStatus.BROKEN, f"{home} cannot be written: {why}", fix)
         return
     kind = filesystem_of(there.resolve(), machine.mounts)
     if kind is not None and is_network(kind):
-        yield Check("state folder", State.BROKEN, f"{home} is on a network file system ({kind})", fix)
+        yield Check("state folder", CheckStatus.BROKEN, f"{home} is on a network file system ({kind})", fix)
     else:
-        yield Check("state folder", State.OK, f"{home}" + (f" ({kind})" if kind else ""))
+        yield Check("state folder", CheckStatus.OK, f"{home}" + (f" ({kind})" if kind else ""))
     yield _disk(machine, there)
 
 
-def _disk(machine: Machine, there: Path) -> Check:
+def _disk(machine: SystemInfo, there: Path) -> Check:
     free = machine.free(there)
     shown = f"{format_memory(free)} free at {there}"
     fix = "Make room, or set CRUCIBLE_HOME to a folder on another disk."
     if free < NO_DISK:
-        return Check("disk", State.BROKEN, shown, fix)
-    return Check("disk", State.WARNING, shown, fix) if free < LOW_DISK else Check("disk", State.OK, shown)
+        return Check("disk", CheckStatus.BROKEN, shown, fix)
+    return Check("disk", CheckStatus.WARNING, shown, fix) if free < LOW_DISK else Check("disk", CheckStatus.OK, shown)
 
 
-def _clock(machine: Machine) -> Check:
+def _clock(machine: SystemInfo) -> Check:
     """Our own files cannot come from the future; a clock that says so is wrong."""
     ours = Path(__file__).stat().st_mtime
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(machine.now()))
     if machine.now() < ours - 86400:
-        return Check("clock", State.BROKEN, f"{shown} is before this installation", "Set the clock (NTP).")
-    return Check("clock", State.OK, shown)
+        return Check("clock", CheckStatus.BROKEN, f"{shown} is before this installation", "Set the clock (NTP).")
+    return Check("clock", CheckStatus.OK, shown)
 
 
-def _ports(machine: Machine) -> Check:
+def _ports(machine: SystemInfo) -> Check:
     why = machine.can_listen()
     if why is not None:
-        return Check("ports", State.BROKEN, f"no port on 127.0.0.1: {why}", "Check the loopback interface.")
-    return Check("ports", State.OK, "127.0.0.1 can be listened on")
+        return Check("ports", CheckStatus.BROKEN, f"no port on 127.0.0.1: {why}", "Check the loopback interface.")
+    return Check("ports", CheckStatus.OK, "127.0.0.1 can be listened on")
 
 
-def _tool(machine: Machine, name: str, purpose: str, how: str) -> Check:
+def _tool(machine: SystemInfo, name: str, purpose: str, how: str) -> Check:
     path = machine.which(name)
     if path is None:
-        return Check(name, State.WARNING, f"not found ({purpose})", f"Install it: {how}.")
-    return Check(name, State.OK, path)
+        return Check(name, CheckStatus.WARNING, f"not found ({purpose})", f"Install it: {how}.")
+    return Check(name, CheckStatus.OK, path)
 
 
 def is_network(filesystem: str) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from crucible.client.server.discovery import Discovery, ask, endpoint_of, find, read_discovery, try_lock
+from crucible.client.server.discovery import Discovery, endpoint_of, find_server, probe, read_discovery, try_lock
 from crucible.client.transport.http import Endpoint, Transport
 from crucible.client.transport.problems import error_from
 from crucible.core.errors import CrucibleError, DiskFull, TimedOut, Trouble, Unreachable
@@ -57,14 +57,14 @@ class Embedded:
     def log(self) -> Path:
         return self.home / "server.log"
 
-    def found(self) -> Endpoint | None:
+    def find_running(self) -> Endpoint | None:
         """The server if it is up, of whatever version; nothing is started."""
-        running = find(self.home)
+        running = find_server(self.home)
         return endpoint_of(self.home, running) if running else None
 
     def ensure(self) -> Endpoint:
         """Our server, started if need be. Raises what kept it from starting, in its own words."""
-        running = find(self.home)
+        running = find_server(self.home)
         if running is None or running.version != self.version:
             self._refuse_inside_a_job()
             running = self._start_once()
@@ -94,7 +94,7 @@ class Embedded:
             with try_lock(self.home / "start.lock") as ours:
                 if ours:
                     return self._start(self.clock.monotonic() + self.start_seconds)
-            running = find(self.home)
+            running = find_server(self.home)
             if running is not None and running.version == self.version:
                 return running
             if self.clock.monotonic() > deadline + self.start_seconds:
@@ -112,7 +112,7 @@ class Embedded:
     def _settled(self, deadline: float) -> Discovery | None:
         """The server of our version if one is up; None once it is certain that nobody runs."""
         while True:
-            running = find(self.home)
+            running = find_server(self.home)
             if running is not None and running.version == self.version:
                 return running
             if running is not None:
@@ -242,7 +242,7 @@ def _log_lines(log: Path, begins: int) -> list[str]:
 
 
 def _is_ready(running: Discovery) -> bool:
-    answer = ask(running.url, "/readyz")
+    answer = probe(running.url, "/readyz")
     return answer is not None and answer.ready and answer.nonce == running.nonce
 
 

@@ -23,7 +23,7 @@ DONE = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Crucible<
 """
 
 
-class Handover:
+class BrowserLogin:
     """Listens from the start; `code` waits for the browser."""
 
     def __init__(self, server: str, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class Handover:
         self._listener = _Listener((HOST, 0), _Handler)
         self._listener.echo = self._echo
 
-    def __enter__(self) -> Handover:
+    def __enter__(self) -> BrowserLogin:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -24,7 +24,7 @@ def is_loopback(url: str) -> bool:
     return urlsplit(url).hostname in LOOPBACK
 
 
-def proxy_before(address: BaseUrl) -> Proxy | None:
+def proxy_for(address: BaseUrl) -> Proxy | None:
     """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's settings, name for an address.
 
     None for this computer: a proxy would look for the loopback on its own.

@@ -15,14 +15,14 @@ ROOM = 1000
 """How many items a reader may be behind before the thread waits for it."""
 
 
-async def pumped(
+async def iterate_in_thread(
     items: Callable[[Stop], Iterator[T]], *, stands_for: Callable[[T, T], bool] = lambda old, new: False
 ) -> AsyncGenerator[T, None]:
     """What `items(stop)` yields. Whoever stops reading makes `stop` true, and the thread ends at its next look.
 
     Of two items that wait to be read, the later takes the place of the earlier where `stands_for(earlier, later)`.
     """
-    box = _Box(asyncio.get_running_loop(), stands_for)
+    box = _Queue(asyncio.get_running_loop(), stands_for)
     threading.Thread(target=box.fill, args=(items,), name="crucible-follow", daemon=True).start()
     try:
         while (found := await box.take()) is not None:
@@ -32,7 +32,7 @@ async def pumped(
         box.stop()
 
 
-class _Box(Generic[T]):
+class _Queue(Generic[T]):
     """What one thread puts in and one event loop takes out."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stands_for: Callable[[T, T], bool]) -> None:

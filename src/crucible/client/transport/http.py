@@ -10,10 +10,10 @@ from typing import TypeAlias
 from urllib.parse import urlencode
 
 from crucible import __version__
-from crucible.client.transport.address import proxy_before, read_address
+from crucible.client.transport.address import proxy_for, read_address
 from crucible.client.transport.problems import error_from
-from crucible.client.transport.retries import Repeats
-from crucible.client.transport.version_skew import Skew
+from crucible.client.transport.retries import RetryPolicy
+from crucible.client.transport.version_skew import VersionCheck
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, TimedOut, Unreachable
 from crucible.core.secret import Secret
 from crucible.wire.http.client import CONNECT_SECONDS, HttpClient, HttpError, Late, NotConnected, Request, Response
@@ -49,13 +49,13 @@ class Transport:
         self._relocate = relocate
         self._http = _http(endpoint)
         self._left: list[HttpClient] = []
-        self._skew = Skew(embedded=endpoint.embedded)
+        self._skew = VersionCheck(embedded=endpoint.embedded)
 
     def close(self) -> None:
         for http in (*self._left, self._http):
             http.close()
 
-    def moved(self) -> Endpoint:
+    def relocate(self) -> Endpoint:
         """Find the server again (an embedded one may have restarted on another port); raises Unreachable."""
         if self._relocate is not None:
             endpoint = self._relocate()
@@ -88,10 +88,10 @@ class Transport:
 
         repeated = method in ("GET", "HEAD") if repeat is None else repeat
         try:
-            return Repeats().run(send, self._again) if repeated else send()
+            return RetryPolicy().run(send, self._again) if repeated else send()
         except HttpError as error:
             raise self._told(error) from error
-        except _Busy as busy:
+        except _RetryLater as busy:
             raise busy.error from busy
 
     @contextmanager
@@ -101,7 +101,7 @@ class Transport:
             response = self._http.send(self._asked("GET", path, None, headers or {}, None))
             try:
                 if response.status_code >= 400 and response.status_code != 416:
-                    raise problem_of(response)
+                    raise error_from_response(response)
                 yield response
             finally:
                 response.close()
@@ -119,22 +119,22 @@ class Transport:
         response = self._http.send(asked)
         self._skew.check(response.headers)
         if response.status_code in _RETRIED:
-            raise _Busy(problem_of(response))
+            raise _RetryLater(error_from_response(response))
         if response.status_code >= 400 and asked.method != "HEAD":
-            raise problem_of(response)
+            raise error_from_response(response)
         response.read()
         return response
 
     def _again(self, error: Exception) -> bool:
         """Whether to try once more; moves to where the server is now if it went away."""
-        if isinstance(error, _Busy | Late) or (isinstance(error, NotConnected) and error.late):
+        if isinstance(error, _RetryLater | Late) or (isinstance(error, NotConnected) and error.late):
             return True
         if not isinstance(error, HttpError):
             return False
         if self._relocate is None:
             # A named server that refuses to be reached is told at once: waiting would only hide it.
             return not isinstance(error, NotConnected)
-        self.moved()
+        self.relocate()
         return True
 
     def _told(self, error: HttpError) -> CrucibleError:
@@ -147,7 +147,7 @@ class Transport:
         )
 
 
-class _Busy(Exception):
+class _RetryLater(Exception):
     """The server asks to come back later; `error` is what to say if it never gets better."""
 
     def __init__(self, error: CrucibleError) -> None:
@@ -165,7 +165,7 @@ def unreachable(endpoint: Endpoint, why: str) -> Unreachable:
     return Unreachable(f"The server at {endpoint.url} does not answer.", why=why, fix=fix, url=endpoint.url)
 
 
-def problem_of(response: Response) -> CrucibleError:
+def error_from_response(response: Response) -> CrucibleError:
     """The error an answer of 400 or above stands for, whatever its body."""
     try:
         problem = json.loads(response.content)
@@ -179,7 +179,7 @@ def problem_of(response: Response) -> CrucibleError:
     return error
 
 
-def bearer(endpoint: Endpoint) -> dict[str, str]:
+def auth_headers(endpoint: Endpoint) -> dict[str, str]:
     return {"Authorization": f"Bearer {endpoint.token.reveal()}"} if endpoint.token else {}
 
 
@@ -190,8 +190,8 @@ def _http(endpoint: Endpoint) -> HttpClient:
         raise NotAllowed(
             "The token is none.", why="It holds letters that no token has.", fix="Set CRUCIBLE_TOKEN to a valid token."
         )
-    headers = {"User-Agent": f"crucible/{__version__}", **bearer(endpoint)}
-    return HttpClient(address, headers=headers, proxy=proxy_before(address))
+    headers = {"User-Agent": f"crucible/{__version__}", **auth_headers(endpoint)}
+    return HttpClient(address, headers=headers, proxy=proxy_for(address))
 
 
 def _encoded(body: object) -> bytes:

@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True)
-class Repeats:
+class RetryPolicy:
     """At most so many `attempts` within so many `seconds`; waits double from `first` up to `longest`.
 
     A little chance is added to each wait, so that many who were turned away together do not come back together.

@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from crucible.client.sdk.closing import Closing
 from crucible.client.transport.address import is_loopback
-from crucible.client.transport.http import Endpoint, Transport, bearer, unreachable
+from crucible.client.transport.http import Endpoint, Transport, auth_headers, unreachable
 from crucible.client.transport.problems import error_from
 from crucible.core.errors import BadInput, CrucibleError, Unreachable
 from crucible.wire.http import sessions as s
@@ -134,7 +134,7 @@ def open_session(transport: Transport, ref: str, wanted: s.Opening) -> Session:
         connection = held.enter_context(
             connect(
                 _address(endpoint, ref),
-                additional_headers=bearer(endpoint),
+                additional_headers=auth_headers(endpoint),
                 open_timeout=OPEN_SECONDS,
                 close_timeout=2,
                 compression=None,

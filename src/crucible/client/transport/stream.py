@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 
 from crucible.client.transport.address import is_loopback
-from crucible.client.transport.http import Endpoint, Transport, bearer, unreachable
+from crucible.client.transport.http import Endpoint, Transport, auth_headers, unreachable
 from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.ids import is_id, short
 from crucible.core.views.frames import AnyFrame, Cursors, EventFrame, Frame, JobFrame, LogFrame
@@ -176,7 +176,7 @@ class _Away:
             raise unreachable(self._link.transport.endpoint, str(lost))
         clock.sleep(self._next_wait)
         self._next_wait = min(self._next_wait * 2, self._timing.longest_wait)
-        self._link.transport.moved()
+        self._link.transport.relocate()
 
     def _wait_for_another(self, ref: str, found: Callable[[], Endpoint | None]) -> None:
         """Somebody stopped our embedded server: do not start it again, but use one that takes its place."""
@@ -184,7 +184,7 @@ class _Away:
         end = clock.monotonic() + self._timing.handover
         while clock.monotonic() < end:
             if found() is not None:
-                self._link.transport.moved()
+                self._link.transport.relocate()
                 return
             clock.sleep(self._timing.first_wait)
         raise Unreachable(
@@ -236,7 +236,7 @@ def _opened(link: Link, ref: str, cursors: Cursors) -> Iterator[ClientConnection
     try:
         connection = connect(
             _address(endpoint, ref, cursors),
-            additional_headers=bearer(endpoint),
+            additional_headers=auth_headers(endpoint),
             open_timeout=OPEN_SECONDS,
             close_timeout=2,
             max_size=MAX_FRAME,

@@ -18,7 +18,7 @@ class IncompatibleServer(Conflict):
     code = "incompatible_server"
 
 
-class Skew:
+class VersionCheck:
     """Looks at every answer of one server; tells once, on standard error unless logging is set up."""
 
     def __init__(self, *, embedded: bool, version: str = __version__) -> None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from crucible.client.api import Api
 from crucible.client.request.checks import check_number
 from crucible.client.sdk import downloads
-from crucible.client.sdk.blocking.timeouts import checked_seconds, not_ended
-from crucible.client.sdk.exec import Executed
+from crucible.client.sdk.blocking.timeouts import check_timeout, still_running
+from crucible.client.sdk.exec import ExecResult
 from crucible.client.sdk.metrics_table import MetricsTable
-from crucible.client.sdk.port_forward import Forward
+from crucible.client.sdk.port_forward import PortForward
 from crucible.client.sdk.results import JobResult, result_of
-from crucible.client.sdk.status import JobStatus, Watch, status_of
+from crucible.client.sdk.status import JobStatus, StatusReducer, status_of
 from crucible.core.views.frames import JobFrame, LogFrame
 from crucible.core.views.jobs import CheckpointView, JobView
 from crucible.core.views.records import EventView
@@ -58,21 +58,21 @@ class SyncJob:
 
         A move to another place since the job was last looked at is told too. `stop` ends it early.
         """
-        watch = Watch(self.view)
+        watch = StatusReducer(self.view)
         due = 0.0
         for frame in self._api.stream(self.id, stop=stop):
-            status = watch.see(frame)
+            status = watch.apply(frame)
             if status is None:
                 continue
             if not status.ended and time.monotonic() >= due:
-                status = _fresher(status, watch.see(JobFrame(job=self._api.job(self.id))))
+                status = _fresher(status, watch.apply(JobFrame(job=self._api.job(self.id))))
                 due = time.monotonic() + REFRESH_SECONDS
             self.view = watch.job
             yield status
 
     def wait(self, timeout: float | None = None) -> JobStatus:
         """The last status, once the job has ended, however it did; TimedOut after `timeout` seconds."""
-        seconds = checked_seconds(timeout)
+        seconds = check_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         status = self.status()
         if not status.ended:
@@ -80,7 +80,7 @@ class SyncJob:
                 pass
             status = self.status()
         if not status.ended:
-            raise not_ended(status, seconds)
+            raise still_running(status, seconds)
         return status
 
     def result(self, timeout: float | None = None) -> JobResult:
@@ -122,7 +122,7 @@ class SyncJob:
 
     def metrics(self, *series: str, points: int = 500) -> MetricsTable:
         """Its metrics, or the named ones; a long series is thinned to about `points`."""
-        return MetricsTable.of(self._api.metrics(self.id, series=series, points=points))
+        return MetricsTable.from_view(self._api.metrics(self.id, series=series, points=points))
 
     def checkpoints(self) -> tuple[CheckpointView, ...]:
         """What it saved, the newest first, with those that are no longer kept."""
@@ -138,7 +138,7 @@ class SyncJob:
         What is there and differs is a Conflict unless `overwrite`.
         """
         target = Path(into)
-        chosen = downloads.choose(self._api.artifacts(self.id), patterns)
+        chosen = downloads.select_artifacts(self._api.artifacts(self.id), patterns)
         if not overwrite:
             downloads.refuse_to_overwrite(chosen, target, **_OVERWRITE)
         return [downloads.download(self._api, self.id, item, target) for item in chosen]
@@ -155,19 +155,19 @@ class SyncJob:
             downloads.refuse_to_overwrite([downloads.as_file(found)], Path(into), **_OVERWRITE)
         return downloads.download_checkpoint(self._api, self.id, found, Path(into))
 
-    def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> Executed:
+    def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> ExecResult:
         """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
 
         It has the program's folder, variables and limits, and ends with it. While the job is starting the program is
         waited for, up to 30 seconds; else Conflict. TimedOut after `timeout` seconds, that wait included.
         """
-        return self._api.execute(self.id, command, input=input, timeout=checked_seconds(timeout))
+        return self._api.execute(self.id, command, input=input, timeout=check_timeout(timeout))
 
     def ports(self) -> tuple[int, ...]:
         """The ports that its processes listen on."""
         return self._api.ports(self.id)
 
-    def forward(self, port: int, local: int | None = None) -> Forward:
+    def forward(self, port: int, local: int | None = None) -> PortForward:
         """Lead a port of this computer (the same unless named, 0 for any) to one that it listens on.
 
         With `with`, or until `close()`; `local` and `url` say where it is.

@@ -16,20 +16,20 @@ from pydantic import ValidationError
 
 from crucible import __version__
 from crucible.client.api import Api
-from crucible.client.payload import CodeSource, Payload, take_up
-from crucible.client.request.checks import check_names, check_number, check_text, wrong
+from crucible.client.payload import CodeSource, Payload, load_code
+from crucible.client.request.checks import check_names, check_number, check_text, invalid_value
 from crucible.client.request.job_request import make_spec, merge
-from crucible.client.request.model_jobs import take_model
+from crucible.client.request.model_jobs import build_model_payload
 from crucible.client.request.planning import plan_request
-from crucible.client.request.pythons import Surroundings
+from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.ranking import rank_backends
 from crucible.client.request.submission import submit
 from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
 from crucible.client.sdk.backend_views import BackendView, MachineView, PlanView
 from crucible.client.sdk.blocking.job import SyncJob
-from crucible.client.sdk.job_lookup import find_job, walk
+from crucible.client.sdk.job_lookup import find_job, iterate_jobs
 from crucible.client.sdk.predictions import newest_predictions
-from crucible.client.server.connection import connect, embedded_of
+from crucible.client.server.connection import connect, make_embedded
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput
 from crucible.core.job.job_filter import JobFilter
@@ -61,7 +61,7 @@ class SyncMLPlatform:
         """The routes as typed methods; finds or starts the server at first use."""
         with self._lock:
             if self._api is None:
-                self._api = connect(self._settings, embedded_of(self._settings, __version__, os.environ))
+                self._api = connect(self._settings, make_embedded(self._settings, __version__, os.environ))
             return self._api
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class SyncMLPlatform:
         """The job and its code, or its model, which may say what GPU it needs."""
         fields = request.fields
         if request.source.model is not None:
-            payload, fields = take_model(self._limited(request.source, scratch), fields)
+            payload, fields = build_model_payload(self._limited(request.source, scratch), fields)
         else:
             payload = self.payload(request.source, scratch)
         fields = merge({"project": self._settings.project.value}, fields)
@@ -140,7 +140,7 @@ class SyncMLPlatform:
 
     def payload(self, source: CodeSource, scratch: Path) -> Payload:
         """The code that was asked for, taken up; what was left out of it is warned of."""
-        payload = take_up(self._limited(source, scratch))
+        payload = load_code(self._limited(source, scratch))
         for note in payload.notes:
             warnings.warn(note, stacklevel=5)
         return payload
@@ -149,7 +149,7 @@ class SyncMLPlatform:
         return replace(source, scratch=scratch, limit=self._settings.bundle_limit.value)
 
     def backends(self) -> tuple[BackendView, ...]:
-        return self.api.places.backends()
+        return self.api.compute.backends()
 
     def job(self, id: str) -> SyncJob:
         """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
@@ -167,11 +167,11 @@ class SyncMLPlatform:
         """The newest jobs first, at most `limit`; of those of exactly this name, with all of these tags."""
         check_number("limit", limit, 1, MOST_JOBS, whole=True)
         said = {"status": check_names("status", status), "named": name, "tag": check_names("tags", tags)}
-        return [SyncJob(self, view) for view in walk(self.api, _filter(said, active=active), limit)]
+        return [SyncJob(self, view) for view in iterate_jobs(self.api, _filter(said, active=active), limit)]
 
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         """Machines in use, what they are for and cost; `all`: also those that are gone."""
-        return self.api.places.machines(all=all)
+        return self.api.compute.machines(all=all)
 
     def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
         """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
@@ -183,8 +183,8 @@ class SyncMLPlatform:
         return newest_predictions(self.api, limit)
 
 
-def _here() -> Surroundings:
-    return Surroundings(os.environ, Path.cwd())
+def _here() -> SubmitHost:
+    return SubmitHost(os.environ, Path.cwd())
 
 
 def _filter(said: Mapping[str, object], *, active: bool) -> JobFilter:
@@ -195,7 +195,7 @@ def _filter(said: Mapping[str, object], *, active: bool) -> JobFilter:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = {"named": "name", "tag": "tags"}.get(str(first["loc"][0]), str(first["loc"][0]))
-        raise wrong(field, given.get(str(first["loc"][0])), f"cannot be used: {first['msg']}") from error
+        raise invalid_value(field, given.get(str(first["loc"][0])), f"cannot be used: {first['msg']}") from error
     wanted.states(), wanted.tags
     return wanted
 

@@ -8,13 +8,13 @@ from crucible.core.compute.resources import MAX_SECONDS
 from crucible.core.errors import TimedOut
 
 
-def checked_seconds(timeout: object) -> float | None:
+def check_timeout(timeout: object) -> float | None:
     """`timeout` in seconds; None is for ever."""
     check_number("timeout", timeout, 0, MAX_SECONDS)
     return float(timeout) if isinstance(timeout, int | float) else None
 
 
-def not_ended(status: JobStatus, seconds: float | None) -> TimedOut:
+def still_running(status: JobStatus, seconds: float | None) -> TimedOut:
     return TimedOut(
         f"{status.id} has not ended within {seconds or 0:g} seconds.",
         why=f"It is {status.phase.value}. {status.message}".strip(),
