@@ -5,9 +5,9 @@ import pytest
 from crucible.client import compat
 from crucible.client.compat.types import as_requirements
 from crucible.client.request.requirements import Requirements
-from crucible.client.sdk.backend_views import MachineView
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput
+from crucible.core.views.machines import MachineView
 
 NAMED = (
     "JobConfig TrainJobConfig JobType JobStatus JobHandle ResourceRequirements WorkloadCharacteristics UserPreferences "

@@ -12,11 +12,11 @@ from tests.client.fake_server import plan_view, planned_offer
 from crucible.client.payload.base import Payload
 from crucible.client.request.job_request import make_spec
 from crucible.client.request.planning import apply_plan, needs_no_plan, plan_request, program_of
-from crucible.client.sdk.backend_views import PlanView
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.core.routing.plan_request import Goal, Objective, PlanRequest
+from crucible.core.views.plans import PlanView
 from crucible.wire.files.archive import Entry, Link
 
 PAYLOAD = Payload(

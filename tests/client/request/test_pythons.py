@@ -18,7 +18,7 @@ from crucible.client.request.pythons import (
     SubmitHost,
     absolute_python,
     choose_environment,
-    find,
+    find_python,
 )
 from crucible.core.errors import BadInput
 from crucible.wire.python_versions import fits
@@ -37,7 +37,7 @@ def host(
         own_base=base,
         is_program=lambda path: path in programs,
         realpath=lambda path: path.replace("/link", OWN),
-        uv=FakeUv(programs),
+        run_uv=FakeUv(programs),
     )
 
 
@@ -205,14 +205,14 @@ def test_a_shim_stands_for_the_python_behind_it() -> None:
 
 
 def test_uv_finds_a_python_by_its_path_and_by_a_range(tmp_path: Path) -> None:
-    found = find(sys.executable, os.environ, tmp_path)
+    found = find_python(sys.executable, os.environ, tmp_path)
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert os.path.realpath(found.path) == os.path.realpath(sys.executable)
     base = {**os.environ, "PATH": f"{sys.base_prefix}/bin", "VIRTUAL_ENV": sys.prefix, "UV_PYTHON": "3.1"}
-    ranged = find(f"=={found.version}", base, tmp_path)
+    ranged = find_python(f"=={found.version}", base, tmp_path)
     assert os.path.realpath(ranged.path) == os.path.realpath(sys.executable)
     with pytest.raises(NoInterpreter, match=r"No interpreter found for Python >=3\.99"):
-        find(">=3.99", base, tmp_path)
+        find_python(">=3.99", base, tmp_path)
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho no such version >&2\nexit 127\n", "#!/bin/sh\necho hello\n"])
@@ -221,9 +221,9 @@ def test_what_is_no_python_is_told_in_its_own_words(tmp_path: Path, script: str)
     path.write_text(script)
     path.chmod(0o755)
     with pytest.raises(NoInterpreter, match=r"no such version|hello"):
-        find(str(path), {}, tmp_path)
+        find_python(str(path), {}, tmp_path)
     with pytest.raises(NoInterpreter):
-        find(str(tmp_path / "nosuch"), {}, tmp_path)
+        find_python(str(tmp_path / "nosuch"), {}, tmp_path)
 
 
 def test_a_broken_pyproject_is_noted_and_passed_over(tmp_path: Path) -> None:

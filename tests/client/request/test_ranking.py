@@ -7,9 +7,9 @@ import pytest
 from crucible.client.request.job_request import make_spec
 from crucible.client.request.ranking import Ranking, rank_backends
 from crucible.client.request.requirements import Preferences, Requirements
-from crucible.client.sdk.backend_views import BackendView
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.routing.plan_request import Goal, Objective
+from crucible.core.views.machines import BackendView
 
 GiB = 1024**3
 

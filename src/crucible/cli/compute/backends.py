@@ -6,9 +6,9 @@ import typer
 
 from crucible.cli.output.format import unconnected
 from crucible.cli.session import Session
-from crucible.client.sdk.backend_views import BackendView, OfferView
 from crucible.core.compute.resources import format_memory
 from crucible.core.compute.tiers import TIERS
+from crucible.core.views.machines import BackendView, OfferView
 
 
 def backends(ctx: typer.Context) -> None:

@@ -12,8 +12,8 @@ from crucible.cli.output.format import ago_words, dollars
 from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
 from crucible.client.api import Api
-from crucible.client.sdk.backend_views import MachineView, OrphanView
 from crucible.client.sdk.job_lookup import PAGE
+from crucible.core.views.machines import MachineView, OrphanView
 
 _ENDING = 3
 """Characters of an id that are enough to name it by."""

@@ -9,7 +9,6 @@ from typing import Any
 from crucible.cli.compute.predictions import accuracy_words
 from crucible.cli.output.format import dollars, unconnected
 from crucible.cli.session import Session
-from crucible.client.sdk.backend_views import OfferView, PlannedView, PlanView
 from crucible.core.compute.budget import RAISE_IT
 from crucible.core.compute.resources import format_duration, format_memory
 from crucible.core.errors import NoCapacity, RefusedByPolicy
@@ -17,6 +16,8 @@ from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import GpuNeed
 from crucible.core.routing.profile_input import REFERENCE
 from crucible.core.routing.roofline import CORES
+from crucible.core.views.machines import OfferView
+from crucible.core.views.plans import PlannedView, PlanView
 from crucible.core.views.profiles import ProfileView
 
 SHOWN = 15

@@ -18,12 +18,12 @@ from crucible.client.compat.types import (
 from crucible.client.request.job_request import make_spec
 from crucible.client.request.ranking import rank_backends
 from crucible.client.request.requirements import Requirements
-from crucible.client.sdk.backend_views import OfferView
 from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.compute.offers import Availability, Market
 from crucible.core.errors import BadInput
 from crucible.core.routing.plan_request import Goal
 from crucible.core.routing.profile import Confidence
+from crucible.core.views.machines import OfferView
 
 JobHandle = Job
 

@@ -11,10 +11,10 @@ from crucible.client.compat.types import (
     UserPreferences,
     WorkloadCharacteristics,
 )
-from crucible.client.sdk.backend_views import PlannedView
 from crucible.client.sdk.platform import MLPlatform
 from crucible.core.compute.offers import Availability
 from crucible.core.errors import BadInput
+from crucible.core.views.plans import PlannedView
 from crucible.core.views.profiles import ProfileView
 
 

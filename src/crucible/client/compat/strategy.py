@@ -14,10 +14,10 @@ from crucible.client.api import Api
 from crucible.client.compat.types import as_requirements
 from crucible.client.request.checks import check_number
 from crucible.client.request.requirements import MAX_HOURS
-from crucible.client.sdk.backend_views import BackendView, OfferView
 from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.views.jobs import JobView
+from crucible.core.views.machines import BackendView, OfferView
 
 _EXECUTION = re.compile(r"(?P<backend>[^\s/]+?)-(?P<job>job-[0-9a-z]+)-(?P<pid>[0-9]+)")
 

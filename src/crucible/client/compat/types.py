@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from crucible.client.request.checks import check_number
 from crucible.client.request.requirements import Preferences, Requirements
-from crucible.client.sdk.backend_views import MachineView
 from crucible.core.compute.offers import Availability, Market
 from crucible.core.compute.resources import MAX_SECONDS, format_memory
 from crucible.core.compute.tiers import TIERS
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import Kind
 from crucible.core.routing.profile import Confidence
+from crucible.core.views.machines import MachineView
 
 if TYPE_CHECKING:
     from crucible.client.sdk.platform import Job

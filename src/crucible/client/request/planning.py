@@ -11,12 +11,11 @@ from pydantic import ValidationError
 from crucible.client.payload import Payload
 from crucible.client.payload.notebook import read_cells
 from crucible.client.request.job_request import validation_error
-from crucible.client.sdk.backend_views import PlanView
 from crucible.core.compute.gpus import spoken
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import DEFAULT_BACKEND, JobSpec, Source, SourceKind
 from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ, Goal, PlanRequest
-from crucible.core.views.plans import SubmissionView
+from crucible.core.views.plans import PlanView, SubmissionView
 
 
 def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from crucible.client.sdk.backend_views import BackendView, OfferView
 from crucible.core.compute import offer_choice, scheduling
 from crucible.core.compute.budget import exceeds_budget, usd
 from crucible.core.compute.offers import Availability, Market, Offer
@@ -18,6 +17,7 @@ from crucible.core.compute.tiers import effective
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.job.spec import JobSpec
 from crucible.core.routing.plan_request import Goal, Objective
+from crucible.core.views.machines import BackendView, OfferView
 
 
 @dataclass(frozen=True)

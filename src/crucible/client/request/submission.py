@@ -9,10 +9,10 @@ from pathlib import Path
 from crucible.client.api import Api
 from crucible.client.payload import Payload
 from crucible.client.payload.suggestions import nearest
-from crucible.client.sdk.backend_views import BackendPage
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.job.spec import JobSpec
 from crucible.core.views.jobs import JobView
+from crucible.core.views.machines import BackendPage
 from crucible.wire.files.bundle import Bundle, make_bundle
 
 LISTED = "`crucible backends` lists those of the server, and what connects others."

@@ -17,7 +17,6 @@ from typing import TypeVar, Unpack
 
 from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
-from crucible.client.sdk.backend_views import BackendView, MachineView, PlanView
 from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
 from crucible.client.sdk.blocking.timeouts import check_timeout, still_running
 from crucible.client.sdk.exec import ExecResult
@@ -30,6 +29,8 @@ from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import Conflict
 from crucible.core.views.catalog import PriceView
 from crucible.core.views.jobs import CheckpointView, JobView
+from crucible.core.views.machines import BackendView, MachineView
+from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.records import EventView
 from crucible.settings import Settings

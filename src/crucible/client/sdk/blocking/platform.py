@@ -25,7 +25,6 @@ from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.ranking import rank_backends
 from crucible.client.request.submission import submit
 from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
-from crucible.client.sdk.backend_views import BackendView, MachineView, PlanView
 from crucible.client.sdk.blocking.job import SyncJob
 from crucible.client.sdk.job_lookup import find_job, iterate_jobs
 from crucible.client.sdk.predictions import newest_predictions
@@ -35,6 +34,8 @@ from crucible.core.errors import BadInput
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.spec import JobSpec
 from crucible.core.views.catalog import PriceView
+from crucible.core.views.machines import BackendView, MachineView
+from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.settings import Settings, load_settings
 
