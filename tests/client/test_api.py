@@ -70,8 +70,8 @@ def test_a_problem_answer_becomes_its_error_with_the_fix(real_api: Api) -> None:
         lambda api: api.job(""),
         lambda api: api.people.members(""),
         lambda api: api.people.revoke_token(""),
-        lambda api: api.hooks.one("vision", ""),
-        lambda api: api.secrets.listed(""),
+        lambda api: api.hooks.get("vision", ""),
+        lambda api: api.secrets.list_secrets(""),
         lambda api: api.catalog.type(""),
     ],
 )

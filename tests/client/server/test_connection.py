@@ -26,7 +26,7 @@ class FakeEmbedded:
     def ensure(self) -> Endpoint:
         return OWN
 
-    def found(self) -> Endpoint | None:
+    def find_running(self) -> Endpoint | None:
         return OWN
 
 

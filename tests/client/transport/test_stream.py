@@ -141,7 +141,7 @@ def test_an_embedded_server_that_went_away_is_found_on_its_new_port(
         second.run(twin.write, b"two\n")
         second.run(twin.end)
         new = Endpoint(second.url, Secret(TOKEN), embedded=True)
-        api = Api(Endpoint(real.url, Secret(TOKEN), embedded=True), relocate=lambda: new, found=lambda: new)
+        api = Api(Endpoint(real.url, Secret(TOKEN), embedded=True), relocate=lambda: new, find_running=lambda: new)
         assert text_of(list(api.stream(job.id))) == "one\ntwo\n"
         assert parse_qs(second.streams[0])["offset"] == ["4"]
 
@@ -154,21 +154,19 @@ def test_a_server_that_was_taken_down_is_not_started_again(real: RealServer, job
         started.append(1)
         return Endpoint(real.url, Secret(TOKEN))
 
-    api = Api(Endpoint(real.url, Secret(TOKEN), embedded=True), relocate=start, found=lambda: None)
-    link = stream.Link(api, api.transport, lambda: None)
+    api = Api(Endpoint(real.url, Secret(TOKEN), embedded=True), relocate=start, find_running=lambda: None)
     timing = stream.Timing(time, handover=0.05, first_wait=0.01)
     with pytest.raises(Unreachable, match="was stopped") as caught:
-        list(stream.follow(link, job.id, Cursors(), lambda _text: None, timing))
+        list(stream.follow(api, job.id, Cursors(), lambda _text: None, timing))
     assert f"crucible logs -f {job.short}" in caught.value.fix
     assert started == []
 
 
 def test_patience_ends() -> None:
     api = Api(Endpoint("http://127.0.0.1:9", Secret(TOKEN)))
-    link = stream.Link(api, api.transport)
     timing = stream.Timing(time, patience=0.05, first_wait=0.01)
     with pytest.raises(Unreachable):
-        list(stream.follow(link, new_id(Prefix.JOB, 1), Cursors(), lambda _text: None, timing))
+        list(stream.follow(api, new_id(Prefix.JOB, 1), Cursors(), lambda _text: None, timing))
 
 
 @pytest.mark.parametrize("has_socket", [True, False])

@@ -8,7 +8,6 @@ import typer
 
 from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
-from crucible.client.sdk.predictions import newest_predictions
 from crucible.core.compute.resources import format_duration
 from crucible.core.views.plans import AccuracyView
 from crucible.core.views.predictions import PredictionView
@@ -27,7 +26,7 @@ def predictions(
     """
     session = Session.of(ctx)
     with session.api() as api:
-        page = newest_predictions(api, limit)
+        page = api.newest_predictions(limit)
     shown = Listing(HEADS, _row, lambda one: one.short, NOTHING)
     session.out.listing(page.items, shown, accuracy=page.accuracy.as_json())
     words = accuracy_words(page.accuracy)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # most commands neither follow a job nor enter one
     from crucible.wire.http.sessions import Opening
 
 _CHUNK = 256 * 1024
+_PAGE = 500
 
 
 class Api(Resource):
@@ -45,12 +46,12 @@ class Api(Resource):
         *,
         seconds: float = 30.0,
         relocate: Callable[[], Endpoint] | None = None,
-        found: Callable[[], Endpoint | None] | None = None,
+        find_running: Callable[[], Endpoint | None] | None = None,
     ) -> None:
-        """`relocate` finds or restarts a server that went away, `found` only looks for one."""
+        """`relocate` finds or restarts a server that went away; `find_running` only finds one."""
         self.transport = Transport(endpoint, seconds=seconds, relocate=relocate)
         super().__init__(self.transport)
-        self._found = found
+        self.find_running = find_running
         self.compute = ComputeApi(self.transport)
         self.catalog = CatalogApi(self.transport)
         self.models = Models(self.transport)
@@ -88,8 +89,17 @@ class Api(Resource):
         return self._call(routes.PLAN, body=ask.model_dump(mode="json", exclude_defaults=True))
 
     def predictions(self, *, limit: int = 50, cursor: str | None = None) -> PredictionPage:
-        """Return what plans said of jobs beside how long those took, newest first."""
+        """Return a page of predicted and actual run times of jobs, newest first, and the accuracy of all that count."""
         return self._call(routes.PREDICTIONS, query={"limit": limit, "cursor": cursor})
+
+    def newest_predictions(self, limit: int) -> PredictionPage:
+        """Return the newest `limit` as one page, whatever the size of the server's pages."""
+        page = first = self.predictions(limit=min(limit, _PAGE))
+        items = list(first.items)
+        while page.next is not None and len(items) < limit:
+            page = self.predictions(limit=_PAGE, cursor=page.next)
+            items.extend(page.items)
+        return first.model_copy(update={"items": tuple(items[:limit]), "next": None})
 
     # Jobs
 
@@ -212,8 +222,7 @@ class Api(Resource):
         from crucible.client.transport import stream
         from crucible.core.views.frames import Cursors
 
-        link = stream.Link(self, self.transport, self._found)
-        return stream.follow(link, ref, cursors or Cursors(), notice or _silent, stream.Timing(time, stop))
+        return stream.follow(self, ref, cursors or Cursors(), notice or _silent, stream.Timing(time, stop))
 
     def session(self, ref: str, wanted: Opening) -> Session:
         """A command, or a connection to a port, at a running job."""

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from crucible.client.api.routes import RawRoute, Route
+from crucible.client.api.routes import RawRoute, Route, WebSocketRoute
 from crucible.client.transport.http import Content, Query, Transport
 from crucible.core.errors import Trouble
 from crucible.core.views.base import View
@@ -67,7 +67,7 @@ class Resource:
         )
 
 
-def path_of(route: Route[V] | RawRoute, **names: str) -> str:
+def path_of(route: Route[V] | RawRoute | WebSocketRoute, **names: str) -> str:
     """Return the path with each name quoted; only the path of an artifact may hold slashes."""
     quoted = {key: quote(name, safe="/" if key == "path" else "") for key, name in names.items()}
     return route.path.format(**quoted)

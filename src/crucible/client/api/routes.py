@@ -1,6 +1,6 @@
-"""The server's routes as the client calls them: method, path, the model of the answer, and whether it may be repeated.
+"""The table of the server's routes: method, path, model of the answer, and whether a request may be retried.
 
-A test compares this table with the server's OpenAPI document.
+A test compares it with the server's OpenAPI document, in both directions.
 """
 
 from __future__ import annotations
@@ -62,12 +62,17 @@ class Route(Generic[V]):
 
 @dataclass(frozen=True)
 class RawRoute:
-    """A route whose answer is no JSON, or not looked at."""
+    """A route whose answer is not JSON, or is ignored."""
 
     method: str
     path: str
     repeat: bool | None = None
     seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class WebSocketRoute:
+    path: str
 
 
 UPLOAD_SECONDS = 600.0
@@ -118,6 +123,8 @@ CHECKPOINTS = Route("GET", f"{_JOB}/checkpoints", CheckpointPage)
 CHECKPOINT = Route("GET", f"{_JOB}/checkpoints/{{checkpoint}}", CheckpointView)
 CHECKPOINT_CONTENT = RawRoute("GET", f"{_JOB}/checkpoints/{{checkpoint}}/content")
 ASK_CHECKPOINT = Route("POST", f"{_JOB}/checkpoint", JobView, repeat=True)
+STREAM = WebSocketRoute(f"{_JOB}/stream")
+SESSION = WebSocketRoute(f"{_JOB}/session")
 HAS_BUNDLE = RawRoute("HEAD", "/api/v1/bundles/{sha256}")
 PUT_BUNDLE = RawRoute("PUT", "/api/v1/bundles/{sha256}", repeat=True, seconds=UPLOAD_SECONDS)
 
@@ -158,6 +165,8 @@ MAKE_TOKEN = Route("POST", "/api/v1/tokens", TokenView)
 REVOKE_TOKEN = Route("DELETE", "/api/v1/tokens/{token}", RevokedView, repeat=True)
 LOGIN = Route("POST", "/api/v1/login", TokenView)
 LOGIN_WAYS = Route("GET", "/api/v1/login", WaysView)
+LOGIN_OPENID = RawRoute("GET", "/api/v1/login/oidc")
+"""Opened in a browser."""
 LOGIN_LINK = Route("POST", "/api/v1/login/links", LinkView)
 LOGOUT = RawRoute("POST", "/api/v1/logout", repeat=True)
 SECRETS = Route("GET", f"{_PROJECT}/secrets", SecretPage)
@@ -174,6 +183,8 @@ TEST_HOOK = Route("POST", f"{_HOOK}/test", DeliveryView, seconds=HOOK_TEST_SECON
 DELIVERIES = Route("GET", f"{_HOOK}/deliveries", DeliveryPage)
 
 # The server
+LIVE = RawRoute("GET", "/healthz")
+READY = RawRoute("GET", "/readyz")
 SERVER = Route("GET", "/api/v1/server", ServerView)
 STOP_SERVER = RawRoute("POST", "/api/v1/server/stop")
 PRUNE = Route("POST", "/api/v1/prune", PruneView, repeat=True, seconds=MAINTENANCE_SECONDS)

@@ -1,69 +1,7 @@
-"""Payloads: script, directory, git address, notebook, code, shell command. All become files + command."""
+"""Payloads: script, directory, git address, notebook, function, code, shell command or model as files and a command."""
 
-from __future__ import annotations
-
-import re
-from pathlib import Path
-
-from crucible.client.payload.base import CodeSource, ModelOptions, Payload, not_found
-from crucible.client.payload.code import from_code
-from crucible.client.payload.directory import from_directory
-from crucible.client.payload.function import from_function
-from crucible.client.payload.git import from_git, looks_like_git
-from crucible.client.payload.notebook import from_notebook
-from crucible.client.payload.script import from_script
-from crucible.client.payload.shell import from_shell
-from crucible.core.errors import BadInput
-
-_HOST = re.compile(r"^[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}/[^/]+/[^/]+", re.IGNORECASE)
-
-JOB_FILES = frozenset({".yaml", ".yml", ".toml", ".json"})
+from crucible.client.payload.base import JOB_FILES, CodeSource, ModelOptions, Payload
+from crucible.client.payload.load import load_code, make_payload
+from crucible.client.payload.script import from_code, from_shell
 
 __all__ = ["JOB_FILES", "CodeSource", "ModelOptions", "Payload", "from_code", "from_shell", "load_code", "make_payload"]
-
-
-def load_code(code_source: CodeSource) -> Payload:
-    """Read what is to run, unless it is a model: `modeljobs.take_model` does that."""
-    kind, target = code_source.kind, code_source.target
-    if kind == "function":
-        assert callable(target), "checked when it was named"
-        return from_function(target, code_source)
-    text = str(target)
-    if kind == "code":
-        return from_code(text, code_source)
-    if kind == "shell":
-        return from_shell(text, code_source)
-    return from_git(text, code_source) if kind == "git" else make_payload(text, code_source)
-
-
-def make_payload(target: str, code_source: CodeSource) -> Payload:
-    """The payload of a path or an address, by what it is. Job files are read by `jobfile.py` before this."""
-    if not target.strip():
-        raise BadInput("There is nothing to run.", fix="Name a script, a directory, a notebook or a git address.")
-    if looks_like_git(target):
-        return from_git(target, code_source)
-    path = code_source.folder / Path(target).expanduser()
-    if path.is_dir():
-        return from_directory(target, code_source)
-    if not path.exists():
-        raise _not_there(path, target)
-    if path.suffix == ".ipynb":
-        return from_notebook(target, code_source)
-    if path.suffix in (".py", ""):
-        return from_script(target, code_source)
-    raise BadInput(
-        f"{target} cannot be run as it is.",
-        why="Scripts (.py), notebooks (.ipynb), directories, git addresses and job files (.yaml, …) can.",
-        fix=f"For another program use --shell, as in --shell './{path.name}' --include {path.name}.",
-    )
-
-
-def _not_there(path: Path, target: str) -> BadInput:
-    """The error for a path that is none; one that begins with a host is likely an address."""
-    if not _HOST.match(target):
-        return not_found(path, target)
-    return BadInput(
-        f"{target} does not exist.",
-        why=f"It was looked for as a path, at {path}.",
-        fix=f"If it is a git repository, write https://{target}.",
-    )

@@ -14,6 +14,9 @@ from crucible.core.job.spec import EnvironmentSpec, Source
 from crucible.wire.files.archive import Entry
 from crucible.wire.limits import DEFAULT_LIMIT
 
+JOB_FILES = frozenset({".yaml", ".yml", ".toml", ".json"})
+"""Endings of job files."""
+
 
 @dataclass(frozen=True)
 class ModelOptions:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.files import gather, read_code, syntax_note
 from crucible.client.payload.git_state import git_state, list_files
-from crucible.client.payload.special_files import special_note
 from crucible.client.payload.suggestions import nearest_file
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_environment
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import PYTHON, Source, SourceKind
+from crucible.wire.files.ignore import BUILT_IN, Ignore
 from crucible.wire.files.paths import UnsafePath, safe_join
 
 ENTRIES = ("main.py", "train.py", "__main__.py")
 _LISTED = 10
+_MAX_SCANNED = 20_000
+"""Files of a huge folder that are checked for being special."""
+_MAX_SPECIAL = 3
 
 
 def from_directory(shown: str, code_source: CodeSource) -> Payload:
@@ -38,7 +44,7 @@ def from_root(root: Path, shown: str, source: Source, code_source: CodeSource) -
         source=source,
         entries=entries,
         in_place=str(root) if code_source.in_place else None,
-        notes=(*choice.notes, *syntax_note(text, entry), *(special_note(root) if entries is not None else ())),
+        notes=(*choice.notes, *syntax_note(text, entry), *(_special_note(root) if entries is not None else ())),
     )
 
 
@@ -89,3 +95,35 @@ def _known(scripts: list[str]) -> str:
 def _below(root: Path) -> list[str]:
     found = (path.relative_to(root) for path in root.glob("*/*.py") if not path.parent.name.startswith("."))
     return sorted(path.as_posix() for path in found)
+
+
+def _special_note(root: Path) -> tuple[str, ...]:
+    """Return a note naming pipes, sockets and devices below `root`; of a huge folder only a part is checked."""
+    found = list(_special_files(root))
+    if not found:
+        return ()
+    more = f" and {len(found) - _MAX_SPECIAL} more" if len(found) > _MAX_SPECIAL else ""
+    verb = "is" if len(found) == 1 else "are"
+    return (f"{', '.join(found[:_MAX_SPECIAL])}{more} {verb} left out: pipes, sockets and devices cannot be sent.",)
+
+
+def _special_files(root: Path) -> Iterator[str]:
+    rules = Ignore(BUILT_IN)
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        below = Path(folder).relative_to(root)
+        folders[:] = [name for name in folders if not rules.ignores((below / name).as_posix(), is_folder=True)]
+        for name in files:
+            seen += 1
+            if seen > _MAX_SCANNED:
+                return
+            if _is_special_files(os.path.join(folder, name)):
+                yield (below / name).as_posix()
+
+
+def _is_special_files(path: str) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode))

@@ -18,7 +18,7 @@ from typing import TypeVar, Unpack
 from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
 from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
-from crucible.client.sdk.blocking.timeouts import check_timeout, still_running
+from crucible.client.sdk.blocking.job import check_timeout, still_running
 from crucible.client.sdk.exec import ExecResult
 from crucible.client.sdk.metrics_table import MetricsTable
 from crucible.client.sdk.port_forward import PortForward

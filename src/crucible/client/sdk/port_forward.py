@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable
 
-from crucible.client.sdk.closing import Closing
 from crucible.client.transport.http import Transport
 from crucible.client.transport.sessions import Session, SessionOver, open_session
 from crucible.core.errors import BadInput, Conflict, CrucibleError
@@ -40,7 +39,7 @@ def require_port(known: tuple[int, ...], port: int) -> None:
         )
 
 
-class PortForward(Closing):
+class PortForward(contextlib.AbstractContextManager["PortForward"]):
     """Listens on 127.0.0.1 at `local` from when it is made until `close`. `notice` hears of what went wrong."""
 
     def __init__(
@@ -66,6 +65,9 @@ class PortForward(Closing):
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.local}"
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Take no more connections, and end those there are."""

@@ -28,7 +28,7 @@ def connect(settings: Settings, embedded: Embedded) -> Api:
     if settings.server.value is not None:
         return Api(_named(settings, settings.server.value, embedded.environ), seconds=seconds)
     own = _Own(settings, embedded)
-    return Api(own.ensure(), seconds=seconds, relocate=own.ensure, found=own.find_running)
+    return Api(own.ensure(), seconds=seconds, relocate=own.ensure, find_running=own.find_running)
 
 
 def connect_if_up(settings: Settings, embedded: Embedded) -> Api | None:

@@ -10,6 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from crucible.client.api import routes
+from crucible.client.api.routes import RawRoute
 from crucible.client.transport.address import read_address
 from crucible.client.transport.http import Endpoint
 from crucible.core.errors import BadInput
@@ -17,7 +19,7 @@ from crucible.core.secret import Secret
 from crucible.wire.http.client import HttpClient, HttpError, Request
 from crucible.wire.process import Process
 
-ASK_SECONDS = 3.0
+PROBE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,11 @@ def read_token(home: Path) -> Secret | None:
     return Secret(text) if text else None
 
 
-def probe(url: str, route: str, seconds: float = ASK_SECONDS) -> ProbeResult | None:
-    """What `/healthz` or `/readyz` of that address says; None if nothing of ours answers."""
+def probe(url: str, route: RawRoute, seconds: float = PROBE_SECONDS) -> ProbeResult | None:
+    """Return the answer of `routes.LIVE` or `routes.READY` at that address; None if no Crucible server answers."""
     try:
         with closing(HttpClient(read_address(url))) as http:
-            response = http.send(Request("GET", route, seconds, seconds))
+            response = http.send(Request(route.method, route.path, seconds, seconds))
             said = json.loads(response.content)
     except (HttpError, BadInput, ValueError):
         return None
@@ -91,7 +93,7 @@ def find_server(home: Path) -> Discovery | None:
     found = read_discovery(home)
     if found is None or not found.alive:
         return None
-    answer = probe(found.url, "/healthz")
+    answer = probe(found.url, routes.LIVE)
     return found if answer is not None and answer.nonce == found.nonce else None
 
 

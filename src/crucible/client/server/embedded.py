@@ -17,10 +17,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
+from crucible.client.api import Api, routes
 from crucible.client.server.discovery import Discovery, endpoint_of, find_server, probe, read_discovery, try_lock
-from crucible.client.transport.http import Endpoint, Transport
+from crucible.client.transport.clock import MonotonicClock
+from crucible.client.transport.http import Endpoint
 from crucible.client.transport.problems import error_from
 from crucible.core.errors import CrucibleError, DiskFull, TimedOut, Trouble, Unreachable
 from crucible.wire.process import is_locked
@@ -36,12 +37,6 @@ _LONGEST_LINE = 300
 _OURS = ("CRUCIBLE_SERVER", "CRUCIBLE_TOKEN")
 
 
-class Clock(Protocol):
-    def monotonic(self) -> float: ...
-
-    def sleep(self, seconds: float, /) -> None: ...
-
-
 @dataclass(frozen=True)
 class Embedded:
     """The embedded server of one state folder. `environ` is the caller's; the server inherits it."""
@@ -51,7 +46,7 @@ class Embedded:
     environ: Mapping[str, str]
     command: Sequence[str] = COMMAND
     start_seconds: float = 15.0
-    clock: Clock = field(default=time)
+    clock: MonotonicClock = field(default=time)
 
     @property
     def log(self) -> Path:
@@ -174,14 +169,14 @@ class Embedded:
     # Stopping
 
     def _ask_to_stop(self, running: Discovery) -> None:
-        transport = Transport(endpoint_of(self.home, running), seconds=5.0)
+        api = Api(endpoint_of(self.home, running), seconds=5.0)
         try:
-            transport.request("POST", "/api/v1/server/stop", repeat=False)
+            api.stop_server()
         except CrucibleError:
-            # It does not listen, or not to our token; the signal comes next.
+            # It does not answer, or does not accept our token: a signal works without either.
             running.process.send(signal.SIGTERM)
         finally:
-            transport.close()
+            api.close()
 
     def _wait_for_end(self, running: Discovery) -> bool:
         deadline = self.clock.monotonic() + STOP_SECONDS
@@ -242,7 +237,7 @@ def _log_lines(log: Path, begins: int) -> list[str]:
 
 
 def _is_ready(running: Discovery) -> bool:
-    answer = probe(running.url, "/readyz")
+    answer = probe(running.url, routes.READY)
     return answer is not None and answer.ready and answer.nonce == running.nonce
 
 

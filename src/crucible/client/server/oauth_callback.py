@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import TracebackType
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from crucible.client.api import routes
 from crucible.core.errors import TimedOut
 from crucible.core.people.openid import challenge_of
 
@@ -48,7 +49,7 @@ class BrowserLogin:
     def url(self) -> str:
         """What the browser has to open."""
         query = {"port": self.port, "challenge": challenge_of(self.verifier), "state": self._echo}
-        return f"{self._server}/api/v1/login/oidc?{urlencode(query)}"
+        return f"{self._server}{routes.LOGIN_OPENID.path}?{urlencode(query)}"
 
     def code(self, seconds: float) -> str:
         """The code, once the browser brings it; raises TimedOut."""

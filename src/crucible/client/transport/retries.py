@@ -6,15 +6,11 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+from crucible.client.transport.clock import MonotonicClock
 
 T = TypeVar("T")
-
-
-class Clock(Protocol):
-    def monotonic(self) -> float: ...
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class RetryPolicy:
     first: float = 0.1
     longest: float = 2.0
     jitter: float = 0.1
-    clock: Clock = field(default=time, repr=False)
+    clock: MonotonicClock = field(default=time, repr=False)
 
     def run(self, act: Callable[[], T], again: Callable[[Exception], bool]) -> T:
         """What `act` returns. When it raises, `again` says whether to try once more; the last error is raised."""

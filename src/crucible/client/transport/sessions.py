@@ -6,14 +6,14 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
-from urllib.parse import quote
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 
-from crucible.client.sdk.closing import Closing
+from crucible.client.api import routes
+from crucible.client.api.resource import path_of
 from crucible.client.transport.address import is_loopback
 from crucible.client.transport.http import Endpoint, Transport, auth_headers, unreachable
 from crucible.client.transport.problems import error_from
@@ -28,7 +28,7 @@ class SessionOver(Exception):
     """Nothing can be sent any more."""
 
 
-class Session(Closing):
+class Session(AbstractContextManager["Session"]):
     """One session, from its opening on. One thread reads `frames`, another may write."""
 
     def __init__(self, connection: ClientConnection, held: ExitStack) -> None:
@@ -40,6 +40,9 @@ class Session(Closing):
         self._passed_on = 0
         self.over: s.Over | None = None
         """How it ended, after the last of `frames`."""
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End it, whatever it is at; what runs for it is ended there."""
@@ -180,4 +183,4 @@ def _refusal(refused: InvalidStatus) -> CrucibleError:
 
 
 def _address(endpoint: Endpoint, ref: str) -> str:
-    return f"ws{endpoint.url.removeprefix('http')}/api/v1/jobs/{quote(ref, safe='')}/session"
+    return f"ws{endpoint.url.removeprefix('http')}{path_of(routes.SESSION, job=ref)}"

@@ -8,42 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from pydantic import TypeAdapter, ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 
+from crucible.client.api import routes
+from crucible.client.api.resource import path_of
 from crucible.client.transport.address import is_loopback
-from crucible.client.transport.http import Endpoint, Transport, auth_headers, unreachable
+from crucible.client.transport.clock import MonotonicClock
+from crucible.client.transport.http import Endpoint, auth_headers, unreachable
 from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.ids import is_id, short
 from crucible.core.views.frames import AnyFrame, Cursors, EventFrame, Frame, JobFrame, LogFrame
-from crucible.core.views.jobs import JobView
-from crucible.core.views.records import EventView, LogPage
+
+if TYPE_CHECKING:
+    from crucible.client.api import Api
 
 OPEN_SECONDS = 10.0
 GOING_AWAY = frozenset({1001, 1012})
 """Close codes of a server that was told to stop; a crash has none."""
 
 MAX_FRAME = 16 * 1024 * 1024
-
-
-class Source(Protocol):
-    """What polling asks of the API."""
-
-    def job(self, ref: str) -> JobView: ...
-
-    def logs(self, ref: str, *, attempt: int | None = None, offset: int = 0) -> LogPage: ...
-
-    def events(self, ref: str, *, after: int = 0) -> tuple[EventView, ...]: ...
-
-
-class Clock(Protocol):
-    def monotonic(self) -> float: ...
-
-    def sleep(self, seconds: float, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +41,7 @@ class Timing:
     `stop` ends the following early; it is asked at least every `look` seconds, and while a server is away.
     """
 
-    clock: Clock
+    clock: MonotonicClock
     stop: Callable[[], bool] | None = None
     look: float = 0.5
     poll: float = 0.5
@@ -70,15 +58,6 @@ class Timing:
     def silence(self) -> float | None:
         """How long to wait for a frame before looking whether to stop."""
         return None if self.stop is None else self.look
-
-
-@dataclass(frozen=True)
-class Link:
-    """The ways to a server: `source` asks, `transport` knows and finds its address, `found` only looks."""
-
-    source: Source
-    transport: Transport
-    found: Callable[[], Endpoint | None] | None = None
 
 
 class _Lost(Exception):
@@ -127,14 +106,14 @@ class _Seen:
         return True
 
 
-def follow(link: Link, ref: str, cursors: Cursors, notice: Callable[[str], None], timing: Timing) -> Iterator[Frame]:
+def follow(api: Api, ref: str, cursors: Cursors, notice: Callable[[str], None], timing: Timing) -> Iterator[Frame]:
     """Frames until the job has ended and its log is out; each event and each piece of log once."""
     seen = _Seen(cursors)
     frames = _socket
-    away = _Away(link, notice, timing)
+    away = _Away(api, notice, timing)
     while True:
         try:
-            for frame in frames(link, ref, seen, timing):
+            for frame in frames(api, ref, seen, timing):
                 away.back()
                 if seen.new(frame):
                     yield frame
@@ -152,8 +131,8 @@ def follow(link: Link, ref: str, cursors: Cursors, notice: Callable[[str], None]
 class _Away:
     """Waiting for a server that went away, and finding it again."""
 
-    def __init__(self, link: Link, notice: Callable[[str], None], timing: Timing) -> None:
-        self._link, self._notice, self._timing = link, notice, timing
+    def __init__(self, api: Api, notice: Callable[[str], None], timing: Timing) -> None:
+        self._api, self._notice, self._timing = api, notice, timing
         self._since: float | None = None
         self._next_wait = timing.first_wait
 
@@ -169,14 +148,14 @@ class _Away:
             self._since = clock.monotonic()
             self._notice("The server does not answer; the job goes on. Looking for it again …")
         told = isinstance(lost, _Lost) and lost.told
-        if told and self._link.found is not None:
-            self._wait_for_another(ref, self._link.found)
+        if told and self._api.find_running is not None:
+            self._wait_for_another(ref, self._api.find_running)
             return
         if clock.monotonic() - self._since > self._timing.patience:
-            raise unreachable(self._link.transport.endpoint, str(lost))
+            raise unreachable(self._api.transport.endpoint, str(lost))
         clock.sleep(self._next_wait)
         self._next_wait = min(self._next_wait * 2, self._timing.longest_wait)
-        self._link.transport.relocate()
+        self._api.transport.relocate()
 
     def _wait_for_another(self, ref: str, found: Callable[[], Endpoint | None]) -> None:
         """Somebody stopped our embedded server: do not start it again, but use one that takes its place."""
@@ -184,7 +163,7 @@ class _Away:
         end = clock.monotonic() + self._timing.handover
         while clock.monotonic() < end:
             if found() is not None:
-                self._link.transport.relocate()
+                self._api.transport.relocate()
                 return
             clock.sleep(self._timing.first_wait)
         raise Unreachable(
@@ -197,8 +176,8 @@ class _Away:
 # Over a WebSocket
 
 
-def _socket(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
-    with _opened(link, ref, seen.cursors) as connection:
+def _socket(api: Api, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
+    with _opened(api, ref, seen.cursors) as connection:
         try:
             while True:
                 if (frame := _frame(_received(connection, timing))) is not None:
@@ -210,7 +189,7 @@ def _socket(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame
             if code != 1000:
                 raise _Lost(str(closed), told=code in GOING_AWAY) from closed
         if not seen.ended:
-            yield from _last_look(link, ref)
+            yield from _last_look(api, ref)
 
 
 def _received(connection: ClientConnection, timing: Timing) -> str | bytes:
@@ -222,17 +201,17 @@ def _received(connection: ClientConnection, timing: Timing) -> str | bytes:
     raise _Stopped
 
 
-def _last_look(link: Link, ref: str) -> Iterator[Frame]:
+def _last_look(api: Api, ref: str) -> Iterator[Frame]:
     """The stream was closed as finished, but no frame said that the job ended."""
-    job = link.source.job(ref)
+    job = api.job(ref)
     if not job.ended:
         raise _Lost("The server closed the stream before the job's end.")
     yield JobFrame(job=job)
 
 
 @contextmanager
-def _opened(link: Link, ref: str, cursors: Cursors) -> Iterator[ClientConnection]:
-    endpoint = link.transport.endpoint
+def _opened(api: Api, ref: str, cursors: Cursors) -> Iterator[ClientConnection]:
+    endpoint = api.transport.endpoint
     try:
         connection = connect(
             _address(endpoint, ref, cursors),
@@ -243,7 +222,7 @@ def _opened(link: Link, ref: str, cursors: Cursors) -> Iterator[ClientConnection
             proxy=None if is_loopback(endpoint.url) else True,
         )
     except InvalidStatus as refused:
-        link.source.job(ref)  # raises what is wrong with the token or the job, in the server's words
+        api.job(ref)  # raises what is wrong with the token or the job, in the server's words
         raise _NoWebSocket(str(refused)) from refused
     except (InvalidHandshake, InvalidURI) as refused:
         raise _NoWebSocket(str(refused)) from refused
@@ -255,8 +234,7 @@ def _opened(link: Link, ref: str, cursors: Cursors) -> Iterator[ClientConnection
 
 def _address(endpoint: Endpoint, ref: str, cursors: Cursors) -> str:
     query = cursors.model_dump(exclude_none=True)
-    base = "ws" + endpoint.url.removeprefix("http")
-    return f"{base}/api/v1/jobs/{quote(ref, safe='')}/stream?{urlencode(query)}"
+    return f"ws{endpoint.url.removeprefix('http')}{path_of(routes.STREAM, job=ref)}?{urlencode(query)}"
 
 
 def _frame(text: str | bytes) -> Frame | None:
@@ -275,23 +253,23 @@ _FRAMES: TypeAdapter[Frame] = TypeAdapter(AnyFrame)
 # By polling
 
 
-def _polling(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
+def _polling(api: Api, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
     while True:
-        job = link.source.job(ref)  # before the log: if it has ended, the log read next is all there is
-        for event in link.source.events(ref, after=seen.cursors.after):
+        job = api.job(ref)  # before the log: if it has ended, the log read next is all there is
+        for event in api.events(ref, after=seen.cursors.after):
             yield EventFrame(cursor=event.n, event=event)
-        complete = yield from _new_text(link.source, ref, seen)
+        complete = yield from _new_text(api, ref, seen)
         yield JobFrame(job=job)
         if (job.ended and complete) or timing.stopped:
             return
         timing.clock.sleep(timing.poll)
 
 
-def _new_text(source: Source, ref: str, seen: _Seen) -> Generator[Frame, None, bool]:
+def _new_text(api: Api, ref: str, seen: _Seen) -> Generator[Frame, None, bool]:
     """The log from the cursor to its present end, over all attempts; returns whether that is all of it."""
     attempt, offset = seen.cursors.attempt, seen.cursors.offset
     while True:
-        page = source.logs(ref, attempt=attempt, offset=offset)
+        page = api.logs(ref, attempt=attempt, offset=offset)
         attempt = page.attempt or None
         if page.data:
             text = page.data.decode("utf-8", errors="replace")

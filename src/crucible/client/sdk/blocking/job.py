@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from crucible.client.api import Api
 from crucible.client.request.checks import check_number
 from crucible.client.sdk import downloads
-from crucible.client.sdk.blocking.timeouts import check_timeout, still_running
 from crucible.client.sdk.exec import ExecResult
 from crucible.client.sdk.metrics_table import MetricsTable
 from crucible.client.sdk.port_forward import PortForward
 from crucible.client.sdk.results import JobResult, result_of
 from crucible.client.sdk.status import JobStatus, StatusReducer, status_of
+from crucible.core.compute.resources import MAX_SECONDS
+from crucible.core.errors import TimedOut
 from crucible.core.views.frames import JobFrame, LogFrame
 from crucible.core.views.jobs import CheckpointView, JobView
 from crucible.core.views.records import EventView
@@ -202,3 +203,18 @@ def _fresher(status: JobStatus, fresh: JobStatus | None) -> JobStatus:
     if not status.backend_changed or fresh.backend_changed:
         return fresh
     return replace(fresh, backend_changed=True, previous_backend=status.previous_backend)
+
+
+def check_timeout(timeout: object) -> float | None:
+    """Return `timeout` in seconds; None waits for ever. Raises BadInput for what is no duration."""
+    check_number("timeout", timeout, 0, MAX_SECONDS)
+    return float(timeout) if isinstance(timeout, int | float) else None
+
+
+def still_running(status: JobStatus, seconds: float | None) -> TimedOut:
+    """Return the error for a job that outlived the wait."""
+    return TimedOut(
+        f"{status.id} has not ended within {seconds or 0:g} seconds.",
+        why=f"It is {status.phase.value}. {status.message}".strip(),
+        fix="The job goes on. Wait longer, or cancel it.",
+    )

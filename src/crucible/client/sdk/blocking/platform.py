@@ -27,7 +27,6 @@ from crucible.client.request.submission import submit
 from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
 from crucible.client.sdk.blocking.job import SyncJob
 from crucible.client.sdk.job_lookup import find_job, iterate_jobs
-from crucible.client.sdk.predictions import newest_predictions
 from crucible.client.server.connection import connect, make_embedded
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput
@@ -181,7 +180,7 @@ class SyncMLPlatform:
     def predictions(self, *, limit: int = 50) -> PredictionPage:
         """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
         check_number("limit", limit, 1, MOST_JOBS, whole=True)
-        return newest_predictions(self.api, limit)
+        return self.api.newest_predictions(limit)
 
 
 def _here() -> SubmitHost:
