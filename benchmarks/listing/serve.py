@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvicorn
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.runtime.compose import Embedded, embedded_control
 from crucible.core.secret import Secret
 from crucible.server.api import build_api
@@ -24,7 +24,7 @@ from crucible.storage import StoreOptions
 TOKEN = "b" * 64
 
 
-def control_over(database: str, folder: Path) -> Control:
+def control_over(database: str, folder: Path) -> ControlPlane:
     """A control plane whose rounds never start: what waits goes on waiting."""
     url_file = folder / "agents.url"
     url_file.write_text("http://127.0.0.1:9", encoding="utf-8")

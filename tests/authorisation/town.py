@@ -11,7 +11,7 @@ from tests.control.caller import As
 from tests.control.world import Rig, job_spec, pieces, secret, sha
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.requests import NewToken
 from crucible.core.people.identity import OWNER, Identity, Permission, Role
@@ -41,7 +41,7 @@ class Town:
     """`tokens` by identity; the anonymous has none."""
 
     rig: Rig
-    control: Control
+    control: ControlPlane
     api: FastAPI
     job: str
     tokens: Mapping[str, str]
@@ -71,8 +71,8 @@ async def found_town(rig: Rig) -> Town:
     provider = OpenIdProvider(now=rig.clock.now)
     client = Client(ISSUER, CLIENT, Secret(SECRET), "Example ID")
     deployment = replace(rig.deployment, neighbours=True, openid=client, openid_transport=transport(provider))
-    control = Control(rig.ports, rig.backends, deployment)
-    await control._parts.places.refresh()
+    control = ControlPlane(rig.ports, rig.backends, deployment)
+    await control._parts.backends.refresh()
     await control._parts.duties.renew(rig.ports.db, rig.clock)
     await _settle(control)
     tokens = {name: await token_of(control, name) for name in PEOPLE}
@@ -91,7 +91,7 @@ async def found_town(rig: Rig) -> Town:
     return Town(rig, control, api, job, tokens, stops, provider)
 
 
-async def _settle(control: Control) -> None:
+async def _settle(control: ControlPlane) -> None:
     for project in ("alpha", "beta"):
         await control.people.add_project(OWNER, project)
     for name, place in PEOPLE.items():
@@ -100,7 +100,7 @@ async def _settle(control: Control) -> None:
             await control.people.set_member(OWNER, place[0], name, place[1])
 
 
-async def token_of(control: Control, user: str, *, revoked: bool = False, **more: Any) -> str:
+async def token_of(control: ControlPlane, user: str, *, revoked: bool = False, **more: Any) -> str:
     given = {"scopes": frozenset(Permission), "days": 1 / 24, **more}
     made = await control.tokens.create(OWNER, NewToken(name="test", user=user, **given))
     if revoked:
@@ -108,7 +108,7 @@ async def token_of(control: Control, user: str, *, revoked: bool = False, **more
     return str(made.token)
 
 
-async def _run(rig: Rig, control: Control, job: str) -> str:
+async def _run(rig: Rig, control: ControlPlane, job: str) -> str:
     """The job runs and has made something; the secret of its attempt."""
     await rig.host_up()
     runner = await rig.runner(job)

@@ -16,7 +16,7 @@ from crucible.catalog.sources import KEYS, Sources
 from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.resources.access import Access
 from crucible.control.resources.catalog import Catalog
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.server.http import failures
@@ -33,7 +33,7 @@ def make_prices(
     """`asked` answers for every provider; nobody does unless it is given."""
     clock, calls = FakeClock(), InlineCalls()
     clock.time = day
-    places = Places({backend.name: backend for backend in backends}, calls)
+    places = ConnectedBackends({backend.name: backend for backend in backends}, calls)
     keys = {name: Secret("a-key") for name in KEYS}
     sources = Sources(keys, httpx2.MockTransport(asked or _nobody), lambda: None)
     return Catalog(Library(folder), places, calls, clock, Access(InlineDb(), clock), sources)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.core.people.identity import Identity
 
 
 class As:
-    def __init__(self, control: Control, who: Identity) -> None:
+    def __init__(self, control: ControlPlane, who: Identity) -> None:
         self._control = control
         self._who = who
 

@@ -11,7 +11,7 @@ from tests.control.fakes import DEPLOYMENT, Gate
 from tests.control.world import FakeRunner, Rig, job_spec, pieces, secret, service, sha, with_calls
 
 from crucible.backends.base import Seen
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.db.port import Db
 from crucible.control.runtime import background
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-async def control(rig: Rig) -> AsyncIterator[Control]:
+async def control(rig: Rig) -> AsyncIterator[ControlPlane]:
     """Started: its loops go on whenever a test waits for something."""
     control = service(rig)
     await control.start()
@@ -57,11 +57,11 @@ class OnlyWrites:
 
 async def test_the_answer_to_a_submission_is_read_where_it_is_stored(rig: Rig) -> None:
     ports = replace(rig.ports, db=OnlyWrites(rig.ports.db))  # type: ignore[arg-type]
-    submitted = await Control(ports, rig.backends, rig.deployment).jobs.submit(OWNER, job_spec(name="mnist"), None)
+    submitted = await ControlPlane(ports, rig.backends, rig.deployment).jobs.submit(OWNER, job_spec(name="mnist"), None)
     assert submitted.view == await service(rig).jobs.view(OWNER, submitted.view.id)
 
 
-async def test_a_job_from_submission_to_its_outputs(rig: Rig, control: Control) -> None:
+async def test_a_job_from_submission_to_its_outputs(rig: Rig, control: ControlPlane) -> None:
     submitted = await control.jobs.submit(OWNER, job_spec(name="mnist"), "key")
     job = submitted.view.id
     assert submitted.created
@@ -93,7 +93,7 @@ async def test_a_job_from_submission_to_its_outputs(rig: Rig, control: Control) 
     assert [e.n for e in events] == list(range(1, len(events) + 1))
 
 
-async def test_the_same_submission_twice_is_one_job(control: Control) -> None:
+async def test_the_same_submission_twice_is_one_job(control: ControlPlane) -> None:
     first = await control.jobs.submit(OWNER, job_spec(), "key")
     again = await control.jobs.submit(OWNER, job_spec(), "key")
     assert (again.view.id, again.created) == (first.view.id, False)
@@ -103,7 +103,7 @@ async def test_the_same_submission_twice_is_one_job(control: Control) -> None:
         await control.jobs.submit(OWNER, job_spec(cpus=99), None)
 
 
-async def test_cancelling_a_waiting_job_ends_it_and_lets_the_next_go(rig: Rig, control: Control) -> None:
+async def test_cancelling_a_waiting_job_ends_it_and_lets_the_next_go(rig: Rig, control: ControlPlane) -> None:
     await control.jobs.submit(OWNER, job_spec(cpus=2), None)
     large = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     small = (await control.jobs.submit(OWNER, job_spec(cpus=2), None)).view.id
@@ -113,7 +113,7 @@ async def test_cancelling_a_waiting_job_ends_it_and_lets_the_next_go(rig: Rig, c
     assert (await control.jobs.cancel(OWNER, large))[1] is False
 
 
-async def test_cancelling_before_a_host_has_come_ends_it_and_lets_the_next_go(rig: Rig, control: Control) -> None:
+async def test_cancelling_before_a_host_has_come_ends_it_and_lets_the_next_go(rig: Rig, control: ControlPlane) -> None:
     job = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     waiting = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     view, changed = await control.jobs.cancel(OWNER, job)
@@ -121,7 +121,7 @@ async def test_cancelling_before_a_host_has_come_ends_it_and_lets_the_next_go(ri
     assert (await rig.world(waiting)).live is not None
 
 
-async def test_cancelling_a_running_job_asks_first(rig: Rig, control: Control) -> None:
+async def test_cancelling_a_running_job_asks_first(rig: Rig, control: ControlPlane) -> None:
     job, runner = await rig.running()
     view, changed = await control.jobs.cancel(OWNER, job)
     assert (view.phase, view.desired, changed) == ("stopping", "cancel", True)
@@ -132,7 +132,7 @@ async def test_cancelling_a_running_job_asks_first(rig: Rig, control: Control) -
     assert (view.status, view.signal) == ("cancelled", 15)
 
 
-async def test_what_is_not_there(control: Control) -> None:
+async def test_what_is_not_there(control: ControlPlane) -> None:
     for ask in (control.jobs.details, control.jobs.cancel, control.outputs.artifacts):
         with pytest.raises(NotFound):
             await ask(OWNER, "zzzzzz")
@@ -141,7 +141,7 @@ async def test_what_is_not_there(control: Control) -> None:
         await control.outputs.artifact(OWNER, job, "model.pt")
 
 
-async def test_lists_and_status(rig: Rig, control: Control) -> None:
+async def test_lists_and_status(rig: Rig, control: ControlPlane) -> None:
     await control.jobs.submit(OWNER, job_spec(), None)
     page = await control.jobs.list_jobs(OWNER, JobFilter(active=True), limit=10, cursor=None)
     assert len(page.items) == 1
@@ -151,20 +151,20 @@ async def test_lists_and_status(rig: Rig, control: Control) -> None:
     assert (status.deployment, status.counts.queued) == (DEPLOYMENT, 1)
 
 
-async def test_bundles_through_the_facade(control: Control) -> None:
+async def test_bundles_through_the_facade(control: ControlPlane) -> None:
     data = b"an archive"
     assert not await control.bundles.has(OWNER, sha(data))
     assert await control.bundles.put(OWNER, sha(data), pieces(data))
     assert await control.bundles.has(OWNER, sha(data))
 
 
-async def test_a_watcher_hears_what_happens(rig: Rig, control: Control) -> None:
+async def test_a_watcher_hears_what_happens(rig: Rig, control: ControlPlane) -> None:
     async with control.jobs.watch(None) as watch:
         await control.jobs.submit(OWNER, job_spec(), None)
         assert await watch.changed(0) == {Hint.EVENT}
 
 
-async def test_recent_lines_are_the_newest_that_are_known(rig: Rig, control: Control) -> None:
+async def test_recent_lines_are_the_newest_that_are_known(rig: Rig, control: ControlPlane) -> None:
     job, runner = await rig.running()
     runner = FakeRunner(control.agents, runner.attempt)
     runner.n = 1
@@ -256,7 +256,7 @@ async def test_a_crash_after_submission_loses_nothing(rig: Rig) -> None:
     await control.stop()
 
 
-async def test_a_confirmed_restore_is_told_as_the_offline_command_tells_it(rig: Rig, control: Control) -> None:
+async def test_a_confirmed_restore_is_told_as_the_offline_command_tells_it(rig: Rig, control: ControlPlane) -> None:
     assert await control.maintenance.confirm_restore(OWNER) == ConfirmedView(
         confirmed=False, restored_at=None, effects=0
     )

@@ -26,14 +26,14 @@ from tests.control.fakes import (
 
 from crucible.backends.base import LaunchCall
 from crucible.control.agents.agents import Agents
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.db.migrate import create
 from crucible.control.db.port import DatabaseClosed, Db
 from crucible.control.db.sqlite.connection import driver_of
 from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.hooks import Post
-from crucible.control.jobs.submit import Accepted
+from crucible.control.jobs.submit import StoredJob
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import Unit
 from crucible.control.resources.machines import Machines
@@ -65,12 +65,12 @@ class Rig:
     def __post_init__(self) -> None:
         parts = self.parts
         self.ports, self.deployment, self.feed, self.writer = parts.ports, parts.deployment, parts.feed, parts.writer
-        self.places, self.duties, self.scheduler = parts.places, parts.duties, parts.scheduler
-        self.submitter, self.performer, self.poller = parts.submit, parts.performer, parts.poller
+        self.places, self.duties, self.scheduler = parts.backends, parts.duties, parts.scheduler
+        self.submitter, self.performer, self.poller = parts.submitter, parts.performer, parts.poller
         self.janitor, self.contacts, self.reconciler = parts.janitor, parts.contacts, parts.reconciler
         self.tails, self.logs, self.bundles, self.agents = parts.tails, parts.logs, parts.bundles, parts.agents
-        self.uploads, self.ledger, self.revival = parts.uploads, parts.ledger, parts.revival
-        self.machines = Machines(parts.ports, parts.places, parts.writer, parts.janitor, parts.access)
+        self.uploads, self.ledger, self.revival = parts.uploads, parts.ledger, parts.resumer
+        self.machines = Machines(parts.ports, parts.backends, parts.writer, parts.janitor, parts.access)
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         return await self.ports.db.read(fn)
@@ -94,7 +94,7 @@ class Rig:
         assert found is not None
         return found
 
-    async def accept(self, spec: JobSpec, key: str | None = None) -> Accepted:
+    async def accept(self, spec: JobSpec, key: str | None = None) -> StoredJob:
         return await self.writer.write(lambda unit: self.submitter.store(unit, spec, key))
 
     async def submit(self, **more: Any) -> str:
@@ -286,9 +286,9 @@ def with_calls(rig: Rig, calls: InlineCalls) -> Rig:
     return join(replace(rig.ports, calls=calls), rig.clock, calls, rig.backends, rig.deployment.scratch)
 
 
-def service(rig: Rig) -> Control:
+def service(rig: Rig) -> ControlPlane:
     """The facade over the same ports and places."""
-    return Control(rig.ports, rig.backends, rig.deployment)
+    return ControlPlane(rig.ports, rig.backends, rig.deployment)
 
 
 def job_spec(**more: Any) -> JobSpec:

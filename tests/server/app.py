@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from tests.control.fakes import FakeBackend
 from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.server.api import build_api
 from crucible.wire.documents.messages import Kind
 
@@ -27,7 +27,7 @@ class App:
     """`rig` reaches every part of this control plane; `stops` counts requests to end the server."""
 
     rig: Rig
-    control: Control
+    control: ControlPlane
     api: FastAPI
     stops: list[None]
 
@@ -68,7 +68,7 @@ class BrokenDb:
 
 def broken_api(app: App, error: Exception) -> FastAPI:
     """Return the API over the same ports, but a database that fails."""
-    control = Control(replace(app.rig.ports, db=BrokenDb(error)), app.rig.backends, app.rig.deployment)
+    control = ControlPlane(replace(app.rig.ports, db=BrokenDb(error)), app.rig.backends, app.rig.deployment)
     return build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
 
 

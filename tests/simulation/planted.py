@@ -20,7 +20,7 @@ from crucible.control.agents.ingest import Ingest
 from crucible.control.db import meta
 from crucible.control.hooks import Notifier, Sender
 from crucible.control.hooks.sending import Sent
-from crucible.control.jobs.submit import Accepted, Submit
+from crucible.control.jobs.submit import StoredJob, Submitter
 from crucible.control.machines import janitor, ledger, machine_factory, poller
 from crucible.control.objects import pending_objects
 from crucible.control.objects.uploads import Uploads
@@ -73,7 +73,7 @@ def lost_is_refused(patch: pytest.MonkeyPatch) -> None:
 
 def made_before_intended(patch: pytest.MonkeyPatch) -> None:
     """A machine is made when it is decided on, before that is committed."""
-    real = scheduler.Scheduler._placed
+    real = scheduler.Scheduler._commit
 
     def placed(
         self: Any, unit: Unit, world: World, attempt: Any, machine: Machine, place: Any, *, new: bool
@@ -251,12 +251,12 @@ def no_place_is_avoided(patch: pytest.MonkeyPatch) -> None:
 
 def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """A submission that comes again is another one."""
-    real = Submit.store
+    real = Submitter.store
 
-    def store(self: Submit, unit: Unit, spec: Any, key: str | None, *more: Any, **options: Any) -> Accepted:
+    def store(self: Submitter, unit: Unit, spec: Any, key: str | None, *more: Any, **options: Any) -> StoredJob:
         return real(self, unit, spec, None, *more, **options)
 
-    patch.setattr(Submit, "store", store)
+    patch.setattr(Submitter, "store", store)
 
 
 # What is kept

@@ -11,13 +11,13 @@ from crucible.core.errors import BadInput
 from crucible.settings import Settings
 
 if TYPE_CHECKING:
-    from crucible.control.control_plane import Control
+    from crucible.control.control_plane import ControlPlane
     from crucible.core.people.openid import Client
     from crucible.server.home import Home
     from crucible.storage import StoreOptions
 
 
-def build_control(home: Home, settings: Settings) -> Control:
+def build_control(home: Home, settings: Settings) -> ControlPlane:
     """The control plane that the settings describe. Opens the database and the store; starts nothing."""
     from crucible.control.machines.machine_factory import LeaseTerms
     from crucible.control.objects.quota import Bounds

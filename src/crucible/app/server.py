@@ -18,7 +18,7 @@ from crucible.wire.process import this_process
 if TYPE_CHECKING:
     import socket
 
-    from crucible.control.control_plane import Control
+    from crucible.control.control_plane import ControlPlane
     from crucible.server.home import Home
     from crucible.server.http.listen import Listener
     from crucible.server.security.exposure import Reach
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STOP_SECONDS = 2.0
 """How long control's loops get to end; the listeners have their own second."""
 
-Build = Callable[["Home", Settings], "Control"]
+Build = Callable[["Home", Settings], "ControlPlane"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Server:
             raise Trouble("A listener ended by itself.", fix="Start the server again.")
         self.stopping()
 
-    def _listeners(self, control: Control) -> tuple[Listener, Listener]:
+    def _listeners(self, control: ControlPlane) -> tuple[Listener, Listener]:
         from crucible.server.agents.api import build_agents_api
         from crucible.server.api import build_api
         from crucible.server.http.listen import Listener
@@ -116,7 +116,7 @@ class Server:
         tls = self.reach.tls
         return Listener(api, self.api, tls=tls), Listener(agents, self.agents, connections=1000, tls=tls)
 
-    async def _announce(self, control: Control) -> None:
+    async def _announce(self, control: ControlPlane) -> None:
         from crucible.server.home import Discovery, Ports
         from crucible.server.http.listen import port_of
 
@@ -136,7 +136,7 @@ class Server:
         )
 
     async def _end(
-        self, control: Control, listeners: Sequence[Listener], running: Sequence[asyncio.Future[None]]
+        self, control: ControlPlane, listeners: Sequence[Listener], running: Sequence[asyncio.Future[None]]
     ) -> None:
         """Nobody finds us any more; those who wait are answered; then the loops end."""
         with contextlib.suppress(OSError):  # a disk that takes nothing; the next server does it

@@ -19,7 +19,7 @@ from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment, Parts
 
 
-class Control:
+class ControlPlane:
     """An operation takes the identity of the caller, unless it is for everyone (backends, catalog).
 
     What the caller may not see raises NotFound, what they may not do Forbidden.
@@ -39,9 +39,9 @@ class Control:
         self.sessions = ExecAccess(parts)
         self.bundles = parts.bundles
         self.plans = parts.plans
-        self.backends = Backends(parts.places)
+        self.backends = Backends(parts.backends)
         self.catalog = parts.catalog
-        self.machines = Machines(ports, parts.places, parts.writer, parts.janitor, access)
+        self.machines = Machines(ports, parts.backends, parts.writer, parts.janitor, access)
         self.models = Models(deployment.models, ports.clock)
         self.maintenance = Maintenance(parts)
         self.people = parts.people

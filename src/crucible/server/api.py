@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.core.views.frames import AnyFrame, Cursors, FeedCursor
 from crucible.server.context import About
 from crucible.server.http import failures, problems
@@ -101,7 +101,7 @@ WITH_BODY = (400, 413)
 
 
 def build_api(
-    control: Control,
+    control: ControlPlane,
     *,
     token: str,
     nonce: str,

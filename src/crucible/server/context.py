@@ -38,8 +38,8 @@ async def _who(connection: HTTPConnection) -> Identity:
     return connection.scope.get(WHO) or NOBODY
 
 
-async def _control(connection: HTTPConnection) -> control_plane.Control:
-    control: control_plane.Control = connection.app.state.control
+async def _control(connection: HTTPConnection) -> control_plane.ControlPlane:
+    control: control_plane.ControlPlane = connection.app.state.control
     return control
 
 
@@ -54,7 +54,7 @@ async def _about(connection: HTTPConnection) -> About:
 
 
 Who = Annotated[Identity, Depends(_who)]
-Control = Annotated[control_plane.Control, Depends(_control)]
+Control = Annotated[control_plane.ControlPlane, Depends(_control)]
 AgentsControl = Annotated[Agents, Depends(_agents)]
 Server = Annotated[About, Depends(_about)]
 JobRef = Annotated[

@@ -12,7 +12,7 @@ from tests.control.world import FakeRunner, Rig, service
 from crucible.backends.base import Reach
 from crucible.control.agents import sessions
 from crucible.control.agents.sessions import Sessions, Visit
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.resources.exec_access import MAX_NOTED, NOTED_AGAIN_SECONDS
 from crucible.control.runtime.system_ports import LocalWakeups
@@ -47,12 +47,12 @@ async def audited(rig: Rig) -> list[tuple[str, str, str]]:
     return [(row["name"], row["action"], row["data"]) for row in rows if row["action"].startswith("job.")]
 
 
-async def called(control: Control, attempt: str, *known: str) -> list[str]:
+async def called(control: ControlPlane, attempt: str, *known: str) -> list[str]:
     found = await control.agents.attempt_desired(attempt, 0, False, 0, 0, known)
     return [] if found is None else [session.id for session in found.sessions]
 
 
-async def until_called(control: Control, attempt: str) -> str:
+async def until_called(control: ControlPlane, attempt: str) -> str:
     while not (found := await called(control, attempt)):
         await asyncio.sleep(0)
     return found[0]
@@ -159,7 +159,7 @@ async def test_sessions_are_bounded(
 # A program that has not begun
 
 
-async def starting(rig: Rig, control: Control) -> tuple[str, FakeRunner]:
+async def starting(rig: Rig, control: ControlPlane) -> tuple[str, FakeRunner]:
     """A job whose machine is up and whose runner gets ready; what it says wakes those who wait at `control`."""
     job = await rig.submit()
     await rig.host_up()
@@ -168,12 +168,12 @@ async def starting(rig: Rig, control: Control) -> tuple[str, FakeRunner]:
     return job, runner
 
 
-async def enters(control: Control, job: str) -> object:
+async def enters(control: ControlPlane, job: str) -> object:
     async with (await control.sessions.enter(OWNER, job)).session(LS) as agent:
         return agent
 
 
-async def until_early(control: Control) -> None:
+async def until_early(control: ControlPlane) -> None:
     while not control._parts.sessions._early:
         await asyncio.sleep(0)
 
@@ -280,7 +280,7 @@ async def test_what_others_wait_for_is_bounded(rig: Rig, monkeypatch: pytest.Mon
 
 async def test_who_may_only_look_may_not_enter(rig: Rig) -> None:
     job, _ = await rig.running()
-    control = Control(rig.ports, rig.backends, replace(rig.deployment, neighbours=True))
+    control = ControlPlane(rig.ports, rig.backends, replace(rig.deployment, neighbours=True))
     assert await control.sessions.enter(somebody(Role.MEMBER), job)
     for who in (somebody(Role.VIEWER), somebody(Role.MEMBER, scopes=frozenset({Permission.READ}))):
         with pytest.raises(Forbidden):
@@ -314,14 +314,14 @@ async def test_through_the_store_no_line_leads_to_a_job(rig: Rig) -> None:
     job, _ = await rig.running()
     deployment = replace(rig.deployment, store_url="/somewhere", channel=Channel.STORE)
     with pytest.raises(Conflict, match="No line leads") as refused:
-        await Control(rig.ports, rig.backends, deployment).sessions.enter(OWNER, job)
+        await ControlPlane(rig.ports, rig.backends, deployment).sessions.enter(OWNER, job)
     assert "agents_url" in refused.value.fix
 
 
 # What is written down
 
 
-async def visit(control: Control, job: str, attempt: str, wanted: s.Opening, who: Identity = OWNER) -> None:
+async def visit(control: ControlPlane, job: str, attempt: str, wanted: s.Opening, who: Identity = OWNER) -> None:
     entrance = await control.sessions.enter(who, job)
 
     async def stay() -> None:

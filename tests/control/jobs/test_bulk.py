@@ -5,20 +5,20 @@ from typing import Any
 from tests.control.world import Rig, job_spec, service
 
 from crucible.control.db import schema as t
-from crucible.control.jobs.bulk import TOGETHER
-from crucible.control.resources.jobs import Submitted
+from crucible.control.jobs.bulk import BATCH_SIZE
+from crucible.control.resources.jobs import SubmittedJob
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotFound, UnknownName
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.people.identity import OWNER
 
 
-def view_of(result: Submitted | CrucibleError) -> Any:
-    assert isinstance(result, Submitted)
+def view_of(result: SubmittedJob | CrucibleError) -> Any:
+    assert isinstance(result, SubmittedJob)
     return result.view
 
 
 async def test_many_jobs_are_stored_in_their_order(rig: Rig) -> None:
-    count = TOGETHER * 2 + 3
+    count = BATCH_SIZE * 2 + 3
     done = await service(rig).jobs.submit_many(OWNER, [(job_spec(name=f"n{n}"), None) for n in range(count)])
     views = [view_of(one) for one in done]
     assert [view.name for view in views] == [f"n{n}" for n in range(count)]
@@ -33,7 +33,7 @@ async def test_one_that_is_refused_stops_none_of_the_others(rig: Rig) -> None:
         (job_spec(tags=("=",)), "k9"),
     ]
     done = await service(rig).jobs.submit_many(OWNER, [(job_spec(), None), *bad, (job_spec(), None)])
-    assert [type(one) for one in done] == [Submitted, UnknownName, BadInput, BadInput, Submitted]
+    assert [type(one) for one in done] == [SubmittedJob, UnknownName, BadInput, BadInput, SubmittedJob]
     assert await rig.count(t.jobs) == 2
     assert await rig.count(t.idempotency) == 0
 
@@ -43,7 +43,7 @@ async def test_a_key_makes_one_job_also_within_a_batch(rig: Rig) -> None:
     orders = [(job_spec(), "a"), (job_spec(), "a"), (job_spec(name="x"), "a"), (job_spec(), "b")]
     first, again, other, second = await control.jobs.submit_many(OWNER, orders)
     assert view_of(first).id == view_of(again).id != view_of(second).id
-    assert [isinstance(one, Submitted) and one.created for one in (first, again, second)] == [True, False, True]
+    assert [isinstance(one, SubmittedJob) and one.created for one in (first, again, second)] == [True, False, True]
     assert isinstance(other, Conflict)
     repeated = await control.jobs.submit_many(OWNER, orders)
     assert view_of(repeated[0]).id == view_of(first).id

@@ -14,7 +14,7 @@ from tests.control.world import Rig, service
 from tests.openid_provider import CLIENT, ISSUER
 from tests.passwords import quick_passwords
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
 from crucible.control.resources.login import QUIET_SECONDS, Login
@@ -262,5 +262,5 @@ async def test_without_a_provider_there_is_no_openid_login(rig: Rig) -> None:
 @pytest.mark.parametrize("project", [None, "newcomers"])
 async def test_a_provider_whose_people_become_users_counts_as_users(rig: Rig, project: str | None) -> None:
     client = Client(ISSUER, CLIENT, domains=("example.org",), project=project)
-    login = Control(rig.ports, rig.backends, replace(rig.deployment, openid=client)).login
+    login = ControlPlane(rig.ports, rig.backends, replace(rig.deployment, openid=client)).login
     assert (login.provider, await login.anyone_can_log_in()) == ("OpenID", project is not None)

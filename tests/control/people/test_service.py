@@ -9,7 +9,7 @@ from tests.authorisation.town import Town
 from tests.control.caller import As
 from tests.control.world import Rig, job_spec, service, sha
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
 from crucible.core.job.job_filter import JobFilter
@@ -127,7 +127,7 @@ async def test_jobs_of_users_do_not_run_on_the_servers_own_computer(rig: Rig, to
     assert (await careful.jobs.submit(OWNER, job_spec(), None)).created
 
 
-async def ended(control: Control) -> str:
+async def ended(control: ControlPlane) -> str:
     """A job of the project alpha that was cancelled while it waited."""
     job = (await control.jobs.submit(OWNER, job_spec(project="alpha", resources={"cpus": 4}), None)).view.id
     await control.jobs.cancel(OWNER, job)

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, select, text, update
 from tests.control.clouds import FakeCloud
 from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, other_worker, pieces, service, sha
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.planning.accuracy import FRESH_SECONDS, teaching
 from crucible.control.planning.forecast import WAIT_SECONDS
@@ -98,7 +98,7 @@ async def ran(rig: Rig, seconds: float, code: int = 0, **spec: Any) -> str:
     return job
 
 
-async def page(control: Control, limit: int = 50, cursor: str | None = None, who: Identity = OWNER) -> Any:
+async def page(control: ControlPlane, limit: int = 50, cursor: str | None = None, who: Identity = OWNER) -> Any:
     return (await control.plans.predictions(who, limit=limit, cursor=cursor)).as_json()
 
 

@@ -14,7 +14,7 @@ from tests.control.clouds import FakeCloud
 from tests.control.planning.test_accuracy import REAL, RUN, bundled, items, plan, planned, submitted
 from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, other_worker, pieces, service, sha
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.jobs.views import iso
 from crucible.control.planning.forecast import DUE, LANE, MAX_OFFERS, MAX_TEXT, MAX_TRIES, RETRY_SECONDS
@@ -32,7 +32,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 @pytest.fixture
-def control(rig: Rig) -> Control:
+def control(rig: Rig) -> ControlPlane:
     return service(rig)
 
 
@@ -160,7 +160,7 @@ async def test_it_stays_as_it_was_said(rig: Rig) -> None:
     assert await stored(rig, job) == found
 
 
-async def test_what_it_took_teaches(rig: Rig, control: Control) -> None:
+async def test_what_it_took_teaches(rig: Rig, control: ControlPlane) -> None:
     job = await submitted(rig)
     await rig.place()
     await rig.host_up()
@@ -179,7 +179,7 @@ async def test_a_full_backend_is_predicted_for_too(rig: Rig) -> None:
     assert sorted(item["job"] for item in await items(rig)) == sorted(jobs)
 
 
-async def test_a_rerun_and_many_at_once_are_planned(rig: Rig, control: Control) -> None:
+async def test_a_rerun_and_many_at_once_are_planned(rig: Rig, control: ControlPlane) -> None:
     bundle = await bundled(rig)
     spec = job_spec(command=RUN, backend="local", bundle=bundle)
     first = (await control.jobs.submit(OWNER, spec, None)).view.id
@@ -192,7 +192,7 @@ async def test_a_rerun_and_many_at_once_are_planned(rig: Rig, control: Control) 
     assert {item["job"] for item in await items(rig)} == ids
 
 
-async def test_a_job_that_ended_before_it_was_planned_is_not_planned(rig: Rig, control: Control) -> None:
+async def test_a_job_that_ended_before_it_was_planned_is_not_planned(rig: Rig, control: ControlPlane) -> None:
     job = await rig.submit(command=RUN, bundle=await bundled(rig))
     await control.jobs.cancel(OWNER, job)
     await rig.listen(600)
@@ -201,7 +201,7 @@ async def test_a_job_that_ended_before_it_was_planned_is_not_planned(rig: Rig, c
     assert (await stored(rig, job), await rig.count(t.predictions)) == (None, 0)
 
 
-async def test_a_job_that_ends_while_it_is_planned_keeps_no_plan(rig: Rig, control: Control) -> None:
+async def test_a_job_that_ends_while_it_is_planned_keeps_no_plan(rig: Rig, control: ControlPlane) -> None:
     job = await rig.submit(command=RUN, bundle=await bundled(rig))
     await control.jobs.cancel(OWNER, job)
     await rig.listen(600)
@@ -216,7 +216,7 @@ async def test_a_program_of_which_nothing_can_be_said(rig: Rig, code: str) -> No
     assert (await stored(rig, job)).chosen.seconds is None
 
 
-async def test_a_bundle_that_is_none_harms_nobody(rig: Rig, control: Control) -> None:
+async def test_a_bundle_that_is_none_harms_nobody(rig: Rig, control: ControlPlane) -> None:
     await control.bundles.put(OWNER, sha(b"no archive"), pieces(b"no archive"))
     await submitted(rig, bundle=sha(b"no archive"))
     job = await submitted(rig)
@@ -285,7 +285,7 @@ async def test_one_that_is_late_does_not_replace_the_plan(rig: Rig) -> None:
 async def test_a_server_plans_for_the_backends_that_it_has(rig: Rig, tmp_path: Path) -> None:
     job = await rig.submit(command=RUN, backend="cloud", bundle=await bundled(rig))
     rig.clock.time += 10
-    lone = Control(rig.ports, {"local": rig.backend}, rig.deployment)
+    lone = ControlPlane(rig.ports, {"local": rig.backend}, rig.deployment)
     await lone._parts.forecasts.round()
     assert await stored(rig, job) is None
     await planned(rig)

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 from tests.control.world import Rig, service
 
 from crucible.backends.base import LaunchRefused
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db.timed import TimedDb
 from crucible.control.runtime import gauges
 from crucible.control.runtime.gauges import Stored
@@ -53,7 +53,7 @@ async def test_a_launch_that_was_refused_is_told_apart(rig: Rig, monkeypatch: py
 async def test_write_times_are_there_where_they_are_measured(rig: Rig) -> None:
     assert (await service(rig).maintenance.gauges(OWNER)).writes is None
     timed = TimedDb(rig.ports.db, rig.clock)
-    control = Control(replace(rig.ports, db=timed), rig.backends, rig.deployment)
+    control = ControlPlane(replace(rig.ports, db=timed), rig.backends, rig.deployment)
     await timed.write(lambda conn: None)
     found = (await control.maintenance.gauges(OWNER)).writes
     assert found is not None

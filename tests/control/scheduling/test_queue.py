@@ -8,8 +8,8 @@ import pytest
 from tests.control.world import Rig, job_spec
 
 from crucible.control.jobs import queries
-from crucible.control.scheduling.queue import first_in_turn
-from crucible.control.scheduling.scheduler import LOOK_AHEAD
+from crucible.control.scheduling.queue import first_in_queue
+from crucible.control.scheduling.scheduler import MAX_CONSIDERED
 from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, Role, Via
 
 ADA = Identity("usr-1", "ada", Via.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})
@@ -27,8 +27,8 @@ async def submit(rig: Rig, who: Identity, priority: int = 0, **more: Any) -> str
     return (await rig.writer.write(lambda unit: rig.submitter.store(unit, spec, None, who))).job
 
 
-async def turns(rig: Rig, most: int = LOOK_AHEAD) -> list[str]:
-    found = await rig.read(lambda conn: first_in_turn(conn, "local", most))
+async def turns(rig: Rig, most: int = MAX_CONSIDERED) -> list[str]:
+    found = await rig.read(lambda conn: first_in_queue(conn, "local", most))
     return [queued.job for queued in found]
 
 

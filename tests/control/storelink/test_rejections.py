@@ -65,7 +65,7 @@ async def test_where_all_has_to_be_encrypted_no_job_is_taken(
     (offer,) = rig.places.offers("local")
     assert not offer.runnable
     assert f"{bare_python}, has no cryptography" in offer.why_not
-    assert rig.places.place("local") is None
+    assert rig.places.runnable_offer("local") is None
     with pytest.raises(NoCapacity, match="has no cryptography") as caught:
         await rig.submit()
     assert caught.value.fix == f"Install it there: {bare_python} -m pip install cryptography."

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from crucible.core.compute.resources import Allocation, Capacity, GiB, Resources
 from crucible.core.compute.scheduling import (
-    Place,
     QueuedJob,
-    Taken,
+    SlotPool,
+    UsedSlots,
     allocate,
     by_priority,
     demand,
@@ -22,12 +22,12 @@ from crucible.core.compute.scheduling import (
 HERE = Capacity(cpus=8, memory_bytes=32 * GiB, gpus=(0, 1, 2, 3), gpu_memory_bytes=16 * GiB)
 
 
-def place(*taken: Taken, capacity: Capacity = HERE, backend: str = "local") -> Place:
-    return Place(backend, "mch-1", capacity, taken)
+def place(*taken: UsedSlots, capacity: Capacity = HERE, backend: str = "local") -> SlotPool:
+    return SlotPool(backend, "mch-1", capacity, taken)
 
 
-def held(holder: str, cpus: float = 1, memory: int = GiB, gpus: tuple[int, ...] = ()) -> Taken:
-    return Taken(holder, Allocation(cpus=cpus, memory_bytes=memory, gpus=gpus))
+def held(holder: str, cpus: float = 1, memory: int = GiB, gpus: tuple[int, ...] = ()) -> UsedSlots:
+    return UsedSlots(holder, Allocation(cpus=cpus, memory_bytes=memory, gpus=gpus))
 
 
 def queue(*needs: Resources, backend: str = "local") -> list[QueuedJob]:
@@ -114,7 +114,7 @@ def test_a_job_without_a_size_takes_the_whole_machine() -> None:
     whole = Allocation(cpus=8, memory_bytes=32 * GiB, gpus=(0, 1, 2, 3))
     assert allocate(Resources(), place()) == whole
     assert allocate(Resources(), place(held("job-x", cpus=0.1))) is None
-    assert allocate(small(), place(Taken("job-x", whole))) is None
+    assert allocate(small(), place(UsedSlots("job-x", whole))) is None
 
 
 def test_a_whole_machine_with_a_number_of_gpus_takes_just_those() -> None:
@@ -153,7 +153,7 @@ def test_fractions_of_cpus_add_up_to_the_whole(count: int) -> None:
         (small(memory=2 * GiB), held("job-a", memory=31 * GiB), "waits for 2 GiB of memory: held by job-a"),
     ],
 )
-def test_a_waiting_job_is_told_what_is_missing_and_who_has_it(need: Resources, taken: Taken, words: str) -> None:
+def test_a_waiting_job_is_told_what_is_missing_and_who_has_it(need: Resources, taken: UsedSlots, words: str) -> None:
     assert allocate(need, place(taken)) is None
     assert why_full(need, place(taken)) == words
 
@@ -199,8 +199,8 @@ needs = st.one_of(
 )
 
 
-def assert_within(somewhere: Place) -> None:
-    slots = [t.allocation for t in somewhere.taken]
+def assert_within(somewhere: SlotPool) -> None:
+    slots = [t.allocation for t in somewhere.used]
     gpus = [gpu for a in slots for gpu in a.gpus]
     assert sum(a.cpus for a in slots) <= somewhere.capacity.cpus + 1e-6
     assert sum(a.memory_bytes for a in slots) <= somewhere.capacity.memory_bytes
@@ -208,10 +208,10 @@ def assert_within(somewhere: Place) -> None:
     assert set(gpus) <= set(somewhere.capacity.gpus)
 
 
-def after(somewhere: Place, line: list[QueuedJob]) -> Place:
+def after(somewhere: SlotPool, line: list[QueuedJob]) -> SlotPool:
     """The place once the decisions for this queue are carried out."""
-    given_out = [Taken(d.job, d.allocation) for d in place_fifo(line, [somewhere]) if d.allocation]
-    return replace(somewhere, taken=(*somewhere.taken, *given_out))
+    given_out = [UsedSlots(d.job, d.allocation) for d in place_fifo(line, [somewhere]) if d.allocation]
+    return replace(somewhere, used=(*somewhere.used, *given_out))
 
 
 @given(st.lists(needs, max_size=12), st.lists(needs, max_size=12))
@@ -235,11 +235,11 @@ def test_every_job_that_can_fit_gets_its_turn(wanted: list[Resources], data: st.
     line, here, begun = queue(*wanted), place(), list[str]()
     for _ in range(2 * len(wanted)):
         here = after(here, line)
-        running = {t.holder for t in here.taken}
+        running = {t.holder for t in here.used}
         begun += [w.job for w in line if w.job in running]
         line = [w for w in line if w.job not in running]
         assert_within(here)
         if running:
             ends = data.draw(st.sampled_from(sorted(running)))
-            here = replace(here, taken=tuple(t for t in here.taken if t.holder != ends))
+            here = replace(here, used=tuple(t for t in here.used if t.holder != ends))
     assert begun == [f"job-{i}" for i in range(len(wanted))]

@@ -13,7 +13,7 @@ from tests.server.app import TOKEN, App
 from tests.server.conftest import asking
 
 from crucible.backends.base import Seen
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import open_database
 from crucible.control.db import schema as t
 from crucible.control.jobs.views import iso
@@ -99,7 +99,7 @@ async def test_what_makes_no_sense_prunes_nothing(app: App, client: httpx2.Async
 async def test_the_database_is_copied_to_a_new_file(app: App, tmp_path: Path) -> None:
     database, target = tmp_path / "crucible.db", tmp_path / "backup.zip"
     await open_database(database).close()
-    control = Control(app.rig.ports, app.rig.backends, replace(app.rig.deployment, database=database))
+    control = ControlPlane(app.rig.ports, app.rig.backends, replace(app.rig.deployment, database=database))
     api = build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with asking(api, TOKEN) as client:
         answer = await client.post("/api/v1/db/backup", json={"path": str(target)})

@@ -14,7 +14,7 @@ from tests.plugin_packages import COUNTER, HEAD, install, make_python
 from tests.server.app import TOKEN, App
 from tests.server.conftest import asking
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.reconcile import codec
 from crucible.control.resources.models import ModelsPython
@@ -32,8 +32,8 @@ def site(tmp_path: Path) -> Path:
 async def client(app: App, site: Path, tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     """Asks a server with that Python."""
     python = ModelsPython(str(tmp_path / "venv" / "bin" / "python"), dict(os.environ))
-    control = Control(app.rig.ports, app.rig.backends, replace(app.rig.deployment, models=python))
-    await control._parts.places.refresh()
+    control = ControlPlane(app.rig.ports, app.rig.backends, replace(app.rig.deployment, models=python))
+    await control._parts.backends.refresh()
     await control._parts.duties.renew(app.rig.ports.db, app.rig.clock)
     api = build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with asking(api, TOKEN) as client:

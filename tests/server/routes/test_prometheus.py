@@ -11,7 +11,7 @@ from tests.server.app import TOKEN, App, broken_api
 from tests.server.asgi import SocketClient
 from tests.server.conftest import asking
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db.timed import TimedDb
 from crucible.core.errors import Trouble
 from crucible.core.hooks import ENDS, HookFormat, Reply
@@ -57,7 +57,7 @@ async def test_the_service_tells_its_numbers(app: App, client: httpx2.AsyncClien
 
 async def test_the_time_of_writes_is_told_where_it_is_measured(app: App) -> None:
     timed = TimedDb(app.rig.ports.db, app.rig.clock)
-    control = Control(replace(app.rig.ports, db=timed), app.rig.backends, app.rig.deployment)
+    control = ControlPlane(replace(app.rig.ports, db=timed), app.rig.backends, app.rig.deployment)
     await timed.write(lambda conn: app.rig.clock.move(0.5))
     api = build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with asking(api, TOKEN) as client:

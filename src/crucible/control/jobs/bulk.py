@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from crucible.control.jobs.submit import Accepted, Submit
+from crucible.control.jobs.submit import StoredJob, Submitter
 from crucible.control.people import audit
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.repository import Stale
@@ -21,38 +21,38 @@ from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle.facts import CancelRequested
 from crucible.core.people.identity import OWNER, Identity
 
-TOGETHER = 20
+BATCH_SIZE = 20
 """Jobs of one transaction."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-Order = tuple[JobSpec, str | None]
+KeyedSpec = tuple[JobSpec, str | None]
 """A job to submit, with a key as that of a single one."""
 
 
-class Bulk:
-    def __init__(self, writer: Writer, submit: Submit, scheduler: Scheduler) -> None:
+class BulkJobs:
+    def __init__(self, writer: Writer, submit: Submitter, scheduler: Scheduler) -> None:
         self._writer = writer
         self._submit = submit
         self._scheduler = scheduler
 
-    async def submit(self, orders: Sequence[Order], who: Identity = OWNER) -> list[Accepted | CrucibleError]:
+    async def submit(self, orders: Sequence[KeyedSpec], who: Identity = OWNER) -> list[StoredJob | CrucibleError]:
         """What became of each, in their order."""
-        found: list[Accepted | CrucibleError] = []
-        for part in _parts(orders):
-            found += await self._writer.write(partial(_each, partial(self._store, who=who), part))
+        found: list[StoredJob | CrucibleError] = []
+        for part in _batches(orders):
+            found += await self._writer.write(partial(_apply_to_each, partial(self._store, who=who), part))
         return found
 
     async def cancel(self, jobs: Sequence[str], who: Identity = OWNER) -> list[bool]:
         """Of each, whether the wish changed anything."""
         found: list[bool] = []
-        for part in _parts(jobs):
-            found += await self._writer.write(partial(_each, partial(self.end, who=who), part))
+        for part in _batches(jobs):
+            found += await self._writer.write(partial(_apply_to_each, partial(self.request_cancel, who=who), part))
         return found
 
-    def end(self, unit: Unit, job: str, who: Identity = OWNER) -> bool:
+    def request_cancel(self, unit: Unit, job: str, who: Identity = OWNER) -> bool:
         """Asks for a job's end; whether that changed anything."""
         world = repository.load_world(unit.conn, job)
         assert world is not None, "found a moment ago, and jobs are never deleted"
@@ -62,7 +62,7 @@ class Bulk:
             self._scheduler.place(unit)
         return after.job != world.job
 
-    def _store(self, unit: Unit, order: Order, *, who: Identity) -> Accepted | CrucibleError:
+    def _store(self, unit: Unit, order: KeyedSpec, *, who: Identity) -> StoredJob | CrucibleError:
         """What is refused is refused before anything of it is stored; what is stale is decided again."""
         try:
             return self._submit.store(unit, *order, who)
@@ -72,9 +72,9 @@ class Bulk:
             return error
 
 
-def _each(act: Callable[[Unit, T], R], items: Sequence[T], unit: Unit) -> list[R]:
+def _apply_to_each(act: Callable[[Unit, T], R], items: Sequence[T], unit: Unit) -> list[R]:
     return [act(unit, item) for item in items]
 
 
-def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[at : at + TOGETHER] for at in range(0, len(items), TOGETHER))
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[at : at + BATCH_SIZE] for at in range(0, len(items), BATCH_SIZE))

@@ -12,7 +12,7 @@ from crucible.control.jobs import labels
 from crucible.control.jobs.views import MOST_AHEAD, AttemptDetails, job_view, stored_json
 from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec, repository
-from crucible.control.scheduling.queue import first_in_turn
+from crucible.control.scheduling.queue import first_in_queue
 from crucible.core.compute.pricing import Segment
 from crucible.core.lifecycle import Attempt, Job, JobState, World
 from crucible.core.views.jobs import JobView, ProgressView
@@ -129,6 +129,6 @@ def jobs_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
     waiting = [job for job in jobs if job.state is JobState.QUEUED]
     found: dict[str, int] = {}
     for backend in {job.backend for job in waiting}:
-        turns = {queued.job: n for n, queued in enumerate(first_in_turn(conn, backend, MOST_AHEAD + 1))}
+        turns = {queued.job: n for n, queued in enumerate(first_in_queue(conn, backend, MOST_AHEAD + 1))}
         found |= {job.id: turns.get(job.id, MOST_AHEAD + 1) for job in waiting if job.backend == backend}
     return found

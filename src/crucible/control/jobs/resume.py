@@ -10,13 +10,13 @@ from sqlalchemy import select
 
 from crucible.control.agents.desired import seed_of
 from crucible.control.db import schema as t
-from crucible.control.jobs.submit import Accepted, Submit
+from crucible.control.jobs.submit import StoredJob, Submitter
 from crucible.control.objects import checkpoints
 from crucible.control.people import audit
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.unit_of_work import Unit, Writer
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
 from crucible.core.errors import Conflict, NotFound
@@ -31,11 +31,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([<>=!~;,].*)?$"
 
 
 @dataclass(frozen=True)
-class Revival:
+class Resumer:
     writer: Writer
-    places: Places
+    backends: ConnectedBackends
     scheduler: Scheduler
-    submit: Submit
+    submit: Submitter
     vault: Vault
 
     async def resume(self, job: str, checkpoint: str | None, backend: str | None, who: Identity = OWNER) -> None:
@@ -44,7 +44,7 @@ class Revival:
 
         def reopen(unit: Unit) -> None:
             world = _world(unit, job)
-            chosen = self._checked(unit, world, checkpoint, backend, who)
+            chosen = self._check(unit, world, checkpoint, backend, who)
             unit.advance(world, ResumeRequested(chosen, backend))
             told = {"checkpoint": chosen, "backend": backend}
             audit.note_job(unit.conn, who, "job.resume", world.job, unit.now, told)
@@ -54,7 +54,7 @@ class Revival:
         await self.writer.write(reopen)
         crashpoint("resume.after_commit")
 
-    def _checked(
+    def _check(
         self, unit: Unit, world: World, checkpoint: str | None, backend: str | None, who: Identity
     ) -> str | None:
         job = world.job
@@ -71,24 +71,24 @@ class Revival:
             )
         moved = {} if backend is None else {"backend": backend, "fallback": ()}
         spec = job.spec.model_copy(update=moved)
-        self.places.check(spec)
+        self.backends.check(spec)
         for name in spec.backends:
-            self.submit.need_right(name, who)
+            self.submit.require_permission(name, who)
         self.vault.need(unit.conn, job.project, job.spec.secrets.values())
         if checkpoint is None:
             return None
         views = checkpoints.list_checkpoints(unit.conn, job.id, higher_is_better=job.spec.keep.higher_is_better)
         return checkpoints.find(views, checkpoint, job.id).id
 
-    async def rerun(self, job: str, key: str | None, who: Identity = OWNER) -> Accepted:
+    async def rerun(self, job: str, key: str | None, who: Identity = OWNER) -> StoredJob:
         """A new job from the record of an old one: same code, command, seed and, where known, same packages."""
 
-        def again(unit: Unit) -> Accepted:
+        def again(unit: Unit) -> StoredJob:
             return self.submit.store(unit, _record(_world(unit, job), unit), key, who, recorded=True)
 
         return await self.writer.write(again)
 
-    async def ask_checkpoint(self, job: str) -> None:
+    async def request_checkpoint(self, job: str) -> None:
         def ask(unit: Unit) -> None:
             world = _world(unit, job)
             if world.live is None or world.live.state is not AttemptState.RUNNING:

@@ -17,7 +17,7 @@ from crucible.control.planning import forecast
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.unit_of_work import Unit
 from crucible.control.runtime.ports import Ids
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
 from crucible.core.errors import BadInput, Conflict, RefusedByPolicy
@@ -33,17 +33,17 @@ _KEEP_KEY = Statement(inserting(t.idempotency, ["key", "request", "job", "create
 
 
 @dataclass(frozen=True)
-class Accepted:
+class StoredJob:
     job: str
     created: bool
 
 
-class Submit:
+class Submitter:
     def __init__(
-        self, places: Places, scheduler: Scheduler, ids: Ids, vault: Vault, *, neighbours: bool = False
+        self, backends: ConnectedBackends, scheduler: Scheduler, ids: Ids, vault: Vault, *, neighbours: bool = False
     ) -> None:
         """`neighbours`: jobs of several users may run side by side on this computer, as the same system user."""
-        self._places = places
+        self._backends = backends
         self._scheduler = scheduler
         self._ids = ids
         self._vault = vault
@@ -51,7 +51,7 @@ class Submit:
 
     def store(
         self, unit: Unit, spec: JobSpec, key: str | None, who: Identity = OWNER, *, recorded: bool = False
-    ) -> Accepted:
+    ) -> StoredJob:
         """Stores the job once per idempotency key of a project.
 
         Raises before anything is stored if the spec cannot be run, or not by this user. `recorded`: the spec is
@@ -62,15 +62,15 @@ class Submit:
         key = None if key is None else key_in(project, key)
         known = self._known(unit, key, request)
         if known is not None:
-            return Accepted(known, created=False)
-        size = self._places.check(spec)
+            return StoredJob(known, created=False)
+        size = self._backends.check(spec)
         parse_tags(spec.tags)
         self._vault.need(unit.conn, project, spec.secrets.values())
         if spec.resume_from is not None:
             named = checkpoints.named(unit.conn, spec.resume_from, who)
             spec = spec.model_copy(update={"resume_from": named})
         if not recorded:
-            self._need_bundle(unit, spec, who)
+            self._require_bundle(unit, spec, who)
         first = spec.backends[0]
         job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
         unit.create(new_job(job))
@@ -80,7 +80,7 @@ class Submit:
             _KEEP_KEY.run(unit.conn, key=key, request=request, job=job.id, created_at=unit.now)
         self._scheduler.place(unit)
         crashpoint("submit.before_commit")
-        return Accepted(job.id, created=True)
+        return StoredJob(job.id, created=True)
 
     def _known(self, unit: Unit, key: str | None, request: str) -> str | None:
         if key is None:
@@ -103,17 +103,17 @@ class Submit:
             raise projects.missing(project)
         who.need(Permission.WRITE, project)
         for name in spec.backends:
-            self.need_right(name, who)
+            self.require_permission(name, who)
         return project
 
-    def need_right(self, place: str, who: Identity) -> None:
+    def require_permission(self, place: str, who: Identity) -> None:
         """Raise RefusedByPolicy unless he may run programs at this place.
 
         What runs on this computer runs as the system user of the server, and could read all that he can.
         """
         if who.may(Permission.OPERATE) or self._neighbours:
             return
-        if self._places.backend(place).capabilities.reach is Reach.LOOPBACK:
+        if self._backends.get(place).capabilities.reach is Reach.LOOPBACK:
             raise RefusedByPolicy(
                 f"Jobs of several users do not run at {place!r}.",
                 why="They would run as the server's own system user there, beside its keys and everybody's files.",
@@ -121,7 +121,7 @@ class Submit:
                 "allows it: crucible config set shared_computer true, then crucible down and crucible up.",
             )
 
-    def _need_bundle(self, unit: Unit, spec: JobSpec, who: Identity) -> None:
+    def _require_bundle(self, unit: Unit, spec: JobSpec, who: Identity) -> None:
         if spec.bundle is not None and not held(unit.conn, spec.bundle, who):
             raise BadInput(
                 "The job's bundle has not been uploaded.",

@@ -18,7 +18,7 @@ from crucible.control.db.statement import Statement
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import Unit, Writer
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import Effect, EffectKind, Machine, MachineState
@@ -46,9 +46,9 @@ class Findings:
 
 
 class Janitor:
-    def __init__(self, ports: Ports, places: Places, writer: Writer, deployment: str) -> None:
+    def __init__(self, ports: Ports, backends: ConnectedBackends, writer: Writer, deployment: str) -> None:
         self._ports = ports
-        self._places = places
+        self._backends = backends
         self._writer = writer
         self._deployment = deployment
 
@@ -63,7 +63,7 @@ class Janitor:
 
     async def look(self) -> Findings:
         """What our places hold that has no use. Nothing is ended."""
-        found = await asyncio.gather(*map(self._look, self._places.names()))
+        found = await asyncio.gather(*map(self._look, self._backends.names()))
         return Findings(
             strangers=tuple(ref for findings in found for ref in findings.strangers),
             leftovers=tuple(ref for findings in found for ref in findings.leftovers),
@@ -83,7 +83,7 @@ class Janitor:
         return Findings(strangers, leftovers, tuple(ref for ref, machine in known if _double(machine, ref)))
 
     async def _owned(self, name: str) -> list[MachineRef]:
-        backend = self._places.backend(name)
+        backend = self._backends.get(name)
         return list(await self._ports.calls.run(name, lambda: backend.owned(self._deployment), LIST_DEADLINE))
 
     async def _known(self, ref: MachineRef) -> Machine | None:
@@ -92,7 +92,7 @@ class Janitor:
     async def _looked(self, name: str, *, clear: bool) -> None:
         """After a restore, jobs are placed once every place has shown that we know all it holds."""
         if await self._ports.db.read(restore_hold.held):
-            now, window = self._ports.clock.now(), self._places.backend(name).capabilities.settle_window
+            now, window = self._ports.clock.now(), self._backends.get(name).capabilities.settle_window
             await self._ports.db.write(
                 lambda conn: restore_hold.looked(conn, name, now, strangers=not clear, settle_window=window)
             )
@@ -105,7 +105,7 @@ class Janitor:
             )
             return
         log.warning("ending what is left of a machine", machine=ref.machine, native_id=ref.native_id)
-        backend = self._places.backend(ref.backend)
+        backend = self._backends.get(ref.backend)
         try:
             await self._ports.calls.run(ref.backend, lambda: end_only(backend, ref), LIST_DEADLINE)
         except CrucibleError as error:

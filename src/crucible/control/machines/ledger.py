@@ -17,7 +17,7 @@ from crucible.control.reconcile import codec
 from crucible.control.reconcile.roles import Duties, Duty
 from crucible.control.reconcile.unit_of_work import Unit, Writer
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.core.compute.pricing import Segment
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import Machine, MachineState
@@ -45,18 +45,18 @@ _ADD = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends
 
 
 class Ledger:
-    def __init__(self, ports: Ports, places: Places, writer: Writer, duties: Duties) -> None:
+    def __init__(self, ports: Ports, backends: ConnectedBackends, writer: Writer, duties: Duties) -> None:
         self._ports = ports
-        self._places = places
+        self._backends = backends
         self._writer = writer
         self._duties = duties
 
     async def round(self) -> None:
         """One look at every provider's meter, all at once; one's trouble never stops the others."""
-        await asyncio.gather(*map(self._read, self._places.names()))
+        await asyncio.gather(*map(self._read, self._backends.names()))
 
     async def _read(self, name: str) -> None:
-        backend = self._places.backend(name)
+        backend = self._backends.get(name)
         if not isinstance(backend, Meters):
             return
         after = ""

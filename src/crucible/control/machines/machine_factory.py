@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from crucible.backends.base import MachineOrder
 from crucible.control.runtime.ports import Ids
-from crucible.control.scheduling.offers import Place
+from crucible.control.scheduling.backends import BackendOffer
 from crucible.core.compute import budget
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.resources import Allocation, Resources, format_duration, format_memory
@@ -52,11 +52,11 @@ class MachineFactory:
             placed_at=now,
         )
 
-    def shared(self, place: Place, now: float) -> Machine:
+    def shared(self, place: BackendOffer, now: float) -> Machine:
         """A machine that several attempts will use."""
         return self._machine(place, f"pool:{place.backend.name}", None, None, now)
 
-    def own(self, place: Place, attempt: str, world: World, now: float) -> Machine:
+    def own(self, place: BackendOffer, attempt: str, world: World, now: float) -> Machine:
         """A machine for one attempt alone, with the end of its life."""
         abilities, startup = place.backend.capabilities, place.offer.startup_seconds
         spec = world.job.spec
@@ -65,7 +65,7 @@ class MachineFactory:
         host_due = now + abilities.launch_deadline + abilities.settle_window + startup + HOST_SECONDS
         return self._machine(place, f"attempt:{attempt}", now + life, host_due, now)
 
-    def life(self, place: Place, need: Resources, grace: float) -> float:
+    def life(self, place: BackendOffer, need: Resources, grace: float) -> float:
         """Seconds from its launch after which a machine for such a job ends, whatever happens."""
         life, most = self._life(need, grace), place.backend.capabilities.max_runtime
         return place.offer.startup_seconds + (life if most is None else min(life, most))
@@ -78,7 +78,9 @@ class MachineFactory:
             return self._terms.longest_seconds
         return STAGING_SECONDS + need.seconds + grace + SAVING_SECONDS
 
-    def _machine(self, place: Place, owner: str, ends_at: float | None, host_due: float | None, now: float) -> Machine:
+    def _machine(
+        self, place: BackendOffer, owner: str, ends_at: float | None, host_due: float | None, now: float
+    ) -> Machine:
         machine, offer, abilities = self.machine_id(), place.offer, place.backend.capabilities
         call = place.backend.call(MachineOrder(machine, self._deployment, offer, ends_at))
         return Machine(
@@ -103,7 +105,7 @@ class MachineFactory:
         )
 
 
-def why_there(world: World, place: Place) -> str:
+def why_there(world: World, place: BackendOffer) -> str:
     """Where it runs and why there, in words."""
     offer = place.offer
     size = f"{offer.capacity.cpus:g} CPUs, {format_memory(offer.capacity.memory_bytes)}"
@@ -122,7 +124,7 @@ def _paid(world: World, offer: Offer) -> str:
     return f", for at most {format_duration(bounded.seconds)}, which {budget.usd(most)} buys"
 
 
-def _because(world: World, place: Place) -> str:
+def _because(world: World, place: BackendOffer) -> str:
     spec, name = world.job.spec, place.backend.name
     if name in spec.fallback and name != spec.backend:
         return "it is the next place you named"

@@ -18,7 +18,7 @@ from crucible.control.machines.absences import Absences
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.unit_of_work import Unit, Writer
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import Machine, MachineState
 from crucible.core.lifecycle import facts as f
@@ -30,9 +30,9 @@ _ALIVE = Statement(select(t.machines).where(t.machines.c.state != MachineState.G
 
 
 class Poller:
-    def __init__(self, ports: Ports, places: Places, writer: Writer, absences: Absences) -> None:
+    def __init__(self, ports: Ports, backends: ConnectedBackends, writer: Writer, absences: Absences) -> None:
         self._ports = ports
-        self._places = places
+        self._backends = backends
         self._writer = writer
         self._absences = absences
 
@@ -53,12 +53,12 @@ class Poller:
         machines = [codec.machine_of(row) for row in rows]
         self._absences.keep({machine.id for machine in machines})
         for machine in machines:
-            if machine.native_id is not None and self._places.has(machine.backend):
+            if machine.native_id is not None and self._backends.has(machine.backend):
                 found.setdefault(machine.backend, []).append(machine)
         return found
 
     async def _poll_backend(self, name: str, machines: list[Machine]) -> None:
-        backend = self._places.backend(name)
+        backend = self._backends.get(name)
         refs = [MachineRef(name, m.id, m.native_id or "", m.region) for m in machines]
         asked = self._ports.clock.steady()
         seen = await self._ports.calls.run(name, lambda: backend.poll(refs), POLL_DEADLINE)

@@ -21,7 +21,7 @@ from crucible.control.jobs.views import iso
 from crucible.control.planning.programs import program_in
 from crucible.control.resources.plans import Plans
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.core.errors import CrucibleError
 from crucible.core.job.spec import JobSpec, Source
 from crucible.core.lifecycle import JobState
@@ -98,15 +98,15 @@ def predicted_seconds(conn: Connection, job: str) -> float | None:
 class Forecasts:
     """Plans the jobs whose first backend is connected here."""
 
-    def __init__(self, ports: Ports, places: Places, plans: Plans) -> None:
+    def __init__(self, ports: Ports, backends: ConnectedBackends, plans: Plans) -> None:
         self._ports = ports
-        self._backends = sorted(places.names())
+        self._names = sorted(backends.names())
         self._plans = plans
         self._store = BundleStore(ports.store)
 
     async def round(self) -> float:
         """Plan the job that has been due for longest; seconds until another may be."""
-        row = await self._ports.db.read(lambda conn: _DUE.first(conn, backends=self._backends))
+        row = await self._ports.db.read(lambda conn: _DUE.first(conn, backends=self._names))
         wait = IDLE_SECONDS if row is None else row["due_at"] - self._ports.clock.now()
         if row is None or wait > 0:
             return min(wait, IDLE_SECONDS)

@@ -23,7 +23,7 @@ from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.outbox import CALL_DEADLINE, Claimed, Outbox
 from crucible.control.reconcile.unit_of_work import Unit, Writer
 from crucible.control.runtime.ports import CallBroke, Ports
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import CrucibleError, TimedOut
 from crucible.core.lifecycle import EffectKind, Machine, MachineState
@@ -56,14 +56,14 @@ class LaunchContext:
 
 class Performer:
     def __init__(
-        self, ports: Ports, places: Places, writer: Writer, context: LaunchContext, absences: Absences
+        self, ports: Ports, backends: ConnectedBackends, writer: Writer, context: LaunchContext, absences: Absences
     ) -> None:
         self._ports = ports
-        self._places = places
+        self._backends = backends
         self._writer = writer
         self._context = context
         self._absences = absences
-        self._outbox = Outbox(ports.worker, places.names())
+        self._outbox = Outbox(ports.worker, backends.names())
         self._under_way: set[asyncio.Task[None]] = set()
         self.launches: Counter[tuple[str, str]] = Counter()
         """Calls to launch a machine, by place and by how they were answered."""
@@ -105,9 +105,9 @@ class Performer:
         """A launch that will be sent may take effect for a while: that is stored before it is sent."""
         machine = effect.machine
         sends = effect.kind is EffectKind.LAUNCH and machine.wanted
-        if not sends or not self._places.has(machine.backend):
+        if not sends or not self._backends.has(machine.backend):
             return effect
-        abilities = self._places.backend(machine.backend).capabilities
+        abilities = self._backends.get(machine.backend).capabilities
         sent = f.LaunchSent(effect.until + abilities.settle_window)
         return replace(effect, machine=unit.advance_machine(machine, sent))
 
@@ -131,7 +131,7 @@ class Performer:
 
     async def _launch(self, effect: Claimed) -> None:
         machine = effect.machine
-        backend = self._places.backend(machine.backend)
+        backend = self._backends.get(machine.backend)
         call = base.LaunchCall(**json.loads(machine.call))
         if machine.state in (MachineState.RELEASING, MachineState.GONE):
             return await self._look_for(effect, backend)
@@ -189,7 +189,7 @@ class Performer:
         machine = effect.machine
         if not machine.alive:
             return await self._answered(effect)
-        backend = self._places.backend(machine.backend)
+        backend = self._backends.get(machine.backend)
         asked_at = self._ports.clock.now()
         native_id = machine.claimed_by or machine.native_id or await self._find(effect, backend)
         if native_id is None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from crucible.control.jobs.views import backend_view
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.unconnected import unconnected, why_unconnected
 from crucible.core.views.machines import BackendPage, OtherBackendView
 
 
 class Backends:
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, backends: ConnectedBackends) -> None:
+        self._backends = backends
 
     async def list_backends(self) -> BackendPage:
         """Return connected backends with their offers, and in `others` those that are known and what connects them."""
-        places, names = self._places, self._places.names()
+        places, names = self._backends, self._backends.names()
         return BackendPage(
-            items=tuple(backend_view(places.backend(name), places.offers(name)) for name in names),
+            items=tuple(backend_view(places.get(name), places.offers(name)) for name in names),
             others=tuple(
                 OtherBackendView(name=name, why=f"{why_unconnected(name, names)}.") for name in unconnected(names)
             ),

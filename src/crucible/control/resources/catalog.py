@@ -17,7 +17,7 @@ from crucible.control.jobs import cursors
 from crucible.control.jobs.views import offer_view
 from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Calls, Clock
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.unconnected import why_unconnected
 from crucible.core.compute.gpus import gpu
 from crucible.core.compute.offer_filter import OfferFilter
@@ -60,7 +60,7 @@ class Catalog:
     def __init__(
         self,
         library: Library,
-        places: Places,
+        backends: ConnectedBackends,
         calls: Calls,
         clock: Clock,
         access: Access,
@@ -70,7 +70,7 @@ class Catalog:
         self._access = access
         self._sources = sources or Sources()
         self._library = library
-        self._places = places
+        self._backends = backends
         self._foreign: Foreign | None = None
         self._calls = calls
         self._clock = clock
@@ -148,7 +148,7 @@ class Catalog:
 
     def _why_not(self, provider: str) -> str:
         """Why nothing of this provider can run a job here, with what changes that; empty when it can."""
-        return "" if self._places.has(provider) else why_unconnected(provider, self._places.names())
+        return "" if self._backends.has(provider) else why_unconnected(provider, self._backends.names())
 
     def _page(self, stock: Stock, need: Need, limit: int, after: Key | None) -> PricePage:
         found = stock.catalog.offers(need, after=after, limit=limit + 1)

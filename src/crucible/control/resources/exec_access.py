@@ -78,7 +78,7 @@ class RunningJob:
         begun, state = row["state"] == AttemptState.RUNNING.value, JobState(row["job_state"])
         if not begun and state is not JobState.STARTING:
             raise _not_running(self.job, state)
-        self.parts.submit.need_right(row["backend"], self.who)
+        self.parts.submitter.require_permission(row["backend"], self.who)
         self._need_line(row["backend"])
         return Location(Visit(self.who.user, self.job, row["id"], row["machine"]), begun)
 
@@ -106,7 +106,7 @@ class RunningJob:
         return seen.visit
 
     def _need_line(self, backend: str) -> None:
-        if self.parts.invitations.channel(self.parts.places.backend(backend)).channel is Channel.STORE:
+        if self.parts.invitations.channel(self.parts.backends.get(backend)).channel is Channel.STORE:
             raise Conflict(
                 "No line leads to the job's machine.",
                 why="Its agent talks through the store, where only messages go.",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from crucible.control.jobs import bulk_views, comparison, listing, queries, training
-from crucible.control.jobs.submit import Accepted
+from crucible.control.jobs.submit import StoredJob
 from crucible.control.planning import forecast
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.roles import Duty
@@ -31,7 +31,7 @@ RECENT_LINES = 20
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmittedJob:
     """A job that is stored. `created` is false if the same idempotency key had stored it before."""
 
     view: JobView
@@ -107,12 +107,12 @@ class Jobs:
         found = await self._access.find(who, ref)
         return await self._parts.tokens.share(who, found.id, found.project, name, seconds)
 
-    async def submit(self, who: Identity, spec: JobSpec, key: str | None) -> Submitted:
+    async def submit(self, who: Identity, spec: JobSpec, key: str | None) -> SubmittedJob:
         """Store a job; when this returns it is durable. The same `key` again returns the same job."""
 
-        def store(unit: Unit) -> Submitted:
-            accepted = self._parts.submit.store(unit, spec, key, who)
-            return Submitted(queries.one_job(unit.conn, accepted.job, unit.now), accepted.created)
+        def store(unit: Unit) -> SubmittedJob:
+            accepted = self._parts.submitter.store(unit, spec, key, who)
+            return SubmittedJob(queries.one_job(unit.conn, accepted.job, unit.now), accepted.created)
 
         submitted = await self._parts.writer.write(store)
         crashpoint("submit.after_commit")
@@ -121,18 +121,18 @@ class Jobs:
 
     async def submit_many(
         self, who: Identity, orders: Sequence[tuple[JobSpec, str | None]]
-    ) -> list[Submitted | CrucibleError]:
+    ) -> list[SubmittedJob | CrucibleError]:
         """Submit specs with their keys. Returns the result of each in order; one that is refused stops no other."""
         done = await self._parts.bulk.submit(orders, who)
         self._announce_jobs()
-        ids = [one.job for one in done if isinstance(one, Accepted)]
+        ids = [one.job for one in done if isinstance(one, StoredJob)]
         views = {view.id: view for view in await self._views(ids)}
-        return [Submitted(views[one.job], one.created) if isinstance(one, Accepted) else one for one in done]
+        return [SubmittedJob(views[one.job], one.created) if isinstance(one, StoredJob) else one for one in done]
 
     async def cancel(self, who: Identity, ref: str) -> tuple[JobView, bool]:
         """Ask for a job's end. Returns the job, and whether that changed anything."""
         job = await self._access.writable(who, ref)
-        changed = await self._parts.writer.write(lambda unit: self._parts.bulk.end(unit, job, who))
+        changed = await self._parts.writer.write(lambda unit: self._parts.bulk.request_cancel(unit, job, who))
         crashpoint("cancel.after_commit")
         return await self._view(job), changed
 
@@ -165,15 +165,15 @@ class Jobs:
         Raises Conflict while it has not ended, NotFound for a checkpoint that it does not have.
         """
         job = await self._access.writable(who, ref)
-        await self._parts.revival.resume(job, wish.checkpoint, wish.backend, who)
+        await self._parts.resumer.resume(job, wish.checkpoint, wish.backend, who)
         self._announce_jobs()
         return await self._view(job)
 
-    async def rerun(self, who: Identity, ref: str, key: str | None) -> Submitted:
+    async def rerun(self, who: Identity, ref: str, key: str | None) -> SubmittedJob:
         """Submit a new job with the same code, environment, arguments and seed; `key` as in `submit`."""
-        accepted = await self._parts.revival.rerun(await self.find(who, ref), key, who)
+        accepted = await self._parts.resumer.rerun(await self.find(who, ref), key, who)
         self._announce_jobs()
-        return Submitted(await self._view(accepted.job), accepted.created)
+        return SubmittedJob(await self._view(accepted.job), accepted.created)
 
     def _announce_jobs(self) -> None:
         """Wake what plans jobs, and the scheduler if that is another process's duty."""

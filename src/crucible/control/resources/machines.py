@@ -15,7 +15,7 @@ from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.unit_of_work import Unit, Writer
 from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import Machine
@@ -31,7 +31,7 @@ DOUBLE = "a second instance of a machine that has another"
 @dataclass(frozen=True)
 class Machines:
     ports: Ports
-    places: Places
+    backends: ConnectedBackends
     writer: Writer
     janitor: Janitor
     access: Access
@@ -78,7 +78,7 @@ class Machines:
         )
 
     async def _end(self, orphan: MachineRef) -> None:
-        backend = self.places.backend(orphan.backend)
+        backend = self.backends.get(orphan.backend)
         with contextlib.suppress(NotYetGone):
             await self.ports.calls.run(orphan.backend, lambda: end_only(backend, orphan), LIST_DEADLINE)
 

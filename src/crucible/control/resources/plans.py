@@ -14,7 +14,7 @@ from crucible.control.planning.accuracy import Lessons, accuracy_view, list_pred
 from crucible.control.planning.profiles import Profiles
 from crucible.control.resources.catalog import Catalog, Foreign, ages
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.offers import Place, Places
+from crucible.control.scheduling.backends import BackendOffer, ConnectedBackends
 from crucible.core.compute import budget, offer_choice
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.pricing import Segment, machine_cost
@@ -58,10 +58,12 @@ class _Routed:
 
 
 class Plans:
-    def __init__(self, ports: Ports, places: Places, orders: MachineFactory, deployment: str, prices: Catalog) -> None:
+    def __init__(
+        self, ports: Ports, backends: ConnectedBackends, factory: MachineFactory, deployment: str, prices: Catalog
+    ) -> None:
         self._ports = ports
-        self._places = places
-        self._orders = orders
+        self._backends = backends
+        self._factory = factory
         self._deployment = deployment
         self._prices = prices
         self._lessons = Lessons(ports.db)
@@ -108,9 +110,9 @@ class Plans:
 
     def _check(self, request: PlanRequest) -> None:
         for name in (*request.named_backends, *request.allowed_backends):
-            if not self._places.has(name) and name not in PROVIDERS:
-                known = {*self._places.names(), *PROVIDERS}
-                raise UnknownName("backend", name, known, fix=self._places.how_to_connect(name))
+            if not self._backends.has(name) and name not in PROVIDERS:
+                known = {*self._backends.names(), *PROVIDERS}
+                raise UnknownName("backend", name, known, fix=self._backends.how_to_connect(name))
         _check_named(request.named_backends, request.allowed_backends)
         need_of(request)
 
@@ -156,7 +158,7 @@ class Plans:
         """The candidates and what was rejected, as far as they are asked for."""
         found, offers, best = routed.found, routed.offers, routed.best
         shown = offers if request.every_region else plan_views.best_of_each(offers)
-        unheard = [n for n in self._places.names() if self._places.rejection(n, secrets=bool(request.secrets))]
+        unheard = [n for n in self._backends.names() if self._backends.rejection(n, secrets=bool(request.secrets))]
         learned = plan_views.learned(routed.learned, experience.jobs, routed.work, best) if routed.read else None
         return CandidatesView(
             learned=learned,
@@ -169,7 +171,7 @@ class Plans:
         )
 
     def _waits(self, request: PlanRequest, routed: _Routed) -> OfferView | None:
-        usable = [name for name in self._places.names() if not self._cannot(request, name)]
+        usable = [name for name in self._backends.names() if not self._cannot(request, name)]
         return plan_views.waiting(routed.found, usable)
 
     def _routed(
@@ -203,15 +205,15 @@ class Plans:
         return Forecast(like, offer.backend, offer.instance_type, analytic, predicted)
 
     def _connected(self, request: PlanRequest) -> Iterator[Offer]:
-        for name in self._places.names():
-            for offer in self._places.offers(name):
+        for name in self._backends.names():
+            for offer in self._backends.offers(name):
                 yield replace(offer, why_not=offer.why_not or self._cannot(request, name))
 
     def _cannot(self, request: PlanRequest, name: str) -> str:
-        unheard = self._places.rejection(name, secrets=bool(request.secrets))
+        unheard = self._backends.rejection(name, secrets=bool(request.secrets))
         if unheard is not None:
             return str(unheard)
-        abilities = self._places.backend(name).capabilities
+        abilities = self._backends.get(name).capabilities
         if request.in_place and not abilities.in_place:
             return f"{name} cannot run anything in place. Leave out --in-place"
         if abilities.simulated and name not in (*request.named_backends, *request.allowed_backends):
@@ -223,14 +225,14 @@ class Plans:
         place = self._place(best.offer)
         life = self._life(place, request)
         ends_at = None if life is None else now + life
-        order = MachineOrder(self._orders.machine_id(), self._deployment, best.offer, ends_at)
+        order = MachineOrder(self._factory.machine_id(), self._deployment, best.offer, ends_at)
         call = CallView(**asdict(place.backend.call(order)))
         return self._view(best, request).model_copy(update={"call": call, "ends_at": iso(ends_at)})
 
     def _placed(self, ranked: list[Ranked], request: PlanRequest, work: Work) -> Ranked:
         """At the best place the machine that its scheduler would ask for."""
         first = ranked[0]
-        backend = self._places.backend(first.offer.backend)
+        backend = self._backends.get(first.offer.backend)
         if backend.capabilities.slots is Slots.COUNTED:
             return first
         market = request.planned_market or first.offer.market
@@ -254,7 +256,7 @@ class Plans:
         """
         if work.host_is_least or len(request.named_backends) > 1 or (offer.capacity.gpus and not work.need.gpus):
             return 0
-        if self._places.backend(offer.backend).capabilities.slots is not Slots.ELASTIC:
+        if self._backends.get(offer.backend).capabilities.slots is not Slots.ELASTIC:
             return 0
         return max(work.memory_on(offer.capacity), MIN_MEMORY) if work.host.total else 0
 
@@ -268,25 +270,25 @@ class Plans:
 
     def _most(self, offer: Offer, request: PlanRequest) -> int | None:
         """What a machine of its own costs if it lives until its hard end; for one attempt."""
-        if not self._places.has(offer.backend):
+        if not self._backends.has(offer.backend):
             return None
         life = self._life(self._place(offer), request)
         if life is None:
             return None if offer.rate else 0
         return machine_cost([Segment(0.0, life, offer.rate)], offer.billing, life)
 
-    def _life(self, place: Place, request: PlanRequest) -> float | None:
+    def _life(self, place: BackendOffer, request: PlanRequest) -> float | None:
         """How long its machine lives at most; None for one that several jobs share."""
         if place.backend.capabilities.shared_machines:
             return None
         need = budget.capped(effective(request.tier, request.resources), request.max_cost_micros, place.offer)
-        return self._orders.life(place, need, request.grace_seconds)
+        return self._factory.life(place, need, request.grace_seconds)
 
     def _simulated(self, name: str) -> bool:
-        return self._places.has(name) and self._places.backend(name).capabilities.simulated
+        return self._backends.has(name) and self._backends.get(name).capabilities.simulated
 
-    def _place(self, offer: Offer) -> Place:
-        return Place(self._places.backend(offer.backend), offer)
+    def _place(self, offer: Offer) -> BackendOffer:
+        return BackendOffer(self._backends.get(offer.backend), offer)
 
 
 def _alike(request: PlanRequest, profile: Profile | None) -> tuple[str, str]:

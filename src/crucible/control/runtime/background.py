@@ -66,7 +66,7 @@ class Rounds:
 
     async def _first_look(self) -> None:
         await self._mail()
-        await self._parts.places.refresh()
+        await self._parts.backends.refresh()
         for _ in range(SIGHTINGS if self._mail_is_read() else 0):
             await self._parts.poller.poll()
 
@@ -106,7 +106,7 @@ class Rounds:
 
     async def _leave_places(self) -> None:
         """What a place keeps going only for us ends, where it can at once."""
-        leaving = [b for b in map(self._parts.places.backend, self._parts.places.names()) if isinstance(b, Leaves)]
+        leaving = [b for b in map(self._parts.backends.get, self._parts.backends.names()) if isinstance(b, Leaves)]
         for backend in leaving:
             try:
                 await self._ports.calls.run(backend.name, backend.leave, LEAVE_DEADLINE)
@@ -157,7 +157,7 @@ class Rounds:
         return POLL_SECONDS
 
     async def _offers(self) -> float:
-        await self._parts.places.refresh()
+        await self._parts.backends.refresh()
         return OFFERS_SECONDS
 
     async def _tidy(self) -> float:

@@ -17,7 +17,7 @@ from crucible.backends.settings import BackendSettings
 from crucible.catalog.sources import KEYS
 from crucible.control.agents.agent_file import build_agent
 from crucible.control.agents.agents_url_file import Signpost
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.db import Db, open_database
 from crucible.control.db.migrate import is_postgres
 from crucible.control.db.timed import TimedDb
@@ -78,7 +78,7 @@ class Embedded:
     openid: Client | None = None
 
 
-def embedded_control(given: Embedded) -> Control:
+def embedded_control(given: Embedded) -> ControlPlane:
     """Opens database and store; starts nothing."""
     engine = _engine(given.database)
     ports = Ports(
@@ -122,7 +122,7 @@ def embedded_control(given: Embedded) -> Control:
         catalog=given.home / "catalog",
         price_keys={name: Secret(key) for name, word in KEYS.items() if (key := given.environ.get(word))},
     )
-    return Control(ports, backends, deployment)
+    return ControlPlane(ports, backends, deployment)
 
 
 def _webhooks(hosts: Iterable[str], calls: Calls) -> Webhooks:

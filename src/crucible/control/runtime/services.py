@@ -17,9 +17,9 @@ from crucible.control.agents.contacts import Contacts
 from crucible.control.agents.ingest import Ingest
 from crucible.control.agents.sessions import Sessions
 from crucible.control.hooks import Hooks, Notifier, Post, Sender
-from crucible.control.jobs.bulk import Bulk
-from crucible.control.jobs.resume import Revival
-from crucible.control.jobs.submit import Submit
+from crucible.control.jobs.bulk import BulkJobs
+from crucible.control.jobs.resume import Resumer
+from crucible.control.jobs.submit import Submitter
 from crucible.control.machines.absences import Absences
 from crucible.control.machines.janitor import Janitor
 from crucible.control.machines.ledger import Ledger
@@ -41,7 +41,7 @@ from crucible.control.resources.people import People
 from crucible.control.resources.plans import Plans
 from crucible.control.resources.tokens import Tokens
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import KEYS_FILE, Vault
 from crucible.control.storelink import Invitations, Postroom, StoreLink, folder_of
@@ -119,17 +119,19 @@ class Parts:
         postroom = Postroom(ports, folder_of(deployment.store_url))
         invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
         self.invitations = invitations
-        self.places = Places(backends, ports.calls, invitations)
+        self.backends = ConnectedBackends(backends, ports.calls, invitations)
         self.duties = Duties(ports.worker, backends)
-        self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
+        self.scheduler = Scheduler(self.backends, ports.ids, deployment.id, self.duties, deployment.terms)
         self.vault = Vault(ports, self.access, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
-        self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
+        self.submitter = Submitter(
+            self.backends, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours
+        )
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
-        self.catalog = Catalog(library, self.places, ports.calls, ports.clock, self.access, sources)
+        self.catalog = Catalog(library, self.backends, ports.calls, ports.clock, self.access, sources)
         orders = MachineFactory(ports.ids, deployment.id, deployment.terms)
-        self.plans = Plans(ports, self.places, orders, deployment.id, self.catalog)
-        self.forecasts = Forecasts(ports, self.places, self.plans)
-        self.bulk = Bulk(self.writer, self.submit, self.scheduler)
+        self.plans = Plans(ports, self.backends, orders, deployment.id, self.catalog)
+        self.forecasts = Forecasts(ports, self.backends, self.plans)
+        self.bulk = BulkJobs(self.writer, self.submitter, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
@@ -145,15 +147,15 @@ class Parts:
         self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
         context = LaunchContext(deployment.key, deployment.agents_url, invitations.of)
         absences = Absences()
-        self.performer = Performer(ports, self.places, self.writer, context, absences)
-        self.poller = Poller(ports, self.places, self.writer, absences)
-        self.janitor = Janitor(ports, self.places, self.writer, deployment.id)
+        self.performer = Performer(ports, self.backends, self.writer, context, absences)
+        self.poller = Poller(ports, self.backends, self.writer, absences)
+        self.janitor = Janitor(ports, self.backends, self.writer, deployment.id)
         self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
-        self.ledger = Ledger(ports, self.places, self.writer, self.duties)
+        self.ledger = Ledger(ports, self.backends, self.writer, self.duties)
         self.retention = Retention(ports, self.writer, self.room, self.duties, prune_after=deployment.prune_after)
         source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
         self.backup = Backup(ports, source)
-        self.revival = Revival(self.writer, self.places, self.scheduler, self.submit, self.vault)
+        self.resumer = Resumer(self.writer, self.backends, self.scheduler, self.submitter, self.vault)
         self.sender = Sender(ports, self.vault, deployment.post)
         self.hooks = Hooks(ports, self.access, self.sender)
         self.notifier = Notifier(ports, self.duties, self.sender)

@@ -23,11 +23,11 @@ _PRIORITISED = Statement(
 )
 _PLAIN = Statement(select(*_COLUMNS).where(t.QUEUED, _OWN, _j.priority == 0).order_by(_j.id).limit(bindparam("most")))
 
-ALWAYS = 1e18
+END_OF_TIME = 1e18
 """Later than any instant to which a job waits."""
 
 
-def first_in_turn(conn: Connection, backend: str, most: int, now: float = ALWAYS) -> list[QueuedJob]:
+def first_in_queue(conn: Connection, backend: str, most: int, now: float = END_OF_TIME) -> list[QueuedJob]:
     """Return the beginning of the queue, of the jobs that are ready by then.
 
     A priority anywhere in the queue counts: for the owners of such jobs their best are looked for behind the beginning.

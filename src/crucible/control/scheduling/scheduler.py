@@ -22,8 +22,8 @@ from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.roles import Duties, Duty
 from crucible.control.reconcile.unit_of_work import Unit
 from crucible.control.runtime.ports import Ids
-from crucible.control.scheduling.offers import Place, Places
-from crucible.control.scheduling.queue import first_in_turn
+from crucible.control.scheduling.backends import BackendOffer, ConnectedBackends
+from crucible.control.scheduling.queue import first_in_queue
 from crucible.control.upkeep import restore_hold
 from crucible.core.compute import offer_choice, scheduling
 from crucible.core.compute.offers import Market
@@ -33,26 +33,26 @@ from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import Attempt, Machine, MachineState, Reason, World
 from crucible.core.lifecycle.facts import MovedOn, Placed, Unsaved, Waits
 
-LOOK_AHEAD = 64
+MAX_CONSIDERED = 64
 """Queued jobs of a backend considered in one pass, so that a long queue at one keeps no other from its turn."""
 
-REMEMBERED_SECONDS = 1800.0
+FAILURE_SECONDS = 1800.0
 """How long a kind of machine that failed a job is tried after others."""
 
 _FAILURES = frozenset({Reason.REFUSED, Reason.NOT_BEGUN, Reason.INTERRUPTED})
 _USABLE = (MachineState.INTENDED.value, MachineState.CREATING.value, MachineState.UP.value)
 
 _j, _m, _s = t.jobs.c, t.machines.c, t.slots.c
-_FOLLOWING = Statement(select(func.min(_j.backend)).where(t.QUEUED, _j.backend > bindparam("after")))
+_NEXT_BACKEND = Statement(select(func.min(_j.backend)).where(t.QUEUED, _j.backend > bindparam("after")))
 """The next place, by name, that has a job in line."""
-_FIRST = Statement(select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend")).order_by(_j.id).limit(1))
+_FIRST_QUEUED = Statement(select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend")).order_by(_j.id).limit(1))
 _SHARED = Statement(
     select(t.machines).where(_m.backend == bindparam("backend"), _m.owner == bindparam("owner"), _m.state.in_(_USABLE))
 )
-_LEAVING = Statement(
+_RELEASING = Statement(
     select(_m.id).where(_m.backend == bindparam("backend"), _m.state == MachineState.RELEASING.value).limit(1)
 )
-_TAKEN = Statement(
+_USED_SLOTS = Statement(
     select(_s.allocation, t.attempts.c.job)
     .join(t.attempts, t.attempts.c.id == _s.attempt)
     .where(_s.machine == bindparam("machine"), _s.ended.is_(False))
@@ -60,25 +60,29 @@ _TAKEN = Statement(
 
 
 class Scheduler:
-    def __init__(self, places: Places, ids: Ids, deployment: str, duties: Duties, terms: LeaseTerms) -> None:
-        self._places = places
+    def __init__(
+        self, backends: ConnectedBackends, ids: Ids, deployment: str, duties: Duties, terms: LeaseTerms
+    ) -> None:
+        self._backends = backends
         self._duties = duties
-        self._orders = MachineFactory(ids, deployment, terms)
+        self._factory = MachineFactory(ids, deployment, terms)
 
     def place(self, unit: Unit) -> None:
         """Places what fits, first in first out, and notes why the first that does not must wait.
 
         Only the process that has the scheduler's duty decides; for any other this does nothing.
         """
-        wanted, connected = _wanted(unit), self._places.names()
-        ready = {name: first_in_turn(unit.conn, name, LOOK_AHEAD, unit.now) for name in wanted if name in connected}
+        wanted, connected = _queued_backends(unit), self._backends.names()
+        ready = {
+            name: first_in_queue(unit.conn, name, MAX_CONSIDERED, unit.now) for name in wanted if name in connected
+        }
         lines = {name: line for name, line in ready.items() if line}
-        _tell_unconnected(unit, [name for name in wanted if name not in connected])
+        _note_unconnected(unit, [name for name in wanted if name not in connected])
         if not lines or not self._duties.holds(unit.conn, Duty.SCHEDULER):
             return
-        if not restore_hold.launching(unit.conn, self._places.names()):
-            return _hold(unit, lines)
-        lines = {name: self._heard(unit, name, line) for name, line in lines.items()}
+        if not restore_hold.launching(unit.conn, self._backends.names()):
+            return _wait_for_confirmation(unit, lines)
+        lines = {name: self._without_unreachable(unit, name, line) for name, line in lines.items()}
         counted = {name for name in lines if self._slots(name) is Slots.COUNTED}
         self._place_counted(unit, {name: lines[name] for name in counted})
         for name in sorted(lines.keys() - counted):
@@ -86,99 +90,105 @@ class Scheduler:
                 self._place_elastic(unit, waiting)
 
     def _slots(self, name: str) -> Slots:
-        return self._places.backend(name).capabilities.slots
+        return self._backends.get(name).capabilities.slots
 
-    def _heard(self, unit: Unit, name: str, line: list[scheduling.QueuedJob]) -> list[scheduling.QueuedJob]:
+    def _without_unreachable(
+        self, unit: Unit, name: str, line: list[scheduling.QueuedJob]
+    ) -> list[scheduling.QueuedJob]:
         """The line without jobs whose agents could not talk with us; those move on, or wait and say why."""
-        if self._places.rejection(name, secrets=True) is None:
+        if self._backends.rejection(name, secrets=True) is None:
             return line
         found = []
         for waiting in line:
-            world = _still_wanted(unit, waiting.job)
+            world = _load_queued(unit, waiting.job)
             if world is None:
                 continue
-            rejected = self._places.rejection(name, secrets=bool(world.job.spec.secrets))
+            rejected = self._backends.rejection(name, secrets=bool(world.job.spec.secrets))
             if rejected is None:
                 found.append(waiting)
             else:
-                self._elsewhere(unit, world, str(rejected))
+                self._move_or_wait(unit, world, str(rejected))
         return found
 
     # Counted places
 
     def _place_counted(self, unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
-        machines = {name: self._machine(unit, name) for name in lines}
-        counted = [self._counted(unit, name, machine) for name, machine in machines.items()]
+        machines = {name: self._shared_machine(unit, name) for name in lines}
+        counted = [self._free_slots(unit, name, machine) for name, machine in machines.items()]
         queue = [waiting for line in lines.values() for waiting in line]
         for decision in scheduling.place_fifo(queue, [place for place in counted if place]):
-            world = _still_wanted(unit, decision.job)
+            world = _load_queued(unit, decision.job)
             if world is None:
                 continue
             if decision.never:
-                self._elsewhere(unit, world, decision.why)
+                self._move_or_wait(unit, world, decision.why)
             elif decision.allocation is None:
                 unit.advance(world, Waits(decision.why))
             else:
-                machines[decision.backend] = self._give(
+                machines[decision.backend] = self._place_on_shared(
                     unit, world, decision.backend, decision.allocation, machines[decision.backend]
                 )
 
-    def _machine(self, unit: Unit, backend: str) -> Machine | None:
+    def _shared_machine(self, unit: Unit, backend: str) -> Machine | None:
         """The shared machine of a counted place, if there is one."""
         row = _SHARED.first(unit.conn, backend=backend, owner=f"pool:{backend}")
         return codec.machine_of(row) if row else None
 
-    def _counted(self, unit: Unit, backend: str, machine: Machine | None) -> scheduling.Place | None:
-        place = self._places.place(backend)
+    def _free_slots(self, unit: Unit, backend: str, machine: Machine | None) -> scheduling.SlotPool | None:
+        place = self._backends.runnable_offer(backend)
         if place is None:
             return None
         if machine is None:
-            return None if self._leaving(unit, backend) else scheduling.Place(backend, None, place.offer.capacity)
-        return scheduling.Place(backend, machine.id, machine.capacity, self._taken(unit, machine.id))
+            return (
+                None if self._is_releasing(unit, backend) else scheduling.SlotPool(backend, None, place.offer.capacity)
+            )
+        return scheduling.SlotPool(backend, machine.id, machine.capacity, self._used_slots(unit, machine.id))
 
-    def _leaving(self, unit: Unit, backend: str) -> bool:
+    def _is_releasing(self, unit: Unit, backend: str) -> bool:
         """A released machine still holds its slots until its place says it is gone."""
-        return _LEAVING.value(unit.conn, backend=backend) is not None
+        return _RELEASING.value(unit.conn, backend=backend) is not None
 
-    def _taken(self, unit: Unit, machine: str) -> tuple[scheduling.Taken, ...]:
-        rows = _TAKEN.all(unit.conn, machine=machine)
-        return tuple(scheduling.Taken(short(r["job"]), codec.allocation(r["allocation"])) for r in rows)
+    def _used_slots(self, unit: Unit, machine: str) -> tuple[scheduling.UsedSlots, ...]:
+        rows = _USED_SLOTS.all(unit.conn, machine=machine)
+        return tuple(scheduling.UsedSlots(short(r["job"]), codec.allocation(r["allocation"])) for r in rows)
 
-    def _give(self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None) -> Machine:
-        place = self._places.place(backend)
+    def _place_on_shared(
+        self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None
+    ) -> Machine:
+        place = self._backends.runnable_offer(backend)
         assert place is not None, "a decision is only made for a place that is ready"
-        chosen = machine or self._orders.shared(place, unit.now)
-        attempt = self._orders.attempt(world, self._orders.attempt_id(), chosen, allocation, unit.now)
+        chosen = machine or self._factory.shared(place, unit.now)
+        attempt = self._factory.attempt(world, self._factory.attempt_id(), chosen, allocation, unit.now)
         known = world if machine is None else world.with_machine(chosen)
-        return self._placed(unit, known, attempt, chosen, place, new=machine is None)
+        return self._commit(unit, known, attempt, chosen, place, new=machine is None)
 
     # Places that make machines on demand
 
     def _place_elastic(self, unit: Unit, waiting: scheduling.QueuedJob) -> None:
-        world = _still_wanted(unit, waiting.job)
+        world = _load_queued(unit, waiting.job)
         if world is None:
             return
-        choice = self._choice(unit, world, waiting)
+        choice = self._choose(unit, world, waiting)
         if choice.offer is None:
             return
-        place = Place(self._places.backend(waiting.backend), choice.offer)
-        attempt = self._orders.attempt_id()
-        slots = offer_choice.whole(_sized(world), choice.offer)
-        machine = self._orders.own(place, attempt, world, unit.now)
-        self._placed(
-            unit, world, self._orders.attempt(world, attempt, machine, slots, unit.now), machine, place, new=True
+        place = BackendOffer(self._backends.get(waiting.backend), choice.offer)
+        attempt = self._factory.attempt_id()
+        slots = offer_choice.whole(_sized_spec(world), choice.offer)
+        machine = self._factory.own(place, attempt, world, unit.now)
+        self._commit(
+            unit, world, self._factory.attempt(world, attempt, machine, slots, unit.now), machine, place, new=True
         )
 
-    def _choice(self, unit: Unit, world: World, waiting: scheduling.QueuedJob) -> offer_choice.Choice:
+    def _choose(self, unit: Unit, world: World, waiting: scheduling.QueuedJob) -> offer_choice.Choice:
         """The offer to try now. Where there is none the job moves on, or waits and says why."""
-        here, spec = waiting.backend, _sized(world)
-        if not self._places.answered(here):
+        here, spec = waiting.backend, _sized_spec(world)
+        if not self._backends.has_offers_known(here):
             return self._wait(unit, world, f"{here} has not said yet what it offers")
-        offers, failures = self._places.offers(here), _failures(world, here, unit.now)
+        offers, failures = self._backends.offers(here), _recent_failures(world, here, unit.now)
         choice = offer_choice.choose(spec, offers, failures)
         if choice.offer is not None and not choice.all_failed_before:
             return choice
-        following = self._following(world, here)
+        following = self._next_backend(world, here)
         if following is not None:
             unit.advance(world, MovedOn(following, f"{here}: {choice.why}"))
             return offer_choice.Choice(None)
@@ -191,23 +201,23 @@ class Scheduler:
         unit.advance(world, Waits(why))
         return offer_choice.Choice(None, why)
 
-    def _following(self, world: World, here: str) -> str | None:
+    def _next_backend(self, world: World, here: str) -> str | None:
         """The next place of the job's line that could hold it."""
         line = world.job.spec.backends
         later = line[line.index(here) + 1 :] if here in line else ()
         return next((name for name in later if self._may_hold(name, world)), None)
 
-    def _elsewhere(self, unit: Unit, world: World, why: str) -> None:
+    def _move_or_wait(self, unit: Unit, world: World, why: str) -> None:
         """A place that can never hold the job is left for any of its line that can."""
         others = (name for name in world.job.spec.backends if name != world.job.backend)
         better = next((name for name in others if self._may_hold(name, world)), None)
         unit.advance(world, Waits(why) if better is None else MovedOn(better, f"{world.job.backend}: {why}"))
 
     def _may_hold(self, name: str, world: World) -> bool:
-        return self._places.may_hold(name, world.job.spec, world.job.resources)
+        return self._backends.may_hold(name, world.job.spec, world.job.resources)
 
-    def _placed(
-        self, unit: Unit, world: World, attempt: Attempt, machine: Machine, place: Place, *, new: bool
+    def _commit(
+        self, unit: Unit, world: World, attempt: Attempt, machine: Machine, place: BackendOffer, *, new: bool
     ) -> Machine:
         start = checkpoints.start_of(unit.conn, world)
         chosen = attempt if start is None else replace(attempt, resume_from=start)
@@ -215,12 +225,12 @@ class Scheduler:
         return after.machines.get(machine.id, machine)
 
 
-def _sized(world: World) -> JobSpec:
+def _sized_spec(world: World) -> JobSpec:
     """The job's spec with its effective resources."""
     return world.job.spec.model_copy(update={"resources": world.job.resources})
 
 
-def _still_wanted(unit: Unit, job: str) -> World | None:
+def _load_queued(unit: Unit, job: str) -> World | None:
     """The job, unless its last attempt had all its machine's time and left nothing to go on from: then it ends."""
     world = repository.load_world(unit.conn, job)
     if world is None or not _was_suspended(world):
@@ -236,7 +246,7 @@ def _was_suspended(world: World) -> bool:
     return any(a.reason is Reason.SUSPENDED and a.number > world.job.reopened_at for a in world.attempts[-1:])
 
 
-def _hold(unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
+def _wait_for_confirmation(unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
     """Nothing is placed, and the first of every line says why."""
     for line in lines.values():
         world = repository.load_world(unit.conn, line[0].job)
@@ -244,26 +254,26 @@ def _hold(unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
             unit.advance(world, Waits(f"{restore_hold.WHY} {restore_hold.FIX}"))
 
 
-def _wanted(unit: Unit) -> list[str]:
+def _queued_backends(unit: Unit) -> list[str]:
     """The places that jobs are queued for, each found by its first: however long the lines are."""
     found: list[str] = []
-    while (name := _FOLLOWING.value(unit.conn, after=found[-1] if found else "")) is not None:
+    while (name := _NEXT_BACKEND.value(unit.conn, after=found[-1] if found else "")) is not None:
         found.append(name)
     return found
 
 
-def _tell_unconnected(unit: Unit, places: Sequence[str]) -> None:
+def _note_unconnected(unit: Unit, places: Sequence[str]) -> None:
     """The first in line for a place that this server does not have says so; another server may have it."""
     for place in places:
-        first = _FIRST.value(unit.conn, backend=place)
+        first = _FIRST_QUEUED.value(unit.conn, backend=place)
         world = None if first is None else repository.load_world(unit.conn, first)
         if world is not None and not world.job.waiting:
             unit.advance(world, Waits(f"waits for {world.job.backend}, which is not connected"))
 
 
-def _failures(world: World, backend: str, now: float) -> Mapping[offer_choice.Kind, int]:
+def _recent_failures(world: World, backend: str, now: float) -> Mapping[offer_choice.Kind, int]:
     """How often each kind of machine there has failed the job lately: refused, vanished, or taken back."""
-    lately = [a for a in world.attempts if a.backend == backend and (a.ended_at or now) > now - REMEMBERED_SECONDS]
+    lately = [a for a in world.attempts if a.backend == backend and (a.ended_at or now) > now - FAILURE_SECONDS]
     failed = [a for a in lately if a.reason in _FAILURES]
     machines = [world.machines[s.machine] for a in failed for s in a.slots if s.machine in world.machines]
     return Counter((m.region, m.instance_type, m.market) for m in machines)

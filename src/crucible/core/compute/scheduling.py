@@ -25,7 +25,7 @@ class QueuedJob:
 
 
 @dataclass(frozen=True)
-class Taken:
+class UsedSlots:
     """Slots that an attempt occupies; `holder` is how people call its job."""
 
     holder: str
@@ -33,17 +33,17 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Place:
+class SlotPool:
     """A counted place: its whole capacity and who holds what."""
 
     backend: str
     machine: str | None
     capacity: Capacity
-    taken: tuple[Taken, ...] = ()
+    used: tuple[UsedSlots, ...] = ()
 
     @property
     def free(self) -> Capacity:
-        held = [t.allocation for t in self.taken]
+        held = [t.allocation for t in self.used]
         used_gpus = {gpu for a in held for gpu in a.gpus}
         return self.capacity.model_copy(
             update={
@@ -74,7 +74,7 @@ def by_priority(queue: Sequence[QueuedJob]) -> list[QueuedJob]:
     return [next(turns[queued.owner]) for queued in queue]
 
 
-def place_fifo(queue: Iterable[QueuedJob], places: Sequence[Place]) -> list[Decision]:
+def place_fifo(queue: Iterable[QueuedJob], places: Sequence[SlotPool]) -> list[Decision]:
     """Decisions in the order of the queue: placements, and for each place the first job that has to wait."""
     open_places = {place.backend: place for place in places}
     decisions = []
@@ -92,12 +92,12 @@ def place_fifo(queue: Iterable[QueuedJob], places: Sequence[Place]) -> list[Deci
             del open_places[queued.backend]
             continue
         decisions.append(Decision(queued.job, queued.backend, allocation, ""))
-        taken = (*place.taken, Taken(queued.job, allocation))
-        open_places[queued.backend] = replace(place, taken=taken)
+        used = (*place.used, UsedSlots(queued.job, allocation))
+        open_places[queued.backend] = replace(place, used=used)
     return decisions
 
 
-def allocate(need: Resources, place: Place) -> Allocation | None:
+def allocate(need: Resources, place: SlotPool) -> Allocation | None:
     """The slots for this need, or None when they are not free now."""
     (cpus, memory, gpus), free = demand(need, place.capacity), place.free
     if cpus > free.cpus + 1e-9 or memory > free.memory_bytes or gpus > len(free.gpus):
@@ -141,9 +141,9 @@ def _lacks(need: Resources, has: Capacity) -> Iterator[tuple[str, str]]:
         yield f"GPUs with {wanted}", f"{format_memory(has.gpu_memory_bytes)} on each"
 
 
-def why_full(need: Resources, place: Place) -> str:
+def why_full(need: Resources, place: SlotPool) -> str:
     """Which slots are missing and who holds them."""
-    holders = ", ".join(sorted({t.holder for t in place.taken})) or "nobody"
+    holders = ", ".join(sorted({t.holder for t in place.used})) or "nobody"
     if need.whole_machine:
         return f"wants the whole computer, which {holders} uses now; with --cpus or --tier it could run beside"
     (cpus, memory, gpus), free = demand(need, place.capacity), place.free

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 from starlette.requests import Request
 
-from crucible.control.resources.jobs import Submitted
+from crucible.control.resources.jobs import SubmittedJob
 from crucible.core.errors import CrucibleError
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.spec import JobSpec
@@ -118,7 +118,7 @@ def _read(item: Item) -> tuple[JobSpec, str | None] | CrucibleError:
         return error
 
 
-def _submitted(index: int, result: Submitted | CrucibleError, request: str) -> SubmittedView:
+def _submitted(index: int, result: SubmittedJob | CrucibleError, request: str) -> SubmittedView:
     if isinstance(result, CrucibleError):
         return SubmittedView(index=index, status=result.http_status, problem=_problem(result, request))
     return SubmittedView(index=index, status=201 if result.created else 200, job=result.view)

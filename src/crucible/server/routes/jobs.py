@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Query
 from starlette.responses import Response
 
-from crucible.control.resources.jobs import Submitted
+from crucible.control.resources.jobs import SubmittedJob
 from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec
 from crucible.core.views.jobs import JobPage, JobView
@@ -31,7 +31,7 @@ async def submit(
     return located(await control.jobs.submit(who, spec, key), response)
 
 
-def located(submitted: Submitted, response: Response) -> JobView:
+def located(submitted: SubmittedJob, response: Response) -> JobView:
     """Return the job, say in the header where it is, and answer 200 if it was stored before."""
     response.headers["Location"] = f"/api/v1/jobs/{submitted.view.id}"
     if not submitted.created:

@@ -142,7 +142,7 @@ def _welcome(session: TokenView) -> str:
     return f'<p>{user} lets you look at <a href="/api/v1/jobs/{shown}">{shown}</a>, and at nothing else.</p>'
 
 
-async def _by_password(control: control_plane.Control, name: str, password: str) -> TokenView:
+async def _by_password(control: control_plane.ControlPlane, name: str, password: str) -> TokenView:
     try:
         given = Credentials(name=name.strip(), password=password)
     except ValidationError:

@@ -13,9 +13,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Path, Query, WebSocket
 from starlette.responses import Response
 
-from crucible.control.control_plane import Control as ControlPlane
+from crucible.control.control_plane import ControlPlane
 from crucible.control.jobs.training import execution_id
-from crucible.control.resources.jobs import Submitted
+from crucible.control.resources.jobs import SubmittedJob
 from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
 from crucible.core.job.requests import TrainingResumption
@@ -45,7 +45,7 @@ def job_of(ref: str) -> str:
     return found[0] if found else ref
 
 
-async def submit(control: ControlPlane, who: Identity, request: TrainingRequest, key: str | None) -> Submitted:
+async def submit(control: ControlPlane, who: Identity, request: TrainingRequest, key: str | None) -> SubmittedJob:
     """Stores the program, then the job."""
     prepared = await _prepared(control, who, request)
     spec = prepared.spec

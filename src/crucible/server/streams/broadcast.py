@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.telemetry.feed import Watch
 from crucible.core.people.identity import Identity
 from crucible.core.views.frames import EventFrame, JobFrame
@@ -48,7 +48,7 @@ class Events:
 class Broadcast:
     """The control plane as one follower uses it. Followers with the same permissions share answers."""
 
-    def __init__(self, control: Control, gathering: Gathering, who: Identity) -> None:
+    def __init__(self, control: ControlPlane, gathering: Gathering, who: Identity) -> None:
         self._control = control
         self._gathering = gathering
         self._who = who

@@ -10,7 +10,7 @@ import structlog
 from fastapi import APIRouter, Query, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from crucible.control.control_plane import Control as ControlPlane
+from crucible.control.control_plane import ControlPlane as ControlPlane
 from crucible.core.errors import CrucibleError, NotAllowed
 from crucible.core.people.identity import Identity
 from crucible.core.views.frames import Cursors, FeedCursor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.core.errors import CrucibleError
 from crucible.core.hooks import HookFormat
 from crucible.core.people.identity import DEFAULT_PROJECT, OWNER
@@ -74,7 +74,7 @@ class Steward:
         if await self._asked(f"{name} is {value}", _secret(name, value, entry)):
             entry.acknowledge(value)
 
-    async def _asked(self, what: str, request: Callable[[Control], Awaitable[object]]) -> bool:
+    async def _asked(self, what: str, request: Callable[[ControlPlane], Awaitable[object]]) -> bool:
         """Whether it was answered with a yes."""
         try:
             await self._door.ask(request)
@@ -85,14 +85,14 @@ class Steward:
         return True
 
 
-def _hook(url: str, secret: Secret) -> Callable[[Control], Awaitable[object]]:
+def _hook(url: str, secret: Secret) -> Callable[[ControlPlane], Awaitable[object]]:
     return lambda control: control.hooks.add(
         OWNER, DEFAULT_PROJECT, url, events=EVENTS, format=HookFormat.JSON, secret=secret
     )
 
 
-def _secret(name: str, value: str, entry: Entry) -> Callable[[Control], Awaitable[object]]:
-    async def put(control: Control) -> None:
+def _secret(name: str, value: str, entry: Entry) -> Callable[[ControlPlane], Awaitable[object]]:
+    async def put(control: ControlPlane) -> None:
         entry.begin(value)
         try:
             await control.secrets.set(OWNER, DEFAULT_PROJECT, name, Secret(value))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.simulation.faults.fault_rates import Weather
 from crucible.simulation.faults.world.network import Lost
 from crucible.simulation.faults.world.process import Crash
@@ -23,7 +23,7 @@ class Door:
     servers: Servers
     weather: Weather
 
-    async def ask(self, request: Callable[[Control], Awaitable[T]]) -> T:
+    async def ask(self, request: Callable[[ControlPlane], Awaitable[T]]) -> T:
         """The answer of some server. Raises Lost, after which what was asked may have been done, or may be yet."""
         server = self.servers.any()
         if server is None:

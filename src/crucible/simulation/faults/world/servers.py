@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from crucible.backends.base import Backend
 from crucible.control.agents.agents import Agents
-from crucible.control.control_plane import Control
+from crucible.control.control_plane import ControlPlane
 from crucible.control.machines.machine_factory import LeaseTerms
 from crucible.control.runtime.background import Rounds
 from crucible.control.runtime.loops import Loop
@@ -83,7 +83,7 @@ def _paced(loop: Loop, alone: bool) -> Callable[[], Awaitable[float]]:
     return round
 
 
-class PacedControl(Control):
+class PacedControl(ControlPlane):
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         super().__init__(ports, backends, deployment)
         self._rounds = PacedRounds(self._parts)
@@ -106,7 +106,7 @@ class Estate:
 @dataclass
 class Server:
     process: Process
-    control: Control
+    control: ControlPlane
 
 
 class Servers:

@@ -32,12 +32,12 @@ BIGGER = "Ask for less (--tier, --region), or connect a larger place."
 
 
 @dataclass(frozen=True)
-class Place:
+class BackendOffer:
     backend: Backend
     offer: Offer
 
 
-class Places:
+class ConnectedBackends:
     """The connected backends. `refresh` asks each for its offers; everything else is answered from memory.
 
     `invitations` knows how their agents talk with us; without it that is no reason to reject an offer.
@@ -55,13 +55,13 @@ class Places:
 
     async def _refresh(self, backend: Backend) -> None:
         try:
-            found = await self._calls.run(backend.name, lambda: self._ask(backend), OFFERS_DEADLINE)
+            found = await self._calls.run(backend.name, lambda: self._read_offers(backend), OFFERS_DEADLINE)
         except CrucibleError as error:
             log.warning("asking for offers failed", backend=backend.name, error=str(error))
             return
         self._offers[backend.name] = found
 
-    def _ask(self, backend: Backend) -> tuple[Offer, ...]:
+    def _read_offers(self, backend: Backend) -> tuple[Offer, ...]:
         """What it offers; nothing that is runnable where its agents could not talk with us."""
         if self._invitations is not None:
             self._invitations.look(backend)
@@ -76,7 +76,7 @@ class Places:
     def has(self, name: str) -> bool:
         return name in self._backends
 
-    def backend(self, name: str) -> Backend:
+    def get(self, name: str) -> Backend:
         found = self._backends.get(name)
         if found is None:
             raise UnknownName("backend", name, self._backends, fix=self.how_to_connect(name))
@@ -90,7 +90,7 @@ class Places:
     def offers(self, name: str) -> tuple[Offer, ...]:
         return self._offers.get(name, ())
 
-    def answered(self, name: str) -> bool:
+    def has_offers_known(self, name: str) -> bool:
         """Whether the place has said what it offers; until then nothing follows from having no offers."""
         return name in self._offers
 
@@ -104,10 +104,10 @@ class Places:
         """Whether the place is connected and could hold such a job some day."""
         return self.has(name) and not self._why_never(name, spec, need)
 
-    def place(self, name: str) -> Place | None:
+    def runnable_offer(self, name: str) -> BackendOffer | None:
         """The backend with the offer that new machines there are made from; None while it has none."""
         runnable = [offer for offer in self.offers(name) if offer.runnable]
-        return Place(self._backends[name], runnable[0]) if runnable else None
+        return BackendOffer(self._backends[name], runnable[0]) if runnable else None
 
     def check(self, spec: JobSpec) -> Resources:
         """The job's size. Raises for an unknown backend or tier, and for more than any of its places has or gives for
@@ -134,7 +134,7 @@ class Places:
 
     def _why_never(self, name: str, spec: JobSpec, need: Resources) -> list[dict[str, str]]:
         """Why this place can never hold the job, an entry for each of its offers; empty when it may."""
-        backend = self.backend(name)
+        backend = self.get(name)
         if spec.in_place and not backend.capabilities.in_place:
             return [{"backend": name, "why": f"is to run in place, which {name} cannot; leave out --in-place"}]
         unheard = self.rejection(name, secrets=bool(spec.secrets))
