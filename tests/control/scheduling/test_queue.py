@@ -8,11 +8,12 @@ import pytest
 from tests.control.world import Rig, job_spec
 
 from crucible.control.jobs import queries
+from crucible.control.people import projects
 from crucible.control.scheduling.queue import first_in_queue
 from crucible.control.scheduling.scheduler import MAX_CONSIDERED
 from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, Role, Via
 
-ADA = Identity("usr-1", "ada", Via.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})
+ADA = Identity("usr-1", "ada", Via.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER, "vision": Role.MEMBER})
 BOB = Identity("usr-2", "bob", Via.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})
 
 
@@ -37,6 +38,14 @@ async def test_a_users_jobs_take_turns_by_priority_in_that_users_positions(rig: 
     late, other = await submit(rig, ADA), await submit(rig, BOB, 500)
     soon, first = await submit(rig, ADA, 1), await submit(rig, ADA, 2)
     assert await turns(rig) == [first, other, soon, late]
+
+
+async def test_a_users_jobs_take_turns_whatever_project_they_are_in(rig: Rig) -> None:
+    await rig.ports.db.write(lambda conn: projects.add(conn, "vision", "", rig.clock.now()))
+    await full(rig)
+    late, other, best = await submit(rig, ADA), await submit(rig, BOB, 9), await submit(rig, ADA, 2, project="vision")
+    assert await turns(rig) == [best, other, late]
+    assert await turns(rig, most=1) == [best]
 
 
 async def test_a_priority_counts_from_behind_the_beginning_of_the_queue(rig: Rig) -> None:

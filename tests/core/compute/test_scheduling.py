@@ -46,8 +46,8 @@ def test_jobs_are_placed_in_the_order_of_the_queue() -> None:
     ]
 
 
-def waiting(owner: str, priority: int, job: str = "job") -> QueuedJob:
-    return QueuedJob(job, "local", Resources(), ("default", owner), priority)
+def waiting(user: str, priority: int, job: str = "job") -> QueuedJob:
+    return QueuedJob(job, "local", Resources(), user, priority)
 
 
 def test_a_user_orders_their_own_jobs_and_nobody_elses() -> None:
@@ -55,30 +55,25 @@ def test_a_user_orders_their_own_jobs_and_nobody_elses() -> None:
     assert [queued.job for queued in by_priority(queue)] == ["a2", "b1", "a3", "a1"]
 
 
-def test_the_same_user_in_another_project_is_another_owner() -> None:
-    first, second = waiting("ada", 0), QueuedJob("other", "local", Resources(), ("vision", "ada"), 9)
-    assert by_priority([first, second]) == [first, second]
-
-
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 3))))
 def test_positions_stay_with_their_owners_and_ties_in_order_of_arrival(said: list[tuple[str, int]]) -> None:
-    queue = [waiting(owner, priority, f"job-{n:03}") for n, (owner, priority) in enumerate(said)]
+    queue = [waiting(user, priority, f"job-{n:03}") for n, (user, priority) in enumerate(said)]
     found = by_priority(queue)
-    assert [queued.owner for queued in found] == [queued.owner for queued in queue]
+    assert [queued.user for queued in found] == [queued.user for queued in queue]
     assert sorted(queued.job for queued in found) == [queued.job for queued in queue]
-    for owner in {queued.owner for queued in queue}:
-        turns = [(-queued.priority, queued.job) for queued in found if queued.owner == owner]
+    for user in {queued.user for queued in queue}:
+        turns = [(-queued.priority, queued.job) for queued in found if queued.user == user]
         assert turns == sorted(turns)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 3)), min_size=1), st.integers(0), st.integers(-3, 3))
 def test_another_priority_changes_no_position_of_others(said: list[tuple[str, int]], which: int, priority: int) -> None:
-    queue = [waiting(owner, given, f"job-{n:03}") for n, (owner, given) in enumerate(said)]
+    queue = [waiting(user, given, f"job-{n:03}") for n, (user, given) in enumerate(said)]
     at = which % len(queue)
     changed = [*queue[:at], replace(queue[at], priority=priority), *queue[at + 1 :]]
     before, after = by_priority(queue), by_priority(changed)
     for old, new in zip(before, after, strict=True):
-        assert old == new or old.owner == new.owner == queue[at].owner
+        assert old == new or old.user == new.user == queue[at].user
 
 
 def test_the_first_that_does_not_fit_holds_back_all_behind_it() -> None:

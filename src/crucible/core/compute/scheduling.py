@@ -1,7 +1,7 @@
-"""Placement: which waiting job gets which slots. First in, first out, per place.
+"""Placement: which waiting job gets which slots, first in, first out for each backend.
 
-Pure: takes the queue and what is free, returns one decision per job it looked at. A job that does not fit
-makes the later ones of the same place wait too, so a large job is never starved by small ones.
+Pure: takes the queue and what is free, and returns one decision for each job it considered. A job that does not fit
+makes the later ones of the same backend wait too, so small jobs never starve a large one.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from crucible.core.compute.resources import Allocation, Capacity, Resources, for
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """What of a waiting job decides its placement: its effective resources. The queue holds them in order."""
+    """What decides the placement of a waiting job. `resources` are the effective ones."""
 
     job: str
     backend: str
     resources: Resources
-    owner: tuple[str, str] = ("", "")
-    """Project and user."""
+    user: str = ""
     priority: int = 0
 
 
 @dataclass(frozen=True)
 class UsedSlots:
-    """Slots that an attempt occupies; `holder` is how people call its job."""
+    """Slots that an attempt occupies; `holder` is the short id of its job."""
 
     holder: str
     allocation: Allocation
@@ -34,7 +33,7 @@ class UsedSlots:
 
 @dataclass(frozen=True)
 class SlotPool:
-    """A counted place: its whole capacity and who holds what."""
+    """The slots of a counted backend: its whole capacity and who holds what. `machine` is None until there is one."""
 
     backend: str
     machine: str | None
@@ -66,40 +65,43 @@ class Decision:
 
 
 def by_priority(queue: Sequence[QueuedJob]) -> list[QueuedJob]:
-    """Give each owner's positions in the queue to their jobs by priority, then by arrival; others keep theirs."""
-    own: dict[tuple[str, str], list[QueuedJob]] = {}
+    """Return the queue with each user's positions given to their jobs by priority, then by arrival.
+
+    Only the jobs of one user trade positions, in whatever projects they are: nobody else's turn changes.
+    """
+    own: dict[str, list[QueuedJob]] = {}
     for queued in queue:
-        own.setdefault(queued.owner, []).append(queued)
-    turns = {owner: iter(sorted(jobs, key=lambda queued: -queued.priority)) for owner, jobs in own.items()}
-    return [next(turns[queued.owner]) for queued in queue]
+        own.setdefault(queued.user, []).append(queued)
+    turns = {user: iter(sorted(jobs, key=lambda queued: -queued.priority)) for user, jobs in own.items()}
+    return [next(turns[queued.user]) for queued in queue]
 
 
-def place_fifo(queue: Iterable[QueuedJob], places: Sequence[SlotPool]) -> list[Decision]:
-    """Decisions in the order of the queue: placements, and for each place the first job that has to wait."""
-    open_places = {place.backend: place for place in places}
+def place_fifo(queue: Iterable[QueuedJob], pools: Sequence[SlotPool]) -> list[Decision]:
+    """Return the decisions in the order of the queue: placements, and for each pool the first job that has to wait."""
+    open_pools = {pool.backend: pool for pool in pools}
     decisions = []
     for queued in queue:
-        place = open_places.get(queued.backend)
-        if place is None:
+        pool = open_pools.get(queued.backend)
+        if pool is None:
             continue
-        never = why_never(queued.resources, place.capacity)
+        never = why_never(queued.resources, pool.capacity)
         if never:
             decisions.append(Decision(queued.job, queued.backend, None, never, never=True))
             continue
-        allocation = allocate(queued.resources, place)
+        allocation = allocate(queued.resources, pool)
         if allocation is None:
-            decisions.append(Decision(queued.job, queued.backend, None, why_full(queued.resources, place)))
-            del open_places[queued.backend]
+            decisions.append(Decision(queued.job, queued.backend, None, why_full(queued.resources, pool)))
+            del open_pools[queued.backend]
             continue
         decisions.append(Decision(queued.job, queued.backend, allocation, ""))
-        used = (*place.used, UsedSlots(queued.job, allocation))
-        open_places[queued.backend] = replace(place, used=used)
+        used = (*pool.used, UsedSlots(queued.job, allocation))
+        open_pools[queued.backend] = replace(pool, used=used)
     return decisions
 
 
-def allocate(need: Resources, place: SlotPool) -> Allocation | None:
-    """The slots for this need, or None when they are not free now."""
-    (cpus, memory, gpus), free = demand(need, place.capacity), place.free
+def allocate(need: Resources, pool: SlotPool) -> Allocation | None:
+    """Return slots for this need, or None if they are not free now."""
+    (cpus, memory, gpus), free = demand(need, pool.capacity), pool.free
     if cpus > free.cpus + 1e-9 or memory > free.memory_bytes or gpus > len(free.gpus):
         return None
     return Allocation(cpus=cpus, memory_bytes=memory, gpus=free.gpus[:gpus])
@@ -119,17 +121,17 @@ def demand(need: Resources, capacity: Capacity) -> tuple[float, int, int]:
     return cpus, memory, need.gpus
 
 
-def why_never(need: Resources, capacity: Capacity, place: str = "this computer") -> str:
-    """Why such a machine could never hold this; empty when it could."""
+def why_never(need: Resources, capacity: Capacity, name: str = "this computer") -> str:
+    """Return why such a machine could never hold this; empty if it could."""
     lacks = list(_lacks(need, capacity))
     if not lacks:
         return ""
     asked, there = zip(*lacks, strict=True)
-    return f"asks for {' and '.join(asked)}; {place} has {' and '.join(there)}"
+    return f"asks for {' and '.join(asked)}; {name} has {' and '.join(there)}"
 
 
 def _lacks(need: Resources, has: Capacity) -> Iterator[tuple[str, str]]:
-    """What is asked for and what there is of it, for everything there is too little of."""
+    """Yield what is asked for and what there is of it, for everything there is too little of."""
     if need.cpus is not None and need.cpus > has.cpus:
         yield _count(need.cpus, "CPU"), f"{has.cpus:g}"
     if need.memory_bytes is not None and need.memory_bytes > has.memory_bytes:
@@ -141,12 +143,12 @@ def _lacks(need: Resources, has: Capacity) -> Iterator[tuple[str, str]]:
         yield f"GPUs with {wanted}", f"{format_memory(has.gpu_memory_bytes)} on each"
 
 
-def why_full(need: Resources, place: SlotPool) -> str:
-    """Which slots are missing and who holds them."""
-    holders = ", ".join(sorted({t.holder for t in place.used})) or "nobody"
+def why_full(need: Resources, pool: SlotPool) -> str:
+    """Return which slots are missing and who holds them."""
+    holders = ", ".join(sorted({t.holder for t in pool.used})) or "nobody"
     if need.whole_machine:
         return f"wants the whole computer, which {holders} uses now; with --cpus or --tier it could run beside"
-    (cpus, memory, gpus), free = demand(need, place.capacity), place.free
+    (cpus, memory, gpus), free = demand(need, pool.capacity), pool.free
     if gpus > len(free.gpus):
         return f"waits for {_count(gpus, 'GPU')}: {len(free.gpus)} free, held by {holders}"
     if cpus > free.cpus:

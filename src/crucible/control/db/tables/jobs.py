@@ -78,7 +78,7 @@ jobs = Table(
     Index("ix_jobs_listed", "id", "state", "backend", "project", "created_at"),
     Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED),
     Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE),
-    Index("ix_jobs_priority", "backend", "project", "user", "priority", "id", sqlite_where=PRIORITISED),
+    Index("ix_jobs_priority", "backend", "user", "priority", "id", sqlite_where=PRIORITISED),
 )
 
 PARTIAL = {"ix_jobs_line": QUEUED, "ix_jobs_due_at": _DUE, "ix_jobs_priority": PRIORITISED}

@@ -1,4 +1,4 @@
-"""The priority of a job among those of its own user."""
+"""Give jobs a priority, which orders the waiting jobs of one user."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _PRIORITISED = sa.text("state = 'queued' AND priority <> 0")
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("priority", sa.Integer, nullable=False, server_default="0"))
-    columns = ["backend", "project", "user", "priority", "id"]
+    columns = ["backend", "user", "priority", "id"]
     op.create_index("ix_jobs_priority", "jobs", columns, sqlite_where=_PRIORITISED, postgresql_where=_PRIORITISED)
