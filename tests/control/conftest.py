@@ -99,7 +99,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 @pytest.fixture
-async def two_places(tmp_path: Path) -> AsyncIterator[Rig]:
+async def two_backends(tmp_path: Path) -> AsyncIterator[Rig]:
     """With a second counted place, called `ssh`."""
     rig = await make_rig(tmp_path, FakeBackend("ssh"))
     yield rig

@@ -14,7 +14,7 @@ from tests.server.promised import wrong_with_answer
 from crucible.catalog import PROVIDERS, Library
 from crucible.catalog.refresh import BadAnswer
 from crucible.control.resources.catalog import Catalog, read_cursor, write_cursor
-from crucible.control.scheduling.unconnected import why_unconnected
+from crucible.control.scheduling.backends import why_unconnected
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.people.identity import OWNER

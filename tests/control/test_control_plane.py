@@ -201,9 +201,9 @@ async def test_a_start_finds_what_went_away_while_we_were_down(rig: Rig) -> None
     await control.stop()
 
 
-async def test_a_start_is_not_stopped_by_a_place_that_is_down(two_places: Rig) -> None:
-    two_places.backends["ssh"].down = Unreachable("No answer.")
-    control = service(two_places)
+async def test_a_start_is_not_stopped_by_a_place_that_is_down(two_backends: Rig) -> None:
+    two_backends.backends["ssh"].down = Unreachable("No answer.")
+    control = service(two_backends)
     await control.start()
     assert control.ready()
     await control.stop()
@@ -219,8 +219,8 @@ async def test_a_start_does_not_wait_for_a_place_that_hangs(rig: Rig, monkeypatc
     await control.stop()
 
 
-async def test_a_stop_gives_back_idle_machines_and_leaves_busy_ones(two_places: Rig) -> None:
-    rig = two_places
+async def test_a_stop_gives_back_idle_machines_and_leaves_busy_ones(two_backends: Rig) -> None:
+    rig = two_backends
     _, runner = await rig.running()
     await runner.end()
     await rig.submit(backend="ssh")

@@ -100,7 +100,7 @@ async def test_a_refused_launch_is_tried_in_another_zone_without_charge(rig: Rig
 
 async def test_where_nothing_is_left_the_next_place_is_taken(rig: Rig, cloud: FakeCloud) -> None:
     cloud.sold_out = set(cloud.rates)
-    await rig.places.refresh()
+    await rig.connected.refresh()
     job = await rig.submit(backend="cloud", fallback=("local",))
     await rig.place()
     assert (await rig.attempt(job)).backend == "local"
@@ -109,11 +109,11 @@ async def test_where_nothing_is_left_the_next_place_is_taken(rig: Rig, cloud: Fa
 
 async def test_at_the_last_place_it_waits_and_says_why(rig: Rig, cloud: FakeCloud) -> None:
     cloud.sold_out = set(cloud.rates)
-    await rig.places.refresh()
+    await rig.connected.refresh()
     job = await rig.submit(backend="cloud")
-    assert (await rig.world(job)).job.waiting == "waits for a machine at cloud: sold out"
+    assert (await rig.world(job)).job.waiting == "waits for a machine on cloud: sold out"
     cloud.sold_out = set()
-    await rig.places.refresh()
+    await rig.connected.refresh()
     await rig.place()
     assert (await rig.attempt(job)).backend == "cloud"
 
@@ -233,9 +233,9 @@ async def test_a_place_that_was_not_asked_yet_is_waited_for(tmp_path: Path) -> N
     slow = FakeCloud(down=Unreachable("Not yet."))
     rig = await make_rig(tmp_path, slow)
     job = await rig.submit(backend="cloud", fallback=("local",))
-    assert (await rig.world(job)).job.waiting == "cloud has not said yet what it offers"
+    assert (await rig.world(job)).job.waiting == "cloud has not reported its offers yet"
     slow.down = None
-    await rig.places.refresh()
+    await rig.connected.refresh()
     await rig.place()
     assert (await rig.attempt(job)).backend == "cloud"
     await give_back(rig.ports.db)
@@ -251,7 +251,7 @@ async def test_a_place_that_can_never_hold_it_is_left_for_one_that_can(rig: Rig)
 
 async def test_what_only_the_cloud_can_hold_never_goes_to_the_laptop(rig: Rig, cloud: FakeCloud) -> None:
     cloud.capacity_override = Capacity(cpus=64, memory_bytes=256 * GiB)
-    await rig.places.refresh()
+    await rig.connected.refresh()
     job, _ = await running(rig, cpus=32, fallback=("local",))
     await interrupt(rig, cloud, (await rig.machine()).id)
     await rig.listen(10)
@@ -268,7 +268,7 @@ async def test_a_zone_that_took_a_machine_back_is_tried_last(rig: Rig, cloud: Fa
 
 async def test_without_spot_it_takes_what_cannot_be_taken_back(rig: Rig, cloud: FakeCloud) -> None:
     cloud.no_spot = True
-    await rig.places.refresh()
+    await rig.connected.refresh()
     job = await rig.submit(backend="cloud", market="spot")
     assert (await rig.machine((await rig.attempt(job)).slots[0].machine)).market is Market.ON_DEMAND
 

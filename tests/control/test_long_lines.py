@@ -23,8 +23,8 @@ A_FEW = MANY // 2
 """Further instructions of SQLite's machine: not even one for each job."""
 
 
-async def test_placing_does_not_look_at_every_job(two_places: Rig) -> None:
-    rig = two_places
+async def test_placing_does_not_look_at_every_job(two_backends: Rig) -> None:
+    rig = two_backends
     last = await a_line(rig)
     few = await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now())))
     await lengthen(rig, last)

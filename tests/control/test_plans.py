@@ -152,7 +152,7 @@ async def test_what_is_sold_out_would_be_waited_for(rig: Rig) -> None:
     cloud = rig.backends["cloud"]
     assert isinstance(cloud, FakeCloud)
     cloud.sold_out = set(cloud.rates)
-    await rig.places.refresh()
+    await rig.connected.refresh()
     found = await plan(rig, backend="cloud")
     assert (found["chosen"], found["waits"], found["job"]) == (None, True, {"backend": "cloud"})
     assert found["why"] == "Nothing has room for it just now: sold out."

@@ -65,7 +65,7 @@ class Rig:
     def __post_init__(self) -> None:
         parts = self.parts
         self.ports, self.deployment, self.feed, self.writer = parts.ports, parts.deployment, parts.feed, parts.writer
-        self.places, self.duties, self.scheduler = parts.backends, parts.duties, parts.scheduler
+        self.connected, self.duties, self.scheduler = parts.backends, parts.duties, parts.scheduler
         self.submitter, self.performer, self.poller = parts.submitter, parts.performer, parts.poller
         self.janitor, self.contacts, self.reconciler = parts.janitor, parts.contacts, parts.reconciler
         self.tails, self.logs, self.bundles, self.agents = parts.tails, parts.logs, parts.bundles, parts.agents
@@ -255,7 +255,7 @@ async def make_rig(scratch: Path, *others: FakeBackend) -> Rig:
     )
     backend = FakeBackend()
     rig = join(ports, clock, calls, {b.name: b for b in (backend, *others)}, scratch)
-    await rig.places.refresh()
+    await rig.connected.refresh()
     await rig.duties.renew(ports.db, clock)
     return rig
 
@@ -277,7 +277,7 @@ async def other_worker(rig: Rig, worker: str) -> Rig:
     """A second process on the same database, with the same places."""
     ports = replace(rig.ports, worker=worker)
     twin = join(ports, rig.clock, rig.calls, rig.backends, rig.deployment.scratch, rig.deployment.post)
-    await twin.places.refresh()
+    await twin.connected.refresh()
     return twin
 
 

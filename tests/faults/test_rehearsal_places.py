@@ -59,7 +59,7 @@ def test_at_the_last_place_it_waits_and_says_why(world: Rehearsed) -> None:
     world.crucible.start()
     job = world.submit(shell("true"))
     waits = until(lambda: waiting(world, job), LONG, "the reason")
-    assert waits.startswith("waits for a machine at rehearsal: the simulated cloud has no on_demand")
+    assert waits.startswith("waits for a machine on rehearsal: the simulated cloud has no on_demand")
     world.cloud.call("POST", "/admin/stock", {"count": 5})
     assert world.crucible.wait(job, LONG)["status"] == "completed"
     world.nothing_lives()

@@ -83,7 +83,7 @@ async def running_app(folder: Path, *others: FakeBackend, **options: Any) -> Asy
     rig.deployment = replace(rig.deployment, bundle_limit=limit)
     control, stops = service(rig), list[None]()
     rig = replace(rig, parts=control._parts)
-    await rig.places.refresh()
+    await rig.connected.refresh()
     await rig.duties.renew(rig.ports.db, rig.clock)
     given = {"token": TOKEN, "nonce": "n-1", "version": "1.2.3", "home": "/home/me/.crucible", **options}
     api = build_api(control, on_stop=lambda: stops.append(None), **given)

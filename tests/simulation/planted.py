@@ -84,7 +84,7 @@ def made_before_intended(patch: pytest.MonkeyPatch) -> None:
                 place.backend.launch(base.LaunchCall(**json.loads(machine.call)), Bootstrap(machine.id, nonce=nonce))
         return real(self, unit, world, attempt, machine, place, new=new)
 
-    patch.setattr(scheduler.Scheduler, "_placed", placed)
+    patch.setattr(scheduler.Scheduler, "_commit", placed)
 
 
 def one_list_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def doubles_take_the_healthy_along(patch: pytest.MonkeyPatch) -> None:
 
 def room_is_not_counted(patch: pytest.MonkeyPatch) -> None:
     """A machine that is shared takes whatever comes."""
-    patch.setattr(scheduler.Scheduler, "_taken", lambda self, unit, machine: ())
+    patch.setattr(scheduler.Scheduler, "_used_slots", lambda self, unit, machine: ())
 
 
 # Jobs
@@ -246,7 +246,7 @@ def _newest_beside(conn: Connection, attempt: str) -> tuple[str, str]:
 
 def no_place_is_avoided(patch: pytest.MonkeyPatch) -> None:
     """A job that was taken back in a zone goes to the cheapest one again, which is that zone."""
-    patch.setattr(scheduler, "_failures", lambda world, backend, now: {})
+    patch.setattr(scheduler, "_recent_failures", lambda world, backend, now: {})
 
 
 def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:

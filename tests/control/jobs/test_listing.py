@@ -96,9 +96,9 @@ async def test_a_queued_job_knows_how_many_are_before_it(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("many", [listing.MANY, 2], ids=["few jobs", "jobs that count as many"])
-async def test_every_filter_narrows(two_places: Rig, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_filter_narrows(two_backends: Rig, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MANY", many)
-    rig = two_places
+    rig = two_backends
     first = await rig.submit(name="Vision nightly 1", tags=("team=vision", "sweep"), kind="train")
     rig.clock.move(3600)
     second = await rig.submit(name="vision nightly 2", tags=("team=speech", "sweep"), kind="benchmark", backend="ssh")
@@ -141,9 +141,9 @@ async def test_every_filter_narrows(two_places: Rig, many: int, monkeypatch: pyt
         assert await ids(rig, **given) == found, given
 
 
-async def test_where_few_rows_fit_they_are_looked_for_once(two_places: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_few_rows_fit_they_are_looked_for_once(two_backends: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MANY", 3)
-    rig = two_places
+    rig = two_backends
     jobs = [await rig.submit(tags=("sweep",), backend="ssh" if n < 2 else "local") for n in range(5)]
     wanted = JobFilter(tag=("sweep",), backend=("ssh",))
     way = await rig.read(lambda conn: listing._way(conn, wanted))

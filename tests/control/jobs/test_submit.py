@@ -72,7 +72,7 @@ async def test_without_a_key_every_submission_is_a_job(rig: Rig) -> None:
 async def test_a_key_is_answered_though_the_place_shrank_meanwhile(rig: Rig) -> None:
     first = await rig.accept(job_spec(cpus=4), "key")
     rig.backend.capacity = rig.backend.capacity.model_copy(update={"cpus": 2})
-    await rig.places.refresh()
+    await rig.connected.refresh()
     assert (await rig.accept(job_spec(cpus=4), "key")).job == first.job
 
 

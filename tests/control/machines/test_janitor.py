@@ -86,10 +86,10 @@ async def test_before_a_host_has_claimed_it_nobody_knows_which_is_the_double(rig
     assert await rig.janitor.tidy() == Findings()
 
 
-async def test_one_places_trouble_stops_no_other(two_places: Rig) -> None:
-    two_places.backend.down = Unreachable("No answer.")
-    ref = two_places.backends["ssh"].add(STRANGER)
-    assert (await two_places.janitor.tidy()).strangers == (ref,)
+async def test_one_places_trouble_stops_no_other(two_backends: Rig) -> None:
+    two_backends.backend.down = Unreachable("No answer.")
+    ref = two_backends.backends["ssh"].add(STRANGER)
+    assert (await two_backends.janitor.tidy()).strangers == (ref,)
 
 
 async def test_every_machine_being_released_has_an_open_termination(rig: Rig) -> None:

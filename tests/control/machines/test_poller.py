@@ -141,8 +141,8 @@ async def test_what_is_no_news_writes_nothing(rig: Rig, seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("No answer."), TimedOut("Too late.")])
-async def test_one_places_trouble_stops_no_other(two_places: Rig, error: Exception) -> None:
-    rig = two_places
+async def test_one_places_trouble_stops_no_other(two_backends: Rig, error: Exception) -> None:
+    rig = two_backends
     await rig.submit()
     await rig.submit(backend="ssh")
     await rig.performer.perform_due()
@@ -155,11 +155,11 @@ async def test_one_places_trouble_stops_no_other(two_places: Rig, error: Excepti
     assert states == {"local": "creating", "ssh": "gone"}
 
 
-async def test_a_place_that_hangs_delays_no_other(two_places: Rig) -> None:
-    await two_places.submit()
-    await two_places.submit(backend="ssh")
-    await two_places.performer.perform_due()
-    rig = with_calls(two_places, Gate("local"))
+async def test_a_place_that_hangs_delays_no_other(two_backends: Rig) -> None:
+    await two_backends.submit()
+    await two_backends.submit(backend="ssh")
+    await two_backends.performer.perform_due()
+    rig = with_calls(two_backends, Gate("local"))
     (made,) = rig.backends["ssh"].made.values()
     made.seen = Seen.GONE
     for seconds in (0.05, 0.05, 1, 1, 10, 10):  # two looks are enough, unless the computer is busy

@@ -345,7 +345,7 @@ async def test_a_machine_found_gone_meanwhile_needs_no_call(rig: Rig) -> None:
 
 async def test_a_termination_stays_open_until_the_settle_window_has_passed(rig: Rig) -> None:
     rig.backend.capabilities = replace(rig.backend.capabilities, settle_window=100.0)
-    await rig.places.refresh()
+    await rig.connected.refresh()
     await up_and_released(rig)
     await rig.performer.perform_due()
     assert (await rig.machine()).state is MachineState.RELEASING

@@ -30,8 +30,8 @@ async def test_effects_of_one_machine_keep_their_order(rig: Rig) -> None:
     assert rig.backend.terminated == []
 
 
-async def test_machines_do_not_wait_for_each_other(two_places: Rig) -> None:
-    rig = two_places
+async def test_machines_do_not_wait_for_each_other(two_backends: Rig) -> None:
+    rig = two_backends
     await rig.submit()
     await rig.submit(backend="ssh")
     rig.backend.down = Unreachable("No answer.")
@@ -39,8 +39,8 @@ async def test_machines_do_not_wait_for_each_other(two_places: Rig) -> None:
     assert len(rig.backends["ssh"].made) == 1
 
 
-async def test_a_backend_that_breaks_stops_no_other(two_places: Rig) -> None:
-    rig = two_places
+async def test_a_backend_that_breaks_stops_no_other(two_backends: Rig) -> None:
+    rig = two_backends
     await rig.submit()
     await rig.submit(backend="ssh")
     rig.backend.answers = [ZeroDivisionError("a bug"), "ok"]
@@ -53,8 +53,8 @@ async def test_a_backend_that_breaks_stops_no_other(two_places: Rig) -> None:
     assert rig.backend.finds, "it may have made something before it broke"
 
 
-async def test_a_machine_of_a_place_that_is_not_connected_any_more_stops_no_other(two_places: Rig) -> None:
-    rig = two_places
+async def test_a_machine_of_a_place_that_is_not_connected_any_more_stops_no_other(two_backends: Rig) -> None:
+    rig = two_backends
     await rig.submit(backend="ssh")
     await rig.submit()
     without = join(rig.ports, rig.clock, rig.calls, {"local": rig.backend}, rig.deployment.scratch)
@@ -133,11 +133,11 @@ async def test_a_refusal_held_until_another_has_sent_the_call_again_says_nothing
     assert (await rig.machine(machine.id)).native_id is not None
 
 
-async def test_what_is_begun_delays_nothing_else(two_places: Rig) -> None:
+async def test_what_is_begun_delays_nothing_else(two_backends: Rig) -> None:
     gate = Gate("local")
-    rig = with_calls(two_places, gate)
-    await two_places.submit()
-    await two_places.submit(backend="ssh")
+    rig = with_calls(two_backends, gate)
+    await two_backends.submit()
+    await two_backends.submit(backend="ssh")
     await rig.performer.start_due()
     async with asyncio.timeout(30):
         while not rig.backends["ssh"].made:
@@ -151,15 +151,15 @@ async def test_what_is_begun_delays_nothing_else(two_places: Rig) -> None:
     assert len(rig.backend.launches) == 1, "begun once, however often we look"
 
 
-async def test_what_is_left_under_way_is_taken_up_when_its_claim_has_run_out(two_places: Rig) -> None:
-    rig = with_calls(two_places, Gate("local"))
-    await two_places.submit()
+async def test_what_is_left_under_way_is_taken_up_when_its_claim_has_run_out(two_backends: Rig) -> None:
+    rig = with_calls(two_backends, Gate("local"))
+    await two_backends.submit()
     await rig.performer.start_due()
     await turns()
     await rig.performer.stop()
-    assert await two_places.performer.perform_due() == 0
-    two_places.clock.move(CLAIM_SECONDS)
-    assert await two_places.performer.perform_due() == 1
+    assert await two_backends.performer.perform_due() == 0
+    two_backends.clock.move(CLAIM_SECONDS)
+    assert await two_backends.performer.perform_due() == 1
     assert len(rig.backend.made) == 1
     assert rig.backend.finds, "the first call may have been sent"
 

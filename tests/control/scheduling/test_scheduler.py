@@ -101,7 +101,7 @@ async def test_a_job_that_its_place_can_no_longer_hold_waits_and_holds_back_nobo
     large = await elsewhere.submit(cpus=4)
     small = await elsewhere.submit(cpus=1)
     rig.backend.capacity = rig.backend.capacity.model_copy(update={"cpus": 2})
-    await rig.places.refresh()
+    await rig.connected.refresh()
     await rig.place()
     assert await states(rig, large, small) == ["queued", "provisioning"]
     assert (await rig.world(large)).job.waiting == "asks for 4 CPUs; this computer has 2"
@@ -176,8 +176,8 @@ async def test_a_retry_waits_for_its_time(rig: Rig) -> None:
     assert [a.number for a in (await rig.world(job)).attempts] == [1, 2]
 
 
-async def test_a_full_place_stops_only_its_own_queue(two_places: Rig) -> None:
-    rig = two_places
+async def test_a_full_place_stops_only_its_own_queue(two_backends: Rig) -> None:
+    rig = two_backends
     await rig.submit(cpus=4)
     here = await rig.submit(cpus=4)
     there = await rig.submit(cpus=4, backend="ssh")

@@ -38,7 +38,7 @@ async def over_a_store(rig: Rig, store: str, *, python: str, **deployment: Any) 
     given = {"store_url": store, "channel": Channel.STORE, **deployment}
     parts = Parts(rig.ports, rig.backends, replace(rig.deployment, **given))
     made = Rig(clock=rig.clock, calls=rig.calls, backend=rig.backend, backends=rig.backends, parts=parts)
-    await made.places.refresh()
+    await made.connected.refresh()
     await made.duties.renew(rig.ports.db, rig.clock)
     await made.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
     return made
@@ -62,10 +62,10 @@ async def test_where_all_has_to_be_encrypted_no_job_is_taken(
 ) -> None:
     store = "s3://bucket" if kind == "bucket" else folder(tmp_path, 0o750)
     rig = await over_a_store(rig, store, python=bare_python)
-    (offer,) = rig.places.offers("local")
+    (offer,) = rig.connected.offers("local")
     assert not offer.runnable
     assert f"{bare_python}, has no cryptography" in offer.why_not
-    assert rig.places.runnable_offer("local") is None
+    assert rig.connected.runnable_offer("local") is None
     with pytest.raises(NoCapacity, match="has no cryptography") as caught:
         await rig.submit()
     assert caught.value.fix == f"Install it there: {bare_python} -m pip install cryptography."
@@ -111,7 +111,7 @@ async def test_once_it_is_installed_jobs_are_taken_again(rig: Rig, tmp_path: Pat
     with pytest.raises(NoCapacity):
         await rig.submit()
     python.write_text("#!/bin/sh\nexit 0\n")
-    await rig.places.refresh()
+    await rig.connected.refresh()
     await rig.submit()
 
 
@@ -140,7 +140,7 @@ async def test_a_backend_without_any_channel_is_rejected_with_the_setting(rig: R
     with pytest.raises(NoCapacity, match="no agent can talk with this server") as caught:
         await rig.submit(backend="local")
     assert "s3://" in (caught.value.fix or "")
-    assert not any(offer.runnable for offer in rig.places.offers("local"))
+    assert not any(offer.runnable for offer in rig.connected.offers("local"))
 
 
 def test_a_python_is_asked_as_agents_are_started(bare_python: str) -> None:

@@ -46,7 +46,7 @@ class Mailroom:
         """The same deployment in a new process, perhaps with another way to the store."""
         ports = replace(self.rig.ports, store=store or self.rig.ports.store)
         rig = join(ports, self.rig.clock, self.rig.calls, self.rig.backends, self.rig.deployment.scratch)
-        await rig.places.refresh()
+        await rig.connected.refresh()
         await rig.duties.renew(ports.db, rig.clock)
         return Mailroom(rig, self.folder, make_link(rig, None if self.bucket else self.folder), self.bucket)
 
@@ -92,7 +92,7 @@ async def make_mailroom(tmp_path: Path, mode: int = 0o700, *, bucket: bool = Fal
     plain = await make_rig(tmp_path)
     ports = replace(plain.ports, store=open_store(str(folder)))
     rig = join(ports, plain.clock, plain.calls, plain.backends, tmp_path)
-    await rig.places.refresh()
+    await rig.connected.refresh()
     await rig.duties.renew(ports.db, rig.clock)
     return Mailroom(rig, folder, make_link(rig, None if bucket else folder), bucket)
 

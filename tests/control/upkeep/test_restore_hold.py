@@ -216,8 +216,8 @@ async def test_all_that_it_knows_is_from_before_whatever_the_clock_of_the_restor
     assert [ref.machine for ref in rig.backend.terminated] == [machine]
 
 
-async def test_a_place_that_does_not_answer_holds_everything(two_places: Rig) -> None:
-    rig = two_places
+async def test_a_place_that_does_not_answer_holds_everything(two_backends: Rig) -> None:
+    rig = two_backends
     job = await queued_job(rig)
     await restore(rig)
     other: FakeBackend = rig.backends["ssh"]

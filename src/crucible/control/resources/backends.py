@@ -1,10 +1,9 @@
-"""Backends: those that are connected, with their offers, and those that could be."""
+"""The backends resource: those that are connected, with their offers, and those that could be."""
 
 from __future__ import annotations
 
 from crucible.control.jobs.views import backend_view
-from crucible.control.scheduling.backends import ConnectedBackends
-from crucible.control.scheduling.unconnected import unconnected, why_unconnected
+from crucible.control.scheduling.backends import ConnectedBackends, list_unconnected, why_unconnected
 from crucible.core.views.machines import BackendPage, OtherBackendView
 
 
@@ -13,11 +12,11 @@ class Backends:
         self._backends = backends
 
     async def list_backends(self) -> BackendPage:
-        """Return connected backends with their offers, and in `others` those that are known and what connects them."""
+        """Return connected backends with their offers, and in `others` known ones with what connects them."""
         places, names = self._backends, self._backends.names()
         return BackendPage(
             items=tuple(backend_view(places.get(name), places.offers(name)) for name in names),
             others=tuple(
-                OtherBackendView(name=name, why=f"{why_unconnected(name, names)}.") for name in unconnected(names)
+                OtherBackendView(name=name, why=f"{why_unconnected(name, names)}.") for name in list_unconnected(names)
             ),
         )

@@ -17,8 +17,7 @@ from crucible.control.jobs import cursors
 from crucible.control.jobs.views import offer_view
 from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Calls, Clock
-from crucible.control.scheduling.backends import ConnectedBackends
-from crucible.control.scheduling.unconnected import why_unconnected
+from crucible.control.scheduling.backends import ConnectedBackends, why_unconnected
 from crucible.core.compute.gpus import gpu
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.compute.offers import Offer, Tariff

@@ -1,17 +1,18 @@
-"""Places: the backends of this deployment and what each offers now, kept fresh beside the event loop."""
+"""The connected backends with their current offers, and what connects the others."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
+from crucible.backends import registry
 from crucible.backends.base import Backend, Slots
+from crucible.catalog import PROVIDERS
 from crucible.control.runtime.ports import Calls
-from crucible.control.scheduling.unconnected import why_unconnected
 from crucible.core.channels import Rejection
 from crucible.core.compute import offer_choice
 from crucible.core.compute.budget import RAISE_IT
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 OFFERS_DEADLINE = 20.0
-BIGGER = "Ask for less (--tier, --region), or connect a larger place."
+LARGER_BACKEND = "Ask for less (--tier, --region), or connect a larger backend."
 
 
 @dataclass(frozen=True)
 class BackendOffer:
+    """One offer, with the backend that makes machines of it."""
+
     backend: Backend
     offer: Offer
 
@@ -40,7 +43,7 @@ class BackendOffer:
 class ConnectedBackends:
     """The connected backends. `refresh` asks each for its offers; everything else is answered from memory.
 
-    `invitations` knows how their agents talk with us; without it that is no reason to reject an offer.
+    `invitations` knows how agents reach this server; without it no offer is rejected for that.
     """
 
     def __init__(self, backends: Mapping[str, Backend], calls: Calls, invitations: Invitations | None = None) -> None:
@@ -50,7 +53,7 @@ class ConnectedBackends:
         self._offers: dict[str, tuple[Offer, ...]] = {}
 
     async def refresh(self) -> None:
-        """Asks all places at once; one that does not answer keeps the offers it last made."""
+        """Ask all backends for their offers at once; one that fails keeps the offers it last made."""
         await asyncio.gather(*map(self._refresh, self._backends.values()))
 
     async def _refresh(self, backend: Backend) -> None:
@@ -62,7 +65,7 @@ class ConnectedBackends:
         self._offers[backend.name] = found
 
     def _read_offers(self, backend: Backend) -> tuple[Offer, ...]:
-        """What it offers; nothing that is runnable where its agents could not talk with us."""
+        """Return what the backend offers; nothing of it is runnable if its agents could not reach this server."""
         if self._invitations is not None:
             self._invitations.look(backend)
         found, rejected = backend.offers(Resources()), self.rejection(backend.name, secrets=False)
@@ -77,69 +80,76 @@ class ConnectedBackends:
         return name in self._backends
 
     def get(self, name: str) -> Backend:
+        """Return the backend. Raises UnknownName, which says how to connect it."""
         found = self._backends.get(name)
         if found is None:
             raise UnknownName("backend", name, self._backends, fix=self.how_to_connect(name))
         return found
 
     def how_to_connect(self, name: str) -> str:
-        """For a place that is not connected: the fix of an error."""
+        """Return the fix of an error about a backend that is not connected."""
         why = why_unconnected(name, self.names())
         return f"{why}." if why else "`crucible backends` lists them."
 
     def offers(self, name: str) -> tuple[Offer, ...]:
         return self._offers.get(name, ())
 
-    def has_offers_known(self, name: str) -> bool:
-        """Whether the place has said what it offers; until then nothing follows from having no offers."""
+    def has_answered(self, name: str) -> bool:
+        """Return whether the backend has ever reported its offers. Until then, no offers does not mean no capacity."""
         return name in self._offers
 
     def rejection(self, name: str, *, secrets: bool) -> Rejection | None:
-        """Why its agents could not talk with us, or not of a job that has secrets; None where they can."""
+        """Return why agents of this backend cannot reach this server, or None if they can.
+
+        With `secrets`, also why the channel they would use must not carry secrets.
+        """
         if self._invitations is None or not self.has(name):
             return None
         return self._invitations.rejection(self._backends[name], secrets=secrets)
 
     def may_hold(self, name: str, spec: JobSpec, need: Resources) -> bool:
-        """Whether the place is connected and could hold such a job some day."""
+        """Return whether the backend is connected and could ever hold such a job."""
         return self.has(name) and not self._why_never(name, spec, need)
 
     def runnable_offer(self, name: str) -> BackendOffer | None:
-        """The backend with the offer that new machines there are made from; None while it has none."""
+        """Return the first offer of the backend that can be run now, or None."""
         runnable = [offer for offer in self.offers(name) if offer.runnable]
         return BackendOffer(self._backends[name], runnable[0]) if runnable else None
 
     def check(self, spec: JobSpec) -> Resources:
-        """The job's size. Raises for an unknown backend or tier, and for more than any of its places has or gives for
-        its money.
+        """Return the job's effective resources.
+
+        Raises UnknownName for a backend or tier, NoCapacity if none of its backends could ever hold the job, and
+        RefusedByPolicy if one could, but not for the job's max_cost_usd.
         """
         need = effective(spec.tier, spec.resources)
         rejected = [self._why_never(name, spec, need) for name in spec.backends]
         if all(rejected):
             reasons = [rejection for found in rejected for rejection in found]
             if spec.max_cost_usd is not None:
+                # Raises NoCapacity if the job would not fit without the limit either.
                 self.check(spec.model_copy(update={"max_cost_usd": None}))
                 raise RefusedByPolicy(
-                    f"No place can run this job for its max_cost_usd: it {reasons[0]['why']}.",
+                    f"No backend can run this job for its max_cost_usd: it {reasons[0]['why']}.",
                     fix=RAISE_IT,
                     rejected=reasons,
                 )
-            unheard = [self.rejection(name, secrets=bool(spec.secrets)) for name in spec.backends]
+            unreachable = [self.rejection(name, secrets=bool(spec.secrets)) for name in spec.backends]
             raise NoCapacity(
-                f"No place can hold this job: it {reasons[0]['why']}.",
-                fix=next((one.fix for one in unheard if one), BIGGER),
+                f"No backend can hold this job: it {reasons[0]['why']}.",
+                fix=next((one.fix for one in unreachable if one), LARGER_BACKEND),
                 rejected=reasons,
             )
         return need
 
     def _why_never(self, name: str, spec: JobSpec, need: Resources) -> list[dict[str, str]]:
-        """Why this place can never hold the job, an entry for each of its offers; empty when it may."""
+        """Return why this backend can never hold the job, an entry for each of its offers; empty if it may."""
         backend = self.get(name)
         if spec.in_place and not backend.capabilities.in_place:
             return [{"backend": name, "why": f"is to run in place, which {name} cannot; leave out --in-place"}]
-        unheard = self.rejection(name, secrets=bool(spec.secrets))
-        if unheard is not None:
-            return [{"backend": name, "why": f"cannot run on {name}: {unheard.why}"}]
+        unreachable = self.rejection(name, secrets=bool(spec.secrets))
+        if unreachable is not None:
+            return [{"backend": name, "why": f"cannot run on {name}: {unreachable.why}"}]
         counted = backend.capabilities.slots is Slots.COUNTED
         if counted and spec.regions and len(spec.backends) == 1:
             return [{"backend": name, "why": f"wants {' or '.join(spec.regions)}; {name} is in no region"}]
@@ -156,8 +166,28 @@ def _why_never_counted(spec: JobSpec, offer: Offer) -> str:
 
 
 def _why_never_elastic(spec: JobSpec, offer: Offer) -> str:
-    """Where there is no spot, what cannot be taken back will do."""
+    """Return why the offer can never hold the job. On-demand is the fallback of a job that asks for spot."""
     why = offer_choice.why_never(spec, offer)
     if why and spec.market is Market.SPOT:
         return why if offer_choice.why_never(spec.model_copy(update={"market": Market.ON_DEMAND}), offer) else ""
     return why
+
+
+def list_unconnected(connected: Sequence[str]) -> Iterable[str]:
+    """Return the known backends, and providers whose prices are compared, that are not connected."""
+    known = dict.fromkeys((*registry.names(), *sorted(PROVIDERS)))
+    return [name for name in known if name not in connected]
+
+
+def why_unconnected(name: str, connected: Sequence[str]) -> str:
+    """Return why nothing runs on this backend and what connects it, without a full stop; empty for an unknown name.
+
+    The command is in the backend's row of the registry.
+    """
+    command = registry.connecting(name, connected)
+    if command is not None:
+        return f"{name} is not connected. Connect it: {command}"
+    if name not in PROVIDERS:
+        return ""
+    only = "this version has no backend for it and only compares its prices"
+    return f"Not connected, and no command connects {name} yet: {only}"

@@ -1,8 +1,8 @@
-"""The scheduler: gives waiting jobs their slots, inside the transaction that freed or filled the queue.
+"""The scheduler, which gives waiting jobs their slots.
 
-Whatever makes room (a job ends) or asks for it (a job is submitted) calls `place` in its own unit, so that
-submit-to-launch is one commit when a slot is free; the sweep calls it for whatever was missed. Counted places
-are filled slot by slot; where machines are made on demand each job gets one of its own.
+Whatever frees slots (a job ends) or needs them (a job is submitted) calls `place` in its own unit of work, so that
+submit-to-launch is one commit when a slot is free; the sweep calls it for whatever was missed. Counted backends are
+filled slot by slot; elastic ones make a machine for each job.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from crucible.core.lifecycle import Attempt, Machine, MachineState, Reason, Worl
 from crucible.core.lifecycle.facts import MovedOn, Placed, Unsaved, Waits
 
 MAX_CONSIDERED = 64
-"""Queued jobs of a backend considered in one pass, so that a long queue at one keeps no other from its turn."""
+"""Queued jobs of a backend considered in one pass, so that a long queue delays no other backend."""
 
 FAILURE_SECONDS = 1800.0
-"""How long a kind of machine that failed a job is tried after others."""
+"""How long a kind of machine that failed a job comes after others."""
 
 _FAILURES = frozenset({Reason.REFUSED, Reason.NOT_BEGUN, Reason.INTERRUPTED})
 _USABLE = (MachineState.INTENDED.value, MachineState.CREATING.value, MachineState.UP.value)
 
 _j, _m, _s = t.jobs.c, t.machines.c, t.slots.c
 _NEXT_BACKEND = Statement(select(func.min(_j.backend)).where(t.QUEUED, _j.backend > bindparam("after")))
-"""The next place, by name, that has a job in line."""
+"""The next backend, by name, that has a queued job: one index lookup each, however long the queues are."""
 _FIRST_QUEUED = Statement(select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend")).order_by(_j.id).limit(1))
 _SHARED = Statement(
     select(t.machines).where(_m.backend == bindparam("backend"), _m.owner == bindparam("owner"), _m.state.in_(_USABLE))
@@ -68,16 +68,16 @@ class Scheduler:
         self._factory = MachineFactory(ids, deployment, terms)
 
     def place(self, unit: Unit) -> None:
-        """Places what fits, first in first out, and notes why the first that does not must wait.
+        """Place the queued jobs that fit, in the order of the queue; store why the first that does not must wait.
 
-        Only the process that has the scheduler's duty decides; for any other this does nothing.
+        Does nothing in a process that does not hold the scheduler's duty.
         """
-        wanted, connected = _queued_backends(unit), self._backends.names()
+        queued, connected = _queued_backends(unit), self._backends.names()
         ready = {
-            name: first_in_queue(unit.conn, name, MAX_CONSIDERED, unit.now) for name in wanted if name in connected
+            name: first_in_queue(unit.conn, name, MAX_CONSIDERED, unit.now) for name in queued if name in connected
         }
         lines = {name: line for name, line in ready.items() if line}
-        _note_unconnected(unit, [name for name in wanted if name not in connected])
+        _note_unconnected(unit, [name for name in queued if name not in connected])
         if not lines or not self._duties.holds(unit.conn, Duty.SCHEDULER):
             return
         if not restore_hold.launching(unit.conn, self._backends.names()):
@@ -95,7 +95,7 @@ class Scheduler:
     def _without_unreachable(
         self, unit: Unit, name: str, line: list[scheduling.QueuedJob]
     ) -> list[scheduling.QueuedJob]:
-        """The line without jobs whose agents could not talk with us; those move on, or wait and say why."""
+        """Return the queue without jobs whose agents could not reach this server; those move on or wait."""
         if self._backends.rejection(name, secrets=True) is None:
             return line
         found = []
@@ -110,13 +110,13 @@ class Scheduler:
                 self._move_or_wait(unit, world, str(rejected))
         return found
 
-    # Counted places
+    # Counted backends
 
     def _place_counted(self, unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
         machines = {name: self._shared_machine(unit, name) for name in lines}
-        counted = [self._free_slots(unit, name, machine) for name, machine in machines.items()]
+        pools = [self._free_slots(unit, name, machine) for name, machine in machines.items()]
         queue = [waiting for line in lines.values() for waiting in line]
-        for decision in scheduling.place_fifo(queue, [place for place in counted if place]):
+        for decision in scheduling.place_fifo(queue, [pool for pool in pools if pool]):
             world = _load_queued(unit, decision.job)
             if world is None:
                 continue
@@ -130,22 +130,23 @@ class Scheduler:
                 )
 
     def _shared_machine(self, unit: Unit, backend: str) -> Machine | None:
-        """The shared machine of a counted place, if there is one."""
+        """Return the shared machine of a counted backend, if it has one."""
         row = _SHARED.first(unit.conn, backend=backend, owner=f"pool:{backend}")
         return codec.machine_of(row) if row else None
 
     def _free_slots(self, unit: Unit, backend: str, machine: Machine | None) -> scheduling.SlotPool | None:
-        place = self._backends.runnable_offer(backend)
-        if place is None:
+        """Return the slots of a counted backend; None while no job can be placed there."""
+        found = self._backends.runnable_offer(backend)
+        if found is None:
             return None
         if machine is None:
             return (
-                None if self._is_releasing(unit, backend) else scheduling.SlotPool(backend, None, place.offer.capacity)
+                None if self._is_releasing(unit, backend) else scheduling.SlotPool(backend, None, found.offer.capacity)
             )
         return scheduling.SlotPool(backend, machine.id, machine.capacity, self._used_slots(unit, machine.id))
 
     def _is_releasing(self, unit: Unit, backend: str) -> bool:
-        """A released machine still holds its slots until its place says it is gone."""
+        """Return whether a released machine may still hold the slots: until its provider says it is gone."""
         return _RELEASING.value(unit.conn, backend=backend) is not None
 
     def _used_slots(self, unit: Unit, machine: str) -> tuple[scheduling.UsedSlots, ...]:
@@ -155,14 +156,14 @@ class Scheduler:
     def _place_on_shared(
         self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None
     ) -> Machine:
-        place = self._backends.runnable_offer(backend)
-        assert place is not None, "a decision is only made for a place that is ready"
-        chosen = machine or self._factory.shared(place, unit.now)
+        found = self._backends.runnable_offer(backend)
+        assert found is not None, "a decision is only made for a backend with a runnable offer"
+        chosen = machine or self._factory.shared(found, unit.now)
         attempt = self._factory.attempt(world, self._factory.attempt_id(), chosen, allocation, unit.now)
         known = world if machine is None else world.with_machine(chosen)
-        return self._commit(unit, known, attempt, chosen, place, new=machine is None)
+        return self._commit(unit, known, attempt, chosen, found, new=machine is None)
 
-    # Places that make machines on demand
+    # Elastic backends
 
     def _place_elastic(self, unit: Unit, waiting: scheduling.QueuedJob) -> None:
         world = _load_queued(unit, waiting.job)
@@ -171,19 +172,19 @@ class Scheduler:
         choice = self._choose(unit, world, waiting)
         if choice.offer is None:
             return
-        place = BackendOffer(self._backends.get(waiting.backend), choice.offer)
+        found = BackendOffer(self._backends.get(waiting.backend), choice.offer)
         attempt = self._factory.attempt_id()
         slots = offer_choice.whole(_sized_spec(world), choice.offer)
-        machine = self._factory.own(place, attempt, world, unit.now)
+        machine = self._factory.own(found, attempt, world, unit.now)
         self._commit(
-            unit, world, self._factory.attempt(world, attempt, machine, slots, unit.now), machine, place, new=True
+            unit, world, self._factory.attempt(world, attempt, machine, slots, unit.now), machine, found, new=True
         )
 
     def _choose(self, unit: Unit, world: World, waiting: scheduling.QueuedJob) -> offer_choice.Choice:
-        """The offer to try now. Where there is none the job moves on, or waits and says why."""
+        """Return the offer to try now. If there is none, the job moves on or waits and says why."""
         here, spec = waiting.backend, _sized_spec(world)
-        if not self._backends.has_offers_known(here):
-            return self._wait(unit, world, f"{here} has not said yet what it offers")
+        if not self._backends.has_answered(here):
+            return self._wait(unit, world, f"{here} has not reported its offers yet")
         offers, failures = self._backends.offers(here), _recent_failures(world, here, unit.now)
         choice = offer_choice.choose(spec, offers, failures)
         if choice.offer is not None and not choice.all_failed_before:
@@ -192,23 +193,23 @@ class Scheduler:
         if following is not None:
             unit.advance(world, MovedOn(following, f"{here}: {choice.why}"))
             return offer_choice.Choice(None)
-        instead = choice
+        fallback = choice
         if choice.offer is None and spec.market is Market.SPOT:
-            instead = offer_choice.choose(spec.model_copy(update={"market": Market.ON_DEMAND}), offers, failures)
-        return instead if instead.offer else self._wait(unit, world, f"waits for a machine at {here}: {choice.why}")
+            fallback = offer_choice.choose(spec.model_copy(update={"market": Market.ON_DEMAND}), offers, failures)
+        return fallback if fallback.offer else self._wait(unit, world, f"waits for a machine on {here}: {choice.why}")
 
     def _wait(self, unit: Unit, world: World, why: str) -> offer_choice.Choice:
         unit.advance(world, Waits(why))
         return offer_choice.Choice(None, why)
 
     def _next_backend(self, world: World, here: str) -> str | None:
-        """The next place of the job's line that could hold it."""
-        line = world.job.spec.backends
-        later = line[line.index(here) + 1 :] if here in line else ()
+        """Return the next of the job's backends that could hold it."""
+        order = world.job.spec.backends
+        later = order[order.index(here) + 1 :] if here in order else ()
         return next((name for name in later if self._may_hold(name, world)), None)
 
     def _move_or_wait(self, unit: Unit, world: World, why: str) -> None:
-        """A place that can never hold the job is left for any of its line that can."""
+        """Move the job from a backend that can never hold it to any of its own that can; without one it waits."""
         others = (name for name in world.job.spec.backends if name != world.job.backend)
         better = next((name for name in others if self._may_hold(name, world)), None)
         unit.advance(world, Waits(why) if better is None else MovedOn(better, f"{world.job.backend}: {why}"))
@@ -217,21 +218,21 @@ class Scheduler:
         return self._backends.may_hold(name, world.job.spec, world.job.resources)
 
     def _commit(
-        self, unit: Unit, world: World, attempt: Attempt, machine: Machine, place: BackendOffer, *, new: bool
+        self, unit: Unit, world: World, attempt: Attempt, machine: Machine, offer: BackendOffer, *, new: bool
     ) -> Machine:
         start = checkpoints.start_of(unit.conn, world)
         chosen = attempt if start is None else replace(attempt, resume_from=start)
-        after = unit.advance(world, Placed(chosen, machine, why_there(world, place), new))
+        after = unit.advance(world, Placed(chosen, machine, why_there(world, offer), new))
         return after.machines.get(machine.id, machine)
 
 
 def _sized_spec(world: World) -> JobSpec:
-    """The job's spec with its effective resources."""
+    """Return the job's spec with its effective resources."""
     return world.job.spec.model_copy(update={"resources": world.job.resources})
 
 
 def _load_queued(unit: Unit, job: str) -> World | None:
-    """The job, unless its last attempt had all its machine's time and left nothing to go on from: then it ends."""
+    """Return the job. None, and the job ends, if its last attempt used up its machine's time and saved nothing new."""
     world = repository.load_world(unit.conn, job)
     if world is None or not _was_suspended(world):
         return world
@@ -242,12 +243,12 @@ def _load_queued(unit: Unit, job: str) -> World | None:
 
 
 def _was_suspended(world: World) -> bool:
-    """By its last attempt, since somebody last wanted it."""
+    """Return whether the last attempt since the job was last reopened was suspended."""
     return any(a.reason is Reason.SUSPENDED and a.number > world.job.reopened_at for a in world.attempts[-1:])
 
 
 def _wait_for_confirmation(unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
-    """Nothing is placed, and the first of every line says why."""
+    """Place nothing, and have the first job of every queue say why."""
     for line in lines.values():
         world = repository.load_world(unit.conn, line[0].job)
         if world is not None:
@@ -255,24 +256,24 @@ def _wait_for_confirmation(unit: Unit, lines: dict[str, list[scheduling.QueuedJo
 
 
 def _queued_backends(unit: Unit) -> list[str]:
-    """The places that jobs are queued for, each found by its first: however long the lines are."""
+    """Return the backends that jobs are queued for, by name."""
     found: list[str] = []
     while (name := _NEXT_BACKEND.value(unit.conn, after=found[-1] if found else "")) is not None:
         found.append(name)
     return found
 
 
-def _note_unconnected(unit: Unit, places: Sequence[str]) -> None:
-    """The first in line for a place that this server does not have says so; another server may have it."""
-    for place in places:
-        first = _FIRST_QUEUED.value(unit.conn, backend=place)
+def _note_unconnected(unit: Unit, backends: Sequence[str]) -> None:
+    """Have the first job queued for a backend that this server does not have say so; another server may have it."""
+    for backend in backends:
+        first = _FIRST_QUEUED.value(unit.conn, backend=backend)
         world = None if first is None else repository.load_world(unit.conn, first)
         if world is not None and not world.job.waiting:
             unit.advance(world, Waits(f"waits for {world.job.backend}, which is not connected"))
 
 
 def _recent_failures(world: World, backend: str, now: float) -> Mapping[offer_choice.Kind, int]:
-    """How often each kind of machine there has failed the job lately: refused, vanished, or taken back."""
+    """Return how often each kind of machine there has failed the job lately: refused, lost, or taken back."""
     lately = [a for a in world.attempts if a.backend == backend and (a.ended_at or now) > now - FAILURE_SECONDS]
     failed = [a for a in lately if a.reason in _FAILURES]
     machines = [world.machines[s.machine] for a in failed for s in a.slots if s.machine in world.machines]
