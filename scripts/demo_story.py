@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def story(job: JobView, kept: tuple[CheckpointView, ...]) -> Iterator[str]:
-    yield f"\n== What happened to {job.called}\n"
+    yield f"\n== What happened to {job.display_name}\n"
     for attempt, following in pairwise((*job.attempts, None)):
         assert attempt is not None
         yield f"Attempt {attempt.number}   {attempt_place(attempt)}"
@@ -79,7 +79,7 @@ def cost(job: JobView) -> str:
 
 def checkpoint(last: CheckpointView) -> str:
     where = f"in the store of {os.environ['CRUCIBLE_HOME']}"
-    return f"{last.called} of step {last.step}, {last.name}, {format_memory(last.size)}, {where}"
+    return f"{last.display_name} of step {last.step}, {last.name}, {format_memory(last.size)}, {where}"
 
 
 def next_steps(job: JobView, kept: tuple[CheckpointView, ...]) -> Iterator[str]:
@@ -94,12 +94,15 @@ def next_steps(job: JobView, kept: tuple[CheckpointView, ...]) -> Iterator[str]:
 
 
 def commands(job: JobView, kept: tuple[CheckpointView, ...]) -> Iterator[tuple[str, str]]:
-    yield f"crucible checkpoints {job.called}", "what was saved; --download latest fetches it"
-    yield f"crucible download {job.called}", "the model, and a text that it wrote"
-    yield f"crucible events {job.called}", "the same story, event by event"
+    yield f"crucible checkpoints {job.display_name}", "what was saved; --download latest fetches it"
+    yield f"crucible download {job.display_name}", "the model, and a text that it wrote"
+    yield f"crucible events {job.display_name}", "the same story, event by event"
     if len(kept) > 1:
         before = kept[1]
-        yield f"crucible resume {job.called} --checkpoint {before.called}", f"go on from step {before.step} once more"
+        yield (
+            f"crucible resume {job.display_name} --checkpoint {before.display_name}",
+            f"go on from step {before.step} once more",
+        )
     bigger = "crucible run --template nanogpt --spot --backend rehearsal"
     yield bigger, "a bigger one; docs/rehearsal.md says how to disturb it"
 

@@ -9,14 +9,14 @@ from functools import lru_cache
 
 from benchmarks.analysis.runs import PARTS, PUBLISHED, Run
 from crucible.analysis import Sources, analyse
-from crucible.core.compute.gpus import gpu
+from crucible.core.compute.gpus import find_gpu
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.routing.estimate import duration
-from crucible.core.routing.machine_speed import DataSheets
+from crucible.core.routing.machine_speed import DataSheetSpeeds
 from crucible.core.routing.profile import GpuNeed, Profile
-from crucible.core.routing.roofline import counted
-from crucible.core.routing.workload import Compute, Work
+from crucible.core.routing.roofline import with_load
+from crucible.core.routing.workload import ComputeTime, Workload
 
 REFERENCE = "T4"
 
@@ -42,16 +42,16 @@ def predict(run: Run) -> Predicted:
     profile = profile_of(run.file, run.arguments)
     if profile.runtime_hours.value is None or profile.precision.value is None:
         raise ValueError(f"{run.name}: its time is unknown: {profile.runtime_hours.question}")
-    told = Compute(profile.runtime_hours.value * 3600, REFERENCE, 1, profile.precision.value.value)
-    work = Work(Resources(gpus=run.gpus), GpuNeed.REQUIRED, counted(told, profile))
-    seconds, _ = duration(work, _machine(run), DataSheets())
+    told = ComputeTime(profile.runtime_hours.value * 3600, REFERENCE, 1, profile.precision.value.value)
+    work = Workload(Resources(gpus=run.gpus), GpuNeed.REQUIRED, with_load(told, profile))
+    seconds, _ = duration(work, _machine(run), DataSheetSpeeds())
     if seconds is None:
         raise ValueError(f"{run.name}: the router does not know how long it takes.")
     return Predicted(run, seconds / 3600)
 
 
 def _machine(run: Run) -> Offer:
-    memory = gpu(run.gpu).memory_bytes
+    memory = find_gpu(run.gpu).memory_bytes
     held = Capacity(
         cpus=16,
         memory_bytes=64 * GiB,

@@ -11,11 +11,11 @@ from benchmarks.figures.deployment import Running
 from benchmarks.figures.figure import Figure, median, percentile
 from crucible.catalog import Library
 from crucible.core.compute.resources import Resources
-from crucible.core.routing.machine_speed import DataSheets
+from crucible.core.routing.machine_speed import DataSheetSpeeds
 from crucible.core.routing.plan import route
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import GpuNeed
-from crucible.core.routing.workload import Compute, Work
+from crucible.core.routing.workload import ComputeTime, Workload
 
 Numbered = Callable[[int], object]
 """What is timed; it is told which time it is."""
@@ -33,10 +33,10 @@ for epoch in range(10):
         torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
         optimizer.step()
 """
-JOB = Work(
+JOB = Workload(
     Resources(gpus=1, gpu_memory_bytes=12 * 10**9),
     GpuNeed.REQUIRED,
-    Compute(3 * 3600, "T4"),
+    ComputeTime(3 * 3600, "T4"),
     checkpoint_seconds=600,
     interruptible=True,
 )
@@ -52,7 +52,7 @@ def plans(server: Running, times: int) -> list[Figure]:
 
 def _chosen(times: int) -> Figure:
     offers = Library().stock(datetime.now(UTC).date()).catalog.offers()
-    took = _timed(lambda _: route(JOB, PlanRequest(), offers, DataSheets()), times)
+    took = _timed(lambda _: route(JOB, PlanRequest(), offers, DataSheetSpeeds()), times)
     return _figure(f"choice of {len(offers):,} offers, p95", took, 10)
 
 

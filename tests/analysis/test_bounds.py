@@ -46,7 +46,7 @@ def test_broken_and_mangled_snippets_give_a_profile_each(part: int) -> None:
         begun = time.process_time()
         profile = analyse(sources(code), steps=20_000)
         assert time.process_time() - begun < BUSY, (part, number, code)
-        view = ProfileView.of(profile)
+        view = ProfileView.from_profile(profile)
         assert ProfileView.model_validate_json(view.model_dump_json()) == view
 
 

@@ -15,7 +15,7 @@ from crucible.control.control_plane import ControlPlane
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.requests import NewToken
 from crucible.core.people.identity import OWNER, Identity, Permission, Role
-from crucible.core.people.openid import Client
+from crucible.core.people.openid import OpenIdClient
 from crucible.core.secret import Secret
 from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api
@@ -69,7 +69,7 @@ class Town:
 
 async def found_town(rig: Rig) -> Town:
     provider = OpenIdProvider(now=rig.clock.now)
-    client = Client(ISSUER, CLIENT, Secret(SECRET), "Example ID")
+    client = OpenIdClient(ISSUER, CLIENT, Secret(SECRET), "Example ID")
     deployment = replace(rig.deployment, neighbours=True, openid=client, openid_transport=transport(provider))
     control = ControlPlane(rig.ports, rig.backends, deployment)
     await control._parts.backends.refresh()

@@ -12,7 +12,7 @@ from tests.catalog.making import make_row
 
 from crucible.catalog.index import ANYTHING, Catalog, Need, order
 from crucible.catalog.store import shipped
-from crucible.core.compute.gpus import gpus_named, names
+from crucible.core.compute.gpus import find_gpus, names
 from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.resources import GiB
 from crucible.core.errors import UnknownName
@@ -27,7 +27,7 @@ def fits(need: Need, offer: Offer) -> bool:
     """The same question, asked of one offer."""
     capacity = offer.capacity
     return (
-        (need.gpu is None or capacity.gpu_name in {one.name for one in gpus_named(need.gpu)})
+        (need.gpu is None or capacity.gpu_name in {one.name for one in find_gpus(need.gpu)})
         and len(capacity.gpus) >= need.gpus
         and capacity.gpu_memory_bytes >= need.gpu_memory_bytes
         and capacity.cpus >= need.vcpus

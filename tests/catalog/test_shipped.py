@@ -14,7 +14,7 @@ from crucible.catalog import PROVIDERS
 from crucible.catalog.compare import compare
 from crucible.catalog.rows import Row
 from crucible.catalog.store import made, shipped
-from crucible.core.compute.gpus import GPUS, gpu
+from crucible.core.compute.gpus import GPUS, find_gpu
 from crucible.core.compute.resources import GiB
 
 
@@ -133,7 +133,7 @@ def test_modal_is_a_gpu_with_its_share_of_a_host() -> None:
     ((row,), (double,)) = (by_type()["modal", kind] for kind in ("A100-80GB", "A100-80GB:2"))
     assert (row.vcpus, row.memory_bytes, double.gpus) == (8.0, 32 * GiB, 2)
     assert double.on_demand == pytest.approx(2 * (row.on_demand or 0), abs=2)
-    assert gpu(row.gpu).memory_bytes == 80 * GiB
+    assert find_gpu(row.gpu).memory_bytes == 80 * GiB
 
 
 def test_the_snapshot_has_a_day() -> None:

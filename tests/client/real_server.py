@@ -24,7 +24,7 @@ from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.control.planning.forecast import IDLE_SECONDS
 from crucible.core.ids import short
-from crucible.core.job.states import MachineState, Wish
+from crucible.core.job.states import DesiredState, MachineState
 from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import JobView
 from crucible.server.http.listen import Listener, bind, url_of
@@ -149,7 +149,7 @@ class RunningJob:
 
     async def obey(self) -> None:
         """End if the server wants that."""
-        if (await self.rig.world(self.id)).job.desired is Wish.CANCEL:
+        if (await self.rig.world(self.id)).job.desired is DesiredState.CANCEL:
             await self.end(None, 1.0, cause=Cause.STOPPED.value, signal=15)
 
     async def view(self) -> JobView:

@@ -48,7 +48,7 @@ def test_a_job_is_found_by_its_ending(real_api: Api, real: RealServer) -> None:
     running = real.start()
     real.run(running.points, loss=[0.5])
     job = real_api.job(running.short.removeprefix("job-"))
-    assert (job.id, job.called, job.metrics) == (running.id, running.short, {"loss": 0.5})
+    assert (job.id, job.display_name, job.metrics) == (running.id, running.short, {"loss": 0.5})
 
 
 def test_fields_of_a_newer_server_are_kept(real_api: Api, real: RealServer) -> None:
@@ -173,7 +173,7 @@ def test_checkpoints_are_listed_and_found(real_api: Api, real: RealServer) -> No
     job = real.start()
     real.run(job.checkpoint, "step 600", b"weights", 600, form="folder")
     [listed] = real_api.checkpoints(job.id)
-    assert (listed.called, listed.step, listed.file_name) == (listed.short, 600, "step 600.tar")
+    assert (listed.display_name, listed.step, listed.file_name) == (listed.short, 600, "step 600.tar")
     assert real_api.checkpoint(job.id, "step 600") == listed
     with pytest.raises(NotFound, match="no checkpoint"):
         real_api.checkpoint(job.id, "nosuch")
@@ -191,7 +191,7 @@ def test_views_of_an_older_server_have_defaults(real_api: Api, real: RealServer)
     job, [machine] = real_api.job(running), real_api.compute.machines(all=True)
     assert (job.checkpoint, job.previous_backend, job.generation, job.conditions) == (None, None, 1, ())
     assert (job.attempts[0].resume_from, job.is_simulated) == (None, False)
-    assert (machine.called, machine.bills) == ("mch-1", False)
+    assert (machine.display_name, machine.bills) == ("mch-1", False)
 
 
 def test_upkeep(real_api: Api, real: RealServer) -> None:
@@ -223,9 +223,9 @@ def test_many_jobs_are_submitted_with_a_key_each(real_api: Api, real: RealServer
 
 def test_jobs_are_cancelled_by_filter_or_ids(real_api: Api, real: RealServer) -> None:
     job = real.start(tags=("old",))
-    assert [found.id for found in real_api.bulk.cancel(JobFilter(tag=("old",)), dry_run=True).found] == [job.id]
+    assert [found.id for found in real_api.bulk.cancel(JobFilter(tag=("old",)), dry_run=True).matching_jobs] == [job.id]
     assert real.sent[-1][1] == {"filter": {"tag": ["old"]}, "dry_run": True}
-    assert real_api.bulk.cancel(ids=[job.id]).found[0].as_json()["desired"] == "cancel"
+    assert real_api.bulk.cancel(ids=[job.id]).matching_jobs[0].as_json()["desired"] == "cancel"
     assert real.sent[-1][1] == {"ids": [job.id], "dry_run": False}
 
 

@@ -74,7 +74,7 @@ def test_a_change_names_what_changes_and_nothing_else() -> None:
 def test_the_others_go_where_they_should() -> None:
     found, line = hooks({**HOOK, **DELIVERY, "items": [DELIVERY]})
     found.rotate("vision", "abc")
-    assert found.test("vision", "abc").taken
+    assert found.test("vision", "abc").delivered
     assert [one.status for one in found.deliveries("vision", "abc", limit=5)] == [200]
     found.remove("a/b", "c d")
     assert [(method, path) for method, path, _ in line.asked] == [

@@ -29,12 +29,12 @@ from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.control.telemetry.feed import Feed
 from crucible.core.lifecycle import (
+    DesiredState,
     EffectKind,
     Fact,
     Machine,
     MachineState,
     Step,
-    Wish,
     World,
     advance,
     advance_machine,
@@ -265,7 +265,7 @@ def check_job(before: World, fact: Fact, step: Step) -> None:
     reopened = was.state.terminal and isinstance(fact, f.ResumeRequested)
     assert job.generation - was.generation == (reopened or job.desired is not was.desired)
     assert reopened or not was.state.terminal or step == Step(before)
-    if was.desired is Wish.CANCEL and not reopened:
+    if was.desired is DesiredState.CANCEL and not reopened:
         assert len(step.world.attempts) == len(before.attempts), "no attempt after a cancel"
         assert all(effect.kind is EffectKind.TERMINATE for effect in step.effects)
 

@@ -14,7 +14,7 @@ from tests.plugin_packages import COUNTER, HEAD, install, make_python
 
 from crucible.control.resources.models import KEPT_SECONDS, Models, ModelsPython
 from crucible.core.errors import BadInput, NotFound
-from crucible.core.job.models import Order
+from crucible.core.job.models import ModelOrder
 from crucible.core.job.spec import Kind
 from crucible.core.people.identity import OWNER
 from crucible.core.views.server import ModelPage
@@ -37,8 +37,8 @@ def models(tmp_path: Path, site: Path, clock: FakeClock) -> Models:
     return Models(ModelsPython(str(tmp_path / "venv" / "bin" / "python"), dict(os.environ)), clock)
 
 
-def order(**changes: Any) -> Order:
-    return Order(**{"model": "counter", "method": "train", "config": {"epochs": 2}, **changes})
+def order(**changes: Any) -> ModelOrder:
+    return ModelOrder(**{"model": "counter", "method": "train", "config": {"epochs": 2}, **changes})
 
 
 async def test_a_server_without_a_python_for_models_has_none(clock: FakeClock) -> None:

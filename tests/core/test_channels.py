@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crucible.backends.base import Reach
-from crucible.core.channels import Channel, choose_channel, is_loopback, rejection
+from crucible.core.channels import Channel, check_channel, choose_channel, is_loopback
 
 HERE = "http://127.0.0.1:4000"
 OPEN = "https://crucible.example.org"
@@ -64,15 +64,15 @@ def test_what_has_to_be_encrypted_needs_a_package(
     store: str, private: bool, secrets: bool, lacking: str, rejected: bool
 ) -> None:
     choice = choose_channel(Reach.LOOPBACK, HERE, store, Channel.STORE)
-    found = rejection(choice, private=private, secrets=secrets, lacking=lacking)
+    found = check_channel(choice, private=private, secrets=secrets, lacking=lacking)
     assert (found is not None) is rejected
     assert found is None or found.fix == "Install it there: /usr/bin/python3 -m pip install cryptography."
     https = choose_channel(Reach.LOOPBACK, HERE, store)
-    assert rejection(https, private=private, secrets=secrets, lacking=lacking) is None
+    assert check_channel(https, private=private, secrets=secrets, lacking=lacking) is None
 
 
 def test_without_a_channel_nothing_can_run() -> None:
-    found = rejection(choose_channel(Reach.INTERNET, HERE, FOLDER), private=True, secrets=False, lacking="")
+    found = check_channel(choose_channel(Reach.INTERNET, HERE, FOLDER), private=True, secrets=False, lacking="")
     assert found is not None
     assert "s3://" in found.fix
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.core.fields import hint
+from crucible.core.fields import suggest_field
 from crucible.core.job.spec import JobSpec
 from crucible.core.routing.plan_request import PlanRequest
 
@@ -17,10 +17,10 @@ from crucible.core.routing.plan_request import PlanRequest
     ],
 )
 def test_what_was_meant_or_what_there_is(path: tuple[object, ...], said: str) -> None:
-    assert hint(JobSpec, path) == said
-    assert hint(PlanRequest, path) == said
-    assert hint(JobSpec | None, path) == said
+    assert suggest_field(JobSpec, path) == said
+    assert suggest_field(PlanRequest, path) == said
+    assert suggest_field(JobSpec | None, path) == said
 
 
 def test_of_what_is_no_model_nothing_is_said() -> None:
-    assert hint(None, ("x",)) == hint(dict[str, int], ("x", "y")) == ""
+    assert suggest_field(None, ("x",)) == suggest_field(dict[str, int], ("x", "y")) == ""

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from crucible.core.errors import NotAllowed, Trouble
 from crucible.core.secret import Secret
-from crucible.core.signing import ID, SIGNATURE, TIME, check, signed, signing_secret
+from crucible.core.signing import ID, SIGNATURE, TIME, sign_message, signing_secret, verify_message
 
 SECRET, BODY, NOW = signing_secret(b"k" * 32), b'{"a": 1}', 1_700_000_000.0
 OTHER = signing_secret(b"o" * 32)
 
 
 def headers(*secrets: Secret, body: bytes = BODY, at: float = NOW) -> dict[str, str]:
-    return signed(secrets or (SECRET,), "msg_1", body, at)
+    return sign_message(secrets or (SECRET,), "msg_1", body, at)
 
 
 def test_the_example_of_the_standard() -> None:
     """From the specification's own test vectors."""
     secret = Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    made = signed([secret], "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', 1614265330)
+    made = sign_message([secret], "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', 1614265330)
     assert made == {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
         "webhook-timestamp": "1614265330",
@@ -31,19 +31,19 @@ def test_the_example_of_the_standard() -> None:
 
 @given(st.binary(max_size=200), st.text(min_size=1, max_size=20, alphabet="abc_0"), st.floats(0, 2e9))
 def test_what_was_signed_is_known_again(body: bytes, message: str, at: float) -> None:
-    check(SECRET, signed([SECRET], message, body, at), body, at)
+    verify_message(SECRET, sign_message([SECRET], message, body, at), body, at)
 
 
 def test_names_of_headers_may_be_written_as_servers_like() -> None:
-    check(SECRET, {name.title(): value for name, value in headers().items()}, BODY, NOW)
+    verify_message(SECRET, {name.title(): value for name, value in headers().items()}, BODY, NOW)
 
 
 def test_while_a_secret_is_replaced_either_is_good() -> None:
     both = headers(OTHER, SECRET)
-    check(SECRET, both, BODY, NOW)
-    check(OTHER, both, BODY, NOW)
+    verify_message(SECRET, both, BODY, NOW)
+    verify_message(OTHER, both, BODY, NOW)
     with pytest.raises(NotAllowed):
-        check(signing_secret(b"x" * 32), both, BODY, NOW)
+        verify_message(signing_secret(b"x" * 32), both, BODY, NOW)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_while_a_secret_is_replaced_either_is_good() -> None:
 )
 def test_another_secret_body_or_time_is_refused(secret: Secret, body: bytes, now: float) -> None:
     with pytest.raises(NotAllowed) as caught:
-        check(secret, headers(), body, now)
+        verify_message(secret, headers(), body, now)
     assert SECRET.reveal() not in str(caught.value)
 
 
 @pytest.mark.parametrize("now", [NOW - 300, NOW + 300])
 def test_five_minutes_are_no_matter(now: float) -> None:
-    check(SECRET, headers(), BODY, now)
+    verify_message(SECRET, headers(), BODY, now)
 
 
 @pytest.mark.parametrize("name", [ID, TIME, SIGNATURE])
@@ -72,12 +72,12 @@ def test_five_minutes_are_no_matter(now: float) -> None:
 def test_headers_that_are_changed_or_missing(name: str, value: str | None) -> None:
     given = {**headers(), name: value}
     with pytest.raises(NotAllowed):
-        check(SECRET, {key: text for key, text in given.items() if text is not None}, BODY, NOW)
+        verify_message(SECRET, {key: text for key, text in given.items() if text is not None}, BODY, NOW)
 
 
 @pytest.mark.parametrize("text", ["", "whsec_", "whsec_é", "whsec_not base64!", "***"])
 def test_what_is_no_secret_is_told_and_not_repeated(text: str) -> None:
     with pytest.raises(Trouble) as caught:
-        check(Secret(text), headers(), BODY, NOW)
+        verify_message(Secret(text), headers(), BODY, NOW)
     assert "not base64!" not in str(caught.value)
     assert "notifications rotate" in caught.value.fix

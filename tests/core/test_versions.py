@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.core.versions import agent_note, differ
+from crucible.core.versions import agent_note, versions_differ
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ from crucible.core.versions import agent_note, differ
     ],
 )
 def test_versions_of_one_line_differ_in_nothing_that_matters(one: str, other: str, expected: bool) -> None:
-    assert differ(one, other) is expected
-    assert differ(other, one) is expected
+    assert versions_differ(one, other) is expected
+    assert versions_differ(other, one) is expected
 
 
 def test_an_agent_of_another_line_is_told_of_and_goes_on() -> None:

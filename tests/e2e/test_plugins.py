@@ -19,7 +19,7 @@ from tests.plugin_packages import install as offer
 from crucible.client.api import Api
 from crucible.client.transport.http import Endpoint
 from crucible.core.errors import CrucibleError
-from crucible.core.job.models import Order
+from crucible.core.job.models import ModelOrder
 from crucible.core.secret import Secret
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin-logistic"
@@ -129,11 +129,11 @@ def test_the_server_offers_the_models_of_its_python(terminal: Terminal, trained:
     schema = api.models.get("logistic").as_json()["schema"]
     assert isinstance(schema, dict)
     assert schema["epochs"]["default"] == 10
-    job = api.models.submit(Order("logistic", "train", {"epochs": 12}), {"backend": "local"})
+    job = api.models.submit(ModelOrder("logistic", "train", {"epochs": 12}), {"backend": "local"})
     assert crucible.wait(job.id)["status"] == "completed"
     assert crucible.get(f"/api/v1/jobs/{job.id}")["result"] == trained["local"]["result"]
     with pytest.raises(CrucibleError, match="epochs must be at least 1, not 0") as error:
-        api.models.submit(Order("logistic", "train", {"epochs": 0}))
+        api.models.submit(ModelOrder("logistic", "train", {"epochs": 0}))
     assert error.value.data["problems"] == ["epochs must be at least 1, not 0"]
 
 

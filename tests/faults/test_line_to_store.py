@@ -12,7 +12,7 @@ from tests.faults.proxy import Fault, FaultProxy, Rule, fault_proxy, storm
 from tests.harness import Deployment, View, until
 from tests.storage.servers import Server, seaweedfs
 
-from crucible.core.job.spec import Keeping
+from crucible.core.job.spec import KeepPolicy
 
 LONG = 180.0
 OUTAGE_SECONDS = 2.0
@@ -108,7 +108,7 @@ def test_what_was_acknowledged_is_there(crucible: Deployment, line: FaultProxy, 
     saved = {int(step): sha for _, step, sha in map(str.split, first[LINES:])}
     assert list(saved) == [1, 2, 3, 4]
     assert crucible.log(job, 2).decode().split() == ["resumed", saved[4]]
-    until(lambda: len(checkpoints(crucible, job)) <= Keeping().latest, LONG, "what is beyond the rule is removed")
+    until(lambda: len(checkpoints(crucible, job)) <= KeepPolicy().latest, LONG, "what is beyond the rule is removed")
     kept = checkpoints(crucible, job)
     assert saved[4] in {item["sha256"] for item in kept}
     for item in kept:

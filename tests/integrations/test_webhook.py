@@ -50,7 +50,7 @@ def receiver() -> Iterator[Receiver]:
 
 async def test_what_is_sent_arrives_in_the_name_of_the_host(receiver: Receiver) -> None:
     reply = await webhooks().post(receiver.url("hooks.example", "/a/ü?b=c%20d"), BODY, {"webhook-id": "msg_1"})
-    assert (reply.status, reply.text, reply.taken) == (200, "thanks", True)
+    assert (reply.status, reply.text, reply.accepted) == (200, "thanks", True)
     (got,) = receiver.received
     assert (got.path, got.body, got.id) == ("/a/%C3%BC?b=c%20d", BODY, "msg_1")
     sent = {name.lower(): value for name, value in got.headers.items()}
@@ -64,7 +64,7 @@ async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
         for status in (301, 302, 303, 307, 308):
             receiver.answers = [Answer(status, {"location": metadata.url(path="/latest/meta-data/")})]
             reply = await webhooks().post(receiver.url(), BODY, {})
-            assert (reply.status, reply.taken) == (status, False)
+            assert (reply.status, reply.accepted) == (status, False)
             assert "redirect" in reply.text
         assert metadata.received == []
 
@@ -87,7 +87,7 @@ async def test_an_address_that_is_silent_leaves_time_for_the_next(receiver: Rece
 
     with swallowing("::1", receiver.port):
         reply = await webhooks(1.5, two, ("127.0.0.1", "::1")).post(receiver.url("hooks.example"), BODY, {})
-    assert reply.taken, reply.text
+    assert reply.accepted, reply.text
 
 
 async def test_a_name_that_changes_its_mind_is_asked_once(receiver: Receiver) -> None:
@@ -97,7 +97,7 @@ async def test_a_name_that_changes_its_mind_is_asked_once(receiver: Receiver) ->
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
 
-    assert (await webhooks(look_up=rebinding).post(receiver.url("rebind.example"), BODY, {})).taken
+    assert (await webhooks(look_up=rebinding).post(receiver.url("rebind.example"), BODY, {})).accepted
     assert asked == ["rebind.example"]
 
 
@@ -105,7 +105,7 @@ async def test_the_environments_proxies_are_not_used(receiver: Receiver, monkeyp
     with Receiver() as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy"):
             monkeypatch.setenv(name, proxy.url(path=""))
-        assert (await webhooks().post(receiver.url(), BODY, {})).taken
+        assert (await webhooks().post(receiver.url(), BODY, {})).accepted
         assert proxy.received == []
 
 
@@ -154,14 +154,16 @@ async def test_another_address_of_the_host_is_tried_when_one_does_not_answer(rec
     async def two(host: str, port: int) -> list[str]:
         return ["::1", "127.0.0.1"]
 
-    assert (await webhooks(look_up=two, allowed=("127.0.0.1", "::1")).post(receiver.url("a.example"), BODY, {})).taken
+    assert (
+        await webhooks(look_up=two, allowed=("127.0.0.1", "::1")).post(receiver.url("a.example"), BODY, {})
+    ).accepted
 
 
 async def test_a_certificate_has_to_be_the_names(tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path, "hooks.example")
     believed = ssl.create_default_context(cafile=str(certificate[0]))
     with Receiver(certificate=certificate) as receiver:
-        assert (await webhooks(tls=believed).post(receiver.url("hooks.example"), BODY, {})).taken
+        assert (await webhooks(tls=believed).post(receiver.url("hooks.example"), BODY, {})).accepted
         wrong = await webhooks(tls=believed).post(receiver.url("other.example"), BODY, {})
         stranger = await webhooks().post(receiver.url("hooks.example"), BODY, {})
     assert wrong.status is stranger.status is None

@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.books import Books
 
 from crucible.core.hooks import Reply
-from crucible.core.signing import signed, signing_secret
+from crucible.core.signing import sign_message, signing_secret
 from crucible.simulation.faults.checks.notifications import Notices
 from crucible.simulation.faults.fault_rates import RATES, Dice, Weather
 from crucible.simulation.faults.world.webhook_receiver import SECONDS, STORM, Receiver
@@ -42,7 +42,7 @@ class Street:
         return self._loop.run_until_complete(played())
 
     async def post(self) -> Reply:
-        return await self.receiver.post(URL, BODY, signed([SECRET], "msg", BODY, self.receiver.now()))
+        return await self.receiver.post(URL, BODY, sign_message([SECRET], "msg", BODY, self.receiver.now()))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     except CrucibleError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    sys.stdout.write(json.dumps(ProfileView.of(profile).as_json(), indent=2) + "\n")
+    sys.stdout.write(json.dumps(ProfileView.from_profile(profile).as_json(), indent=2) + "\n")
     return 0
 
 

@@ -12,7 +12,7 @@ from crucible.settings import Settings
 
 if TYPE_CHECKING:
     from crucible.control.control_plane import ControlPlane
-    from crucible.core.people.openid import Client
+    from crucible.core.people.openid import OpenIdClient
     from crucible.server.home import Home
     from crucible.storage import StoreOptions
 
@@ -65,17 +65,17 @@ def _store_options(settings: Settings) -> StoreOptions:
     )
 
 
-def _openid(settings: Settings) -> Client | None:
+def _openid(settings: Settings) -> OpenIdClient | None:
     """Who the server is at the OpenID provider; None if none is set. Half an answer is BadInput."""
-    from crucible.core.people.openid import Client, checked_client
+    from crucible.core.people.openid import OpenIdClient, validate_client
 
     issuer, client = settings.oidc_issuer.value, settings.oidc_client_id.value
     if issuer is None and client is None:
         return None
     if issuer is None or client is None:
         raise BadInput("A provider and who we are there go together.", fix="Set both oidc_issuer and oidc_client_id.")
-    return checked_client(
-        Client(
+    return validate_client(
+        OpenIdClient(
             issuer,
             client,
             settings.oidc_client_secret.value,

@@ -15,7 +15,7 @@ from statistics import median
 from crucible.catalog.findings import Finding, Rule
 from crucible.catalog.lists import WITHOUT_INTERFACE, price_lists
 from crucible.catalog.rows import INTERRUPTION, PRICES, Row
-from crucible.core.compute.gpus import gpu, is_gpu
+from crucible.core.compute.gpus import find_gpu, is_gpu
 from crucible.core.compute.offers import Market
 from crucible.core.compute.pricing import MICROS
 from crucible.core.compute.resources import MAX_CPUS, GiB, MiB
@@ -98,8 +98,8 @@ def _shape(row: Row) -> Iterator[Finding]:
     if row.gpu and not is_gpu(row.gpu):
         what = f"There is no GPU type {row.gpu!r}."
         yield _finding(row, Rule.UNKNOWN_GPU, what, "`crucible catalog gpus` lists the names.")
-    elif row.gpu and gpu(row.gpu).name != row.gpu:
-        what = f"The GPU type {row.gpu!r} is called {gpu(row.gpu).name!r} here."
+    elif row.gpu and find_gpu(row.gpu).name != row.gpu:
+        what = f"The GPU type {row.gpu!r} is called {find_gpu(row.gpu).name!r} here."
         yield _finding(row, Rule.UNKNOWN_GPU, what, "Use that name.")
     for wrong in _impossible(row):
         yield _finding(row, Rule.IMPOSSIBLE_SHAPE, wrong, "Enter it as the provider describes the instance type.")

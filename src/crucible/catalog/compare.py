@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from crucible.catalog.rows import Row
-from crucible.core.compute.gpus import gpus_named, is_gpu
+from crucible.core.compute.gpus import find_gpus, is_gpu
 from crucible.core.compute.pricing import MICROS
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.views.catalog import DifferenceView, PriceComparisonView
@@ -212,7 +212,7 @@ def _add(table: _Table, line: Mapping[str, str | None]) -> None:
         if kind:
             table.prices[(region, kind), market].append(price)
         elif is_gpu(name):
-            table.names[name] = frozenset(one.name for one in gpus_named(name))
+            table.names[name] = frozenset(one.name for one in find_gpus(name))
             table.apart[region, name, count, market].append(price)
 
 

@@ -15,7 +15,7 @@ from operator import or_
 
 from crucible.catalog.lists import price_lists
 from crucible.catalog.rows import INTERRUPTION, PRICES, Row
-from crucible.core.compute.gpus import gpu, gpus_named
+from crucible.core.compute.gpus import find_gpu, find_gpus
 from crucible.core.compute.offers import Market, Offer, Tariff
 from crucible.core.compute.resources import Capacity
 from crucible.core.errors import UnknownName
@@ -144,7 +144,7 @@ class Catalog:
     def _named(self, need: Need) -> int:
         found = self._all
         if need.gpu is not None:
-            found &= self._gpu.of(one.name for one in gpus_named(need.gpu))
+            found &= self._gpu.of(one.name for one in find_gpus(need.gpu))
         if need.providers:
             found &= self._provider.of(_known("provider", need.providers, self.providers()))
         if need.regions:
@@ -208,7 +208,7 @@ def _offer(row: Row, capacity: Capacity, price: int, market: Market, tariff: Tar
 
 
 def _capacity(row: Row) -> Capacity:
-    memory = gpu(row.gpu).memory_bytes if row.gpu else 0
+    memory = find_gpu(row.gpu).memory_bytes if row.gpu else 0
     return Capacity(
         cpus=row.vcpus,
         memory_bytes=row.memory_bytes,

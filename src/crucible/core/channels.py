@@ -62,7 +62,7 @@ def choose_channel(reach: str, server_url: str, store_url: str, wanted: Channel 
     return ChannelChoice(None, _why_none(reach), _fix(reach))
 
 
-def rejection(choice: ChannelChoice, *, private: bool, secrets: bool, lacking: str) -> Rejection | None:
+def check_channel(choice: ChannelChoice, *, private: bool, secrets: bool, lacking: str) -> Rejection | None:
     """Return why no job can run over this channel, or none with secrets where it has some; None when it can.
 
     `private`: the store is a folder that the one user of both sides has to themselves; what holds no secrets is then

@@ -6,7 +6,7 @@ CrucibleError                what happened, why, and the command or setting that
 ├── NotFound                 no such job, attempt, machine, artifact (exit code 3)
 ├── NotAllowed               missing, wrong or expired credentials (exit code 4)
 ├── Forbidden                we know who asks, and he may not (exit code 4)
-├── TooManyTries             too often, or too fast; carries the seconds to wait (exit code 4)
+├── TooManyAttempts             too often, or too fast; carries the seconds to wait (exit code 4)
 ├── Conflict                 the thing changed meanwhile, or is in a state that forbids this (exit code 5)
 ├── NoCapacity               nothing that is connected can hold this (exit code 6)
 ├── RefusedByPolicy          a budget or a rule says no (exit code 7)
@@ -85,7 +85,7 @@ class Forbidden(CrucibleError):
     http_status = 403
 
 
-class TooManyTries(CrucibleError):
+class TooManyAttempts(CrucibleError):
     """`retry_after` in its data: seconds."""
 
     code = "too_many_tries"

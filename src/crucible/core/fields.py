@@ -12,7 +12,7 @@ EXTRA = "extra_forbidden"
 """What pydantic calls a field that there is not."""
 
 
-def hint(kind: object, path: Sequence[object]) -> str:
+def suggest_field(kind: object, path: Sequence[object]) -> str:
     """What may have been meant by the last part of `path` in a model, or all there is; empty if nobody knows."""
     known = sorted({name for model in _models(kind, path[:-1]) for name in _names(model)})
     near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.6)

@@ -60,11 +60,11 @@ class Reply:
     """Seconds for which the receiver asked to be left alone."""
 
     @property
-    def taken(self) -> bool:
+    def accepted(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
 
 
-class Outcome(enum.StrEnum):
+class DeliveryOutcome(enum.StrEnum):
     DELIVERED = "delivered"
     FAILED = "failed"
     """It is sent again."""
@@ -72,7 +72,7 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class FailureStreak:
     """How a receiver has done lately: failures in a row, and since when."""
 
     failures: int = 0
@@ -80,29 +80,29 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DeliveryVerdict:
     """`passed`: the next message's turn has come. `not_before`: when to call again. `disabled`: why, if it is."""
 
-    outcome: Outcome
-    standing: Standing
+    outcome: DeliveryOutcome
+    streak: FailureStreak
     not_before: float
     disabled: str = ""
 
     @property
-    def passed(self) -> bool:
-        return self.outcome is not Outcome.FAILED
+    def is_final(self) -> bool:
+        return self.outcome is not DeliveryOutcome.FAILED
 
 
-def judge(before: Standing, reply: Reply, happened: float, now: float, jitter: float) -> Verdict:
+def judge_delivery(before: FailureStreak, reply: Reply, happened: float, now: float, jitter: float) -> DeliveryVerdict:
     """What becomes of a message about something that `happened`, after this reply. `jitter` is between -1 and 1."""
-    if reply.taken:
-        return Verdict(Outcome.DELIVERED, Standing(), now)
+    if reply.accepted:
+        return DeliveryVerdict(DeliveryOutcome.DELIVERED, FailureStreak(), now)
     since = now if before.since is None else before.since
-    standing = Standing(before.failures + 1, since)
+    standing = FailureStreak(before.failures + 1, since)
     wait = max(_wait(before.failures, jitter), min(reply.retry_after or 0.0, LONGEST_WAIT))
     patience = GIVE_UP_REFUSED if reply.status in REFUSED else GIVE_UP
-    outcome = Outcome.GIVEN_UP if now - happened >= patience else Outcome.FAILED
-    return Verdict(outcome, standing, now + wait, _disabled(reply, since, now))
+    outcome = DeliveryOutcome.GIVEN_UP if now - happened >= patience else DeliveryOutcome.FAILED
+    return DeliveryVerdict(outcome, standing, now + wait, _disabled(reply, since, now))
 
 
 def _wait(failures: int, jitter: float) -> float:

@@ -28,14 +28,16 @@ def signing_secret(key: bytes) -> Secret:
     return Secret(PREFIX + base64.b64encode(key).decode())
 
 
-def signed(secrets: Iterable[Secret], message: str, body: bytes, at: float) -> dict[str, str]:
+def sign_message(secrets: Iterable[Secret], message: str, body: bytes, at: float) -> dict[str, str]:
     """The headers of a message. Several secrets give several signatures: whoever knows one of them is content."""
     seconds = str(int(at))
     signatures = (f"{VERSION},{_digest(secret, message, seconds, body)}" for secret in secrets)
     return {ID: message, TIME: seconds, SIGNATURE: " ".join(signatures)}
 
 
-def check(secret: Secret, headers: Mapping[str, str], body: bytes, now: float, tolerance: float = TOLERANCE) -> None:
+def verify_message(
+    secret: Secret, headers: Mapping[str, str], body: bytes, now: float, tolerance: float = TOLERANCE
+) -> None:
     """Raise NotAllowed unless the message was signed with this secret, not long ago. Compared in constant time.
 
     A secret that is none raises Trouble: the receiver is at fault and not the message, which must come again.

@@ -17,7 +17,7 @@ API_HEADER = "X-Crucible-Api"
 _LINE = re.compile(r"(\d+)\.(\d+)")
 
 
-def differ(one: str, other: str) -> bool:
+def versions_differ(one: str, other: str) -> bool:
     """Whether two versions are of different lines (their first two numbers). What is no version is passed over."""
     lines = _LINE.match(one), _LINE.match(other)
     if lines[0] is None or lines[1] is None:
@@ -27,7 +27,7 @@ def differ(one: str, other: str) -> bool:
 
 def agent_note(agent: str, server: str) -> str | None:
     """What a person should see of an agent of another line; None when there is nothing to say."""
-    if not differ(agent, server):
+    if not versions_differ(agent, server):
         return None
     return (
         f"the agent here is version {agent}, the server {server}: the job goes on; machines that are made from now on "

@@ -62,10 +62,10 @@ def channel(value: object) -> Channel:
 
 
 def project(value: object) -> str:
-    from crucible.core.people.identity import checked_project
+    from crucible.core.people.identity import validate_project_name
 
     try:
-        return checked_project(text(value))
+        return validate_project_name(text(value))
     except BadInput as error:
         raise ValueError(f"{error.what} {error.why}") from error
 

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
 
-from crucible.core.job.spec import Keeping
+from crucible.core.job.spec import KeepPolicy
 
 pytestmark = pytest.mark.enable_socket
 
@@ -18,7 +18,7 @@ DATA = b"w" * 5000
 @pytest.fixture
 def job(real: RealServer) -> RunningJob:
     """A job that keeps one checkpoint and has made two."""
-    job = real.start(keep=Keeping(latest=1))
+    job = real.start(keep=KeepPolicy(latest=1))
     real.run(job.checkpoint, "step_100", DATA[:-1], 100, form="folder")
     real.run(job.checkpoint, "step_00000600.pt", DATA, 600, metric=1.25)
     real.rig.clock.move(10_000)

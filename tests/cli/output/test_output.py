@@ -113,4 +113,4 @@ def test_places() -> None:
     ],
 )
 def test_the_code_that_following_returns(fields: dict[str, Any], code: int) -> None:
-    assert job(**fields).own_code == code
+    assert job(**fields).result_code == code

@@ -11,10 +11,10 @@ from crucible.client.payload import CodeSource, Payload
 from crucible.client.payload.plugin import find_model, from_installed, from_source
 from crucible.client.request.pythons import SubmitHost
 from crucible.core.errors import BadInput
-from crucible.core.job.models import Order
+from crucible.core.job.models import ModelOrder
 
 ME = ("-c", "user.name=me", "-c", "user.email=me@example.org")
-ORDER = Order("counter", "train", {"epochs": 2})
+ORDER = ModelOrder("counter", "train", {"epochs": 2})
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_package_that_is_too_large_is_refused(request_: CodeSource, site: Path
 
 
 def test_the_command_says_all(request_: CodeSource) -> None:
-    order = Order("m", "infer", {"a": 1}, inputs=[1, "é"], callbacks=("a:B", "c:D"))
+    order = ModelOrder("m", "infer", {"a": 1}, inputs=[1, "é"], callbacks=("a:B", "c:D"))
     assert order.command == (
         "{python}",
         "-m",

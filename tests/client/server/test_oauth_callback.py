@@ -13,7 +13,7 @@ import pytest
 
 from crucible.client.server.oauth_callback import BrowserLogin
 from crucible.core.errors import TimedOut
-from crucible.core.people.openid import challenge_of
+from crucible.core.people.openid import make_challenge
 
 SERVER = "https://crucible.example.org"
 
@@ -40,7 +40,7 @@ def test_the_browser_is_sent_with_a_challenge_and_a_port_and_nothing_secret(hand
     assert handover.url.startswith(f"{SERVER}/api/v1/login/oidc?")
     query = asked(handover)
     assert query["port"] == str(handover.port)
-    assert query["challenge"] == challenge_of(handover.verifier)
+    assert query["challenge"] == make_challenge(handover.verifier)
     assert handover.verifier not in handover.url
     with BrowserLogin(SERVER) as other:
         assert asked(other)["state"] != query["state"]

@@ -17,8 +17,8 @@ from crucible.control.db import schema as t
 from crucible.control.resources.exec_access import MAX_NOTED, NOTED_AGAIN_SECONDS
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.channels import Channel
-from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyTries, Unreachable
-from crucible.core.people.identity import OWNER, Identity, Permission, Role, Via
+from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyAttempts, Unreachable
+from crucible.core.people.identity import OWNER, Identity, LoginMethod, Permission, Role
 from crucible.core.views.agents import SessionCallView
 from crucible.wire.documents.messages import Kind
 from crucible.wire.http import sessions as s
@@ -39,7 +39,7 @@ class OneLine:
 
 
 def somebody(role: Role, *, scopes: frozenset[Permission] = frozenset(Permission), **more: Any) -> Identity:
-    return Identity("usr-1", "ada", Via.TOKEN, roles={"default": role}, scopes=scopes, token="tok-1", **more)
+    return Identity("usr-1", "ada", LoginMethod.TOKEN, roles={"default": role}, scopes=scopes, token="tok-1", **more)
 
 
 async def audited(rig: Rig) -> list[tuple[str, str, str]]:
@@ -150,7 +150,7 @@ async def test_sessions_are_bounded(
 ) -> None:
     monkeypatch.setattr(sessions, limit, 1)
     registry = Sessions(rig.ports, "http://here")
-    with registry.held("ses-1", VISIT), pytest.raises(TooManyTries, match=where), registry.held("ses-2", other):
+    with registry.held("ses-1", VISIT), pytest.raises(TooManyAttempts, match=where), registry.held("ses-2", other):
         raise AssertionError("there is no room")
     with registry.held("ses-3", other):
         assert registry.called(other.attempt)
@@ -222,7 +222,7 @@ async def test_those_who_wait_for_a_program_count_among_the_sessions(rig: Rig, m
     job, _ = await starting(rig, control)
     entering = asyncio.create_task(enters(control, job))
     await until_early(control)
-    with pytest.raises(TooManyTries, match="at this job"):
+    with pytest.raises(TooManyAttempts, match="at this job"):
         await enters(control, job)
     entering.cancel()
     await asyncio.gather(entering, return_exceptions=True)

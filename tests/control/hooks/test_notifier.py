@@ -18,7 +18,7 @@ from crucible.control.reconcile.roles import HOLD_SECONDS, Duty
 from crucible.control.upkeep import restore_hold
 from crucible.core.hooks import DISABLE, FIRST_WAIT, GIVE_UP, LONGEST_WAIT, HookEvent, Reply
 from crucible.core.people.identity import OWNER
-from crucible.core.signing import check
+from crucible.core.signing import verify_message
 
 OTHER = "https://hooks.example/other"
 
@@ -38,7 +38,7 @@ async def test_the_end_of_a_job_is_told_signed(wired: Wired) -> None:
     job = await wired.end_a_job()
     await wired.notify()
     (sent,) = wired.sent()
-    check(SECRET, sent.headers, sent.body, wired.rig.clock.now())
+    verify_message(SECRET, sent.headers, sent.body, wired.rig.clock.now())
     (told,) = wired.told()
     assert (told["type"], told["data"]["job"]["id"], told["data"]["job"]["status"]) == (
         "job.completed",

@@ -15,7 +15,7 @@ from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, Refuse
 from crucible.core.hooks import ENDS, MOST_HOOKS, OVERLAP, HookEvent, HookFormat
 from crucible.core.people.identity import OWNER, Identity
 from crucible.core.secret import Secret
-from crucible.core.signing import check, signing_secret
+from crucible.core.signing import signing_secret, verify_message
 
 OTHER = signing_secret(b"o" * 32)
 
@@ -55,7 +55,7 @@ async def test_new_keys_of_secrets_change_nothing_for_receivers(wired: Wired) ->
     await wired.rig.parts.vault.rotate(OWNER)
     await wired.rig.parts.hooks.test(OWNER, "default", hook)
     (sent,) = wired.sent()
-    check(SECRET, sent.headers, sent.body, wired.rig.clock.now())
+    verify_message(SECRET, sent.headers, sent.body, wired.rig.clock.now())
 
 
 async def test_after_a_rotation_the_old_secret_is_good_for_a_day(wired: Wired) -> None:
@@ -66,10 +66,10 @@ async def test_after_a_rotation_the_old_secret_is_good_for_a_day(wired: Wired) -
     await hooks.test(OWNER, "default", hook)
     during, after = wired.sent()
     for secret in (SECRET, OTHER):
-        check(secret, during.headers, during.body, wired.rig.clock.now() - OVERLAP)
+        verify_message(secret, during.headers, during.body, wired.rig.clock.now() - OVERLAP)
     assert during.headers["webhook-signature"].count("v1,") == 2
     assert after.headers["webhook-signature"].count("v1,") == 1
-    check(OTHER, after.headers, after.body, wired.rig.clock.now())
+    verify_message(OTHER, after.headers, after.body, wired.rig.clock.now())
 
 
 async def test_rotating_twice_forgets_the_first(wired: Wired) -> None:
@@ -78,7 +78,7 @@ async def test_rotating_twice_forgets_the_first(wired: Wired) -> None:
     await hooks.rotate(OWNER, "default", hook, signing_secret(b"3" * 32))
     await hooks.test(OWNER, "default", hook)
     (sent,) = wired.sent()
-    check(OTHER, sent.headers, sent.body, wired.rig.clock.now())
+    verify_message(OTHER, sent.headers, sent.body, wired.rig.clock.now())
     assert sent.headers["webhook-signature"].count("v1,") == 2
 
 

@@ -8,14 +8,14 @@ from tests.control.world import Rig, service
 from crucible.core.errors import NotFound
 from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec
-from crucible.core.job.training import TrainingRequest, prepare
+from crucible.core.job.training import TrainingRequest, prepare_job
 from crucible.core.people.identity import OWNER
 from crucible.wire.documents.messages import Kind
 
 
 def spec(**config: Any) -> JobSpec:
     config = {"command": ["train"], "epochs": 10, "resources": {"cpus": 1}, **config}
-    return prepare(TrainingRequest.model_validate({"model_name": "resnet", "config": config})).spec
+    return prepare_job(TrainingRequest.model_validate({"model_name": "resnet", "config": config})).spec
 
 
 async def test_the_record_follows_the_job(rig: Rig) -> None:

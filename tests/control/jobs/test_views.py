@@ -176,7 +176,7 @@ def test_a_job_that_does_not_wait_says_nothing() -> None:
 def test_every_reason_is_told_in_words(reason: Reason) -> None:
     shown = view(World(a_job(state=JobState.FAILED, reason=reason, detail="Killed."))).reason
     assert shown.code == reason.value
-    assert shown.message.startswith(reason.verdict.message[:-1])
+    assert shown.message.startswith(reason.policy.message[:-1])
     assert "Killed." in shown.message
     assert shown.advice is None or "{" not in shown.advice
 

@@ -18,10 +18,10 @@ from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
 from crucible.control.resources.login import QUIET_SECONDS, Login
-from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
+from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyAttempts
 from crucible.core.job.requests import UserChange
-from crucible.core.people.identity import OWNER, Identity, Permission, Via
-from crucible.core.people.openid import Client
+from crucible.core.people.identity import OWNER, Identity, LoginMethod, Permission
+from crucible.core.people.openid import OpenIdClient
 
 __all__ = ["quick_passwords"]
 
@@ -34,7 +34,7 @@ async def test_name_and_password_give_a_session(town: Town) -> None:
     session = await town.control.login.login("viewer", PASSWORD)
     who = await town.control.tokens.identify(str(session.token))
     assert who is not None
-    assert (who.name, who.via) == ("viewer", Via.SESSION)
+    assert (who.name, who.via) == ("viewer", LoginMethod.SESSION)
     await town.control.login.logout(who)
     assert await town.control.tokens.identify(str(session.token)) is None
 
@@ -69,7 +69,7 @@ async def test_guesses_that_come_all_at_once_are_no_way_round(town: Town) -> Non
     held.go.set()
     tried = await asyncio.gather(*guesses, return_exceptions=True)
     assert sum(isinstance(error, NotAllowed) for error in tried) == passwords.FREE_TRIES
-    assert sum(isinstance(error, TooManyTries) for error in tried) == 30 - passwords.FREE_TRIES
+    assert sum(isinstance(error, TooManyAttempts) for error in tried) == 30 - passwords.FREE_TRIES
 
 
 def test_those_under_way_count_as_wrong_and_are_forgotten_when_they_are_over() -> None:
@@ -78,7 +78,7 @@ def test_those_under_way_count_as_wrong_and_are_forgotten_when_they_are_over() -
     with contextlib.ExitStack() as under_way:
         for _ in range(passwords.FREE_TRIES - 1):
             under_way.enter_context(throttle.trying("ada"))
-        with pytest.raises(TooManyTries, match="at once"):
+        with pytest.raises(TooManyAttempts, match="at once"):
             under_way.enter_context(throttle.trying("ada"))
         under_way.enter_context(throttle.trying("bob"))
     with throttle.trying("ada"):
@@ -92,7 +92,7 @@ async def test_guessing_gets_slower_for_that_name_alone(town: Town) -> None:
     for _ in range(passwords.FREE_TRIES):
         with pytest.raises(NotAllowed):
             await login.login("viewer", "wrong")
-    with pytest.raises(TooManyTries) as caught:
+    with pytest.raises(TooManyAttempts) as caught:
         await login.login("viewer", PASSWORD)
     assert caught.value.http_status == 429
     with pytest.raises(NotAllowed):
@@ -233,7 +233,7 @@ async def test_the_old_password_is_not_for_guessing_either(town: Town) -> None:
     for _ in range(passwords.FREE_TRIES):
         with pytest.raises(Forbidden):
             await town.control.people.change_user(who, "viewer", UserChange(password=PASSWORD, old_password="wrong"))
-    with pytest.raises(TooManyTries):
+    with pytest.raises(TooManyAttempts):
         await town.control.people.change_user(who, "viewer", UserChange(password=PASSWORD, old_password=PASSWORD))
 
 
@@ -261,6 +261,6 @@ async def test_without_a_provider_there_is_no_openid_login(rig: Rig) -> None:
 
 @pytest.mark.parametrize("project", [None, "newcomers"])
 async def test_a_provider_whose_people_become_users_counts_as_users(rig: Rig, project: str | None) -> None:
-    client = Client(ISSUER, CLIENT, domains=("example.org",), project=project)
+    client = OpenIdClient(ISSUER, CLIENT, domains=("example.org",), project=project)
     login = ControlPlane(rig.ports, rig.backends, replace(rig.deployment, openid=client)).login
     assert (login.provider, await login.anyone_can_log_in()) == ("OpenID", project is not None)

@@ -10,14 +10,19 @@ from tests.control.world import job_spec
 from crucible.control.db import schema as t
 from crucible.core.errors import Forbidden, NotFound
 from crucible.core.job.requests import DAY, NewToken, UserChange
-from crucible.core.people.identity import OWNER, Permission, Role, Via
+from crucible.core.people.identity import OWNER, LoginMethod, Permission, Role
 
 READ = frozenset({Permission.READ})
 
 
 async def test_a_token_stands_for_its_user(town: Town) -> None:
     who = await town.identity("viewer")
-    assert (who.name, who.via, who.admin, dict(who.roles)) == ("viewer", Via.TOKEN, False, {"alpha": Role.VIEWER})
+    assert (who.name, who.via, who.admin, dict(who.roles)) == (
+        "viewer",
+        LoginMethod.TOKEN,
+        False,
+        {"alpha": Role.VIEWER},
+    )
 
 
 @pytest.mark.parametrize("token", ["", "crt_", "crt_" + "x" * 43, "o" * 63])

@@ -19,7 +19,7 @@ from crucible.control.planning.accuracy import FRESH_SECONDS, teaching
 from crucible.control.planning.forecast import WAIT_SECONDS
 from crucible.core.errors import BadInput
 from crucible.core.lifecycle import Reason
-from crucible.core.people.identity import OWNER, Identity, Role, Via
+from crucible.core.people.identity import OWNER, Identity, LoginMethod, Role
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import Confidence
 from crucible.wire.documents.messages import Kind
@@ -271,14 +271,14 @@ async def test_those_of_other_projects_are_not_shown(rig: Rig) -> None:
     for name in ("vision", "speech"):
         await control.people.ensure_project(OWNER, name)
     theirs = await ran(rig, 100.0, project="vision")
-    somebody = Identity("usr-1", "ann", Via.TOKEN, roles={"vision": Role.MEMBER})
-    stranger = Identity("usr-2", "bob", Via.TOKEN, roles={"speech": Role.MEMBER})
+    somebody = Identity("usr-1", "ann", LoginMethod.TOKEN, roles={"vision": Role.MEMBER})
+    stranger = Identity("usr-2", "bob", LoginMethod.TOKEN, roles={"speech": Role.MEMBER})
     assert [item["job"] for item in await items(rig)] == [theirs, job]
     seen = await page(control, who=somebody)
     assert ([item["job"] for item in seen["items"]], seen["accuracy"]["count"]) == ([theirs], 1)
     nothing = {"items": [], "next": None, "accuracy": {"count": 0, "median_error": None, "close": None}}
     assert await page(control, who=stranger) == nothing
-    shared = replace(somebody, via=Via.SHARE, job=job)
+    shared = replace(somebody, via=LoginMethod.SHARE, job=job)
     assert await page(control, who=shared) == nothing
 
 

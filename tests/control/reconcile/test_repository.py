@@ -22,6 +22,7 @@ from crucible.core.job.states import Condition
 from crucible.core.lifecycle import (
     Attempt,
     AttemptState,
+    DesiredState,
     Effect,
     EffectKind,
     Event,
@@ -32,7 +33,6 @@ from crucible.core.lifecycle import (
     Reason,
     Slot,
     Step,
-    Wish,
     World,
 )
 from crucible.core.lifecycle import facts as f
@@ -61,7 +61,7 @@ JOBS = st.builds(
     version=COUNT,
     generation=COUNT,
     state=st.sampled_from(JobState),
-    desired=st.sampled_from(Wish),
+    desired=st.sampled_from(DesiredState),
     reason=st.none() | st.sampled_from(Reason),
     detail=TEXT,
     waiting=TEXT,

@@ -15,7 +15,7 @@ from crucible.control.reconcile.unit_of_work import TRIES, Unit, Writer
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.control.telemetry.feed import Feed, Hint
 from crucible.core.lifecycle import Step, World
-from crucible.core.lifecycle.facts import CancelRequested, Heard, Waits
+from crucible.core.lifecycle.facts import CancelRequested, RunnerContacted, Waits
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ async def test_any_change_of_a_job_is_a_reason_to_look(rig: Rig) -> None:
     job = await rig.submit()
     attempt = (await rig.attempt(job)).id
     with rig.feed.watch(job) as watch:
-        await rig.writer.write(lambda unit: unit.advance(load(unit, job), Heard(attempt)))
+        await rig.writer.write(lambda unit: unit.advance(load(unit, job), RunnerContacted(attempt)))
         assert await watch.changed(0) == {Hint.EVENT}
 
 

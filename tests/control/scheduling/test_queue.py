@@ -11,10 +11,10 @@ from crucible.control.jobs import queries
 from crucible.control.people import projects
 from crucible.control.scheduling.queue import first_in_queue
 from crucible.control.scheduling.scheduler import MAX_CONSIDERED
-from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, Role, Via
+from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, LoginMethod, Role
 
-ADA = Identity("usr-1", "ada", Via.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER, "vision": Role.MEMBER})
-BOB = Identity("usr-2", "bob", Via.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})
+ADA = Identity("usr-1", "ada", LoginMethod.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER, "vision": Role.MEMBER})
+BOB = Identity("usr-2", "bob", LoginMethod.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})
 
 
 async def full(rig: Rig) -> str:

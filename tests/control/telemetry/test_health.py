@@ -10,7 +10,7 @@ from tests.core.health.curves import noisy
 from crucible.control.jobs import queries
 from crucible.control.telemetry import health, points
 from crucible.core.errors import BadInput, NotFound
-from crucible.core.health import Signs, Stage, Verdict, judge
+from crucible.core.health import HealthInputs, Stage, Verdict, judge_health
 from crucible.core.job.requests import Resumption
 from crucible.core.people.identity import OWNER
 from crucible.core.views.comparisons import LineView
@@ -81,7 +81,7 @@ def test_a_long_noisy_curve_is_judged_right_by_what_draws_it(seed: int, rise: fl
     packed = points.pack(points.Point(n, value, 5.0 * n) for n, value in enumerate(values))
     drawn = tuple(points.thin(packed, health.POINTS))
     series = {"loss": (health.course(points.Series(len(values), values[-1], None, None, drawn)),)}
-    assert judge(Signs(Stage.RUNNING, series)).verdict is found
+    assert judge_health(HealthInputs(Stage.RUNNING, series)).verdict is found
 
 
 @pytest.mark.parametrize(("saved", "verdict"), [(True, "healthy"), (False, "too_early")])

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.core.compute.gpus import GPUS, Dtype, Gpu, called, gpu, gpus_named, is_gpu, names, spoken
+from crucible.core.compute.gpus import GPUS, Dtype, Gpu, display_name, find_gpu, find_gpus, is_gpu, join_types, names
 from crucible.core.compute.resources import GiB
 from crucible.core.errors import UnknownName
 
 
 def test_a_type_is_found_by_its_name() -> None:
-    found = gpu("T4")
+    found = find_gpu("T4")
     assert (found.name, found.memory_bytes, found.capability) == ("T4", 16 * GiB, (7, 5))
 
 
@@ -35,7 +35,7 @@ def test_a_type_is_found_by_its_name() -> None:
     ],
 )
 def test_drivers_and_people_call_them_otherwise(said: str, name: str) -> None:
-    assert gpu(said).name == name
+    assert find_gpu(said).name == name
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_drivers_and_people_call_them_otherwise(said: str, name: str) -> None:
     ],
 )
 def test_a_short_name_means_all_of_its_kind(said: str, members: set[str]) -> None:
-    assert {one.name for one in gpus_named(said)} == members
+    assert {one.name for one in find_gpus(said)} == members
 
 
 def test_a_group_is_not_one_type() -> None:
     with pytest.raises(UnknownName):
-        gpu("A100")
+        find_gpu("A100")
     assert is_gpu("A100")
 
 
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(UnknownName) as caught:
-        gpus_named("A1000")
+        find_gpus("A1000")
     assert caught.value.meant == "A100"
     assert "catalog gpus" in caught.value.fix
     assert not is_gpu("RTX 6000 Ada")  # another GPU than the Quadro of that number
@@ -69,7 +69,7 @@ def test_an_unknown_name_gets_the_nearest() -> None:
 
 def test_no_two_types_answer_to_one_name() -> None:
     said = [name for one in GPUS for name in (one.name, *one.aliases)]
-    assert all(gpu(name) is next(one for one in GPUS if name in (one.name, *one.aliases)) for name in said)
+    assert all(find_gpu(name) is next(one for one in GPUS if name in (one.name, *one.aliases)) for name in said)
     assert len({one.name for one in GPUS}) == len(GPUS)
     assert not {one.name for one in GPUS} & {group for one in GPUS for group in one.groups}
 
@@ -89,36 +89,36 @@ def test_the_figures_of_each_hang_together(one: Gpu) -> None:
 
 
 def test_speeds_are_dense_not_with_sparsity() -> None:
-    assert gpu("A100-80GB-SXM").flops[Dtype.BF16] == 312 * 10**12
-    assert gpu("H100-SXM").flops[Dtype.BF16] == pytest.approx(989.4e12)
-    assert gpu("L4").flops[Dtype.FP16] == 121 * 10**12
+    assert find_gpu("A100-80GB-SXM").flops[Dtype.BF16] == 312 * 10**12
+    assert find_gpu("H100-SXM").flops[Dtype.BF16] == pytest.approx(989.4e12)
+    assert find_gpu("L4").flops[Dtype.FP16] == 121 * 10**12
 
 
 def test_the_facts_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
-        gpu("T4").flops[Dtype.FP8] = 1  # type: ignore[index]
+        find_gpu("T4").flops[Dtype.FP8] = 1  # type: ignore[index]
 
 
 @given(st.sampled_from(names()), st.sampled_from([str.lower, str.upper, str.title]), st.sampled_from(["-", " ", "_"]))
 def test_case_and_dashes_do_not_matter(name: str, change: object, dash: str) -> None:
     said = change(name.replace("-", dash))  # type: ignore[operator]
-    assert gpus_named(said) == gpus_named(name)
+    assert find_gpus(said) == find_gpus(name)
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_name_or_refused(text: str) -> None:
     if not is_gpu(text):
         with pytest.raises(UnknownName):
-            gpus_named(text)
+            find_gpus(text)
 
 
 def test_types_are_said_by_the_name_of_their_group() -> None:
-    every = [one.name for one in gpus_named("A100")]
-    assert spoken(every) == "A100"
-    assert spoken(["T4", *every]) == "A100 or T4"
-    assert spoken(every[:1]) == every[0]
+    every = [one.name for one in find_gpus("A100")]
+    assert join_types(every) == "A100"
+    assert join_types(["T4", *every]) == "A100 or T4"
+    assert join_types(every[:1]) == every[0]
 
 
 def test_a_type_has_one_name_whoever_speaks() -> None:
-    assert called("Tesla T4") == called("NVIDIA T4") == "T4"
-    assert called("Voodoo 2") == "Voodoo 2"
+    assert display_name("Tesla T4") == display_name("NVIDIA T4") == "T4"
+    assert display_name("Voodoo 2") == "Voodoo 2"

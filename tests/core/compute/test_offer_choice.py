@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from crucible.core.compute.offer_choice import choose, kind_of, whole
+from crucible.core.compute.offer_choice import allocate_whole_machine, choose_offer, offer_kind
 from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.job.spec import JobSpec
@@ -19,55 +19,55 @@ def job(resources: Resources | None = None, **more: object) -> JobSpec:
 
 def test_the_cheapest_that_fits() -> None:
     offers = [offer(300), offer(100), offer(200)]
-    assert choose(job(), offers).offer == offers[1]
-    assert choose(job(Resources(gpus=1)), [*offers, offer(900, LARGE)]).offer == offer(900, LARGE)
+    assert choose_offer(job(), offers).offer == offers[1]
+    assert choose_offer(job(Resources(gpus=1)), [*offers, offer(900, LARGE)]).offer == offer(900, LARGE)
 
 
 def test_what_can_be_taken_back_is_only_taken_when_asked_for() -> None:
     spot, safe = offer(10, market=Market.SPOT), offer(100)
-    assert choose(job(), [spot, safe]).offer == safe
-    assert choose(job(market=Market.SPOT), [spot, safe]).offer == spot
+    assert choose_offer(job(), [spot, safe]).offer == safe
+    assert choose_offer(job(market=Market.SPOT), [spot, safe]).offer == spot
 
 
 def test_only_the_regions_asked_for() -> None:
     near, far = offer(100, region="south-2"), offer(10, region="north-1")
-    assert choose(job(regions=("south",)), [near, far]).offer == near
-    none = choose(job(regions=("west",)), [near, far])
+    assert choose_offer(job(regions=("south",)), [near, far]).offer == near
+    none = choose_offer(job(regions=("west",)), [near, far])
     assert none.offer is None
     assert "west" in none.why
 
 
 def test_what_was_refused_lately_is_passed_over() -> None:
     cheap, other = offer(10), offer(20, region="north-2")
-    failures = {kind_of(cheap): 1}
-    assert choose(job(), [cheap, other], failures).offer == other
-    again = choose(job(), [cheap], failures)
+    failures = {offer_kind(cheap): 1}
+    assert choose_offer(job(), [cheap, other], failures).offer == other
+    again = choose_offer(job(), [cheap], failures)
     assert (again.offer, again.all_failed_before) == (cheap, True)
-    tired = choose(job(), [cheap, other], {kind_of(cheap): 1, kind_of(other): 2})
+    tired = choose_offer(job(), [cheap, other], {offer_kind(cheap): 1, offer_kind(other): 2})
     assert (tired.offer, tired.all_failed_before) == (cheap, True), "the one that failed least often"
 
 
 def test_sold_out_says_so() -> None:
     gone = offer(10, why_not="none left in north-1")
-    assert choose(job(), [gone]).why == "none left in north-1"
-    assert choose(job(), [offer(1, market=Market.SPOT), gone]).why == "none left in north-1"
-    assert choose(job(), []).why == "nothing is offered there just now"
+    assert choose_offer(job(), [gone]).why == "none left in north-1"
+    assert choose_offer(job(), [offer(1, market=Market.SPOT), gone]).why == "none left in north-1"
+    assert choose_offer(job(), []).why == "nothing is offered there just now"
 
 
 def test_too_large_for_all_says_what_is_missing() -> None:
-    why = choose(job(Resources(gpus=8)), [offer(900, LARGE)]).why
+    why = choose_offer(job(Resources(gpus=8)), [offer(900, LARGE)]).why
     assert "8 GPUs" in why
 
 
 def test_a_machine_of_its_own_is_all_its_own() -> None:
-    slots = whole(job(Resources(cpus=1, gpus=2)), offer(900, LARGE))
+    slots = allocate_whole_machine(job(Resources(cpus=1, gpus=2)), offer(900, LARGE))
     assert (slots.cpus, slots.memory_bytes, slots.gpus, slots.seconds) == (16, 64 * GiB, (0, 1), None)
 
 
 def test_money_is_time_on_the_machine_that_is_chosen() -> None:
     dear, cheap = offer(7_200_000), offer(3_600_000, region="north-2")
     wanted = job(max_cost_usd=0.06)
-    assert (whole(wanted, dear).seconds, whole(wanted, cheap).seconds) == (30, 60)
-    assert choose(job(max_cost_usd=0.0015), [dear, cheap]).offer == cheap
-    none = choose(job(max_cost_usd=0.0005), [dear, cheap])
+    assert (allocate_whole_machine(wanted, dear).seconds, allocate_whole_machine(wanted, cheap).seconds) == (30, 60)
+    assert choose_offer(job(max_cost_usd=0.0015), [dear, cheap]).offer == cheap
+    none = choose_offer(job(max_cost_usd=0.0005), [dear, cheap])
     assert (none.offer, none.why) == (None, "would cost $0.002 at least, more than $0.0005")

@@ -146,14 +146,14 @@ def test_sizes_never_change(value: Resources | Capacity | Allocation) -> None:
 def test_what_is_said_wins_over_the_base_and_the_base_stays_as_it_was() -> None:
     base = Resources(cpus=2, memory_bytes=4 * GiB, gpus=1, seconds=600)
     wishes = Resources(memory_bytes=8 * GiB, seconds=60)
-    assert wishes.over(base) == Resources(cpus=2, memory_bytes=8 * GiB, gpus=1, seconds=60)
+    assert wishes.merged_onto(base) == Resources(cpus=2, memory_bytes=8 * GiB, gpus=1, seconds=60)
     assert base.memory_bytes == 4 * GiB
 
 
 def test_fields_that_came_through_json_as_null_are_not_wishes() -> None:
     base = Resources(cpus=2, memory_bytes=4 * GiB, gpus=1, seconds=600)
     travelled = Resources.model_validate(Resources(seconds=60).model_dump(mode="json"))
-    assert travelled.over(base) == Resources(cpus=2, memory_bytes=4 * GiB, gpus=1, seconds=60)
+    assert travelled.merged_onto(base) == Resources(cpus=2, memory_bytes=4 * GiB, gpus=1, seconds=60)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from crucible.core.compute.resources import GiB, MiB, Resources
-from crucible.core.compute.tiers import DEFAULT_TIER, TIERS, effective, get_tier
+from crucible.core.compute.tiers import DEFAULT_TIER, TIERS, effective_resources, get_tier
 from crucible.core.errors import UnknownName
 from crucible.core.job.spec import JobSpec
 
@@ -84,16 +84,16 @@ def test_any_part_of_a_tier_can_be_overridden_alone() -> None:
     }
     for field, value in overrides.items():
         wanted = Resources.model_validate({field: value})
-        assert effective("GPU_SMALL", wanted) == tier.model_copy(update={field: value})
+        assert effective_resources("GPU_SMALL", wanted) == tier.model_copy(update={field: value})
 
 
 def test_without_a_tier_only_the_own_wishes_count() -> None:
-    assert effective(None, Resources()) == Resources()
-    assert effective(None, Resources(cpus=3)) == Resources(cpus=3)
+    assert effective_resources(None, Resources()) == Resources()
+    assert effective_resources(None, Resources(cpus=3)) == Resources(cpus=3)
 
 
 def test_a_tier_survives_the_trip_of_its_spec_through_the_api() -> None:
     sent = JobSpec(command=("true",), tier="GPU_SMALL", resources=Resources(seconds=60))
     got = JobSpec.model_validate_json(sent.model_dump_json())
     expected = get_tier("GPU_SMALL").resources.model_copy(update={"seconds": 60})
-    assert effective(got.tier, got.resources) == expected
+    assert effective_resources(got.tier, got.resources) == expected

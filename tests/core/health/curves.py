@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from random import Random
 
-from crucible.core.health import Part, Point, Signs, Stage
+from crucible.core.health import HealthInputs, Part, Point, Stage
 
 EVERY = 5.0
 """Seconds between two points."""
@@ -16,13 +16,13 @@ def part(values: Sequence[float | None], *, first: float = 0.0, every: float = E
     return tuple(Point(first + n, value, at + n * every) for n, value in enumerate(values))
 
 
-def signs(series: dict[str, Part], stage: Stage = Stage.RUNNING, **more: object) -> Signs:
+def signs(series: dict[str, Part], stage: Stage = Stage.RUNNING, **more: object) -> HealthInputs:
     """A job with these series, whose machine was sampled until the last report."""
     end = max((points[-1].at for points in series.values() if points), default=1000.0)
     cpu = tuple(Point(n, 95.0, end - 600 + 5 * n) for n in range(121))
     given: dict[str, object] = {"fraction": None, "ran_seconds": 3600.0, "quiet_seconds": 1.0, **more}
     parts = {name: (points,) for name, points in series.items()}
-    return Signs(stage, {**parts, "system.cpu_percent": (cpu,)}, **given)  # type: ignore[arg-type]
+    return HealthInputs(stage, {**parts, "system.cpu_percent": (cpu,)}, **given)  # type: ignore[arg-type]
 
 
 def noisy(shape: Callable[[float], float], count: int, spread: float, random: Random) -> list[float]:

@@ -10,7 +10,7 @@ import pytest
 from tests.core.health import curves
 from tests.core.health.curves import part, signs
 
-from crucible.core.health import Level, Signs, Stage, Verdict, judge
+from crucible.core.health import HealthInputs, Level, Stage, Verdict, judge_health
 
 MANY = 300
 
@@ -18,7 +18,7 @@ MANY = 300
 def verdicts(draw: Callable[[Random], list[float]]) -> Counter[Verdict]:
     found: Counter[Verdict] = Counter()
     for seed in range(MANY):
-        found[judge(signs({"loss": part(draw(Random(seed)))})).verdict] += 1
+        found[judge_health(signs({"loss": part(draw(Random(seed)))})).verdict] += 1
     return found
 
 
@@ -26,7 +26,7 @@ def held_out_verdicts(draw: Callable[[Random], tuple[list[float], list[float]]])
     found: Counter[Verdict] = Counter()
     for seed in range(MANY):
         train, held = draw(Random(seed))
-        found[judge(signs({"train_loss": part(train, every=60), "val_loss": part(held, every=60)})).verdict] += 1
+        found[judge_health(signs({"train_loss": part(train, every=60), "val_loss": part(held, every=60)})).verdict] += 1
     return found
 
 
@@ -37,7 +37,7 @@ def test_no_ordinary_curve_is_called_ill_whenever_it_is_looked_at() -> None:
         random = Random(seed)
         values = curves.converging(random)
         for length in {len(values), *(random.randint(2, len(values)) for _ in range(3))}:
-            found[judge(signs({"loss": part(values[:length])})).verdict] += 1
+            found[judge_health(signs({"loss": part(values[:length])})).verdict] += 1
     fine = found[Verdict.HEALTHY] + found[Verdict.TOO_EARLY]
     assert found[Verdict.DIVERGING] == 0
     assert found.total() - fine <= found.total() / 500, found
@@ -75,7 +75,7 @@ def test_gaps_spikes_and_restarts_from_a_checkpoint_are_no_trouble(seed: int) ->
         values[gap] = None
     saved, died = 150, 180
     series = (part(values[:died]), part(values[saved:], first=saved))
-    judged = judge(Signs(Stage.RUNNING, {"loss": series}))
+    judged = judge_health(HealthInputs(Stage.RUNNING, {"loss": series}))
     assert judged.verdict is Verdict.HEALTHY
 
 
@@ -83,14 +83,14 @@ def test_a_job_that_begins_anew_is_judged_by_its_last_run() -> None:
     """Each fold starts where the first did; that is no divergence, and the last fold is the one that diverges."""
     fold = [4 * 0.97**n for n in range(100)]
     folds = part(fold) + tuple(p._replace(at=p.at + 600) for p in part(fold[:20]))
-    assert judge(signs({"loss": folds})).level is Level.GOOD
+    assert judge_health(signs({"loss": folds})).level is Level.GOOD
     worse = part(fold) + tuple(p._replace(at=p.at + 600) for p in part([*fold[:50], *(1.0 + n / 3 for n in range(60))]))
-    assert judge(signs({"loss": worse})).verdict is Verdict.DIVERGING
+    assert judge_health(signs({"loss": worse})).verdict is Verdict.DIVERGING
 
 
 def test_steps_that_begin_anew_in_every_epoch_are_one_run() -> None:
     values = [4 * 0.99**n for n in range(200)]
     points = tuple(p._replace(step=n % 50) for n, p in enumerate(part(values)))
-    judged = judge(signs({"loss": points}))
+    judged = judge_health(signs({"loss": points}))
     assert judged.verdict is Verdict.HEALTHY
     assert judged.worst.evidence["points"] == 200

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.core.health import Goal, goal_of, wanted
-from crucible.core.health.series_names import MOST_SERIES, partner, training_losses
+from crucible.core.health import Goal, goal_of, select_series
+from crucible.core.health.series_names import MOST_SERIES, training_counterpart, training_losses
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_the_plain_loss_stands_for_the_others() -> None:
     ],
 )
 def test_what_a_held_out_series_is_held_against(name: str, names: list[str], found: str | None) -> None:
-    assert partner(name, names) == found
+    assert training_counterpart(name, names) == found
 
 
 def test_of_a_thousand_series_the_losses_and_the_machine_are_looked_at() -> None:
     names = [f"layer{n}.norm" for n in range(1000)] + ["val_loss", "loss", "system.cpu_percent"]
-    found = wanted(names)
+    found = select_series(names)
     assert found[:2] == ["loss", "val_loss"]
     assert found[-1] == "system.cpu_percent"
     assert len(found) == MOST_SERIES + 1

@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.core.job.retention import DAY, Checkpoint, EndedJob, keep_checkpoints, prune_jobs, shown_age
-from crucible.core.job.spec import Keeping
+from crucible.core.job.retention import DAY, Checkpoint, EndedJob, format_age, keep_checkpoints, prune_jobs
+from crucible.core.job.spec import KeepPolicy
 
 
 def kept(rows: list[Checkpoint], needed: tuple[str, ...] = (), **rules: object) -> dict[str, str]:
     """Ids that stay, with why."""
-    keeping = Keeping(**{"latest": 1, "best": 0, **rules})  # type: ignore[arg-type]
+    keeping = KeepPolicy(**{"latest": 1, "best": 0, **rules})  # type: ignore[arg-type]
     return {v.id: v.why for v in keep_checkpoints(rows, keeping, needed) if v.kept}
 
 
@@ -22,7 +22,7 @@ def scored(*metrics: float | None) -> list[Checkpoint]:
 
 
 def test_nothing_stays_nothing() -> None:
-    assert keep_checkpoints([], Keeping()) == []
+    assert keep_checkpoints([], KeepPolicy()) == []
 
 
 def test_the_newest_stay() -> None:
@@ -53,9 +53,9 @@ def test_every_rank_has_its_own_newest() -> None:
 
 
 def test_what_goes_says_what_would_have_stayed() -> None:
-    verdicts = keep_checkpoints(steps(1, 2), Keeping(latest=1, best=1, every=100))
+    verdicts = keep_checkpoints(steps(1, 2), KeepPolicy(latest=1, best=1, every=100))
     assert verdicts[0].why == "only the newest, the best and one every 100 steps are kept"
-    assert keep_checkpoints(steps(1, 2), Keeping(latest=1, best=0))[0].why == "only the newest are kept"
+    assert keep_checkpoints(steps(1, 2), KeepPolicy(latest=1, best=0))[0].why == "only the newest are kept"
 
 
 _CHECKPOINTS = st.lists(
@@ -69,7 +69,7 @@ _CHECKPOINTS = st.lists(
     unique_by=lambda row: row.id,
 )
 _KEEPING = st.builds(
-    Keeping,
+    KeepPolicy,
     latest=st.integers(1, 5),
     best=st.integers(0, 3),
     every=st.none() | st.integers(1, 100),
@@ -79,7 +79,7 @@ _KEEPING = st.builds(
 
 @given(_CHECKPOINTS, _KEEPING)
 def test_the_newest_of_every_rank_always_stays_and_judging_again_changes_nothing(
-    rows: list[Checkpoint], keeping: Keeping
+    rows: list[Checkpoint], keeping: KeepPolicy
 ) -> None:
     verdicts = keep_checkpoints(rows, keeping)
     assert [verdict.id for verdict in verdicts] == [row.id for row in rows]
@@ -106,7 +106,7 @@ def test_old_jobs_go_and_live_ones_never() -> None:
 
 
 def test_ages_are_shown_in_their_largest_unit() -> None:
-    assert [shown_age(s) for s in (0, 59, 60, 7200, DAY, 30 * DAY)] == [
+    assert [format_age(s) for s in (0, 59, 60, 7200, DAY, 30 * DAY)] == [
         "0 s",
         "59 s",
         "1 minute",

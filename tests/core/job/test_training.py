@@ -13,20 +13,20 @@ from crucible.core.errors import BadInput
 from crucible.core.job.spec import JobSpec
 from crucible.core.job.training import (
     Orchestration,
-    Prepared,
+    PreparedJob,
     TrainingConfig,
     TrainingRequest,
-    order_of,
-    prepare,
-    recorded,
-    wishes_of,
+    job_fields,
+    model_order,
+    prepare_job,
+    read_config,
 )
 
 CODE = "print('epoch 1/1 loss=0.5')"
 
 
-def prepared(**config: Any) -> Prepared:
-    return prepare(TrainingRequest.model_validate({"model_name": "resnet", "config": config}))
+def prepared(**config: Any) -> PreparedJob:
+    return prepare_job(TrainingRequest.model_validate({"model_name": "resnet", "config": config}))
 
 
 def test_code_becomes_a_bundle_beside_its_config() -> None:
@@ -52,15 +52,15 @@ def test_a_command_runs_on_code_that_was_sent_before() -> None:
 
 def test_what_brings_no_program_is_asked_of_a_model_plugin() -> None:
     sent = {"model_name": "resnet", "config": {"epochs": 3, "lr": 0.1, "executor": "local", "seed": 7}}
-    order = order_of(TrainingRequest.model_validate(sent))
+    order = model_order(TrainingRequest.model_validate(sent))
     assert order is not None
     assert (order.model, order.method, order.config) == ("resnet", "train", {"epochs": 3, "lr": 0.1})
-    assert order_of(TrainingRequest.model_validate({"model_name": "resnet", "config": {"code": CODE}})) is None
+    assert model_order(TrainingRequest.model_validate({"model_name": "resnet", "config": {"code": CODE}})) is None
 
 
 def test_a_model_that_is_no_plugin_says_what_to_send_instead() -> None:
     with pytest.raises(BadInput) as raised:
-        prepare(TrainingRequest(model_name="resnt"))
+        prepare_job(TrainingRequest(model_name="resnt"))
     assert "`code` (its text)" in raised.value.fix
 
 
@@ -150,21 +150,21 @@ _keys = st.sampled_from([*TrainingConfig.model_fields, "x"]) | st.text(max_size=
 @given(st.dictionaries(_keys, _json, max_size=6), st.text(max_size=12))
 def test_whatever_is_sent_is_a_job_or_is_refused(config: dict[str, Any], model: str) -> None:
     try:
-        found = prepare(TrainingRequest.model_validate({"model_name": model, "config": config}))
+        found = prepare_job(TrainingRequest.model_validate({"model_name": model, "config": config}))
     except (ValidationError, BadInput):
         return
     assert JobSpec.model_validate_json(found.spec.model_dump_json()) == found.spec
-    assert recorded(found.spec)[0] == model
+    assert read_config(found.spec)[0] == model
 
 
 def test_the_record_is_what_was_sent() -> None:
     spec = prepared(code=CODE, epochs=3).spec
-    assert recorded(spec) == ("resnet", {"epochs": 3})
+    assert read_config(spec) == ("resnet", {"epochs": 3})
 
 
 @pytest.mark.parametrize("told", ["", "no json", "[1]"])
 def test_a_job_that_came_another_way_has_its_name(told: str) -> None:
-    assert recorded(JobSpec(command=("x",), name="mine", env={"CONFIG": told})) == ("mine", {})
+    assert read_config(JobSpec(command=("x",), name="mine", env={"CONFIG": told})) == ("mine", {})
 
 
 def orchestration(**changes: Any) -> Orchestration:
@@ -182,17 +182,17 @@ def test_a_tenants_wish_is_a_training_request() -> None:
     request = orchestration(training_params={"epochs": 10, "batch_size": 16, "code": CODE}).request()
     assert (request.model_name, request.name, request.tenant_id) == ("yolo", "my-training-job", "my-tenant")
     assert request.tags == ("tag1", "tag2")
-    config = json.loads(wishes_of(request)["env"]["CONFIG"])
+    config = json.loads(job_fields(request)["env"]["CONFIG"])
     assert (config["epochs"], config["batch_size"]) == (10, 16)
     assert config["model_params"] == {"architecture": "yolo", "input_size": 640}
 
 
 def test_to_a_model_plugin_the_models_parameters_are_options_like_the_others() -> None:
-    order = order_of(orchestration().request())
+    order = model_order(orchestration().request())
     assert order is not None
     expected = {"epochs": 10, "batch_size": 16, "learning_rate": 0.001, "model_type": "detection", "input_size": 640}
     assert (order.model, order.config) == ("yolo", expected)
-    named = order_of(orchestration(model_params={"input_size": 640}).request())
+    named = model_order(orchestration(model_params={"input_size": 640}).request())
     assert named is not None
     assert (named.model, "model_type" in named.config) == ("detection", False)
 
@@ -203,7 +203,7 @@ def test_what_is_said_in_both_tables_is_refused() -> None:
 
 
 def test_a_program_hears_of_tenant_name_and_tags() -> None:
-    env = prepare(orchestration(training_params={"code": CODE}).request()).spec.env
+    env = prepare_job(orchestration(training_params={"code": CODE}).request()).spec.env
     told = {name: env[name] for name in ("TENANT_ID", "WANDB_NAME", "WANDB_TAGS")}
     assert told == {"TENANT_ID": "my-tenant", "WANDB_NAME": "my-training-job", "WANDB_TAGS": "tag1,tag2"}
     assert set(prepared(code=CODE).spec.env) == {"CONFIG", "MODEL_PLUGIN"}

@@ -163,8 +163,8 @@ def _plain(fact: Fact) -> Callable[[World, float], Fact]:
 
 
 _REPORTS: dict[str, Callable[[str], Fact]] = {
-    "Heard": f.Heard,
-    "Noticed": lambda attempt: f.Noticed(attempt, 30.0),
+    "RunnerContacted": f.RunnerContacted,
+    "InterruptionNoticed": lambda attempt: f.InterruptionNoticed(attempt, 30.0),
     "RunnerStaging": lambda attempt: f.RunnerStaging(attempt, "the environment"),
     "RunnerStarted": lambda attempt: f.RunnerStarted(attempt, 0, 42),
     "RunnerEnded": lambda attempt: f.RunnerEnded(attempt, 0),
@@ -173,7 +173,7 @@ _REPORTS: dict[str, Callable[[str], Fact]] = {
 }
 
 
-EXITS = tuple({(reason.verdict.outcome, reason.verdict.retry): reason for reason in reversed(Reason)}.values())
+EXITS = tuple({(reason.policy.outcome, reason.policy.retry): reason for reason in reversed(Reason)}.values())
 """Of reasons that lead to the same, one."""
 
 
@@ -194,7 +194,7 @@ SAYINGS: tuple[Say, ...] = (
     Say("Placed, before a cancel", _placed_late, vain=True),
     Say("Placed, a second time", _placed_again, vain=True),
     Say("Impossible", _plain(f.Impossible("nothing has 64 GPUs"))),
-    Say("Unsaved", _plain(f.Unsaved())),
+    Say("NothingSaved", _plain(f.NothingSaved())),
     Say("MovedOn", _plain(f.MovedOn("elsewhere", "sold out"))),
     Say("CancelRequested", _plain(f.CancelRequested())),
     Say("ResumeRequested", _plain(f.ResumeRequested())),

@@ -226,7 +226,7 @@ def _outlived(machine: Machine) -> bool:
 
 def _kind(reason: Reason | None) -> Hashable:
     """Reasons that lead to the same are one."""
-    return reason and (reason.verdict.outcome, reason.verdict.retry)
+    return reason and (reason.policy.outcome, reason.policy.retry)
 
 
 def _age(at: float | None, now: float) -> int | None:

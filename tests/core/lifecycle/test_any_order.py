@@ -16,6 +16,7 @@ from crucible.core.job.spec import Retries
 from crucible.core.lifecycle import (
     Attempt,
     AttemptState,
+    DesiredState,
     EffectKind,
     Fact,
     JobState,
@@ -23,7 +24,6 @@ from crucible.core.lifecycle import (
     MachineState,
     Reason,
     Step,
-    Wish,
     World,
     advance,
     advance_machine,
@@ -106,7 +106,7 @@ class AnyOrder(RuleBasedStateMachine):
             "started": f.RunnerStarted(attempt, 0, 7),
             "exited": f.RunnerExited(attempt, 0, reason, 1),
             "ended": f.RunnerEnded(attempt, 0),
-            "heard": f.Heard(attempt),
+            "heard": f.RunnerContacted(attempt),
         }
         self.tell(facts[kind])
 
@@ -133,10 +133,10 @@ class AnyOrder(RuleBasedStateMachine):
     def all_else(self, kind: str, seconds: float) -> None:
         attempt = self.world.attempts[-1].id if self.world.attempts else "att-0"
         facts: dict[str, Fact] = {
-            "notice": f.Noticed(attempt, seconds),
+            "notice": f.InterruptionNoticed(attempt, seconds),
             "checkpoint": f.CheckpointRequested(),
             "moved on": f.MovedOn("elsewhere", "sold out"),
-            "unsaved": f.Unsaved(),
+            "unsaved": f.NothingSaved(),
             "resume": f.ResumeRequested("ckp-1"),
         }
         self.tell(facts[kind])
@@ -162,8 +162,8 @@ def check_step(before: World, step: Step) -> None:
     assert job.events == was.events, "events are counted where they are stored"
     if was.state.terminal:
         assert step == Step(before)
-    if was.desired is Wish.CANCEL:
-        assert job.desired is Wish.CANCEL
+    if was.desired is DesiredState.CANCEL:
+        assert job.desired is DesiredState.CANCEL
         assert len(step.world.attempts) == len(before.attempts), "no new attempt after a cancel"
         assert not any(e.kind is EffectKind.LAUNCH for e in step.effects)
     for attempt in before.attempts:
@@ -173,7 +173,7 @@ def check_step(before: World, step: Step) -> None:
 
 def check_reopened(before: World, step: Step) -> None:
     job = step.world.job
-    assert (job.state, job.desired) == (JobState.QUEUED, Wish.RUN)
+    assert (job.state, job.desired) == (JobState.QUEUED, DesiredState.RUN)
     assert job.generation == before.job.generation + 1
     assert job.reopened_at == len(before.attempts)
     assert step.world.attempts == before.attempts
@@ -208,13 +208,13 @@ def check_at_rest(world: World) -> None:
     assert job.due_at is None
     if job.state.terminal:
         assert job.reason is not None
-        assert job.reason.verdict.outcome is job.state
+        assert job.reason.policy.outcome is job.state
         assert job.conditions == frozenset()
-        assert job.desired is not Wish.CANCEL or job.state in (JobState.CANCELLED, JobState.COMPLETED)
+        assert job.desired is not DesiredState.CANCEL or job.state in (JobState.CANCELLED, JobState.COMPLETED)
 
 
 def expected_phase(world: World, live: Attempt) -> JobState:
-    if world.job.desired is not Wish.RUN:
+    if world.job.desired is not DesiredState.RUN:
         return JobState.STOPPING
     if live.state in RUNNING:
         return JobState.RUNNING
@@ -269,7 +269,7 @@ def some_fact(chance: random.Random, world: World) -> Fact:
             f.RunnerStarted(attempt, 0, 7),
             f.RunnerExited(attempt, 0, chance.choice(list(Reason))),
             f.RunnerEnded(attempt, 0),
-            f.Heard(attempt),
+            f.RunnerContacted(attempt),
             f.Tick(),
             f.CancelRequested() if chance.random() < 0.05 else f.Waits("its turn"),
         ]

@@ -28,7 +28,7 @@ from tests.core.lifecycle.builders import (
     wanted,
 )
 
-from crucible.core.lifecycle import JobState, MachineState, Reason, Wish, World, advance, advance_machine
+from crucible.core.lifecycle import DesiredState, JobState, MachineState, Reason, World, advance, advance_machine
 from crucible.core.lifecycle import facts as f
 
 CANCEL = f.CancelRequested()
@@ -63,7 +63,7 @@ def test_a_runner_is_told_and_the_job_waits_for_it(make: Callable[[], World]) ->
     world = make()
     step = advance(world, CANCEL, NOW)
     job = step.world.job
-    assert (job.state, job.desired) == (JobState.STOPPING, Wish.CANCEL)
+    assert (job.state, job.desired) == (JobState.STOPPING, DesiredState.CANCEL)
     assert job.generation == world.job.generation + 1
     assert step.touched == {"mch-pool"}
     assert types(step.events) == ["cancel_requested"]

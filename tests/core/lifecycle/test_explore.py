@@ -16,11 +16,11 @@ from tests.scale import Record
 
 from crucible.core.lifecycle import (
     AttemptState,
+    DesiredState,
     EffectKind,
     JobState,
     MachineState,
     Step,
-    Wish,
     World,
     advance,
     advance_machine,
@@ -51,7 +51,7 @@ def check(before: World, step: Step) -> None:
     job, was = step.world.job, before.job
     assert sum(attempt.live for attempt in step.world.attempts) <= 1
     assert job.generation >= was.generation
-    if was.desired is Wish.CANCEL and job.desired is Wish.CANCEL:
+    if was.desired is DesiredState.CANCEL and job.desired is DesiredState.CANCEL:
         assert all(effect.kind is EffectKind.TERMINATE for effect in step.effects), "no launch after a cancel"
         assert len(step.world.attempts) == len(before.attempts)
     for name, machine in before.machines.items():

@@ -42,7 +42,7 @@ def rented(**more: object) -> World:
     world = new_job(Job(JOB, JobSpec(command=("true",), backend="cloud", fallback=("local",)), Resources(), NOW)).world
     world = world.with_job(backend="cloud")
     machine = replace(own_machine("att-1", MachineState.UP), **{"backend": "cloud", "lease_seconds": LEASE, **more})
-    return run(world, placed_on(world, machine, new=True), started(), f.Heard("att-1"))
+    return run(world, placed_on(world, machine, new=True), started(), f.RunnerContacted("att-1"))
 
 
 def machine_of(world: World) -> Machine:
@@ -50,14 +50,14 @@ def machine_of(world: World) -> Machine:
 
 
 def test_a_notice_is_told_once_and_stops_nothing_by_itself() -> None:
-    step = run_step(rented(), f.Noticed("att-1", 30), f.Noticed("att-1", 20))
+    step = run_step(rented(), f.InterruptionNoticed("att-1", 30), f.InterruptionNoticed("att-1", 20))
     assert types(step.events) == ["interruption_notice"]
     assert live(step.world).state is AttemptState.RUNNING
     assert step.effects == ()
 
 
 def test_after_a_notice_lost_last_words_mean_interrupted() -> None:
-    noticed = run(rented(), f.Noticed("att-1", 5))
+    noticed = run(rented(), f.InterruptionNoticed("att-1", 5))
     assert lose_machine(noticed).world.attempts[0].reason is Reason.INTERRUPTED
 
 
@@ -103,7 +103,7 @@ def test_where_nothing_bills_there_is_no_fence() -> None:
 
 
 def test_a_word_of_its_runner_moves_the_fence() -> None:
-    world = run(rented(), f.Heard("att-1"), now=NOW + LEASE)
+    world = run(rented(), f.RunnerContacted("att-1"), now=NOW + LEASE)
     assert run_step(world, f.Tick(), now=NOW + LEASE + REPLACE_MARGIN).world.live is not None
 
 
@@ -163,15 +163,15 @@ def test_a_machine_that_reached_its_end_was_suspended() -> None:
 
 def test_a_job_that_saves_nothing_in_its_machines_time_ends() -> None:
     queued = finish(rented(), Reason.SUSPENDED).world
-    job = run(queued, f.Unsaved()).job
+    job = run(queued, f.NothingSaved()).job
     assert (job.state, job.reason) == (JobState.FAILED, Reason.SUSPENDED)
     assert "checkpoint" in job.detail
-    assert run_step(rented(), f.Unsaved()).events == ()
+    assert run_step(rented(), f.NothingSaved()).events == ()
 
 
 def test_last_words_that_still_come_in_put_off_the_judgment() -> None:
     world = with_machine_gone(rented(), "mch-of-att-1")
-    world = run(world, f.Heard("att-1"), now=NOW + 4)
+    world = run(world, f.RunnerContacted("att-1"), now=NOW + 4)
     assert run(world, f.Tick(), now=NOW + 6).live is not None
     assert run(world, f.Tick(), now=NOW + 9).live is None
 
@@ -187,7 +187,7 @@ def test_a_cancelled_job_whose_agent_is_silent_costs_its_machine_at_once() -> No
 
 
 def test_a_shared_machine_stays_when_a_silent_job_is_cancelled() -> None:
-    world = run(running(), f.Heard("att-1"), f.CancelRequested())
+    world = run(running(), f.RunnerContacted("att-1"), f.CancelRequested())
     assert run_step(world, f.Tick(), now=NOW + 3600).effects == ()
 
 

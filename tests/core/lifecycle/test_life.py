@@ -32,11 +32,11 @@ from tests.core.lifecycle.builders import (
 from crucible.core.job.states import states_of
 from crucible.core.lifecycle import (
     AttemptState,
+    DesiredState,
     JobState,
     MachineState,
     Reason,
     Status,
-    Wish,
     World,
     advance,
     status_of,
@@ -201,7 +201,7 @@ def test_a_rank_counts_as_ended_once_its_runner_said_so() -> None:
 
 
 def test_a_placement_needs_a_wanted_job_without_a_live_attempt_even_in_a_broken_world() -> None:
-    unwanted = new_world().with_job(desired=Wish.CANCEL)
+    unwanted = new_world().with_job(desired=DesiredState.CANCEL)
     busy = running().with_job(state=JobState.QUEUED)
     for world in (unwanted, busy):
         step = advance(world, placed_on(world, pool_machine(id="mch-2"), new=True), NOW)

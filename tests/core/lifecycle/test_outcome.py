@@ -54,14 +54,14 @@ def begun(world: World, reason: Reason) -> World:
 
 
 def test_every_reason_has_a_verdict() -> None:
-    assert {r: (r.verdict.outcome, r.verdict.retry, r.verdict.payer) for r in Reason} == VERDICTS
+    assert {r: (r.policy.outcome, r.policy.retry, r.policy.payer) for r in Reason} == VERDICTS
 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_every_verdict_speaks_in_a_sentence(reason: Reason) -> None:
-    assert reason.verdict.message[0].isupper()
-    assert reason.verdict.message.endswith(".")
-    assert reason.verdict.advice.format(job="job-abc123") is not None
+    assert reason.policy.message[0].isupper()
+    assert reason.policy.message.endswith(".")
+    assert reason.policy.advice.format(job="job-abc123") is not None
 
 
 @pytest.mark.parametrize("reason", REPORTED)
@@ -69,20 +69,20 @@ def test_without_a_budget_each_reason_ends_the_job_with_its_outcome(reason: Reas
     world = new_world(NONE).with_job(used=SPENT)
     step = finish(begun(world, reason), reason, 7)
     job = step.world.job
-    assert (job.state, job.reason, job.exit_code) == (reason.verdict.outcome, reason, 7)
-    assert types(step.events)[-2:] == ["attempt_ended", reason.verdict.outcome.value]
+    assert (job.state, job.reason, job.exit_code) == (reason.policy.outcome, reason, 7)
+    assert types(step.events)[-2:] == ["attempt_ended", reason.policy.outcome.value]
 
 
 @pytest.mark.parametrize("reason", REPORTED)
 def test_with_a_budget_only_what_may_be_tried_again_is(reason: Reason) -> None:
     step = finish(running(new_world(PLENTY)), reason)
-    retry = reason.verdict.retry
+    retry = reason.policy.retry
     assert step.world.job.state.terminal == (retry is Retry.NEVER)
     if retry is not Retry.NEVER:
         assert step.world.job.used == {retry: 1}
         assert types(step.events)[-1] == "retrying"
         assert step.world.job.waiting.startswith("try 2 follows ")
-        assert step.world.job.waiting.endswith(reason.verdict.message)
+        assert step.world.job.waiting.endswith(reason.policy.message)
 
 
 def test_running_out_of_memory_is_never_tried_again() -> None:

@@ -4,7 +4,7 @@ import pytest
 from tests.core.lifecycle.builders import NOW, finish, live, new_world, placed, run, run_step, running, types
 
 from crucible.core.job.spec import Retries
-from crucible.core.lifecycle import JobState, Reason, Wish, World
+from crucible.core.lifecycle import DesiredState, JobState, Reason, World
 from crucible.core.lifecycle import facts as f
 
 RESUME = f.ResumeRequested("ckp-1", "rehearsal")
@@ -27,7 +27,7 @@ def test_an_ended_job_is_queued_again_as_it_was(ended: World) -> None:
     step = run_step(ended, RESUME, now=NOW + 10)
     job = step.world.job
     assert types(step.events) == ["reopened"]
-    assert (job.state, job.desired, job.generation) == (JobState.QUEUED, Wish.RUN, ended.job.generation + 1)
+    assert (job.state, job.desired, job.generation) == (JobState.QUEUED, DesiredState.RUN, ended.job.generation + 1)
     assert (job.resume_from, job.backend, job.reopened_at) == ("ckp-1", "rehearsal", ended.job.attempts)
     assert (job.reason, job.exit_code, job.ended_at, job.used) == (None, None, None, {})
     assert step.world.attempts == ended.attempts

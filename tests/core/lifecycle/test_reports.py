@@ -34,7 +34,7 @@ def reports(attempt: str) -> list[Fact]:
         f.RunnerStarted(attempt, 0, 7),
         f.RunnerExited(attempt, 0, Reason.EXIT_CODE, 1),
         f.RunnerEnded(attempt, 0),
-        f.Heard(attempt),
+        f.RunnerContacted(attempt),
     ]
 
 

@@ -96,7 +96,7 @@ def test_a_machine_that_never_came_up_is_a_failed_launch() -> None:
 
 
 def test_silence_is_shown() -> None:
-    world = run(running(), f.Heard("att-1"))
+    world = run(running(), f.RunnerContacted("att-1"))
     early = run_step(world, TICK, now=QUIET - 0.1)
     assert early.events == ()
     step = run_step(world, TICK, now=QUIET)
@@ -136,7 +136,7 @@ def test_a_silent_job_is_looked_at_again_without_haste() -> None:
     assert world.job.due_at == QUIET + NOTICE_AFTER
 
 
-@pytest.mark.parametrize("fact", [f.Heard("att-1"), f.RunnerStaging("att-1", "x"), started()])
+@pytest.mark.parametrize("fact", [f.RunnerContacted("att-1"), f.RunnerStaging("att-1", "x"), started()])
 def test_any_word_clears_it(fact: f.Fact) -> None:
     world = run(running(), TICK, now=QUIET)
     step = run_step(world, fact, now=QUIET + 100)
@@ -168,7 +168,7 @@ def test_a_chatty_job_keeps_its_due_time() -> None:
     world = running()
     due = world.job.due_at
     for second in range(1, int(NOTICE_AFTER) - 1):
-        world = run(world, f.Heard("att-1"), now=NOW + second)
+        world = run(world, f.RunnerContacted("att-1"), now=NOW + second)
         assert world.job.due_at == due
 
 

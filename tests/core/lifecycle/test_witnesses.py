@@ -23,7 +23,7 @@ def test_a_cancel_waits_for_what_has_begun_though_no_claim_is_known(way: str) ->
     if way == "its host spoke":
         world = world.with_machine(advance_machine(machine_of(world), f.HostSeen(), NOW).machine)
     else:
-        world = run(world, f.Heard(live(world).id))
+        world = run(world, f.RunnerContacted(live(world).id))
     step = advance(world, f.CancelRequested(), NOW)
     assert step.world.job.state is JobState.STOPPING
     assert wanted(step.effects) == [("terminate", machine_of(world).id)]

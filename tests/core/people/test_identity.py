@@ -13,16 +13,16 @@ from crucible.core.people.identity import (
     NOBODY,
     OWNER,
     Identity,
+    LoginMethod,
     Permission,
     Role,
-    Via,
-    checked_email,
-    checked_project,
-    checked_user,
+    validate_email,
+    validate_project_name,
+    validate_user_name,
 )
 
 PROJECTS = ("alpha", "beta", DEFAULT_PROJECT)
-MEL = Identity("usr-1", "mel", Via.TOKEN, roles={"alpha": Role.MEMBER, "beta": Role.VIEWER})
+MEL = Identity("usr-1", "mel", LoginMethod.TOKEN, roles={"alpha": Role.MEMBER, "beta": Role.VIEWER})
 
 permissions = st.sampled_from(Permission)
 projects = st.sampled_from((*PROJECTS, None))
@@ -30,7 +30,7 @@ identities = st.builds(
     Identity,
     user=st.just("usr-1"),
     name=st.just("mel"),
-    via=st.sampled_from(Via),
+    via=st.sampled_from(LoginMethod),
     admin=st.booleans(),
     roles=st.dictionaries(st.sampled_from(PROJECTS), st.sampled_from(Role)),
     scopes=st.frozensets(permissions),
@@ -48,7 +48,7 @@ identities = st.builds(
     ],
 )
 def test_what_a_role_may_do_in_its_project_and_nowhere_else(role: Role, may: set[Permission]) -> None:
-    who = Identity("usr-1", "mel", Via.SESSION, roles={"alpha": role})
+    who = Identity("usr-1", "mel", LoginMethod.SESSION, roles={"alpha": role})
     assert {p for p in Permission if who.may(p, "alpha")} == may
     assert not any(who.may(p, project) for p in Permission for project in ("beta", None))
 
@@ -69,17 +69,17 @@ def test_nothing_narrows_to_more(who: Identity, permission: Permission, project:
 @given(identities, permissions, projects)
 def test_need_raises_exactly_where_may_says_no(who: Identity, permission: Permission, project: str | None) -> None:
     if who.may(permission, project):
-        who.need(permission, project)
+        who.require(permission, project)
         return
     with pytest.raises(Forbidden) as caught:
-        who.need(permission, project)
+        who.require(permission, project)
     assert caught.value.http_status == 403
     assert caught.value.fix
 
 
 def refused(who: Identity, permission: Permission, project: str | None) -> Forbidden:
     with pytest.raises(Forbidden) as caught:
-        who.need(permission, project)
+        who.require(permission, project)
     return caught.value
 
 
@@ -99,7 +99,7 @@ def test_a_refusal_says_what_an_administrator_would_type() -> None:
 
 
 def test_a_share_link_does_not_say_who_made_it() -> None:
-    shared = replace(MEL, via=Via.SHARE, job="job-1", project="alpha", scopes=frozenset({Permission.READ}))
+    shared = replace(MEL, via=LoginMethod.SHARE, job="job-1", project="alpha", scopes=frozenset({Permission.READ}))
     for permission, project in ((Permission.OPERATE, None), (Permission.WRITE, "beta"), (Permission.MANAGE, "alpha")):
         refusal = refused(shared, permission, project)
         assert "mel" not in str(refusal)
@@ -189,30 +189,30 @@ def test_where_jobs_go_is_a_project_that_he_may_write_in(who: Identity) -> None:
 
 @pytest.mark.parametrize("name", ["alpha", "a", "0-9_z", "x" * 63])
 def test_names_of_projects(name: str) -> None:
-    assert checked_project(name) == name
+    assert validate_project_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "Alpha", "-a", "a b", "a/b", "..", "x" * 64, "a\n", "é", "a\x00"])
 def test_names_that_no_project_can_have(name: str) -> None:
     with pytest.raises(BadInput) as caught:
-        checked_project(name)
+        validate_project_name(name)
     assert caught.value.fix
 
 
 @pytest.mark.parametrize("name", ["ada", "ada@example.org", "a.b+c_d-e", "1"])
 def test_names_of_users(name: str) -> None:
-    assert checked_user(name) == name
+    assert validate_user_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "Ada", "@a", "a b", "a/b", "x" * 101, "a\n", "ä"])
 def test_names_that_no_user_can_have(name: str) -> None:
     with pytest.raises(BadInput):
-        checked_user(name)
+        validate_user_name(name)
 
 
 @pytest.mark.parametrize("address", ["ada@example.org", "Ada.L+x@Sub.Example.ORG"])
 def test_addresses(address: str) -> None:
-    assert checked_email(address) == address.lower()
+    assert validate_email(address) == address.lower()
 
 
 @pytest.mark.parametrize(
@@ -234,5 +234,5 @@ def test_addresses(address: str) -> None:
 )
 def test_texts_that_are_no_address(address: str) -> None:
     with pytest.raises(BadInput) as caught:
-        checked_email(address)
+        validate_email(address)
     assert caught.value.fix

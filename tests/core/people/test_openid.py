@@ -8,14 +8,14 @@ import pytest
 
 from crucible.core.errors import BadInput
 from crucible.core.people.openid import (
-    Client,
-    Person,
-    Refusal,
-    challenge_of,
-    checked_client,
-    gate,
-    local_path,
-    person_of,
+    LoginRefusal,
+    OpenIdClient,
+    ProviderIdentity,
+    check_domain,
+    make_challenge,
+    read_claims,
+    validate_client,
+    validate_local_path,
 )
 from crucible.core.secret import Secret
 
@@ -24,7 +24,7 @@ ISSUER = "https://id.example.org"
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/jobs?all=1&x=%2F#top", "/a//b", "/?next=https://evil.example"])
 def test_paths_of_this_server(path: str) -> None:
-    assert local_path(path) == path
+    assert validate_local_path(path) == path
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_paths_of_this_server(path: str) -> None:
 )
 def test_paths_that_could_lead_elsewhere(path: str) -> None:
     with pytest.raises(BadInput) as caught:
-        local_path(path)
+        validate_local_path(path)
     assert caught.value.fix
 
 
 @pytest.mark.parametrize("issuer", [ISSUER, f"{ISSUER}/realms/main", "http://127.0.0.1:8080", "http://localhost:1/x"])
 def test_issuers(issuer: str) -> None:
-    assert checked_client(Client(issuer, "crucible")).issuer == issuer
+    assert validate_client(OpenIdClient(issuer, "crucible")).issuer == issuer
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def test_issuers(issuer: str) -> None:
 )
 def test_issuers_that_are_none_or_in_the_open(issuer: str) -> None:
     with pytest.raises(BadInput) as caught:
-        checked_client(Client(issuer, "crucible"))
+        validate_client(OpenIdClient(issuer, "crucible"))
     assert "oidc_issuer" in caught.value.fix
 
 
 def test_users_are_made_for_some_domains_only() -> None:
     with pytest.raises(BadInput, match="of some domains only"):
-        checked_client(Client(ISSUER, "crucible", project="vision"))
-    assert checked_client(Client(ISSUER, "crucible", project="vision", domains=("example.org",)))
+        validate_client(OpenIdClient(ISSUER, "crucible", project="vision"))
+    assert validate_client(OpenIdClient(ISSUER, "crucible", project="vision", domains=("example.org",)))
 
 
 def test_the_secret_is_not_shown() -> None:
-    assert "hunter2" not in repr(Client(ISSUER, "crucible", Secret("hunter2")))
+    assert "hunter2" not in repr(OpenIdClient(ISSUER, "crucible", Secret("hunter2")))
 
 
 @pytest.mark.parametrize(
@@ -98,38 +98,40 @@ def test_the_secret_is_not_shown() -> None:
     ],
 )
 def test_an_address_counts_if_the_provider_confirms_it(claims: dict[str, Any], email: str | None) -> None:
-    assert person_of({"sub": "7", **claims}) == Person("7", email)
+    assert read_claims({"sub": "7", **claims}) == ProviderIdentity("7", email)
 
 
 def test_a_tie_is_of_one_provider_and_one_subject() -> None:
     ties = {
-        person.tie(issuer) for person in (Person("1"), Person("2")) for issuer in (ISSUER, "https://id.example.net")
+        person.subject_hash(issuer)
+        for person in (ProviderIdentity("1"), ProviderIdentity("2"))
+        for issuer in (ISSUER, "https://id.example.net")
     }
     assert len(ties) == 4
-    assert Person("1", "ada@example.org").tie(ISSUER) == Person("1").tie(ISSUER)
+    assert ProviderIdentity("1", "ada@example.org").subject_hash(ISSUER) == ProviderIdentity("1").subject_hash(ISSUER)
 
 
 @pytest.mark.parametrize(
     ("email", "refusal"),
     [
         ("ada@example.org", None),
-        ("ada@example.com", Refusal.DOMAIN),
-        ("ada@sub.example.org", Refusal.DOMAIN),
-        (None, Refusal.UNVERIFIED),
+        ("ada@example.com", LoginRefusal.DOMAIN),
+        ("ada@sub.example.org", LoginRefusal.DOMAIN),
+        (None, LoginRefusal.UNVERIFIED),
     ],
 )
-def test_domains(email: str | None, refusal: Refusal | None) -> None:
-    client = Client(ISSUER, "crucible", domains=("example.org",))
-    assert gate(client, Person("1", email)) is refusal
-    assert gate(Client(ISSUER, "crucible"), Person("1", email)) is None
+def test_domains(email: str | None, refusal: LoginRefusal | None) -> None:
+    client = OpenIdClient(ISSUER, "crucible", domains=("example.org",))
+    assert check_domain(client, ProviderIdentity("1", email)) is refusal
+    assert check_domain(OpenIdClient(ISSUER, "crucible"), ProviderIdentity("1", email)) is None
 
 
 def test_every_refusal_says_what_to_do() -> None:
-    assert all(refusal.error.fix and refusal.error.http_status == 403 for refusal in Refusal)
-    told = {str(refusal.error) for refusal in (Refusal.UNKNOWN, Refusal.DISABLED, Refusal.TIED)}
+    assert all(refusal.error.fix and refusal.error.http_status == 403 for refusal in LoginRefusal)
+    told = {str(refusal.error) for refusal in (LoginRefusal.UNKNOWN, LoginRefusal.DISABLED, LoginRefusal.TIED)}
     assert len(told) == 1, "who is a user here is not told"
 
 
 def test_the_challenge_of_rfc_7636() -> None:
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
-    assert challenge_of(verifier) == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    assert make_challenge(verifier) == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"

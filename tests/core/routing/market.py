@@ -10,7 +10,7 @@ from crucible.core.compute.pricing import MICROS
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import GpuNeed
-from crucible.core.routing.workload import Compute, Work
+from crucible.core.routing.workload import ComputeTime, Workload
 
 HOUR = 3600.0
 MEMORY = {"T4": 16, "V100": 16, "A10G": 24, "A100": 80}
@@ -74,8 +74,8 @@ def taken_back(offer: Offer, an_hour: float) -> Offer:
     return replace(offer, region=f"{offer.region}@{an_hour}")
 
 
-def work(hours: float | None = 2.0, gpu: str = "T4", memory: int = 8, **more: object) -> Work:
+def work(hours: float | None = 2.0, gpu: str = "T4", memory: int = 8, **more: object) -> Workload:
     """For one GPU with so many GiB; the hours are those on `gpu`."""
     need = Resources(gpus=1, gpu_memory_bytes=memory * GiB)
-    compute = None if hours is None else Compute(hours * HOUR, gpu)
-    return replace(Work(need, GpuNeed.REQUIRED, compute), **more)  # type: ignore[arg-type]
+    compute = None if hours is None else ComputeTime(hours * HOUR, gpu)
+    return replace(Workload(need, GpuNeed.REQUIRED, compute), **more)  # type: ignore[arg-type]

@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.core.routing.corrections import WIDEST, Accuracy, Correction, Lesson, Like, accuracy, correction
+from crucible.core.routing.corrections import (
+    MAX_LOG_RATIO,
+    Accuracy,
+    Correction,
+    PastRun,
+    Similarity,
+    accuracy,
+    correction,
+)
 from crucible.core.routing.profile import Confidence
 
-TRAIN = Like("torch", "T4", "train.py")
+TRAIN = Similarity("torch", "T4", "train.py")
 
 
-def lesson(ratio: float, like: Like = TRAIN, analytic: float = 100.0) -> Lesson:
-    return Lesson(like, analytic, analytic, analytic * ratio)
+def lesson(ratio: float, like: Similarity = TRAIN, analytic: float = 100.0) -> PastRun:
+    return PastRun(like, analytic, analytic, analytic * ratio)
 
 
 def test_without_lessons_the_model_stands() -> None:
@@ -26,7 +34,7 @@ def test_without_lessons_the_model_stands() -> None:
 def test_a_script_that_always_takes_twice_as_long() -> None:
     found = correction([lesson(2.0)] * 10, TRAIN)
     assert found.factor == pytest.approx(2.0, rel=0.05)
-    assert (found.lessons, found.confidence) == (10, Confidence.HIGH)
+    assert (found.runs, found.confidence) == (10, Confidence.HIGH)
 
 
 def test_one_job_moves_it_without_being_believed_outright() -> None:
@@ -34,23 +42,23 @@ def test_one_job_moves_it_without_being_believed_outright() -> None:
 
 
 def test_the_same_script_says_more_than_others() -> None:
-    others = [lesson(3.0, Like("torch", "T4", f"{n}.py")) for n in range(20)]
+    others = [lesson(3.0, Similarity("torch", "T4", f"{n}.py")) for n in range(20)]
     found = correction([*others, *[lesson(0.5)] * 20], TRAIN)
     assert found.factor == pytest.approx(0.5, rel=0.25)
     assert correction(others, TRAIN).factor == pytest.approx(3.0, rel=0.2)
 
 
 def test_other_scripts_of_the_same_kind_say_more_than_strangers() -> None:
-    strangers = [lesson(5.0, Like("jax", "A100", f"{n}.py")) for n in range(10)]
-    kin = [lesson(1.0, Like("torch", "T4", f"{n}.py")) for n in range(10)]
+    strangers = [lesson(5.0, Similarity("jax", "A100", f"{n}.py")) for n in range(10)]
+    kin = [lesson(1.0, Similarity("torch", "T4", f"{n}.py")) for n in range(10)]
     assert correction([*strangers, *kin], TRAIN).factor < 1.6 < correction(strangers, TRAIN).factor
 
 
 def test_the_same_script_on_the_same_gpu_says_most() -> None:
-    elsewhere = [lesson(4.0, Like("torch", "A100", "train.py"))] * 10
+    elsewhere = [lesson(4.0, Similarity("torch", "A100", "train.py"))] * 10
     here = [lesson(1.0)] * 10
     assert correction([*elsewhere, *here], TRAIN).factor < correction(elsewhere, TRAIN).factor
-    assert correction([*elsewhere, *here], TRAIN).lessons == 10
+    assert correction([*elsewhere, *here], TRAIN).runs == 10
 
 
 def test_a_script_that_varies_is_less_sure() -> None:
@@ -59,19 +67,19 @@ def test_a_script_that_varies_is_less_sure() -> None:
 
 
 def test_code_without_a_name_learns_from_its_kind_alone() -> None:
-    found = correction([lesson(2.0, Like("torch", "T4"))] * 10, Like("torch", "T4"))
+    found = correction([lesson(2.0, Similarity("torch", "T4"))] * 10, Similarity("torch", "T4"))
     assert found.factor > 1.8
-    assert found.lessons == 0
+    assert found.runs == 0
 
 
 def test_a_job_that_ended_at_once_teaches_nothing() -> None:
-    assert correction([Lesson(TRAIN, 100.0, 100.0, 0.0), Lesson(TRAIN, 0.0, 0.0, 5.0)], TRAIN) == Correction()
+    assert correction([PastRun(TRAIN, 100.0, 100.0, 0.0), PastRun(TRAIN, 0.0, 0.0, 5.0)], TRAIN) == Correction()
 
 
 @given(st.lists(st.floats(1e-9, 1e9), max_size=30))
 def test_a_correction_stays_within_bounds(ratios: list[float]) -> None:
     found = correction([lesson(ratio) for ratio in ratios], TRAIN)
-    assert math.exp(-WIDEST) <= found.factor <= math.exp(WIDEST)
+    assert math.exp(-MAX_LOG_RATIO) <= found.factor <= math.exp(MAX_LOG_RATIO)
 
 
 @given(st.permutations([0.5, 0.9, 1.0, 1.3, 2.0, 7.0]))
@@ -81,7 +89,7 @@ def test_the_order_of_lessons_does_not_matter(ratios: list[float]) -> None:
 
 
 def test_accuracy_is_of_what_was_told() -> None:
-    told = [Lesson(TRAIN, 1.0, predicted, 100.0) for predicted in (90.0, 100.0, 110.0, 200.0)]
+    told = [PastRun(TRAIN, 1.0, predicted, 100.0) for predicted in (90.0, 100.0, 110.0, 200.0)]
     assert accuracy(told) == Accuracy(4, pytest.approx(0.1), 0.75)
     assert accuracy([]) == Accuracy(0, None, None)
 
@@ -89,12 +97,12 @@ def test_accuracy_is_of_what_was_told() -> None:
 def test_errors_shrink_as_a_deployment_learns() -> None:
     """A model that is wrong by a factor for each kind, jobs that vary by a tenth: told one after the other."""
     dice = random.Random(7)
-    kinds = {Like(f, g, f + s): math.exp(dice.uniform(-1, 1)) for f in "ab" for g in "xy" for s in "12"}
-    learned: list[Lesson] = []
+    kinds = {Similarity(f, g, f + s): math.exp(dice.uniform(-1, 1)) for f in "ab" for g in "xy" for s in "12"}
+    learned: list[PastRun] = []
     for _ in range(400):
         like = dice.choice(list(kinds))
         real = 1000 * kinds[like] * math.exp(dice.gauss(0, 0.1))
-        learned.append(Lesson(like, 1000.0, 1000.0 * correction(learned, like).factor, real))
+        learned.append(PastRun(like, 1000.0, 1000.0 * correction(learned, like).factor, real))
     first, last = accuracy(learned[:40]), accuracy(learned[-100:])
     assert first.median_error is not None
     assert last.median_error is not None

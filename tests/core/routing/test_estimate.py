@@ -13,7 +13,7 @@ from crucible.core.compute.pricing import MICROS
 from crucible.core.compute.resources import GiB, Resources
 from crucible.core.routing.estimate import GB, LONGEST, MONTH, estimate
 from crucible.core.routing.profile import Confidence, GpuNeed
-from crucible.core.routing.workload import Compute, Work
+from crucible.core.routing.workload import ComputeTime, Workload
 
 T4 = offer("aws/us-east-1/g4dn.xlarge", 0.526)
 
@@ -44,7 +44,7 @@ def test_a_faster_gpu_is_done_sooner() -> None:
 
 
 def test_what_was_measured_there_stays_as_sure_as_it_was() -> None:
-    sure = Work(Resources(gpus=1), GpuNeed.REQUIRED, Compute(HOUR, "T4", confidence=Confidence.HIGH))
+    sure = Workload(Resources(gpus=1), GpuNeed.REQUIRED, ComputeTime(HOUR, "T4", confidence=Confidence.HIGH))
     assert estimate(sure, T4, KNOWN).confidence is Confidence.HIGH
 
 
@@ -63,12 +63,12 @@ def test_gpus_that_it_does_not_ask_for_do_not_help() -> None:
 
 
 def test_four_gpus_are_a_little_less_than_four_times_as_fast() -> None:
-    four = Work(Resources(gpus=4), GpuNeed.REQUIRED, Compute(HOUR, "T4"))
+    four = Workload(Resources(gpus=4), GpuNeed.REQUIRED, ComputeTime(HOUR, "T4"))
     assert estimate(four, offer("aws/r/t", 1.0, gpus=4), KNOWN).seconds == pytest.approx(HOUR / 3.7)
 
 
 def test_without_a_gpu_the_processors_do_it() -> None:
-    either = Work(Resources(), GpuNeed.OPTIONAL, Compute(HOUR, "T4"))
+    either = Workload(Resources(), GpuNeed.OPTIONAL, ComputeTime(HOUR, "T4"))
     assert estimate(either, offer("local/here/pc", 0.0, ""), KNOWN).seconds == pytest.approx(HOUR / 0.08)
 
 

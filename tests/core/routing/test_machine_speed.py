@@ -9,9 +9,9 @@ from tests.core.routing.market import offer, spot
 
 from crucible.core.compute.gpus import GPUS
 from crucible.core.compute.offers import Tariff
-from crucible.core.routing.machine_speed import HOURS_A_MONTH, INTERRUPTIONS, DataSheets
+from crucible.core.routing.machine_speed import HOURS_A_MONTH, INTERRUPTIONS, DataSheetSpeeds
 
-SHEETS = DataSheets()
+SHEETS = DataSheetSpeeds()
 T4 = offer("aws/us-east-1/g4dn.xlarge", 0.526)
 
 

@@ -16,7 +16,7 @@ from crucible.core.routing.plan import Plan, route
 from crucible.core.routing.plan_request import Objective, PlanRequest
 from crucible.core.routing.profile import GpuNeed, HostMemory
 from crucible.core.routing.pros_and_cons import fit
-from crucible.core.routing.workload import Compute, OnGpus, Work
+from crucible.core.routing.workload import ComputeTime, GpuMemory, Workload
 
 LOCAL = offer("local/here/pc", 0.0, "T4", startup_seconds=1.0)
 MODAL = at(offer("modal/us/t4", 0.59, "T4", startup_seconds=5.0), dedicated=False)
@@ -29,7 +29,7 @@ PAID = ALL[1:]
 CLOUDS = ("modal", "lambda", "aws")
 
 
-def plan(job: Work, request: PlanRequest | None = None, among: tuple[Offer, ...] = ALL) -> Plan:
+def plan(job: Workload, request: PlanRequest | None = None, among: tuple[Offer, ...] = ALL) -> Plan:
     return route(job, request or asked(), among, KNOWN)
 
 
@@ -137,7 +137,7 @@ def test_a_job_that_nobody_can_hold_is_shown_the_nearest() -> None:
 
 
 def test_more_gpus_than_there_are() -> None:
-    many = Work(Resources(gpus=16), GpuNeed.REQUIRED, Compute(HOUR, "T4"))
+    many = Workload(Resources(gpus=16), GpuNeed.REQUIRED, ComputeTime(HOUR, "T4"))
     found = plan(many)
     assert found.nearest is not None
     assert found.nearest.offer.instance_type == "p4d"
@@ -170,7 +170,7 @@ def test_a_place_that_is_not_connected_is_no_candidate() -> None:
     unconnected = replace(LAMBDA, why_not="connect it: crucible backends connect lambda")
     found = plan(work(), among=(unconnected,))
     assert (found.ranked, found.rejected, found.nearest) == ((), (), None)
-    [other] = found.elsewhere
+    [other] = found.unconnected
     assert (other.offer.runnable, other.offer.why_not) == (False, "connect it: crucible backends connect lambda")
     assert other.estimate.total == plan(work(), among=(LAMBDA,)).ranked[0].estimate.total
 
@@ -183,7 +183,7 @@ def test_what_binds_for_years_is_asked_for_by_name() -> None:
 
 
 def test_a_gpu_that_it_would_use_has_to_hold_it() -> None:
-    large = Work(Resources(gpu_memory_bytes=40 * GiB), GpuNeed.OPTIONAL, Compute(HOUR, "T4"))
+    large = Workload(Resources(gpu_memory_bytes=40 * GiB), GpuNeed.OPTIONAL, ComputeTime(HOUR, "T4"))
     found = plan(large, among=(LOCAL, LAMBDA, replace(offer("pool/here/cpu", 0.0, "", 0))))
     assert {one.offer.backend for one in found.ranked} == {"lambda", "pool"}
     assert "would use the GPU, with 40 GiB; it has 16 GiB" in whys(found).values()
@@ -191,7 +191,7 @@ def test_a_gpu_that_it_would_use_has_to_hold_it() -> None:
 
 def test_without_a_gpu_the_memory_of_the_machine_has_to_hold_it() -> None:
     here = offer("local/here/pc", 0.0, "")
-    large = Work(Resources(), GpuNeed.OPTIONAL, model_bytes=33 * GiB)
+    large = Workload(Resources(), GpuNeed.OPTIONAL, model_bytes=33 * GiB)
     found = plan(large, among=(here, LAMBDA))
     assert (best(found), whys(found)["local pc on_demand"]) == (
         "a100",
@@ -203,7 +203,7 @@ def test_without_a_gpu_the_memory_of_the_machine_has_to_hold_it() -> None:
 def test_what_a_program_takes_of_memory_has_to_be_there_with_a_gpu_and_without() -> None:
     host = HostMemory(base=GiB, data=30 * GiB, workers=2 * GiB)
     here, large = offer("local/here/pc", 0.0, ""), sized(offer("aws/east/r5", 0.5, ""), 64)
-    program = Work(Resources(), GpuNeed.NONE, host=host)
+    program = Workload(Resources(), GpuNeed.NONE, host=host)
     found = plan(program, among=(here, large))
     assert (best(found), whys(found)["local pc on_demand"]) == ("r5", "would take 33 GiB of memory; it has 32 GiB")
     assert fit(program, large) == "good: 33.0 of 64 GiB"
@@ -243,7 +243,7 @@ def test_what_is_assumed_of_the_number_of_gpus_is_said() -> None:
 
 def test_steps_that_are_counted_out_do_not_become_fewer_with_more_gpus() -> None:
     """Each GPU does all of them; who wants it soon gains nothing by paying for four."""
-    fixed = replace(work(8.0), spread=True, compute=replace(work(8.0).compute or Compute(0), shared=False))
+    fixed = replace(work(8.0), spread=True, compute=replace(work(8.0).compute or ComputeTime(0), shared=False))
     found = plan(fixed, asked(optimize=Objective.SPEED), (ONE, FOUR))
     assert {one.estimate.seconds for one in found.ranked} == {8 * HOUR}
     words = {one.offer.instance_type: " ".join(one.cons) for one in found.ranked}
@@ -251,7 +251,7 @@ def test_steps_that_are_counted_out_do_not_become_fewer_with_more_gpus() -> None
 
 
 def test_what_is_split_over_gpus_is_judged_by_the_gpus_that_an_offer_has() -> None:
-    sharded = replace(work(8.0), need=Resources(gpus=2), spread=True, on_gpus=OnGpus(56 * GiB, 48 * GiB))
+    sharded = replace(work(8.0), need=Resources(gpus=2), spread=True, on_gpus=GpuMemory(56 * GiB, 48 * GiB))
     found = plan(sharded, among=(ONE, FOUR, offer("aws/east/g4-8", 8.0, gpus=8)))
     assert [one.offer.instance_type for one in found.ranked] == ["g4-8"]
     assert "14.0 of 16 GiB" in fit(sharded, found.ranked[0].offer)
@@ -265,7 +265,7 @@ def test_an_offer_that_does_not_tell_its_memory_is_not_shut_out_for_it() -> None
 
 
 def test_when_nothing_has_the_memory_the_nearest_has_most_of_it() -> None:
-    program = Work(Resources(), GpuNeed.NONE, host=HostMemory(data=100 * GiB))
+    program = Workload(Resources(), GpuNeed.NONE, host=HostMemory(data=100 * GiB))
     found = plan(program, among=(offer("aws/east/small", 0.1, ""), sized(offer("aws/east/large", 0.2, ""), 90)))
     assert found.nearest is not None
     assert found.nearest.offer.instance_type == "large"
@@ -361,7 +361,7 @@ class TestDocuments:
             for one, size in zip(offers, sizes, strict=True)
         )
         need = Resources(gpus=1, gpu_memory_bytes=gpu_memory * GiB, memory_bytes=memory * GiB)
-        asked = Work(need, GpuNeed.REQUIRED, Compute(10 * HOUR, ""))
+        asked = Workload(need, GpuNeed.REQUIRED, ComputeTime(10 * HOUR, ""))
         assert best(plan(asked, among=among)) == chosen
 
 
@@ -397,7 +397,7 @@ def test_what_contradicts_itself_is_refused_with_a_fix(wanted: PlanRequest, told
 
 def test_a_kind_of_gpu_and_no_gpu() -> None:
     with pytest.raises(BadInput, match="and no GPU"):
-        plan(Work(Resources()), asked(gpu_types=("A100",)))
+        plan(Workload(Resources()), asked(gpu_types=("A100",)))
 
 
 @pytest.mark.parametrize(

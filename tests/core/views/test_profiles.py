@@ -31,7 +31,7 @@ def test_values_stand_by_name_and_evidence_beside_them() -> None:
         epochs=Conclusion(100, Confidence.LOW, (), True),
         notes=("It is short.",),
     )
-    shown = json.loads(ProfileView.of(profile).model_dump_json())
+    shown = json.loads(ProfileView.from_profile(profile).model_dump_json())
     assert {name: value for name, value in shown.items() if value} == {
         "frameworks": ["torch"],
         "gpu": "required",
@@ -66,11 +66,17 @@ def test_values_stand_by_name_and_evidence_beside_them() -> None:
 
 
 def test_what_a_value_leaves_out_is_asked_for() -> None:
-    shown = ProfileView.of(Profile(host_memory_gb=Conclusion(0.4, Confidence.LOW, question="How large is it?")))
+    shown = ProfileView.from_profile(
+        Profile(host_memory_gb=Conclusion(0.4, Confidence.LOW, question="How large is it?"))
+    )
     assert (shown.host_memory_gb, shown.unknown) == (0.4, {"host_memory_gb": "How large is it?"})
 
 
 def test_every_conclusion_is_shown_also_of_an_empty_profile() -> None:
     empty = Profile()
     beside = {"confidence", "assumed", "evidence", "why", "unknown", "notes"}
-    assert set(ProfileView.of(empty).as_json()) == {*empty.conclusions(), *beside} == set(ProfileView.model_fields)
+    assert (
+        set(ProfileView.from_profile(empty).as_json())
+        == {*empty.conclusions(), *beside}
+        == set(ProfileView.model_fields)
+    )

@@ -16,7 +16,7 @@ from tests.control.world import Rig, give_back, make_rig, service
 from tests.openid_provider import ADA, EVE
 
 from crucible.core.people.identity import OWNER
-from crucible.core.people.openid import challenge_of
+from crucible.core.people.openid import make_challenge
 from crucible.server.api import build_api
 from crucible.server.security import rate_limits
 from crucible.server.security.rate_limits import Rate
@@ -26,7 +26,7 @@ OWN = {"Origin": f"http://{HOST}"}
 BEGIN = "/api/v1/login/oidc"
 HTML = {"Accept": "text/html,application/xhtml+xml"}
 VERIFIER = "v" * 64
-COMMAND = {"port": "43210", "challenge": challenge_of(VERIFIER), "state": "echo-1"}
+COMMAND = {"port": "43210", "challenge": make_challenge(VERIFIER), "state": "echo-1"}
 
 
 @pytest.fixture

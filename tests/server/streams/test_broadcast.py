@@ -16,12 +16,12 @@ from tests.server.streams.test_sockets import note, watchers
 
 from crucible.control.db import schema as t
 from crucible.control.telemetry.feed import Hint
-from crucible.core.people.identity import OWNER, Identity, Permission, Role, Via
+from crucible.core.people.identity import OWNER, Identity, LoginMethod, Permission, Role
 from crucible.core.views.records import EventPage
 from crucible.server.streams.broadcast import EVENT_PAGE, Broadcast
 from crucible.server.streams.coalesce import Gathering
 
-ADA = Identity("usr-1", "ada", Via.TOKEN, roles=MappingProxyType({"default": Role.MEMBER}), token="tok-1")
+ADA = Identity("usr-1", "ada", LoginMethod.TOKEN, roles=MappingProxyType({"default": Role.MEMBER}), token="tok-1")
 
 
 async def turns(count: int = 5) -> None:

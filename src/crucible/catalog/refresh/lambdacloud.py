@@ -9,7 +9,7 @@ from dataclasses import replace
 from crucible.catalog.refresh.fetcher import Fetcher, bad_answer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 from crucible.catalog.rows import Row
-from crucible.core.compute.gpus import Gpu, gpus_named, is_gpu
+from crucible.core.compute.gpus import Gpu, find_gpus, is_gpu
 from crucible.core.compute.resources import GiB
 from crucible.core.secret import Secret
 
@@ -69,7 +69,7 @@ def _gpu(text: str) -> Gpu | None:
     found = _GPU.fullmatch(text.strip())
     if found is None or not is_gpu(found["name"]):
         return None
-    fitting = [one for one in gpus_named(found["name"]) if one.memory_bytes == int(found["size"]) * GiB]
+    fitting = [one for one in find_gpus(found["name"]) if one.memory_bytes == int(found["size"]) * GiB]
     formed = [one for one in fitting if found["form"].lower() in one.name.lower()] or fitting
     return formed[0] if len(formed) == 1 else None
 

@@ -53,7 +53,7 @@ def terminate(
                 session.out.json(ended.as_json())
             else:
                 gone = isinstance(ended, MachineView) and ended.gone
-                session.out.say(f"{ended.called or ref} {'is gone' if gone else 'is being ended'}.")
+                session.out.say(f"{ended.display_name or ref} {'is gone' if gone else 'is being ended'}.")
     return 0
 
 
@@ -73,7 +73,7 @@ def _row(machine: MachineView) -> tuple[str, ...]:
     price = f"{dollars(machine.rate_micros_per_hour)}/h" if machine.rate_micros_per_hour else "free"
     cost = dollars(machine.cost_micros) if machine.cost_micros or machine.rate_micros_per_hour else "free"
     return (
-        machine.called,
+        machine.display_name,
         f"{machine.backend or ''}{' (simulated)' if machine.simulated else ''}",
         f"{machine.state}{', billing' if machine.bills else ''}",
         machine.instance_type or "",
@@ -114,7 +114,7 @@ def _fits(machine: MachineView, ref: str) -> bool:
 def _jobs_on(api: Api, known: Known) -> tuple[str, ...]:
     if not isinstance(known, MachineView):
         return ()
-    return tuple(job.called for job in api.jobs(active=True, limit=PAGE).items if job.machine == known.id)
+    return tuple(job.display_name for job in api.jobs(active=True, limit=PAGE).items if job.machine == known.id)
 
 
 def _loss(ref: str, known: Known, jobs: Sequence[str]) -> str:
@@ -126,4 +126,4 @@ def _loss(ref: str, known: Known, jobs: Sequence[str]) -> str:
         return f"{ref} ({place}) is an orphan: {known.why}."
     place = " ".join(part for part in (known.backend, known.instance_type, known.region) if part)
     runs = f"{', '.join(jobs)} run{'s' if len(jobs) == 1 else ''} there" if jobs else "no job runs there"
-    return f"{known.called} ({place}, {known.state}): {runs}."
+    return f"{known.display_name} ({place}, {known.state}): {runs}."

@@ -48,5 +48,5 @@ def _ended(session: Session, api: Api, job: JobView) -> int:
     if session.out.as_json:
         session.out.json(api.job(job.id).as_json())
     else:
-        session.out.say(f"{end_words(job)}. Its output: crucible logs {job.called}")
-    return job.own_code
+        session.out.say(f"{end_words(job)}. Its output: crucible logs {job.display_name}")
+    return job.result_code

@@ -90,9 +90,9 @@ def _fitting(session: Session, api: Api, wanted: JobFilter) -> list[JobView]:
     page = api.bulk.cancel(wanted, dry_run=True)
     if page.more:
         session.out.say(f"There are more than {page.jobs}; these are the newest. Then run the same command again.")
-    if not page.found:
+    if not page.matching_jobs:
         session.out.say("There is no such job that has not ended.")
-    return list(page.found)
+    return list(page.matching_jobs)
 
 
 def _agreed(session: Session, found: Sequence[JobView], *, always: bool, yes: bool) -> bool:
@@ -100,7 +100,7 @@ def _agreed(session: Session, found: Sequence[JobView], *, always: bool, yes: bo
     if len(found) == 1 and not always:
         return True
     rest = len(found) - MOST_NAMED
-    listed = ", ".join(job.called for job in found[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    listed = ", ".join(job.display_name for job in found[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
     count = f"{len(found)} job{'s' if len(found) > 1 else ''}"
     return session.confirm(f"Cancel {count}: {listed}?", yes=yes)
 
@@ -111,7 +111,7 @@ def _ask(api: Api, found: Sequence[JobView]) -> list[JobView]:
 
 
 def _together(api: Api, ids: Sequence[str], *, dry_run: bool) -> list[JobView]:
-    known = {job.id: job for job in api.bulk.cancel(ids=ids, dry_run=dry_run).found}
+    known = {job.id: job for job in api.bulk.cancel(ids=ids, dry_run=dry_run).matching_jobs}
     return [known[job] for job in ids]
 
 
@@ -144,18 +144,19 @@ def _tell(session: Session, before: JobView, after: JobView) -> None:
     if session.out.as_json:
         session.out.json(after.as_json())
     elif before.ended:
-        session.out.say(f"{after.called} had already ended: {after.status}.")
+        session.out.say(f"{after.display_name} had already ended: {after.status}.")
     elif after.ended and after.status != "cancelled":
-        session.out.say(f"{after.called} ended by itself meanwhile: {after.status}.")
+        session.out.say(f"{after.display_name} ended by itself meanwhile: {after.status}.")
     else:
-        session.out.say(f"{after.called} {'cancelled' if after.ended else 'is being cancelled'}.")
+        session.out.say(f"{after.display_name} {'cancelled' if after.ended else 'is being cancelled'}.")
 
 
 def _too_late(late: Sequence[JobView], seconds: float) -> TimedOut:
-    listed, one = ", ".join(job.called for job in late), late[0]
+    listed, one = ", ".join(job.display_name for job in late), late[0]
     return TimedOut(
         f"{listed} {'has' if len(late) == 1 else 'have'} not ended yet.",
         why=f"It was waited for {format_duration(seconds)}; the wish is kept and goes on being carried out.",
-        fix=f"Look again with `crucible status {one.called}`; `crucible events {one.called}` says how far it is.",
+        fix=f"Look again with `crucible status {one.display_name}`; "
+        f"`crucible events {one.display_name}` says how far it is.",
         jobs=[job.id for job in late],
     )

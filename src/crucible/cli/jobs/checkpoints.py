@@ -46,7 +46,7 @@ def checkpoints(
         if now:
             _ask(session, api, found)
         elif download is not None:
-            _fetch(session, api, found, download, (output or Path(found.called)).absolute(), force)
+            _fetch(session, api, found, download, (output or Path(found.display_name)).absolute(), force)
         else:
             session.out.listing(api.checkpoints(found.id), _checkpoints_of(found))
 
@@ -56,7 +56,9 @@ def _ask(session: Session, api: Api, job: JobView) -> None:
     if session.out.as_json:
         session.out.json(asked.as_json())
     else:
-        session.out.say(f"{job.called} was asked to save a checkpoint. Once stored: crucible checkpoints {job.called}")
+        session.out.say(
+            f"{job.display_name} was asked to save a checkpoint. Once stored: crucible checkpoints {job.display_name}"
+        )
 
 
 def _fetch(session: Session, api: Api, job: JobView, ref: str, into: Path, force: bool) -> None:
@@ -69,7 +71,7 @@ def _fetch(session: Session, api: Api, job: JobView, ref: str, into: Path, force
         return
     session.out.data(str(path))
     unpack = f"; a folder, unpack it with: tar -xf {path}" if checkpoint.form == "folder" else ""
-    session.out.say(f"{checkpoint.called}, {format_memory(checkpoint.size)}, checked{unpack}")
+    session.out.say(f"{checkpoint.display_name}, {format_memory(checkpoint.size)}, checked{unpack}")
 
 
 def _checkpoints_of(job: JobView) -> Listing[CheckpointView]:
@@ -77,14 +79,14 @@ def _checkpoints_of(job: JobView) -> Listing[CheckpointView]:
         ("CHECKPOINT", "STEP", "METRIC", "SIZE", "ATTEMPT", "AGE", "KEPT", "NAME"),
         _row,
         lambda item: item.id,
-        f"{job.called} has no checkpoints. Files that appear whole in $CRUCIBLE_CHECKPOINT_DIR become some.",
+        f"{job.display_name} has no checkpoints. Files that appear whole in $CRUCIBLE_CHECKPOINT_DIR become some.",
     )
 
 
 def _row(item: CheckpointView) -> tuple[str, ...]:
     marks = [name for name, there in (("latest", item.latest), ("best", item.best)) if there]
     return (
-        item.called,
+        item.display_name,
         "" if item.step is None else str(item.step),
         "" if item.metric is None else f"{item.metric:.4g}",
         format_memory(item.size),

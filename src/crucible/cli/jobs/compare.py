@@ -29,7 +29,7 @@ def compare(
     if session.out.as_json:
         session.out.json(found.as_json())
         return
-    session.out.table(("", "", *(job.called for job in found.jobs)), _rows(found, all_lines))
+    session.out.table(("", "", *(job.display_name for job in found.jobs)), _rows(found, all_lines))
     session.out.say(f"{DIFFERS} differs ·{WINS} best" + ("" if all_lines else " · --all also shows what is the same"))
 
 

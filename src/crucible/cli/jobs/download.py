@@ -35,10 +35,10 @@ def download(
     session = Session.of(ctx)
     with session.api() as api:
         found = find_job(api, job)
-        into = (to or Path(found.called)).absolute()
+        into = (to or Path(found.display_name)).absolute()
         chosen = select_artifacts(api.artifacts(found.id), paths or ())
         if not chosen:
-            session.out.say(f"{found.called} has no artifacts. A job leaves them in $CRUCIBLE_OUTPUT_DIR.")
+            session.out.say(f"{found.display_name} has no artifacts. A job leaves them in $CRUCIBLE_OUTPUT_DIR.")
         if not force:
             refuse_to_overwrite(chosen, into)
         there = [item for item in chosen if local_file(item, into) is LocalFile.INTACT]

@@ -65,4 +65,4 @@ def tell_wait(session: Session, job: JobView) -> None:
     """Say so where a session has to wait for the job's program."""
     if job.phase == JobState.STARTING:
         most = f"for at most {BEGIN_SECONDS:.0f} seconds"
-        session.out.say(f"The program of {job.called} has not begun; it is waited for, {most}.")
+        session.out.say(f"The program of {job.display_name} has not begun; it is waited for, {most}.")

@@ -60,7 +60,7 @@ def submitted(out: Output, job: JobView) -> int:
         out.data(job.id)
         if job.is_simulated:
             out.say(SIMULATED)
-        out.say(f"Follow: crucible logs -f {job.called} · Cancel: crucible cancel {job.called}")
+        out.say(f"Follow: crucible logs -f {job.display_name} · Cancel: crucible cancel {job.display_name}")
     return 0
 
 
@@ -76,7 +76,7 @@ def watch(
         out.json(api.job(followed.job.id).as_json())
     else:
         summary(api, followed.job, out, advise(followed.tail))
-    return followed.job.own_code
+    return followed.job.result_code
 
 
 def end_of(api: Api, job: JobView) -> Cursors | None:
@@ -130,14 +130,14 @@ class Told:
         if job.is_simulated:
             self._once(SIMULATED)
         self._ended_tries(job)
-        if job.waits:
+        if job.is_queued:
             self._waiting(job, place)
         elif place is not None and not (job.ended and job.started_at is None):
             self._once(f"Running on {place}")
-        if not job.ended and not job.waits:
+        if not job.ended and not job.is_queued:
             self._try(job)
         for text in () if job.ended else condition_words(job):
-            self._once(f"{job.called}: {text}")
+            self._once(f"{job.display_name}: {text}")
 
     def health(self, health: HealthView) -> None:
         """Only what is worth a look: that a job does well needs no words."""
@@ -186,7 +186,7 @@ def _kept(text: str) -> str:
 
 
 def detached(job: JobView, out: Output) -> int:
-    follow_it, cancel_it = f"crucible logs -f {job.called}", f"crucible cancel {job.called}"
+    follow_it, cancel_it = f"crucible logs -f {job.display_name}", f"crucible cancel {job.display_name}"
     out.warn(f"\nDetached; the job goes on. Follow: {follow_it} · Cancel: {cancel_it}")
     return DETACHED
 
@@ -206,12 +206,12 @@ def summary(api: Api, job: JobView, out: Output, hints: tuple[str, ...] = ()) ->
 def _checkpoint(job: JobView, out: Output) -> None:
     if job.checkpoint is not None:
         step = f" of step {job.checkpoint.step}" if job.checkpoint.step is not None else ""
-        out.explain(f"Its last checkpoint{step} is kept; go on from there: crucible resume {job.called}")
+        out.explain(f"Its last checkpoint{step} is kept; go on from there: crucible resume {job.display_name}")
 
 
 def _followed_reason(job: JobView) -> tuple[str, ...]:
     """The reason, without the advice to look at an output that was just seen."""
-    return tuple(text for text in reason_words(job) if f"crucible logs {job.called}" not in text)
+    return tuple(text for text in reason_words(job) if f"crucible logs {job.display_name}" not in text)
 
 
 def _artifacts(api: Api, job: JobView, out: Output) -> None:
@@ -223,4 +223,4 @@ def _artifacts(api: Api, job: JobView, out: Output) -> None:
     if found:
         size = format_memory(sum(item.size for item in found))
         count = f"{len(found)} artifact{'s' if len(found) > 1 else ''}"
-        out.say(f"  {count} ({size}): crucible download {job.called}")
+        out.say(f"  {count} ({size}): crucible download {job.display_name}")

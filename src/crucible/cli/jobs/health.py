@@ -29,13 +29,13 @@ def health(
     elif session.out.quiet:
         session.out.data(found.verdict)
     else:
-        _show(session.out, one.called, found)
+        _show(session.out, one.display_name, found)
     if strict and found.level != "good":
         raise typer.Exit(1)
 
 
 def _show(out: Output, called: str, found: HealthView) -> None:
-    out.data(f"{called}: {found.called}")
+    out.data(f"{called}: {found.display_name}")
     for finding in found.findings:
         out.fields(
             [

@@ -103,7 +103,7 @@ def _list(out: Output, found: Sequence[JobView], none: str) -> None:
 def _row(job: JobView) -> tuple[str, ...]:
     seconds = lasted(job)
     return (
-        job.called,
+        job.display_name,
         name_words(job),
         _state(job),
         job.backend or "",
@@ -127,7 +127,7 @@ def _news(job: JobView) -> str:
     """How far it is, why it waits, or why it ended so."""
     if job.ended:
         return " ".join(reason_words(job)[:1])
-    if job.waits and job.waiting:
+    if job.is_queued and job.waiting:
         return f"waiting: {job.waiting}"
     return "being cancelled" if job.desired == "cancel" else progress_words(job.progress)
 
@@ -148,7 +148,7 @@ def _one(out: Output, job: JobView) -> None:
 
 def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     seconds = lasted(job)
-    yield "Job", job.called
+    yield "Job", job.display_name
     yield "Id", job.id
     yield "Name", job.name
     yield "Kind", job.kind if job.kind != "train" else None
@@ -165,7 +165,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Planned", plan_words(job)
     yield _place(job)
     yield "Progress", progress_words(job.progress)
-    yield "Health", "\n".join(health_words(job.health)) if not job.waits else None
+    yield "Health", "\n".join(health_words(job.health)) if not job.is_queued else None
     yield "Checkpoint", _checkpoint(job)
     yield "Attempt", str(job.attempt) if job.attempt else None
     yield "Attempts", "\n".join(attempt_lines(job))
@@ -183,13 +183,13 @@ def _checkpoint(job: JobView) -> str | None:
     if job.checkpoint is None:
         return None
     step = f" (step {job.checkpoint.step})" if job.checkpoint.step is not None else ""
-    return f"{job.checkpoint.called}{step}; crucible checkpoints {job.called}"
+    return f"{job.checkpoint.display_name}{step}; crucible checkpoints {job.display_name}"
 
 
 def _place(job: JobView) -> tuple[str, str | None]:
     """Where it runs, ran or will run; one that ended before it began ran nowhere."""
     place = place_words(job) or job.backend
-    if job.waits:
+    if job.is_queued:
         return "Will run on" if job.started_at is None else "Ran last on", place
     if not job.ended:
         return "Running on", place

@@ -42,7 +42,7 @@ def tag(
         for text in changed:
             session.out.data(text)
         if not changed:
-            session.out.say(f"{found.called} has no tags.")
+            session.out.say(f"{found.display_name} has no tags.")
 
 
 def note(
@@ -62,7 +62,7 @@ def note(
         if delete is not None:
             _told(session, api.labels.delete_note(found.id, delete), "Deleted {0.called}: {0.text}")
         elif text is not None:
-            _told(session, api.labels.add_note(found.id, text), f"Noted on {found.called} as {{0.called}}.")
+            _told(session, api.labels.add_note(found.id, text), f"Noted on {found.display_name} as {{0.called}}.")
         else:
             session.out.listing(api.labels.notes(found.id), _notes_of(found))
 
@@ -79,9 +79,9 @@ def _told(session: Session, done: NoteView, words: str) -> None:
 def _notes_of(job: JobView) -> Listing[NoteView]:
     return Listing(
         ("NOTE", "WHEN", "BY", "TEXT"),
-        lambda note: (note.called, note.at or "", note.author, note.text),
+        lambda note: (note.display_name, note.at or "", note.author, note.text),
         lambda note: note.id,
-        f"{job.called} has no notes.",
+        f"{job.display_name} has no notes.",
     )
 
 
@@ -98,5 +98,7 @@ def rename(
             session.out.json(found.as_json())
         else:
             session.out.say(
-                f"{found.called} is called {found.name!r}." if found.name else f"{found.called} has no name."
+                f"{found.display_name} is called {found.name!r}."
+                if found.name
+                else f"{found.display_name} has no name."
             )

@@ -53,8 +53,8 @@ def logs(
     with session.api() as api:
         found = find_job(api, job)
         if not follow:
-            if found.waits:
-                session.out.say(f"{found.called} has not started. Waiting: {found.waiting or 'for its turn'}")
+            if found.is_queued:
+                session.out.say(f"{found.display_name} has not started. Waiting: {found.waiting or 'for its turn'}")
             _printed(api, found.id, attempt, start, lines)
             lines.end()
             return 0
@@ -64,7 +64,7 @@ def logs(
 def _followed(session: Session, api: Api, job: JobView, lines: _Lines, cursors: Cursors) -> int:
     told = Told(PlainScreen(session.out))
     try:
-        if job.waits:
+        if job.is_queued:
             told.about(job)
         for frame in api.stream(job.id, cursors=cursors, notice=session.out.warn):
             match frame:
@@ -72,7 +72,7 @@ def _followed(session: Session, api: Api, job: JobView, lines: _Lines, cursors: 
                     lines.add(frame.text, frame.attempt)
                 case JobFrame():
                     job = frame.job
-            if job.waits:
+            if job.is_queued:
                 told.about(job)
     except KeyboardInterrupt:
         return detached(job, session.out)
@@ -81,7 +81,7 @@ def _followed(session: Session, api: Api, job: JobView, lines: _Lines, cursors: 
     if job.status != "completed":
         for text in reason_words(job)[:1]:
             session.out.explain(text)
-    return job.own_code
+    return job.result_code
 
 
 class _Lines:

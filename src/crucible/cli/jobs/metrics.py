@@ -31,7 +31,8 @@ def metrics(
     missing = [name for name in series or () if name not in found.series]
     if missing:
         raise NotFound(
-            f"{one.called} has no series {missing[0]!r}.", fix=f"`crucible metrics {one.called}` lists them."
+            f"{one.display_name} has no series {missing[0]!r}.",
+            fix=f"`crucible metrics {one.display_name}` lists them.",
         )
     if session.out.as_json:
         session.out.json(found.as_json())

@@ -69,7 +69,7 @@ def _forwarded(session: Session, api: Api, job: JobView, asked: Sequence[Wanted]
                     job = frame.job
         except KeyboardInterrupt:
             return 130
-    session.out.say(f"{job.called} has ended: {job.status}.")
+    session.out.say(f"{job.display_name} has ended: {job.status}.")
     return 0
 
 

@@ -40,7 +40,7 @@ def resume(
         reopened = api.resume(before.id, checkpoint=checkpoint, backend=backend)
         if not follow:
             return submitted(session.out, reopened)
-        session.out.say(f"Resumed {reopened.called}{_from(before, checkpoint)}")
+        session.out.say(f"Resumed {reopened.display_name}{_from(before, checkpoint)}")
         return watch(session.out, api, reopened, cursors=end_of(api, before))
 
 
@@ -55,7 +55,7 @@ def rerun(ctx: typer.Context, job: Job, follow: Follow = True) -> int:
         again = api.rerun(before.id)
         if not follow:
             return submitted(session.out, again)
-        session.out.say(f"Submitted {again.called}: {before.called} once more")
+        session.out.say(f"Submitted {again.display_name}: {before.display_name} once more")
         return watch(session.out, api, again)
 
 
@@ -65,4 +65,4 @@ def _from(before: JobView, checkpoint: str | None) -> str:
     if before.checkpoint is None:
         return "; it has no checkpoint, so it begins anew"
     step = before.checkpoint.step
-    return f" from {before.checkpoint.called}" + (f", step {step}" if step is not None else "")
+    return f" from {before.checkpoint.display_name}" + (f", step {step}" if step is not None else "")

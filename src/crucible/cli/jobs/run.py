@@ -77,7 +77,7 @@ def run_job(session: Session, options: Options, after: After = lambda api, job: 
                 job = job.model_copy(update={"simulated": True})
             if options.detach:
                 return submitted(session.out, job)
-            session.out.say(f"Submitted {job.called}: {_words(payload)}")
+            session.out.say(f"Submitted {job.display_name}: {_words(payload)}")
             code = watch(session.out, api, job, advise=lambda tail: hints(tail, payload, session.folder))
             if code != DETACHED:
                 after(api, job.id)

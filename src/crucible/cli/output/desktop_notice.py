@@ -35,7 +35,7 @@ def words(job: JobView) -> str:
     """In one line, without anything that a terminal would take for more than text."""
     name = f" ({job.name})" if job.name else ""
     code = f", exit code {job.exit_code}" if job.exit_code else ""
-    text = f"Crucible: {job.called}{name} {job.status}{code}"
+    text = f"Crucible: {job.display_name}{name} {job.status}{code}"
     return "".join(letter for letter in text if letter.isprintable())[:200]
 
 

@@ -67,7 +67,7 @@ def health_words(health: HealthView | None) -> tuple[str, ...]:
     """The verdict and what it rests on, then what to do; nothing where nothing is known."""
     if health is None:
         return ()
-    return tuple(text for text in (f"{health.called}: {health.message}".rstrip(": "), health.advice) if text)
+    return tuple(text for text in (f"{health.display_name}: {health.message}".rstrip(": "), health.advice) if text)
 
 
 def place_words(job: JobView) -> str | None:
@@ -143,7 +143,7 @@ def end_words(job: JobView) -> str:
     after = f" after {format_duration(seconds)}" if seconds is not None else ""
     code = f" (exit code {job.exit_code})" if job.exit_code else ""
     signal = f" (signal {job.signal})" if job.signal else ""
-    return f"{job.called} {job.status}{after}{code or signal}"
+    return f"{job.display_name} {job.status}{after}{code or signal}"
 
 
 def lasted(job: JobView, now: datetime | None = None) -> float | None:

@@ -70,8 +70,8 @@ class LiveScreen:
 
         if job is not self._job:
             self._job, self._seen_at = job, time.monotonic()
-        waiting = f"waiting: {job.waiting}" if job.waits and job.waiting else ""
-        parts = [f"{job.called} {job.phase}", waiting, progress_words(progress), money_words(job), self._ran(job)]
+        waiting = f"waiting: {job.waiting}" if job.is_queued and job.waiting else ""
+        parts = [f"{job.display_name} {job.phase}", waiting, progress_words(progress), money_words(job), self._ran(job)]
         self._live.update(Text(" · ".join(part for part in parts if part), overflow="ellipsis", no_wrap=True))
 
     def finish(self) -> None:

@@ -83,7 +83,7 @@ def try_it(ctx: typer.Context, hook: Ref, project: Project = None) -> int:
     if session.out.as_json:
         session.out.json(tried.as_json())
     session.out.say(f"{_outcome(tried)} after {tried.seconds:.2f} s. {tried.answer or ''}".strip())
-    return 0 if tried.taken else 1
+    return 0 if tried.delivered else 1
 
 
 def enable(ctx: typer.Context, hook: Ref, project: Project = None) -> None:

@@ -13,7 +13,7 @@ from crucible.cli.output.format import ago_words
 from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
 from crucible.core.errors import BadInput
-from crucible.core.people.project_secrets import LONGEST_SECRET, checked_secret_name, checked_secret_value
+from crucible.core.people.project_secrets import LONGEST_SECRET, validate_secret_name, validate_secret_value
 from crucible.core.views.people import SecretView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name, such as HF_TOKEN.")]
@@ -32,8 +32,8 @@ def secrets(ctx: typer.Context, project: Project = None) -> None:
 def set_secret(ctx: typer.Context, name: Name, project: Project = None) -> None:
     """Set a secret, or give it a new value. The value is asked for, or read from standard input."""
     session = Session.of(ctx)
-    checked_secret_name(name)
-    value = checked_secret_value(_value(name))
+    validate_secret_name(name)
+    value = validate_secret_value(_value(name))
     with session.api() as api:
         where = chosen_project(session, api, project)
         made = api.secrets.set(where, name, value)

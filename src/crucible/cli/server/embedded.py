@@ -63,7 +63,7 @@ def _load_of(session: Session) -> _Load | None:
                 return None
             about = api.server()
             active = api.jobs(active=True, limit=PAGE).items if about.running or about.queued else ()
-            return _Load(about, tuple(job.called for job in active if job.desired == "cancel"))
+            return _Load(about, tuple(job.display_name for job in active if job.desired == "cancel"))
     except CrucibleError as error:
         session.out.say(f"The server does not say what it does: {error.what}")
         return None

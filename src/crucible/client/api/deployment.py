@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from crucible.client.api import routes
 from crucible.client.api.resource import Resource
 from crucible.core.compute.offer_filter import OfferFilter
-from crucible.core.job.models import Order
+from crucible.core.job.models import ModelOrder
 from crucible.core.views.catalog import (
     GpuView,
     PriceAuditView,
@@ -103,7 +103,7 @@ class Models(Resource):
     def get(self, name: str) -> ModelView:
         return self._call(routes.MODEL, name=name)
 
-    def submit(self, order: Order, job: Mapping[str, object] | None = None, *, key: str | None = None) -> JobView:
+    def submit(self, order: ModelOrder, job: Mapping[str, object] | None = None, *, key: str | None = None) -> JobView:
         """Submit a job that trains, asks or measures a model. `job` are fields of a spec: `backend`, `resources`, …"""
         body = {
             "method": order.method,

@@ -99,7 +99,7 @@ def _beside(view: JobView, command: str) -> JobSpec:
         bundle=view.bundle,
         environment=EnvironmentSpec.model_validate(view.environment.as_json()),
         backend=view.backend,
-        name=f"beside {view.called}",
+        name=f"beside {view.display_name}",
     )
 
 

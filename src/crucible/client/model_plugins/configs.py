@@ -10,7 +10,7 @@ from typing import Any
 
 from crucible.client.payload.base import not_found
 from crucible.core.errors import BadInput
-from crucible.core.job.models import MOST_BYTES, as_json, wrong_config
+from crucible.core.job.models import MOST_BYTES, encode_json, wrong_config
 from crucible.wire.models.options import BadConfig, Option, check_config
 
 FORMATS = (".json", ".toml", ".yaml", ".yml")
@@ -31,7 +31,7 @@ def read_config(
     if schema is not None:
         found = {name: _typed(value, schema.get(name)) for name, value in found.items()}
         _check(found, schema, model)
-    as_json(found, "The config")
+    encode_json(found, "The config")
     return found
 
 
@@ -39,7 +39,7 @@ def read_inputs(items: Iterable[str], folder: Path) -> Any:
     """The value of the `--input` items: JSON, `@FILE`, or else text; several become a list."""
     values = [_input(item, folder) for item in items]
     found = None if not values else values[0] if len(values) == 1 else values
-    as_json(found, "--input")
+    encode_json(found, "--input")
     return found
 
 

@@ -14,7 +14,7 @@ def list_plugins(python: str, environ: Mapping[str, str], *, seconds: float = DE
     try:
         return describe_all(python, environ, seconds)
     except NoAnswer as error:
-        raise models.not_asked(python, str(error), error.words) from error
+        raise models.cannot_list_models(python, str(error), error.words) from error
 
 
 def find_plugin(name: str, python: str, environ: Mapping[str, str], *, seconds: float = DESCRIBE_SECONDS) -> Plugin:
@@ -22,11 +22,11 @@ def find_plugin(name: str, python: str, environ: Mapping[str, str], *, seconds: 
     try:
         found = describe_one(name, python, environ, seconds)
     except NoAnswer as error:
-        raise models.not_asked(python, str(error), error.words) from error
+        raise models.cannot_list_models(python, str(error), error.words) from error
     except NotOffered as error:
         where = f"It was looked for in {python}; --python names another, --plugin a package to install."
-        raise models.not_offered(name, error.known, where) from error
+        raise models.unknown_model(name, error.known, where) from error
     if found.fault is not None:
         package = f"{found.distribution} {found.distribution_version}"
-        raise models.broken(name, found.fault.text, found.fault.traceback, package, python)
+        raise models.broken_model(name, found.fault.text, found.fault.traceback, package, python)
     return found

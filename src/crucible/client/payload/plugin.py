@@ -13,7 +13,7 @@ from crucible.client.payload.git_state import GitState, git_state, list_files
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import EnvironmentChoice, choose_environment
 from crucible.core.errors import BadInput
-from crucible.core.job.models import Order, no_method, not_offered
+from crucible.core.job.models import ModelOrder, no_method, unknown_model
 from crucible.core.job.spec import EnvironmentSpec, Source, SourceKind
 from crucible.wire.models.plugins import Plugin
 
@@ -32,7 +32,7 @@ def find_model(model: str, method: str, code_source: CodeSource) -> tuple[Plugin
     return plugin, choice
 
 
-def from_installed(order: Order, plugin: Plugin, choice: EnvironmentChoice, code_source: CodeSource) -> Payload:
+def from_installed(order: ModelOrder, plugin: Plugin, choice: EnvironmentChoice, code_source: CodeSource) -> Payload:
     """A plugin that is installed here: a frozen copy of its package, run by the Python it was found in."""
     ref = f"{plugin.distribution}=={plugin.distribution_version}"
     if plugin.package is None:
@@ -51,7 +51,7 @@ def from_installed(order: Order, plugin: Plugin, choice: EnvironmentChoice, code
     )
 
 
-def from_source(order: Order, named: str, code_source: CodeSource) -> Payload:
+def from_source(order: ModelOrder, named: str, code_source: CodeSource) -> Payload:
     """A plugin that is installed for the job: a project's folder, or a requirement as an installer takes it.
 
     Its config is checked in the job, before anything else happens there.
@@ -74,7 +74,7 @@ def from_source(order: Order, named: str, code_source: CodeSource) -> Payload:
     )
 
 
-def _from_project(order: Order, root: Path, named: str, code_source: CodeSource) -> Payload:
+def _from_project(order: ModelOrder, root: Path, named: str, code_source: CodeSource) -> Payload:
     _check_project(order.model, root, named)
     return Payload(
         command=order.command,
@@ -100,4 +100,4 @@ def _check_project(model: str, root: Path, named: str) -> None:
     offered = project.get("entry-points", {}).get(GROUP, {})
     if model not in offered:
         fix = f'It is offered in {named} under [project.entry-points."{GROUP}"].'
-        raise not_offered(model, offered, fix)
+        raise unknown_model(model, offered, fix)

@@ -29,7 +29,7 @@ from crucible.client.request.job_request import (
 )
 from crucible.client.request.pythons import SubmitHost, absolute_python
 from crucible.core.errors import BadInput
-from crucible.core.job.job_file import PAYLOADS, WHAT_TO_RUN, JobFile, JobModel, as_text
+from crucible.core.job.job_file import PAYLOADS, WHAT_TO_RUN, JobFile, JobModel, format_argument
 from crucible.core.job.spec import Kind
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def read_job_file(shown: str, flags: CodeSource) -> tuple[CodeSource, PartialSpe
 
 def _given(file: JobFile) -> dict[str, object]:
     """What the file says of the job; variables as texts."""
-    env = {name: None if value is None else as_text(value) for name, value in file.env.items()}
+    env = {name: None if value is None else format_argument(value) for name, value in file.env.items()}
     return {**{name: getattr(file, name) for name in JobFile.model_fields if name not in WHAT_TO_RUN}, "env": env}
 
 
@@ -92,7 +92,7 @@ def _code_source(read: _Read, host: SubmitHost, flags: CodeSource) -> CodeSource
         host=host,
         kind=kind if kind in ("code", "shell", "model") else "path",
         target=getattr(file, kind) if file.model is None else file.model.name,
-        arguments=(*map(as_text, file.args), *flags.arguments),
+        arguments=(*map(format_argument, file.args), *flags.arguments),
         model=flags.model.merged_onto(model) if flags.model and model else model or flags.model,
         python=absolute_python(flags.python, flags.folder) if flags.python else file.python,
         include=(*file.include, *flags.include),

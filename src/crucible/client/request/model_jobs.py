@@ -12,7 +12,7 @@ from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.plugin import find_model, from_installed, from_source
 from crucible.client.request.job_request import PartialSpec, merge
 from crucible.core.errors import BadInput
-from crucible.core.job.models import KINDS, Order, gpu_needs
+from crucible.core.job.models import KINDS, ModelOrder, gpu_needs
 from crucible.core.job.spec import Kind
 
 METHODS = {kind: method for method, kind in KINDS.items()}
@@ -39,7 +39,7 @@ def _take(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, Partia
     def config(schema: Schema | None) -> dict[str, Any]:
         return read_config(model.items, model.folder, schema, name, model.config)
 
-    order = Order(name, _method(fields.get("kind")), {}, model.inputs, model.callbacks)
+    order = ModelOrder(name, _method(fields.get("kind")), {}, model.inputs, model.callbacks)
     fields = merge({"name": name, "kind": order.kind}, fields)
     if model.plugin is not None:
         return from_source(replace(order, config=config(None)), model.plugin, code_source), fields

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from crucible.client.payload import Payload
 from crucible.client.payload.notebook import read_cells
 from crucible.client.request.job_request import validation_error
-from crucible.core.compute.gpus import spoken
+from crucible.core.compute.gpus import join_types
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import DEFAULT_BACKEND, JobSpec, Source, SourceKind
 from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ, Goal, PlanRequest
@@ -22,7 +22,8 @@ def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:
     """Return the request for a plan of this job: without its values, which no plan needs to know."""
     if spec.gpu_types and not spec.resources.gpus and "gpus" in spec.resources.model_fields_set:
         raise BadInput(
-            f"It wants {spoken(spec.gpu_types)}, and no GPU.", fix="Ask for at least one (--gpus 1), or for no type."
+            f"It wants {join_types(spec.gpu_types)}, and no GPU.",
+            fix="Ask for at least one (--gpus 1), or for no type.",
         )
     hidden = {"env": {}, "secrets": {}, "data": (), "source": Source(), "bundle": None}
     try:

@@ -13,7 +13,7 @@ from crucible.core.compute import offer_choice, scheduling
 from crucible.core.compute.budget import exceeds_budget, usd
 from crucible.core.compute.offers import Availability, Market, Offer
 from crucible.core.compute.pricing import forecast
-from crucible.core.compute.tiers import effective
+from crucible.core.compute.tiers import effective_resources
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.job.spec import JobSpec
 from crucible.core.routing.plan_request import Goal, Objective
@@ -45,7 +45,7 @@ def rank_backends(
     Raises UnknownName, NoCapacity, or RefusedByPolicy when only money speaks against it.
     """
     named = order if order is not None else goal.allowed_backends or None
-    sized = spec.model_copy(update={"resources": effective(spec.tier, spec.resources), "max_cost_usd": None})
+    sized = spec.model_copy(update={"resources": effective_resources(spec.tier, spec.resources), "max_cost_usd": None})
     fitting: list[tuple[BackendView, OfferView | None]] = []
     rejected: dict[str, CrucibleError] = {}
     for backend in _wanted(backends, named):

@@ -9,7 +9,7 @@ from typing import Any
 
 from crucible.core.errors import BadInput
 from crucible.core.secret import Secret
-from crucible.core.signing import TOLERANCE, check
+from crucible.core.signing import TOLERANCE, verify_message
 
 
 def verify_webhook(
@@ -30,7 +30,7 @@ def verify_webhook(
     """
     content = body.encode() if isinstance(body, str) else bytes(body)
     held = secret if isinstance(secret, Secret) else Secret(secret)
-    check(held, headers, content, time.time() if now is None else now, tolerance)
+    verify_message(held, headers, content, time.time() if now is None else now, tolerance)
     try:
         message = json.loads(content)
     except ValueError as error:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from crucible.client.api import routes
 from crucible.core.errors import TimedOut
-from crucible.core.people.openid import challenge_of
+from crucible.core.people.openid import make_challenge
 
 HOST = "127.0.0.1"
 SLOWEST = 5.0
@@ -48,7 +48,7 @@ class BrowserLogin:
     @property
     def url(self) -> str:
         """What the browser has to open."""
-        query = {"port": self.port, "challenge": challenge_of(self.verifier), "state": self._echo}
+        query = {"port": self.port, "challenge": make_challenge(self.verifier), "state": self._echo}
         return f"{self._server}{routes.LOGIN_OPENID.path}?{urlencode(query)}"
 
     def code(self, seconds: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from crucible import __version__
 from crucible.core.errors import Conflict
-from crucible.core.versions import API, API_HEADER, VERSION_HEADER, differ
+from crucible.core.versions import API, API_HEADER, VERSION_HEADER, versions_differ
 
 log = logging.getLogger("crucible")
 
@@ -35,7 +35,7 @@ class VersionCheck:
                 why=f"They do not understand each other: its API is number {api}, ours {API}.",
                 fix=self._fix(theirs),
             )
-        if differ(theirs, self._version) and not self._told:
+        if versions_differ(theirs, self._version) and not self._told:
             self._told = True
             log.warning(
                 "The server is version %s, this command %s: they may differ in what they know. %s",

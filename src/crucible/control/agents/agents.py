@@ -29,7 +29,7 @@ from crucible.control.telemetry.tails import Tails
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
 from crucible.core.lifecycle import Machine, MachineState
-from crucible.core.lifecycle.facts import Heard, HostSeen
+from crucible.core.lifecycle.facts import HostSeen, RunnerContacted
 from crucible.core.views.agents import SessionCallView, WishesView
 from crucible.storage import Store
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
@@ -207,7 +207,7 @@ class Agents:
         def tell(unit: Unit) -> None:
             world = repository.load_world(unit.conn, job)
             assert world is not None, "an attempt has a job"
-            unit.advance(world, Heard(attempt))
+            unit.advance(world, RunnerContacted(attempt))
 
         await self._tools.writer.write(tell)
 

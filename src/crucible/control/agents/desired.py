@@ -13,7 +13,7 @@ from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec
 from crucible.control.upkeep import restore_hold
 from crucible.core.job.spec import JobSpec
-from crucible.core.lifecycle import AttemptState, MachineState, Wish
+from crucible.core.lifecycle import AttemptState, DesiredState, MachineState
 from crucible.wire.documents.desired import Assignment, DataItem, Desired, Environment, Limits
 from crucible.wire.documents.messages import derive_secret
 
@@ -82,7 +82,7 @@ _WISHES = Statement(select(*_COLUMNS).select_from(_JOINED).where(t.slots.c.attem
 
 
 def _stop(row: Row) -> bool:
-    return bool(row["desired"] != Wish.RUN.value or row["attempt_generation"] != row["generation"])
+    return bool(row["desired"] != DesiredState.RUN.value or row["attempt_generation"] != row["generation"])
 
 
 def seed_of(job: str, spec: JobSpec) -> int:

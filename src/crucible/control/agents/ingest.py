@@ -142,7 +142,7 @@ class Ingest:
     def _take(self, unit: Unit, batch: Batch, job: str, fresh: list[Message], contact: bool) -> None:
         world = repository.load_world(unit.conn, job)
         assert world is not None, "an attempt has a job"
-        world = unit.advance(world, f.Heard(batch.attempt)) if contact else world
+        world = unit.advance(world, f.RunnerContacted(batch.attempt)) if contact else world
         was_live = world.live is not None
         for message in fresh:
             world = self._message(unit, batch, world, message)
@@ -245,7 +245,7 @@ def fact_of(batch: Batch, message: Message) -> Fact | None:
                 _text(data.get("text"), 4000),
             )
         case Kind.NOTICE:
-            return f.Noticed(batch.attempt, float(_number(data.get("seconds")) or 0.0))
+            return f.InterruptionNoticed(batch.attempt, float(_number(data.get("seconds")) or 0.0))
         case Kind.ENDED:
             complete = bool(data.get("complete", True))
             return f.RunnerEnded(batch.attempt, batch.rank, complete, _text(data.get("text"), 2000))

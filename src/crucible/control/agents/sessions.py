@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crucible.control.runtime.ports import Ports
-from crucible.core.errors import NotFound, TimedOut, TooManyTries, Unreachable
+from crucible.core.errors import NotFound, TimedOut, TooManyAttempts, Unreachable
 from crucible.core.views.agents import SessionCallView
 
 MEET_SECONDS = 10.0
@@ -84,7 +84,7 @@ class Sessions:
 
     @contextmanager
     def early(self, visit: Visit) -> Iterator[None]:
-        """Room for a session whose job's program has not begun; the agent is not called. Raises TooManyTries."""
+        """Room for a session whose job's program has not begun; the agent is not called. Raises TooManyAttempts."""
         self._need_room(visit)
         self._early.append(visit)
         try:
@@ -94,7 +94,7 @@ class Sessions:
 
     @contextmanager
     def held(self, id: str, visit: Visit) -> Iterator[Meeting]:
-        """A session that the agent is called to, until this ends. Raises TooManyTries."""
+        """A session that the agent is called to, until this ends. Raises TooManyAttempts."""
         self._need_room(visit)
         meeting = self._open[id] = Meeting(id, visit)
         wake = self._ports.wakeups.wake
@@ -136,7 +136,7 @@ class Sessions:
             (len(there), MOST, "at this server"),
         ):
             if count >= most:
-                raise TooManyTries(
+                raise TooManyAttempts(
                     f"Too many sessions are open {where}.",
                     why=f"{most} at once are the most; each connection to a forwarded port is one.",
                     fix="End one of them, then try again.",

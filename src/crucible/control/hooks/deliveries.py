@@ -9,7 +9,7 @@ from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.sending import Sent
 from crucible.control.jobs.views import iso
-from crucible.core.hooks import Outcome
+from crucible.core.hooks import DeliveryOutcome
 from crucible.core.views.hooks import DeliveryView
 
 KEPT = 100
@@ -26,7 +26,7 @@ _LAST_KEPT = select(_c.id).where(_c.hook == bindparam("of_hook")).order_by(_c.id
 _TRIM = Statement(delete(t.deliveries).where(_c.hook == bindparam("of_hook"), _c.id < _LAST_KEPT.scalar_subquery()))
 
 
-def add(conn: Connection, hook: str, message: Message, sent: Sent, outcome: Outcome) -> None:
+def add(conn: Connection, hook: str, message: Message, sent: Sent, outcome: DeliveryOutcome) -> None:
     _ADD.run(
         conn,
         hook=hook,

@@ -23,7 +23,7 @@ from crucible.control.reconcile.unit_of_work import HOOKS
 from crucible.control.runtime.ports import Ports
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import CrucibleError
-from crucible.core.hooks import Outcome, Verdict, judge
+from crucible.core.hooks import DeliveryOutcome, DeliveryVerdict, judge_delivery
 
 log = structlog.get_logger(__name__)
 
@@ -113,7 +113,7 @@ class Notifier:
                 continue
             sent = await self._sender.send(found.hook, found.message)
             verdict = await self._settle(found, found.message, sent)
-            if verdict is None or verdict.outcome is not Outcome.DELIVERED:
+            if verdict is None or verdict.outcome is not DeliveryOutcome.DELIVERED:
                 return verdict is not None
         return looked
 
@@ -137,13 +137,13 @@ class Notifier:
         if found.looked - hook.cursor >= SKIP:
             await self._ports.db.write(lambda conn: rows.skip(conn, hook, found.looked))
 
-    async def _settle(self, found: _Found, message: Message, sent: Sent) -> Verdict | None:
+    async def _settle(self, found: _Found, message: Message, sent: Sent) -> DeliveryVerdict | None:
         """Writes down what came of it. None when the hook is no longer as it was, or another process's duty."""
         hook, jitter = found.hook, self._ports.random.uniform(-1.0, 1.0)
 
-        def settle(conn: Connection) -> Verdict | None:
+        def settle(conn: Connection) -> DeliveryVerdict | None:
             now = time_of(conn, self._ports.clock.now)
-            verdict = judge(hook.standing, sent.reply, message.at, now, jitter)
+            verdict = judge_delivery(hook.standing, sent.reply, message.at, now, jitter)
             if not self._holds(conn) or not rows.settle(conn, hook, found.looked, verdict):
                 return None
             deliveries.add(conn, hook.id, message, sent, verdict.outcome)
@@ -163,9 +163,9 @@ def _served(conn: Connection) -> list[Hook]:
     return [] if restore_hold.held(conn) else rows.enabled(conn)
 
 
-def _tell(hook: Hook, message: Message, sent: Sent, verdict: Verdict) -> None:
+def _tell(hook: Hook, message: Message, sent: Sent, verdict: DeliveryVerdict) -> None:
     known = {"hook": hook.id, "project": hook.project, "message": message.id, "status": sent.reply.status}
     if verdict.disabled:
         log.warning("a hook was disabled", **known, why=verdict.disabled)
-    elif verdict.outcome is Outcome.GIVEN_UP:
-        log.warning("a message to a hook was given up", **known, failures=verdict.standing.failures)
+    elif verdict.outcome is DeliveryOutcome.GIVEN_UP:
+        log.warning("a message to a hook was given up", **known, failures=verdict.streak.failures)

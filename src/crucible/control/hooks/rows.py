@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, selec
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.core.errors import Conflict, NotFound
-from crucible.core.hooks import HookEvent, HookFormat, Outcome, Standing, Verdict
+from crucible.core.hooks import DeliveryOutcome, DeliveryVerdict, FailureStreak, HookEvent, HookFormat
 from crucible.core.ids import Prefix
 
 _c = t.hooks.c
@@ -42,7 +42,7 @@ class Hook:
     disabled: str
     cursor: int
     not_before: float
-    standing: Standing
+    standing: FailureStreak
     given_up: int = 0
     rotated_at: float | None = None
 
@@ -114,7 +114,7 @@ def rotated(conn: Connection, hook: Hook, now: float) -> None:
     _update(conn, hook, rotated_at=now)
 
 
-def settle(conn: Connection, hook: Hook, cursor: int, verdict: Verdict) -> bool:
+def settle(conn: Connection, hook: Hook, cursor: int, verdict: DeliveryVerdict) -> bool:
     """After a try of the event at `cursor`. Whether the hook was still where it was when the try began."""
     return _update(
         conn,
@@ -123,11 +123,11 @@ def settle(conn: Connection, hook: Hook, cursor: int, verdict: Verdict) -> bool:
         _c.enabled.is_(True),
         enabled=not verdict.disabled,
         disabled=verdict.disabled,
-        cursor=cursor if verdict.passed else hook.cursor,
+        cursor=cursor if verdict.is_final else hook.cursor,
         not_before=verdict.not_before,
-        failures=verdict.standing.failures,
-        failing_since=verdict.standing.since,
-        given_up=_c.given_up + int(verdict.outcome is Outcome.GIVEN_UP),
+        failures=verdict.streak.failures,
+        failing_since=verdict.streak.since,
+        given_up=_c.given_up + int(verdict.outcome is DeliveryOutcome.GIVEN_UP),
     )
 
 
@@ -164,7 +164,7 @@ def _hook(row: Row) -> Hook:
         disabled=row["disabled"],
         cursor=row["cursor"],
         not_before=row["not_before"],
-        standing=Standing(row["failures"], row["failing_since"]),
+        standing=FailureStreak(row["failures"], row["failing_since"]),
         given_up=row["given_up"],
         rotated_at=row["rotated_at"],
     )

@@ -17,7 +17,7 @@ from crucible.control.secrets import Vault
 from crucible.core.errors import NotFound, Trouble
 from crucible.core.hooks import OVERLAP, Reply
 from crucible.core.secret import Secret
-from crucible.core.signing import signed
+from crucible.core.signing import sign_message
 
 
 class Post(Protocol):
@@ -49,8 +49,8 @@ class Calls:
 
     def add(self, sent: Sent) -> None:
         self.times.add(sent.seconds)
-        self.delivered += sent.reply.taken
-        self.failed += not sent.reply.taken
+        self.delivered += sent.reply.accepted
+        self.failed += not sent.reply.accepted
 
 
 class Sender:
@@ -80,7 +80,7 @@ class Sender:
         except (NotFound, Trouble) as error:
             return Reply(None, str(error))
         way = self._way()
-        headers = signed(secrets, message.id, message.body, way.now())
+        headers = sign_message(secrets, message.id, message.body, way.now())
         crashpoint("hook.before_call")
         reply = await way.post(hook.url, message.body, headers)
         crashpoint("hook.after_call")

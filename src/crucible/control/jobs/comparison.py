@@ -11,7 +11,7 @@ from crucible.control.reconcile import repository
 from crucible.control.telemetry import points
 from crucible.core.errors import BadInput
 from crucible.core.health import SYSTEM
-from crucible.core.job.comparison import Compared, Line, Measured, Value, arguments_of, compare
+from crucible.core.job.comparison import ComparedJob, ComparisonRow, SeriesSummary, Value, compare_jobs, parse_arguments
 from crucible.core.views.comparisons import ComparedView, ComparisonView, LineView, MeasuresView
 from crucible.core.views.jobs import BriefJobView, JobView
 
@@ -29,7 +29,7 @@ def check_count(refs: Sequence[str]) -> None:
 
 def compared(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
     """Return the jobs side by side, in this order, each with its health."""
-    found = compare([Compared(_config(job), _measured(conn, job.id)) for job in jobs])
+    found = compare_jobs([ComparedJob(_config(job), _measured(conn, job.id)) for job in jobs])
     return ComparisonView(
         jobs=tuple(map(_job, jobs)),
         config=_lines(found.config),
@@ -37,7 +37,7 @@ def compared(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
     )
 
 
-def _lines(lines: Sequence[Line]) -> tuple[LineView, ...]:
+def _lines(lines: Sequence[ComparisonRow]) -> tuple[LineView, ...]:
     return tuple(
         LineView(name=line.name, values=line.values, differs=line.differs, winner=line.winner) for line in lines
     )
@@ -52,7 +52,7 @@ def _config(job: JobView) -> dict[str, Value]:
     """What may be shown of a job's settings: never its environment variables, which may hold secrets."""
     source = job.source
     return {
-        **{f"--{name}" if name != "command" else name: value for name, value in arguments_of(job.command).items()},
+        **{f"--{name}" if name != "command" else name: value for name, value in parse_arguments(job.command).items()},
         "kind": job.kind,
         "tier": job.tier,
         "backend": job.backend,
@@ -73,10 +73,10 @@ def _value(value: object) -> Value:
     return value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value, default=str)
 
 
-def _measured(conn: Connection, job: str) -> dict[str, Measured]:
+def _measured(conn: Connection, job: str) -> dict[str, SeriesSummary]:
     """Of the latest attempt that reported anything, what its last rows know of the whole."""
     for attempt in reversed(repository.load_attempts(conn, job)):
         found = points.summaries(conn, attempt.id)
         if found:
-            return {name: Measured(*one) for name, one in found.items() if not name.startswith(SYSTEM)}
+            return {name: SeriesSummary(*one) for name, one in found.items() if not name.startswith(SYSTEM)}
     return {}

@@ -96,7 +96,7 @@ def _way(conn: Connection, wanted: JobFilter) -> _Way:
     """The one with few rows to look at; of what is common no more is counted than makes a difference."""
     of_row = _of_row(wanted)
     if not wanted.tags:
-        return _Way(t.listings if wanted.looks_up else t.jobs)
+        return _Way(t.listings if wanted.needs_spec else t.jobs)
     if len(wanted.tags) == 1 and not of_row:
         return _Way(t.job_tags, wanted.tags)
     counts = {tag: _count(conn, select(t.job_tags.c.job).where(_has(t.job_tags.c, tag))) for tag in wanted.tags}

@@ -92,7 +92,7 @@ def try_to_find(conn: Connection, ref: str, who: Identity, permission: Permissio
     """The id of a job with which he may do that; the errors are answers too."""
     try:
         found = find_job(conn, ref, who)
-        who.need(permission, found.project)
+        who.require(permission, found.project)
     except (NotFound, Conflict, Forbidden) as error:
         return error
     return found.id

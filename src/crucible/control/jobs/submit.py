@@ -101,7 +101,7 @@ class Submitter:
         project = spec.project or who.default_project
         if not who.may(Permission.READ, project) or not projects.exists(unit.conn, project):
             raise projects.missing(project)
-        who.need(Permission.WRITE, project)
+        who.require(Permission.WRITE, project)
         for name in spec.backends:
             self.require_permission(name, who)
         return project

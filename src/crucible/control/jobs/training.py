@@ -10,7 +10,7 @@ from crucible.control.jobs import queries
 from crucible.core.errors import NotFound
 from crucible.core.health import SYSTEM
 from crucible.core.job.spec import JobSpec
-from crucible.core.job.training import recorded
+from crucible.core.job.training import read_config
 from crucible.core.views.jobs import JobView, ProgressView
 from crucible.core.views.training import RecordView
 
@@ -23,7 +23,7 @@ def record(conn: Connection, job: str, now: float) -> RecordView:
     if row is None:
         raise NotFound("There is no such job.", fix="`crucible jobs` lists them.")
     view = queries.one_job(conn, job, now)
-    model, config = recorded(JobSpec.model_validate_json(row["spec"]))
+    model, config = read_config(JobSpec.model_validate_json(row["spec"]))
     progress = view.progress or ProgressView()
     metrics = queries.latest_metrics(conn, job)
     return RecordView(

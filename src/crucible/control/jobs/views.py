@@ -304,7 +304,7 @@ def _progress(job: Job, told: ProgressView | None) -> ProgressView | None:
 def _reason(job: Job) -> ReasonView | None:
     if job.reason is None:
         return None
-    verdict = job.reason.verdict
+    verdict = job.reason.policy
     detail = " ".join(job.detail.split())[:LONGEST_DETAIL]
     message = f"{verdict.message} ({detail})" if detail else verdict.message
     return ReasonView(code=job.reason.value, message=message, advice=verdict.advice.format(job=short(job.id)) or None)

@@ -50,7 +50,7 @@ class Bundles:
 
         Bytes whose row never comes are removed by retention after a while.
         """
-        who.need_submitter()
+        who.require_submitter()
         expected = pending_objects.Stray(bundle_key(sha256), None, sha256)
         async with gc_marks.sending(self._ports, expected.key, MARK, next(self._sendings)) as sent:
 

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from crucible.control.db.statement import Row
 from crucible.control.people import audit, tokens, users
 from crucible.core.job.requests import UserChange
-from crucible.core.people.identity import Identity, checked_email
-from crucible.core.people.openid import Person, checked_subject
+from crucible.core.people.identity import Identity, validate_email
+from crucible.core.people.openid import ProviderIdentity, validate_subject
 from crucible.core.views.people import UserView
 
 
@@ -37,11 +37,11 @@ def _values(
     if change.disabled is not None:
         values["disabled_at"] = now if change.disabled else None
     if change.email is not None:
-        address = checked_email(change.email) if change.email else None
+        address = validate_email(change.email) if change.email else None
         users.need_free(conn, address, row["id"])
         values |= {"email": address, "subject": None, "issuer": None}
     if change.subject is not None:
-        tie = Person(checked_subject(change.subject)).tie(issuer)
+        tie = ProviderIdentity(validate_subject(change.subject)).subject_hash(issuer)
         users.need_untied(conn, tie, row["id"])
         values |= {"subject": tie, "issuer": issuer}
     return values

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from crucible.core.errors import BadInput, TooManyTries
+from crucible.core.errors import BadInput, TooManyAttempts
 from crucible.core.people.identity import LONGEST_PASSWORD, SHORTEST_PASSWORD
 from crucible.core.secret import Secret
 
@@ -71,7 +71,7 @@ class Throttle:
 
     @contextmanager
     def trying(self, name: str) -> Iterator[None]:
-        """Raises TooManyTries while the name has to wait.
+        """Raises TooManyAttempts while the name has to wait.
 
         Those that are under way count as if they were wrong: sent all at once, they would not wait for each other.
         """
@@ -99,6 +99,6 @@ class Throttle:
         self._wrong.pop(name, None)
 
 
-def _too_many(what: str, left: float) -> TooManyTries:
+def _too_many(what: str, left: float) -> TooManyAttempts:
     wait = max(1, round(left))
-    return TooManyTries(what, why="Somebody may be guessing.", fix=f"Try again in {wait} s.", retry_after=wait)
+    return TooManyAttempts(what, why="Somebody may be guessing.", fix=f"Try again in {wait} s.", retry_after=wait)

@@ -18,7 +18,7 @@ from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
 from crucible.control.people import audit, users
 from crucible.core.errors import NotFound
-from crucible.core.people.identity import SESSION_SECONDS, Identity, Permission, Role, Via
+from crucible.core.people.identity import SESSION_SECONDS, Identity, LoginMethod, Permission, Role
 from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
 
@@ -117,7 +117,7 @@ def issue(
 
 def start_session(conn: Connection, who: Identity, token: str, now: float) -> TokenView:
     return issue(
-        conn, who, token, now, name="session", via=Via.SESSION.value, scopes=who.scopes, seconds=SESSION_SECONDS
+        conn, who, token, now, name="session", via=LoginMethod.SESSION.value, scopes=who.scopes, seconds=SESSION_SECONDS
     )
 
 
@@ -196,7 +196,7 @@ def list_tokens(conn: Connection, user: str | None, now: float) -> list[TokenVie
 def share_link(conn: Connection, token: str, now: float) -> TokenView | None:
     """Return what a share link is, with the token itself; None for anything else."""
     row = _FOUND.first(conn, sha256=digest(token))
-    if row is None or row["via"] != Via.SHARE or not _good(row, now):
+    if row is None or row["via"] != LoginMethod.SHARE or not _good(row, now):
         return None
     return _view(row, now).model_copy(update={"token": token})
 
@@ -228,14 +228,14 @@ def _state(row: Row, now: float) -> str:
 
 
 def _identity(conn: Connection, row: Row) -> Identity:
-    shared = row["via"] == Via.SHARE
+    shared = row["via"] == LoginMethod.SHARE
     held = _roles(users.roles(conn, row["user"]).items())
     if shared:  # good for as long as whoever made it may see the project himself
         held = {name: Role.VIEWER for name in (row["project"],) if row["admin"] or name in held}
     return Identity(
         user=row["user"],
         name=row["user_name"],
-        via=Via(row["via"]),
+        via=LoginMethod(row["via"]),
         admin=bool(row["admin"]) and not shared,
         roles=held,
         scopes=frozenset(Permission(name) for name in row["scopes"].split()),

@@ -11,7 +11,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
 from crucible.core.errors import Conflict, NotFound
-from crucible.core.people.identity import OWNER, Identity, Via
+from crucible.core.people.identity import OWNER, Identity, LoginMethod
 from crucible.core.views.people import UserView
 
 _c = t.users.c
@@ -86,7 +86,7 @@ def of(conn: Connection, user: str) -> Row:
 
 def signed_in(row: Row) -> Identity:
     """The user of a row, in a session."""
-    return Identity(row["id"], row["name"], Via.SESSION, admin=bool(row["admin"]))
+    return Identity(row["id"], row["name"], LoginMethod.SESSION, admin=bool(row["admin"]))
 
 
 def named(conn: Connection, name: str) -> Row:

@@ -17,7 +17,7 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.states import status_of
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER, Identity
-from crucible.core.routing.corrections import Accuracy, Experience, Lesson, Like, accuracy
+from crucible.core.routing.corrections import Accuracy, PastRun, PastRuns, Similarity, accuracy
 from crucible.core.views.plans import AccuracyView
 from crucible.core.views.predictions import PredictionPage, PredictionView
 
@@ -58,7 +58,7 @@ def teaching(told: Select[Any]) -> Select[Any]:
 _TEACHING = Statement(teaching(select(t.predictions)))
 
 
-def lessons(conn: Connection) -> list[Lesson]:
+def lessons(conn: Connection) -> list[PastRun]:
     """What the newest jobs of the whole deployment teach."""
     return _lessons(_TEACHING.all(conn))
 
@@ -93,12 +93,12 @@ class Lessons:
 
     def __init__(self, db: Db) -> None:
         self._db = db
-        self._known = Experience()
+        self._known = PastRuns()
         self._read_at: float | None = None
 
-    async def known(self, now: float) -> Experience:
+    async def known(self, now: float) -> PastRuns:
         if self._read_at is None or not 0 <= now - self._read_at < FRESH_SECONDS:
-            self._known = Experience(await self._db.read(lessons))
+            self._known = PastRuns(await self._db.read(lessons))
             self._read_at = now
         return self._known
 
@@ -110,16 +110,16 @@ def _seen(his: Within) -> Select[Any]:
     return query if his.job is None else query.where(_p.job == his.job)
 
 
-def _lessons(rows: Any) -> list[Lesson]:
+def _lessons(rows: Any) -> list[PastRun]:
     return [lesson for row in rows if (lesson := _lesson(row)) is not None]
 
 
-def _lesson(row: Row) -> Lesson | None:
+def _lesson(row: Row) -> PastRun | None:
     took = _took(row)
     if _why_not(row, took):
         return None
-    like = Like(row["framework"], row["gpu"], row["script"])
-    return Lesson(like, row["analytic_seconds"], row["predicted_seconds"], took)
+    like = Similarity(row["framework"], row["gpu"], row["script"])
+    return PastRun(like, row["analytic_seconds"], row["predicted_seconds"], took)
 
 
 def _why_not(row: Row, took: float) -> str:

@@ -9,11 +9,11 @@ from crucible.catalog import Stock
 from crucible.control.jobs.views import offer_view
 from crucible.core.compute.offers import Market
 from crucible.core.compute.pricing import MICROS
-from crucible.core.routing.measured_speed import Learned, gpu_used
-from crucible.core.routing.plan import Plan, Ranked, Rejected
+from crucible.core.routing.measured_speed import CorrectedSpeeds, gpu_used
+from crucible.core.routing.plan import Plan, RankedOffer, RejectedOffer
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.pros_and_cons import fit
-from crucible.core.routing.workload import Work
+from crucible.core.routing.workload import Workload
 from crucible.core.views.machines import OfferView
 from crucible.core.views.plans import LearnedView, PlannedView, RejectedView, SizesView, SubmissionView
 
@@ -21,7 +21,7 @@ OLD_DAYS = 180
 PLACES_NAMED = 3
 
 
-def planned(one: Ranked, *, simulated: bool, most_micros: int | None, paid_seconds: float | None) -> PlannedView:
+def planned(one: RankedOffer, *, simulated: bool, most_micros: int | None, paid_seconds: float | None) -> PlannedView:
     found = one.estimate
     return PlannedView(
         **dict(offer_view(one.offer)),
@@ -47,21 +47,21 @@ def planned(one: Ranked, *, simulated: bool, most_micros: int | None, paid_secon
     )
 
 
-def best_of_each(offers: Iterable[Ranked]) -> list[Ranked]:
+def best_of_each(offers: Iterable[RankedOffer]) -> list[RankedOffer]:
     """Of each machine type at a place the best of its regions."""
-    found: dict[tuple[object, ...], Ranked] = {}
+    found: dict[tuple[object, ...], RankedOffer] = {}
     for one in offers:
         offer = one.offer
         found.setdefault((offer.backend, offer.instance_type, offer.market, offer.runnable), one)
     return list(found.values())
 
 
-def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> LearnedView | None:
+def learned(found: CorrectedSpeeds, jobs: int, work: Workload, best: RankedOffer | None) -> LearnedView | None:
     """By how much past jobs correct the time that is told, on the machine that is chosen."""
     if not jobs:
         return None
-    correction = found.of(work.compute) if best is None else found.on(gpu_used(work, best.offer))
-    return LearnedView(jobs=jobs, same_program=correction.lessons, factor=round(correction.factor, 4))
+    correction = found.correction_for(work.compute) if best is None else found.correction_on(gpu_used(work, best.offer))
+    return LearnedView(jobs=jobs, same_program=correction.runs, factor=round(correction.factor, 4))
 
 
 def to_submit(place: OfferView | None, request: PlanRequest, sizes: Mapping[str, int]) -> SubmissionView | None:
@@ -79,26 +79,26 @@ def to_submit(place: OfferView | None, request: PlanRequest, sizes: Mapping[str,
 
 def too_dear(plan: Plan) -> bool:
     """Whether something that is connected could run it, and only for more than it may cost."""
-    return any(one.too_dear and one.offer.runnable for one in plan.rejected)
+    return any(one.over_budget and one.offer.runnable for one in plan.rejected)
 
 
 def waiting(plan: Plan, usable: Container[str]) -> OfferView | None:
     """The best offer that would hold it but is not to be had just now, at a place where it might be soon."""
-    found = (one.offer for one in plan.elsewhere if one.offer.backend in usable)
+    found = (one.offer for one in plan.unconnected if one.offer.backend in usable)
     return next((offer_view(offer) for offer in found), None)
 
 
 def why_nothing(plan: Plan, waits: OfferView | None, unheard: Container[str]) -> str:
     """`unheard`: backends whose agents could not talk with us."""
-    kept = next((one.offer.why_not for one in plan.elsewhere if one.offer.backend in unheard), None)
+    kept = next((one.offer.why_not for one in plan.unconnected if one.offer.backend in unheard), None)
     if kept is not None:
         return f"Nothing that is connected can run it: {kept}"
     if waits is not None:
         return f"Nothing has room for it just now: {waits.why}."
     here = [one for one in plan.rejected if one.offer.runnable]
     why = f"it {here[0].why}" if here else "nothing is offered there just now"
-    if plan.elsewhere:
-        names = list(dict.fromkeys(one.offer.backend for one in plan.elsewhere))
+    if plan.unconnected:
+        names = list(dict.fromkeys(one.offer.backend for one in plan.unconnected))
         more = f" and {len(names) - PLACES_NAMED} more" if len(names) > PLACES_NAMED else ""
         return f"Nothing that is connected can run it: {why}. It fits at {', '.join(names[:PLACES_NAMED])}{more}."
     if plan.nearest is not None:
@@ -110,7 +110,7 @@ def why_nothing(plan: Plan, waits: OfferView | None, unheard: Container[str]) ->
 
 def rejected(plan: Plan, limit: int) -> tuple[RejectedView, ...]:
     """Of each place and reason one offer, with how many are alike."""
-    alike: dict[tuple[str, str], list[Rejected]] = {}
+    alike: dict[tuple[str, str], list[RejectedOffer]] = {}
     for one in plan.rejected:
         alike.setdefault((one.offer.backend, _reason(one)), []).append(one)
     shown = list(alike.values())[:limit]
@@ -121,7 +121,7 @@ def nearest(plan: Plan) -> OfferView | None:
     return None if plan.nearest is None else _rejected(plan.nearest)
 
 
-def _rejected(one: Rejected) -> OfferView:
+def _rejected(one: RejectedOffer) -> OfferView:
     return offer_view(one.offer).model_copy(update={"why": one.why})
 
 
@@ -136,6 +136,6 @@ def age_note(stock: Stock) -> str | None:
     )
 
 
-def _reason(one: Rejected) -> str:
+def _reason(one: RejectedOffer) -> str:
     """Without what differs from machine to machine."""
     return one.why.replace(one.offer.instance_type, "").replace(one.offer.region, "")

@@ -14,13 +14,13 @@ from crucible.core.job.states import Condition
 from crucible.core.lifecycle import (
     Attempt,
     AttemptState,
+    DesiredState,
     Job,
     JobState,
     Machine,
     MachineState,
     Reason,
     Slot,
-    Wish,
 )
 from crucible.core.lifecycle.reasons import Retry
 
@@ -120,7 +120,7 @@ def job_of(row: Row) -> Job:
         spec=spec(row["spec"]),
         resources=resources(row["resources"]),
         state=JobState(row["state"]),
-        desired=Wish(row["desired"]),
+        desired=DesiredState(row["desired"]),
         reason=Reason(row["reason"]) if row["reason"] else None,
         conditions=frozenset(Condition(c) for c in json.loads(row["conditions"])),
         used={Retry(name): count for name, count in json.loads(row["used"]).items()},

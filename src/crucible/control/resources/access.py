@@ -30,7 +30,7 @@ class Access:
     async def writable(self, who: Identity, ref: str) -> str:
         """Return the id of the job, if the caller may change it."""
         found = await self.find(who, ref)
-        who.need(Permission.WRITE, found.project)
+        who.require(Permission.WRITE, found.project)
         return found.id
 
     async def need_project(self, who: Identity, project: str, permission: Permission = Permission.READ) -> None:
@@ -38,11 +38,11 @@ class Access:
         if not who.may(Permission.READ, project):
             raise projects.missing(project)
         await self.db.read(lambda conn: projects.need(conn, project))
-        who.need(permission, project)
+        who.require(permission, project)
 
     async def need_operator(self, who: Identity, action: str, target: str) -> None:
         """Raise Forbidden unless the caller operates this deployment; note what they are about to do."""
-        who.need(Permission.OPERATE)
+        who.require(Permission.OPERATE)
         if who is not OWNER:
             now = self.clock.now()
             await self.db.write(lambda conn: audit.note(conn, who, action, target, now))

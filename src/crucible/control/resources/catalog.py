@@ -18,7 +18,7 @@ from crucible.control.jobs.views import offer_view
 from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Calls, Clock
 from crucible.control.scheduling.backends import ConnectedBackends, why_unconnected
-from crucible.core.compute.gpus import gpu
+from crucible.core.compute.gpus import find_gpu
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.compute.offers import Offer, Tariff
 from crucible.core.errors import NotFound, UnknownName
@@ -99,7 +99,7 @@ class Catalog:
 
         Raises BadInput for text that is no such table.
         """
-        who.need_submitter()
+        who.require_submitter()
         rows = (await self._run(self._stock)).rows
         return await self._run(lambda: compare_tables(rows, text, provider).view(over), COMPARE_SECONDS)
 
@@ -167,7 +167,7 @@ class Catalog:
         model = found[0].capacity.gpu_name
         return TypeView(
             instance_type=name,
-            gpu=GpuView.from_gpu(gpu(model)) if model else None,
+            gpu=GpuView.from_gpu(find_gpu(model)) if model else None,
             items=tuple(self._price(offer, stock.day) for offer in found),
             **ages(stock),
         )

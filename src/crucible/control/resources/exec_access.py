@@ -48,7 +48,7 @@ class ExecAccess:
         Raises Conflict if its program neither runs nor is about to, or no connection leads to its machine.
         """
         found = await self._access.find(who, ref)
-        who.need(Permission.WRITE, found.project)
+        who.require(Permission.WRITE, found.project)
         job = RunningJob(self._parts, who, found.project, found.id)
         await job.look()
         return job
@@ -84,7 +84,7 @@ class RunningJob:
 
     @asynccontextmanager
     async def session(self, wanted: s.Opening) -> AsyncIterator[Line]:
-        """Open a session and yield the agent's line; it ends with this. Raises Conflict, TooManyTries, TimedOut."""
+        """Open a session and yield the agent's line; it ends with this. Raises Conflict, TooManyAttempts, TimedOut."""
         id = self.parts.ports.ids.new(Prefix.SESSION)
         visit = await self._program()
         with self.parts.sessions.held(id, visit) as meeting:

@@ -16,7 +16,7 @@ from crucible.control.reconcile.unit_of_work import HOOKS
 from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
-from crucible.core.hooks import MOST_HOOKS, HookEvent, HookFormat, Outcome, Standing
+from crucible.core.hooks import MOST_HOOKS, DeliveryOutcome, FailureStreak, HookEvent, HookFormat
 from crucible.core.ids import Prefix
 from crucible.core.people.identity import Identity, Permission
 from crucible.core.secret import Secret
@@ -58,7 +58,7 @@ class Hooks:
             projects.need(conn, project)
             _need_room(conn, project)
             start = rows.newest(conn)
-            hook = Hook(name, project, url, tuple(events), format, who.name, now, True, "", start, 0.0, Standing())
+            hook = Hook(name, project, url, tuple(events), format, who.name, now, True, "", start, 0.0, FailureStreak())
             rows.add(conn, hook)
             self._sender.keep(conn, hook, secret, now, who.name)
             self._note(conn, who, "hook.create", hook, now, host=_host(url), events=sorted(events))
@@ -122,7 +122,7 @@ class Hooks:
         hook = await self._ports.db.read(lambda conn: rows.find(conn, project, ref))
         message = messages.ping(hook, self._ports.clock.now())
         sent = await self._sender.send(hook, message)
-        outcome = Outcome.DELIVERED if sent.reply.taken else Outcome.FAILED
+        outcome = DeliveryOutcome.DELIVERED if sent.reply.accepted else DeliveryOutcome.FAILED
 
         def put(conn: Connection, now: float) -> DeliveryView | None:
             deliveries.add(conn, rows.find(conn, project, hook.id).id, message, sent, outcome)

@@ -19,8 +19,8 @@ from crucible.core.people.identity import (
     LONGEST_PASSWORD,
     NOBODY,
     Identity,
+    LoginMethod,
     Permission,
-    Via,
 )
 from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
@@ -85,8 +85,12 @@ class Login:
 
     async def link(self, who: Identity) -> TokenView:
         """Return a code that is good for one login within a few minutes."""
-        if who.via not in (Via.OWNER, Via.TOKEN) or who.project is not None or who.scopes != EVERY_PERMISSION:
-            raise who.beyond_token(Permission.OPERATE, None)
+        if (
+            who.via not in (LoginMethod.OWNER, LoginMethod.TOKEN)
+            or who.project is not None
+            or who.scopes != EVERY_PERMISSION
+        ):
+            raise who.token_error(Permission.OPERATE, None)
         id, link = self._ports.ids.new(Prefix.TOKEN), {"name": "login link", "via": tokens.LOGIN}
         return await self._ports.write(
             lambda conn, now: tokens.issue(conn, who, id, now, **link, scopes=who.scopes, seconds=LINK_SECONDS)
@@ -138,12 +142,12 @@ class Login:
 
     async def logout(self, who: Identity) -> None:
         """Ends the session. A token or a share link is not ended by one of those who use it."""
-        if who.token is not None and who.via is Via.SESSION:
+        if who.token is not None and who.via is LoginMethod.SESSION:
             token = who.token
             await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
 
     async def _proven(self, name: str, password: str) -> str | None:
-        """The user of this name and password; None for a wrong one, however it is wrong. Raises TooManyTries."""
+        """The user of this name and password; None for a wrong one, however it is wrong. Raises TooManyAttempts."""
         given = Secret(password[:LONGEST_PASSWORD])
         with self._throttle.trying(name):
             kept = await self._ports.db.read(lambda conn: _kept(conn, name))

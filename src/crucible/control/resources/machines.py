@@ -43,7 +43,7 @@ class Machines:
 
     async def list_orphans(self, who: Identity) -> OrphanPage:
         """Return machines that carry our tag and are unknown to us or should be gone. Ends nothing."""
-        who.need(Permission.OPERATE)
+        who.require(Permission.OPERATE)
         found = await self.janitor.look()
         doubles = [replace(ref, machine="") for ref in found.doubles]
         groups = ((STRANGER, found.strangers), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))

@@ -42,7 +42,7 @@ class Maintenance:
 
     async def gauges(self, who: Identity) -> Gauges:
         """Return figures for monitoring, cheap however many jobs there are."""
-        who.need(Permission.READ)
+        who.require(Permission.READ)
         parts, db, now = self._parts, self._ports.db, self._ports.clock.now()
         return Gauges(
             stored=await db.read(lambda conn: gauges.stored(conn, now)),

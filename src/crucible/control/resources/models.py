@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from crucible.control.runtime.ports import Clock
 from crucible.core.errors import BadInput, NotFound
-from crucible.core.fields import EXTRA, hint
+from crucible.core.fields import EXTRA, suggest_field
 from crucible.core.job import models
-from crucible.core.job.models import Order
+from crucible.core.job.models import ModelOrder
 from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.core.people.identity import Identity
 from crucible.core.views.server import ModelPage, ModelView
@@ -52,22 +52,22 @@ class Models:
 
     async def list_models(self, who: Identity) -> ModelPage:
         """Return all of them, broken ones with their faults; none if the server has no Python for models."""
-        who.need_submitter()
+        who.require_submitter()
         found = await self._all() if self._source.python is not None else ()
         return ModelPage(items=tuple(map(model_view, found)))
 
     async def get(self, who: Identity, name: str) -> ModelView:
         """Return one model. Raises NotFound."""
-        who.need_submitter()
+        who.require_submitter()
         return model_view(await self._offered(name))
 
-    async def job_spec(self, who: Identity, order: Order, job: Mapping[str, object]) -> JobSpec:
+    async def job_spec(self, who: Identity, order: ModelOrder, job: Mapping[str, object]) -> JobSpec:
         """Return the job that carries out `order`; `job` are further fields of it. Raises NotFound, BadInput."""
-        who.need_submitter()
+        who.require_submitter()
         plugin = await self._offered(order.model)
         if plugin.fault is not None:
             package = f"{plugin.distribution} {plugin.distribution_version}"
-            raise models.broken(plugin.name, plugin.fault.text, plugin.fault.traceback, package, plugin.python)
+            raise models.broken_model(plugin.name, plugin.fault.text, plugin.fault.traceback, package, plugin.python)
         if order.method not in plugin.methods:
             raise models.no_method(plugin.name, order.method, plugin.methods)
         try:
@@ -117,7 +117,7 @@ class Models:
             try:
                 return await asyncio.to_thread(describe, python, self._source.environ)
             except NoAnswer as error:
-                raise models.not_asked(python, str(error), error.words) from error
+                raise models.cannot_list_models(python, str(error), error.words) from error
 
 
 def model_view(plugin: Plugin) -> ModelView:
@@ -140,11 +140,11 @@ def model_view(plugin: Plugin) -> ModelView:
 
 
 def _not_found(name: str, known: Sequence[str]) -> NotFound:
-    unknown = models.not_offered(name, list(known), "GET /api/v1/models lists them.")
+    unknown = models.unknown_model(name, list(known), "GET /api/v1/models lists them.")
     return NotFound(unknown.what, fix=unknown.fix, meant=unknown.meant)
 
 
-def _spec(order: Order, plugin: Plugin, job: Mapping[str, object]) -> JobSpec:
+def _spec(order: ModelOrder, plugin: Plugin, job: Mapping[str, object]) -> JobSpec:
     decided = next((name for name in DECIDED if name in job), None)
     if decided is not None:
         raise BadInput(f"The field {decided!r} of the job is the model's.", fix="Leave it out.", field=f"job.{decided}")
@@ -163,7 +163,9 @@ def _spec(order: Order, plugin: Plugin, job: Mapping[str, object]) -> JobSpec:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in ("job", *first["loc"]))
         if first["type"] == EXTRA:
-            raise BadInput(f"There is no field {where!r}.", fix=hint(JobSpec, first["loc"]), field=where) from error
+            raise BadInput(
+                f"There is no field {where!r}.", fix=suggest_field(JobSpec, first["loc"]), field=where
+            ) from error
         raise BadInput(f"The field {where!r} is not right: {first['msg']}.", fix=f"Change {where!r}.") from error
 
 

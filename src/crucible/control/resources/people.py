@@ -19,12 +19,12 @@ from crucible.core.people.identity import (
     EVERY_PERMISSION,
     OWNER,
     Identity,
+    LoginMethod,
     Permission,
     Role,
-    Via,
-    checked_email,
-    checked_project,
-    checked_user,
+    validate_email,
+    validate_project_name,
+    validate_user_name,
 )
 from crucible.core.views.people import (
     DeedPage,
@@ -50,7 +50,7 @@ class People:
     # users
 
     async def list_users(self, who: Identity) -> UserPage:
-        who.need(Permission.OPERATE)
+        who.require(Permission.OPERATE)
         return UserPage(items=tuple(await self._ports.db.read(users.list_users)))
 
     async def add_user(
@@ -62,9 +62,9 @@ class People:
         password: str | None = None,
         email: str | None = None,
     ) -> UserView:
-        who.need(Permission.OPERATE)
-        checked_user(name)
-        address = None if email is None else checked_email(email)
+        who.require(Permission.OPERATE)
+        validate_user_name(name)
+        address = None if email is None else validate_email(email)
         kept = None if password is None else await self._hashed(password)
         user = self._ports.ids.new(Prefix.USER)
 
@@ -81,9 +81,9 @@ class People:
         A disabled user's tokens end. `subject` ties them to a person of the OpenID provider by the provider's own name
         for that person; a new address (none at all: an empty one) undoes that. Either ends their tokens too.
         """
-        own = name == who.name and who.via in (Via.OWNER, Via.SESSION)
+        own = name == who.name and who.via in (LoginMethod.OWNER, LoginMethod.SESSION)
         if not own or any(wish is not None for wish in (change.admin, change.disabled, change.email, change.subject)):
-            who.need(Permission.OPERATE)
+            who.require(Permission.OPERATE)
         if name == OWNER.name:
             raise Conflict(
                 "The owner cannot be changed.",
@@ -117,8 +117,8 @@ class People:
         return ProjectPage(items=tuple(await self._ports.db.read(lambda conn: projects.list_projects(conn, visible))))
 
     async def add_project(self, who: Identity, name: str, about: str = "") -> ProjectView:
-        who.need(Permission.OPERATE)
-        checked_project(name)
+        who.require(Permission.OPERATE)
+        validate_project_name(name)
 
         def add(conn: Connection, now: float) -> ProjectView:
             projects.add(conn, name, about, now)
@@ -176,7 +176,7 @@ class People:
 
 def _not_all(who: Identity) -> Forbidden:
     """The whole record is an administrator's; whoever manages a project is told of the part that is his to see."""
-    refused = who.refusal(Permission.OPERATE, None)
+    refused = who.permission_error(Permission.OPERATE, None)
     himself = replace(who, scopes=EVERY_PERMISSION)  # whether his token reaches that far is said of the project then
     managed = sorted(himself.projects(Permission.MANAGE) or ())
     if not managed:

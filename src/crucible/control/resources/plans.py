@@ -19,20 +19,20 @@ from crucible.core.compute import budget, offer_choice
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.pricing import Segment, machine_cost
 from crucible.core.compute.resources import MIN_MEMORY
-from crucible.core.compute.tiers import effective
+from crucible.core.compute.tiers import effective_resources
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.people.identity import Identity
-from crucible.core.routing.corrections import Experience, Forecast, Like
+from crucible.core.routing.corrections import Forecast, PastRuns, Similarity
 from crucible.core.routing.estimate import duration
 from crucible.core.routing.images import image_for
-from crucible.core.routing.machine_speed import DataSheets
-from crucible.core.routing.measured_speed import Learned, gpu_used
-from crucible.core.routing.plan import Plan, Ranked, route
+from crucible.core.routing.machine_speed import DataSheetSpeeds
+from crucible.core.routing.measured_speed import CorrectedSpeeds, gpu_used
+from crucible.core.routing.plan import Plan, RankedOffer, route
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import GpuNeed, HostMemory, Profile
-from crucible.core.routing.profile_input import UNREAD, need_of, work_of
-from crucible.core.routing.sizes import tier_for, tier_words
-from crucible.core.routing.workload import OnGpus, Work
+from crucible.core.routing.profile_input import UNREAD, make_workload, requested_resources
+from crucible.core.routing.sizes import explain_tier, smallest_tier
+from crucible.core.routing.workload import GpuMemory, Workload
 from crucible.core.views.machines import OfferView
 from crucible.core.views.plans import CallView, CandidatesView, PlannedView, PlanView, PricesView
 from crucible.core.views.predictions import PredictionPage
@@ -46,13 +46,13 @@ SECONDS = 30.0
 class _Routed:
     """`offers` are those that can run it, then those that could once they are connected; `best` is one of the first."""
 
-    plain: Work
+    plain: Workload
     """As the model tells it, without what past jobs taught."""
-    work: Work
-    learned: Learned
+    work: Workload
+    learned: CorrectedSpeeds
     found: Plan
-    offers: list[Ranked]
-    best: Ranked | None
+    offers: list[RankedOffer]
+    best: RankedOffer | None
     read: bool
     """How long it takes is read of the program."""
 
@@ -68,7 +68,7 @@ class Plans:
         self._prices = prices
         self._lessons = Lessons(ports.db)
         self._profiles = Profiles(ports.calls)
-        self._known = DataSheets()
+        self._known = DataSheetSpeeds()
 
     async def plan(self, who: Identity, request: PlanRequest) -> PlanView:
         """Return offers of every place, best first: those that can run it, then those that could once connected.
@@ -77,7 +77,7 @@ class Plans:
         and `why` says so. Nothing is sent to a provider, and nothing changes.
         Raises for an unknown place, tier or GPU type, and for wishes that contradict each other.
         """
-        who.need_submitter()
+        who.require_submitter()
         now = self._ports.clock.now()
         profile = await self._profile(request, who.authority)
         foreign = await self._prices.foreign()
@@ -114,19 +114,19 @@ class Plans:
                 known = {*self._backends.names(), *PROVIDERS}
                 raise UnknownName("backend", name, known, fix=self._backends.how_to_connect(name))
         _check_named(request.named_backends, request.allowed_backends)
-        need_of(request)
+        requested_resources(request)
 
     def _answer(
-        self, request: PlanRequest, profile: Profile | None, foreign: Foreign, experience: Experience, now: float
+        self, request: PlanRequest, profile: Profile | None, foreign: Foreign, experience: PastRuns, now: float
     ) -> PlanView:
         routed = self._routed(request, profile, () if request.in_place else foreign.offers, experience)
         work, best, compute = routed.work, routed.best, routed.work.compute
-        read, tier = profile or UNREAD, tier_for(work)
+        read, tier = profile or UNREAD, smallest_tier(work)
         chosen = None if best is None else self._chosen(best, request, now)
         waits = None if chosen else self._waits(request, routed)
         return PlanView(
             **dict(self._candidates(request, routed, experience, chosen)),
-            profile=None if profile is None else ProfileView.of(profile),
+            profile=None if profile is None else ProfileView.from_profile(profile),
             need=work.need,
             gpu=work.gpu,
             hours=None if compute is None else round(compute.seconds / 3600, 4),
@@ -134,7 +134,7 @@ class Plans:
             hours_said=request.hours is not None,
             interruptible=work.interruptible,
             tier=tier.id if tier else None,
-            advice=tier_words(read, work),
+            advice=explain_tier(read, work),
             image=image_for(read.frameworks.value or (), gpu=work.gpu is not GpuNeed.NONE),
             accuracy=accuracy_view(experience.accuracy),
             job=plan_views.to_submit(chosen or waits, request, self._sizes(best, request, work)),
@@ -145,7 +145,7 @@ class Plans:
         )
 
     def _of_job(
-        self, request: PlanRequest, profile: Profile | None, experience: Experience
+        self, request: PlanRequest, profile: Profile | None, experience: PastRuns
     ) -> tuple[CandidatesView, Forecast | None]:
         routed = self._routed(request, profile, (), experience)
         chosen = None if routed.best is None else self._view(routed.best, request)
@@ -153,7 +153,7 @@ class Plans:
         return plan, self._forecast(request, profile, routed)
 
     def _candidates(
-        self, request: PlanRequest, routed: _Routed, experience: Experience, chosen: PlannedView | None
+        self, request: PlanRequest, routed: _Routed, experience: PastRuns, chosen: PlannedView | None
     ) -> CandidatesView:
         """The candidates and what was rejected, as far as they are asked for."""
         found, offers, best = routed.found, routed.offers, routed.best
@@ -175,12 +175,12 @@ class Plans:
         return plan_views.waiting(routed.found, usable)
 
     def _routed(
-        self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: Experience
+        self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: PastRuns
     ) -> _Routed:
         read, named = _is_read(request, profile), request.named_backends
-        plain = work_of(request, profile or UNREAD)
-        learned = Learned(self._known, experience, *_alike(request, profile))
-        work = work_of(request, profile or UNREAD, learned.of(plain.compute))
+        plain = make_workload(request, profile or UNREAD)
+        learned = CorrectedSpeeds(self._known, experience, *_alike(request, profile))
+        work = make_workload(request, profile or UNREAD, learned.correction_for(plain.compute))
         known = learned if read else self._known
         offers = [*self._connected(request), *foreign]
         found = route(work, request, offers, known)
@@ -188,7 +188,7 @@ class Plans:
             plain, work = _yielding(request, plain), _yielding(request, work)
             found = route(work, request, offers, known)
         ranked = _in_order(found.ranked, named)
-        both = [learned.sure(one) if read else one for one in (*ranked, *found.elsewhere)]
+        both = [learned.with_confidence(one) if read else one for one in (*ranked, *found.unconnected)]
         best = self._placed(both[: len(ranked)], request, work) if ranked else None
         return _Routed(plain, work, learned, found, both, best, read)
 
@@ -201,7 +201,7 @@ class Plans:
         if not (routed.read and analytic and predicted) or self._simulated(offer.backend):
             return None
         framework, script = _alike(request, profile)
-        like = Like(framework, gpu_used(plain, offer), script)
+        like = Similarity(framework, gpu_used(plain, offer), script)
         return Forecast(like, offer.backend, offer.instance_type, analytic, predicted)
 
     def _connected(self, request: PlanRequest) -> Iterator[Offer]:
@@ -220,7 +220,7 @@ class Plans:
             return f"{name} is simulated. To rehearse there: --backend {name}"
         return ""
 
-    def _chosen(self, best: Ranked, request: PlanRequest, now: float) -> PlannedView:
+    def _chosen(self, best: RankedOffer, request: PlanRequest, now: float) -> PlannedView:
         """With the call; its id stands for the one that it would get."""
         place = self._place(best.offer)
         life = self._life(place, request)
@@ -229,7 +229,7 @@ class Plans:
         call = CallView(**asdict(place.backend.call(order)))
         return self._view(best, request).model_copy(update={"call": call, "ends_at": iso(ends_at)})
 
-    def _placed(self, ranked: list[Ranked], request: PlanRequest, work: Work) -> Ranked:
+    def _placed(self, ranked: list[RankedOffer], request: PlanRequest, work: Workload) -> RankedOffer:
         """At the best place the machine that its scheduler would ask for."""
         first = ranked[0]
         backend = self._backends.get(first.offer.backend)
@@ -239,17 +239,17 @@ class Plans:
         update = {"resources": work.need_on(first.offer.capacity), "market": market}
         spec = request.model_copy(update=update)
         here = [one for one in ranked if one.offer.backend == backend.name]
-        choice = offer_choice.choose(spec, [one.offer for one in here]).offer
+        choice = offer_choice.choose_offer(spec, [one.offer for one in here]).offer
         return next((one for one in here if one.offer is choice), first)
 
-    def _sizes(self, best: Ranked | None, request: PlanRequest, work: Work) -> dict[str, int]:
+    def _sizes(self, best: RankedOffer | None, request: PlanRequest, work: Workload) -> dict[str, int]:
         """What a submission says of its size to be given what is planned."""
         need = work.need if best is None else work.need_on(best.offer.capacity)
         gpus = {"gpus": need.gpus, "gpu_memory_bytes": need.gpu_memory_bytes or 0} if need.gpus else {}
         memory = 0 if best is None else self._memory_of(best.offer, request, work)
         return {name: size for name, size in {**gpus, "memory_bytes": memory}.items() if size}
 
-    def _memory_of(self, offer: Offer, request: PlanRequest, work: Work) -> int:
+    def _memory_of(self, offer: Offer, request: PlanRequest, work: Workload) -> int:
         """What a machine that is made for the job must have. Where slots are counted it would be a limit, and an
         estimate is none: there, and where it may come to such a place, nothing is said. Nor where it takes whatever
         GPU there is: who asks for a size gets the GPUs that he asks for. Nor where only the least of it is known.
@@ -260,7 +260,7 @@ class Plans:
             return 0
         return max(work.memory_on(offer.capacity), MIN_MEMORY) if work.host.total else 0
 
-    def _view(self, one: Ranked, request: PlanRequest) -> PlannedView:
+    def _view(self, one: RankedOffer, request: PlanRequest) -> PlannedView:
         return plan_views.planned(
             one,
             simulated=self._simulated(one.offer.backend),
@@ -281,7 +281,7 @@ class Plans:
         """How long its machine lives at most; None for one that several jobs share."""
         if place.backend.capabilities.shared_machines:
             return None
-        need = budget.capped(effective(request.tier, request.resources), request.max_cost_micros, place.offer)
+        need = budget.capped(effective_resources(request.tier, request.resources), request.max_cost_micros, place.offer)
         return self._factory.life(place, need, request.grace_seconds)
 
     def _simulated(self, name: str) -> bool:
@@ -302,17 +302,17 @@ def _is_read(request: PlanRequest, profile: Profile | None) -> bool:
     return request.hours is None and (profile or UNREAD).runtime_hours.known
 
 
-def _yielding(request: PlanRequest, work: Work) -> Work:
+def _yielding(request: PlanRequest, work: Workload) -> Workload:
     """Whoever names backends knows what runs there: what is only read of a program shuts none of them out."""
-    need = need_of(request)
+    need = requested_resources(request)
     if work.gpu is not GpuNeed.NONE and not need.gpus:
-        work = replace(work, need=need, gpu=GpuNeed.OPTIONAL, on_gpus=OnGpus())
+        work = replace(work, need=need, gpu=GpuNeed.OPTIONAL, on_gpus=GpuMemory())
     return replace(work, model_bytes=0, host=HostMemory())
 
 
 def _hold(found: Plan, places: Sequence[str]) -> bool:
     """Whether each of the named places has something that holds what was read of the program."""
-    return {one.offer.backend for one in (*found.ranked, *found.elsewhere)}.issuperset(places)
+    return {one.offer.backend for one in (*found.ranked, *found.unconnected)}.issuperset(places)
 
 
 def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
@@ -324,6 +324,6 @@ def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
         )
 
 
-def _in_order(ranked: Sequence[Ranked], places: Sequence[str]) -> list[Ranked]:
+def _in_order(ranked: Sequence[RankedOffer], places: Sequence[str]) -> list[RankedOffer]:
     """Of named places those of the first one first."""
     return sorted(ranked, key=lambda one: places.index(one.offer.backend) if places else 0)

@@ -11,7 +11,7 @@ from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Ports
 from crucible.core.ids import Prefix
 from crucible.core.job.requests import NewToken
-from crucible.core.people.identity import Identity, Permission, Via
+from crucible.core.people.identity import Identity, LoginMethod, Permission
 from crucible.core.views.people import RevokedView, TokenPage, TokenView
 
 
@@ -35,7 +35,7 @@ class Tokens:
         """Return the caller's own, or with `all` everybody's, which is for administrators."""
         _refuse_share_link(who)
         if all:
-            who.need(Permission.OPERATE)
+            who.require(Permission.OPERATE)
         user, now = None if all else who.user, self._ports.clock.now()
         return TokenPage(items=tuple(await self._ports.db.read(lambda conn: tokens.list_tokens(conn, user, now))))
 
@@ -43,16 +43,16 @@ class Tokens:
         """Return a new token; only this view has the token itself. It never reaches further than the caller."""
         _refuse_share_link(who)
         if new.user not in (None, who.name):
-            who.need(Permission.OPERATE)
+            who.require(Permission.OPERATE)
         wider = new.scopes - who.scopes
         if wider or who.project not in (None, new.project):
-            raise who.beyond_token(next(iter(sorted(wider)), Permission.READ), new.project)
+            raise who.token_error(next(iter(sorted(wider)), Permission.READ), new.project)
         if new.project is not None:
             await self._access.need_project(who, new.project)
         return await self._issue(
             who,
             name=new.name,
-            via=Via.TOKEN.value,
+            via=LoginMethod.TOKEN.value,
             scopes=new.scopes,
             seconds=new.seconds,
             project=new.project,
@@ -61,10 +61,10 @@ class Tokens:
 
     async def share(self, who: Identity, job: str, project: str, name: str, seconds: float) -> TokenView:
         """Return a token that shows one job and nothing else; `job` was found for the caller."""
-        who.need(Permission.WRITE, project)
+        who.require(Permission.WRITE, project)
         read = frozenset({Permission.READ})
         return await self._issue(
-            who, name=name, via=Via.SHARE.value, scopes=read, seconds=seconds, project=project, job=job
+            who, name=name, via=LoginMethod.SHARE.value, scopes=read, seconds=seconds, project=project, job=job
         )
 
     async def revoke(self, who: Identity, ref: str) -> RevokedView:
@@ -87,5 +87,5 @@ class Tokens:
 
 
 def _refuse_share_link(who: Identity) -> None:
-    if who.via is Via.SHARE:
-        raise who.beyond_token(Permission.MANAGE, None)
+    if who.via is LoginMethod.SHARE:
+        raise who.token_error(Permission.MANAGE, None)

@@ -31,7 +31,7 @@ from crucible.control.runtime.services import Deployment
 from crucible.control.runtime.system_ports import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
 from crucible.core.channels import Channel
 from crucible.core.ids import Prefix, make_id
-from crucible.core.people.openid import Client
+from crucible.core.people.openid import OpenIdClient
 from crucible.core.secret import Secret
 from crucible.integrations.addresses import Exceptions, Guard, look_up
 from crucible.integrations.webhook import Webhooks
@@ -75,7 +75,7 @@ class Embedded:
     models_python: str | None = None
     secrets_keys: Path | None = None
     webhook_hosts: tuple[str, ...] = ()
-    openid: Client | None = None
+    openid: OpenIdClient | None = None
 
 
 def embedded_control(given: Embedded) -> ControlPlane:

@@ -52,7 +52,7 @@ from crucible.control.telemetry.tails import Tails
 from crucible.control.upkeep.backup import Backup, Source
 from crucible.control.upkeep.retention import Retention
 from crucible.core.channels import Channel
-from crucible.core.people.openid import Client
+from crucible.core.people.openid import OpenIdClient
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Deployment:
     """The file of the keys of secrets; in `scratch` unless given."""
     post: Post | None = None
     """How hooks are called; without it none are."""
-    openid: Client | None = None
+    openid: OpenIdClient | None = None
     """Who we are at the OpenID provider that people sign in with."""
     openid_transport: httpx2.BaseTransport | None = None
     """How that provider is asked (default: over the network)."""

@@ -19,7 +19,7 @@ from crucible.core.compute.budget import RAISE_IT
 from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.resources import Resources
 from crucible.core.compute.scheduling import why_never
-from crucible.core.compute.tiers import effective
+from crucible.core.compute.tiers import effective_resources
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.job.spec import JobSpec
 
@@ -122,7 +122,7 @@ class ConnectedBackends:
         Raises UnknownName for a backend or tier, NoCapacity if none of its backends could ever hold the job, and
         RefusedByPolicy if one could, but not for the job's max_cost_usd.
         """
-        need = effective(spec.tier, spec.resources)
+        need = effective_resources(spec.tier, spec.resources)
         rejected = [self._why_never(name, spec, need) for name in spec.backends]
         if all(rejected):
             reasons = [rejection for found in rejected for rejection in found]

@@ -31,7 +31,7 @@ from crucible.core.compute.resources import Allocation
 from crucible.core.ids import short
 from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import Attempt, Machine, MachineState, Reason, World
-from crucible.core.lifecycle.facts import MovedOn, Placed, Unsaved, Waits
+from crucible.core.lifecycle.facts import MovedOn, NothingSaved, Placed, Waits
 
 MAX_CONSIDERED = 64
 """Queued jobs of a backend considered in one pass, so that a long queue delays no other backend."""
@@ -174,7 +174,7 @@ class Scheduler:
             return
         found = BackendOffer(self._backends.get(waiting.backend), choice.offer)
         attempt = self._factory.attempt_id()
-        slots = offer_choice.whole(_sized_spec(world), choice.offer)
+        slots = offer_choice.allocate_whole_machine(_sized_spec(world), choice.offer)
         machine = self._factory.own(found, attempt, world, unit.now)
         self._commit(
             unit, world, self._factory.attempt(world, attempt, machine, slots, unit.now), machine, found, new=True
@@ -186,7 +186,7 @@ class Scheduler:
         if not self._backends.has_answered(here):
             return self._wait(unit, world, f"{here} has not reported its offers yet")
         offers, failures = self._backends.offers(here), _recent_failures(world, here, unit.now)
-        choice = offer_choice.choose(spec, offers, failures)
+        choice = offer_choice.choose_offer(spec, offers, failures)
         if choice.offer is not None and not choice.all_failed_before:
             return choice
         following = self._next_backend(world, here)
@@ -195,7 +195,7 @@ class Scheduler:
             return offer_choice.Choice(None)
         fallback = choice
         if choice.offer is None and spec.market is Market.SPOT:
-            fallback = offer_choice.choose(spec.model_copy(update={"market": Market.ON_DEMAND}), offers, failures)
+            fallback = offer_choice.choose_offer(spec.model_copy(update={"market": Market.ON_DEMAND}), offers, failures)
         return fallback if fallback.offer else self._wait(unit, world, f"waits for a machine on {here}: {choice.why}")
 
     def _wait(self, unit: Unit, world: World, why: str) -> offer_choice.Choice:
@@ -238,7 +238,7 @@ def _load_queued(unit: Unit, job: str) -> World | None:
         return world
     if world.attempts[-1].resume_from != checkpoints.start_of(unit.conn, world):
         return world
-    unit.advance(world, Unsaved())
+    unit.advance(world, NothingSaved())
     return None
 
 
@@ -272,7 +272,7 @@ def _note_unconnected(unit: Unit, backends: Sequence[str]) -> None:
             unit.advance(world, Waits(f"waits for {world.job.backend}, which is not connected"))
 
 
-def _recent_failures(world: World, backend: str, now: float) -> Mapping[offer_choice.Kind, int]:
+def _recent_failures(world: World, backend: str, now: float) -> Mapping[offer_choice.OfferKind, int]:
     """Return how often each kind of machine there has failed the job lately: refused, lost, or taken back."""
     lately = [a for a in world.attempts if a.backend == backend and (a.ended_at or now) > now - FAILURE_SECONDS]
     failed = [a for a in lately if a.reason in _FAILURES]

@@ -29,10 +29,10 @@ from crucible.core.errors import BadInput, Conflict, Trouble
 from crucible.core.lifecycle import AttemptState
 from crucible.core.people.identity import Identity, Permission
 from crucible.core.people.project_secrets import (
-    checked_secret_name,
-    checked_secret_value,
     is_secret_name,
     missing_secret,
+    validate_secret_name,
+    validate_secret_value,
 )
 from crucible.core.secret import Secret
 from crucible.core.views.people import RotationView, SecretPage, SecretView
@@ -67,8 +67,8 @@ class Vault:
     async def set(self, who: Identity, project: str, name: str, value: Secret) -> tuple[SecretView, bool]:
         """Return the secret as it is listed, and whether it is new."""
         await self._access.need_project(who, project, Permission.MANAGE)
-        checked_secret_name(name)
-        checked_secret_value(value.reveal())
+        validate_secret_name(name)
+        validate_secret_value(value.reveal())
 
         def put(conn: Connection, now: float) -> tuple[SecretView, bool]:
             projects.need(conn, project)
@@ -139,7 +139,7 @@ class Vault:
 
     async def rotate(self, who: Identity) -> RotationView:
         """A new key; every secret is encrypted anew with it, and the old keys are dropped."""
-        who.need(Permission.OPERATE)
+        who.require(Permission.OPERATE)
         await self._ports.db.read(lambda conn: self._keys(meta.get(conn, rows.KEY)))
         with self._keyring.changing():
             await self._keep((new_key(), *self._keyring.read()))

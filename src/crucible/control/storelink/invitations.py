@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crucible.backends.base import Backend
 from crucible.control.storelink.mailboxes import Postroom
-from crucible.core.channels import Channel, ChannelChoice, Rejection, choose_channel, rejection
+from crucible.core.channels import Channel, ChannelChoice, Rejection, check_channel, choose_channel
 from crucible.storage.addresses import FolderAddress, parse_address
 from crucible.wire.documents.mailbox import is_private
 
@@ -58,7 +58,7 @@ class Invitations:
         """Why nothing can run there, or nothing that has secrets; None where it can, as far as is known."""
         python = backend.capabilities.agent_python
         lacking = python if python in self._lacking else ""
-        return rejection(self.channel(backend), private=self._private, secrets=secrets, lacking=lacking)
+        return check_channel(self.channel(backend), private=self._private, secrets=secrets, lacking=lacking)
 
 
 def lacks_cryptography(python: str) -> bool:

@@ -10,7 +10,17 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.jobs.views import iso
 from crucible.control.telemetry import points
-from crucible.core.health import SYSTEM, Finding, Judgement, Part, Point, Signs, Stage, judge, wanted
+from crucible.core.health import (
+    SYSTEM,
+    Finding,
+    HealthInputs,
+    Judgement,
+    Part,
+    Point,
+    Stage,
+    judge_health,
+    select_series,
+)
 from crucible.core.ids import short
 from crucible.core.job.states import Condition
 from crucible.core.lifecycle import Attempt, Job, JobState, World
@@ -39,18 +49,18 @@ _STAGES = {
 
 def job_health(conn: Connection, world: World, progress: ProgressView | None, now: float) -> HealthView:
     """Return the judgement of a job. Reads a bounded number of points, however many there are."""
-    return health_view(judge(signs_of(conn, world, progress, now)), now)
+    return health_view(judge_health(signs_of(conn, world, progress, now)), now)
 
 
-def signs_of(conn: Connection, world: World, progress: ProgressView | None, now: float) -> Signs:
+def signs_of(conn: Connection, world: World, progress: ProgressView | None, now: float) -> HealthInputs:
     job, line = world.job, _line(world.attempts)
     last = line[-1] if line else None
     stage = _STAGES.get(job.state, Stage.WAITING)
     if last is None or last.started_at is None:
-        started = stage if stage.over else Stage.WAITING
-        return Signs(started, reason=_reason(job), advice=_advice(job))
+        started = stage if stage.ended else Stage.WAITING
+        return HealthInputs(started, reason=_reason(job), advice=_advice(job))
     series, tails = _series(conn, line)
-    return Signs(
+    return HealthInputs(
         stage,
         series,
         tails,
@@ -104,7 +114,7 @@ def _series(conn: Connection, line: Sequence[Attempt]) -> tuple[dict[str, tuple[
     series: dict[str, tuple[Part, ...]] = {}
     tails: dict[str, Part] = {}
     for attempt in line:
-        names = wanted(points.names_of(conn, attempt.id, 0))
+        names = select_series(points.names_of(conn, attempt.id, 0))
         found = _read(conn, attempt, [name for name in names if not name.startswith(SYSTEM)], POINTS)
         for name, one in found.items():
             series[name] = (*series.get(name, ()), course(one))
@@ -144,8 +154,8 @@ def _quiet(conn: Connection, attempt: str, now: float) -> float | None:
 
 
 def _reason(job: Job) -> str:
-    return job.reason.verdict.message if job.reason else ""
+    return job.reason.policy.message if job.reason else ""
 
 
 def _advice(job: Job) -> str:
-    return job.reason.verdict.advice.format(job=short(job.id)) if job.reason else ""
+    return job.reason.policy.advice.format(job=short(job.id)) if job.reason else ""

@@ -12,7 +12,7 @@ from crucible.control.jobs.queries import TERMINAL
 from crucible.control.reconcile import repository
 from crucible.control.runtime.admission import COMPUTER
 from crucible.core.lifecycle import AttemptState, Event, MachineState, Reason, Step, World
-from crucible.core.lifecycle.outcome import conclude
+from crucible.core.lifecycle.outcome import end_job
 
 
 def disown(conn: Connection, deployment: str, backup_at: float, now: float) -> None:
@@ -40,7 +40,7 @@ def _conclude(conn: Connection, job: str, why: str, now: float) -> None:
         ended = replace(attempt, state=AttemptState.ENDED, slots=slots, reason=Reason.MACHINE_LOST, detail=why)
         after = step.world.with_attempt(replace(ended, ended_at=now))
         step = step.then(Step(after, (Event("attempt_ended", told),)))
-    repository.save_step(conn, world, step.then(conclude(step.world, _reason(world), why, now)), now)
+    repository.save_step(conn, world, step.then(end_job(step.world, _reason(world), why, now)), now)
 
 
 def _reason(world: World) -> Reason:

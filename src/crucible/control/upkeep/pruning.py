@@ -12,8 +12,8 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.jobs.queries import TERMINAL
 from crucible.control.objects.pending_objects import Stray
-from crucible.core.job.retention import Checkpoint, EndedJob, Verdict, keep_checkpoints, prune_jobs
-from crucible.core.job.spec import Keeping
+from crucible.core.job.retention import Checkpoint, EndedJob, RetentionVerdict, keep_checkpoints, prune_jobs
+from crucible.core.job.spec import KeepPolicy
 from crucible.core.lifecycle import MachineState
 from crucible.core.views.server import PrunedView
 from crucible.storage.layout import checkpoint_key
@@ -51,7 +51,7 @@ _PRUNED = Statement(
 
 @dataclass(frozen=True)
 class Plan:
-    jobs: tuple[Verdict, ...]
+    jobs: tuple[RetentionVerdict, ...]
     items: tuple[PrunedView, ...]
 
     @property
@@ -83,7 +83,7 @@ def plan(conn: Connection, older_than: float, now: float) -> Plan:
     return Plan(tuple(going), tuple(items))
 
 
-def old_jobs(conn: Connection, older_than: float, now: float) -> list[Verdict]:
+def old_jobs(conn: Connection, older_than: float, now: float) -> list[RetentionVerdict]:
     """The ended jobs that may go, oldest first, with the reason."""
     c = t.jobs.c
     query = select(c.id, c.ended_at).where(c.state.in_(TERMINAL), c.pruned_at.is_(None), c.ended_at <= now - older_than)
@@ -99,12 +99,12 @@ def may_go(conn: Connection, job: str) -> bool:
     return conn.execute(query).first() is not None and job not in _busy(conn)
 
 
-def verdicts(conn: Connection, job: str) -> list[Verdict]:
+def verdicts(conn: Connection, job: str) -> list[RetentionVerdict]:
     """What the job's keep rules say of the checkpoints that are there."""
     wanted = _WANTED.first(conn, job=job)
     assert wanted is not None, "a checkpoint has a job"
     rows = [Checkpoint(r["id"], r["rank"], r["step"], r["metric"]) for r in _KEPT.all(conn, job=job)]
-    keeping = Keeping.model_validate(json.loads(wanted["spec"]).get("keep") or {})
+    keeping = KeepPolicy.model_validate(json.loads(wanted["spec"]).get("keep") or {})
     needed = {wanted["resume_from"], *_STARTED_FROM.column(conn, job=job)} - {None}
     return keep_checkpoints(rows, keeping, {str(checkpoint) for checkpoint in needed})
 
@@ -178,7 +178,7 @@ def _thinned(conn: Connection, job: str) -> list[PrunedView]:
     return [PrunedView(what="checkpoints", job=job, count=len(going), bytes=size, why=going[0].why)]
 
 
-def _of_job(conn: Connection, verdict: Verdict) -> list[PrunedView]:
+def _of_job(conn: Connection, verdict: RetentionVerdict) -> list[PrunedView]:
     job = verdict.id
     attempts = select(t.attempts.c.id).where(t.attempts.c.job == job)
     checkpoint, artifact, log = t.checkpoints.c, t.artifacts.c, t.log_segments.c

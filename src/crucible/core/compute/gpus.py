@@ -185,7 +185,7 @@ GPUS: tuple[Gpu, ...] = (
 )  # fmt: skip
 
 
-def gpu(name: str) -> Gpu:
+def find_gpu(name: str) -> Gpu:
     """The type of exactly this name, or what a driver or provider calls it; raises UnknownName."""
     found = _ONE.get(_plain(name))
     if found is None:
@@ -193,24 +193,24 @@ def gpu(name: str) -> Gpu:
     return found
 
 
-def gpus_named(name: str) -> tuple[Gpu, ...]:
+def find_gpus(name: str) -> tuple[Gpu, ...]:
     """All that a person may mean: `A100` is four types, `T4` is one; raises UnknownName."""
     found = _MANY.get(_plain(name))
-    return found if found else (gpu(name),)
+    return found if found else (find_gpu(name),)
 
 
 @lru_cache(maxsize=1024)
-def called(name: str) -> str:
+def display_name(name: str) -> str:
     """Our name of a type, whatever a driver or provider calls it; a name that nobody knows as it is."""
     found = _ONE.get(_plain(name))
     return name if found is None else found.name
 
 
-def spoken(types: Sequence[str]) -> str:
+def join_types(types: Sequence[str]) -> str:
     """Types as people say them: where all of a group are there, its name stands for them."""
     left = list(types)
     for group in dict.fromkeys(group for one in GPUS for group in one.groups):
-        members = [one.name for one in gpus_named(group)]
+        members = [one.name for one in find_gpus(group)]
         if len(members) > 1 and all(name in left for name in members):
             left = [group, *(name for name in left if name not in members)]
     return " or ".join(left)

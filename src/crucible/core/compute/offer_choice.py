@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from crucible.core.compute import budget, scheduling
-from crucible.core.compute.gpus import called, spoken
+from crucible.core.compute.gpus import display_name, join_types
 from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.resources import Allocation
 from crucible.core.job.spec import JobSpec
 
-Kind = tuple[str, str, Market]
+OfferKind = tuple[str, str, Market]
 """Region, instance type and market: what a place has or has not."""
 
-NOTHING_FAILED: Mapping[Kind, int] = MappingProxyType({})
+NOTHING_FAILED: Mapping[OfferKind, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Choice:
     all_failed_before: bool = False
 
 
-def choose(spec: JobSpec, offers: Iterable[Offer], failures: Mapping[Kind, int] = NOTHING_FAILED) -> Choice:
+def choose_offer(spec: JobSpec, offers: Iterable[Offer], failures: Mapping[OfferKind, int] = NOTHING_FAILED) -> Choice:
     """Of the offers that fit, those whose kind failed the job least often, and of these the cheapest."""
     reasons = {offer: why_not(spec, offer) for offer in offers}
     fitting = [offer for offer, why in reasons.items() if not why]
     if not fitting:
         lacking = [offer.why_not for offer in reasons if not why_never(spec, offer)]
         return Choice(None, next(iter([*lacking, *reasons.values()]), "nothing is offered there just now"))
-    best = min(fitting, key=lambda offer: (failures.get(kind_of(offer), 0), *_rank(offer)))
-    if kind_of(best) in failures:
+    best = min(fitting, key=lambda offer: (failures.get(offer_kind(offer), 0), *_rank(offer)))
+    if offer_kind(best) in failures:
         return Choice(best, f"all {len(fitting)} offers that fit have failed it", all_failed_before=True)
     return Choice(best)
 
@@ -69,16 +69,16 @@ def why_never(spec: JobSpec, offer: Offer) -> str:
 def wrong_gpu(types: tuple[str, ...], offer: Offer) -> str:
     """Why its GPU is none of these types; empty when it is, or when any will do."""
     has = offer.capacity.gpu_name
-    if not types or called(has) in types:
+    if not types or display_name(has) in types:
         return ""
-    return f"wants {spoken(types)}; {offer.instance_type} has {has or 'no GPU'}"
+    return f"wants {join_types(types)}; {offer.instance_type} has {has or 'no GPU'}"
 
 
-def kind_of(offer: Offer) -> Kind:
+def offer_kind(offer: Offer) -> OfferKind:
     return offer.region, offer.instance_type, offer.market
 
 
-def whole(spec: JobSpec, offer: Offer) -> Allocation:
+def allocate_whole_machine(spec: JobSpec, offer: Offer) -> Allocation:
     """A machine made for one attempt is all its own; of its GPUs it gets those it asked for, of time what it pays."""
     capacity = offer.capacity
     _, _, gpus = scheduling.demand(spec.resources, capacity)

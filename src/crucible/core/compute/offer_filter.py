@@ -13,7 +13,7 @@ from crucible.core.compute.offers import Market
 from crucible.core.compute.pricing import MICROS
 from crucible.core.compute.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, parse_memory
 from crucible.core.errors import BadInput
-from crucible.core.job.job_filter import Word, Words, split
+from crucible.core.job.job_filter import Word, Words, split_commas
 
 MOST_DOLLARS = 1_000_000
 
@@ -30,7 +30,7 @@ def _bytes(value: object) -> object:
 
 def _separated(value: object) -> object:
     """`["aws", "gcp"]` or `["aws,gcp"]`."""
-    return split(value) if isinstance(value, list | tuple) else value
+    return split_commas(value) if isinstance(value, list | tuple) else value
 
 
 def _market(value: object) -> object:

@@ -39,7 +39,7 @@ class Resources(BaseModel):
     gpu_memory_bytes: Annotated[int, Field(ge=0, le=MAX_MEMORY)] | None = None
     seconds: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = None
 
-    def over(self, base: Resources) -> Resources:
+    def merged_onto(self, base: Resources) -> Resources:
         """These wishes on top of a tier's: what is said here wins; None and 0 mean: not said.
 
         It goes by value, so that a spec means the same after a trip through JSON with all its fields.

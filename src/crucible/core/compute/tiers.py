@@ -111,6 +111,6 @@ def get_tier(name: str) -> Tier:
     return tier
 
 
-def effective(tier: str | None, wishes: Resources) -> Resources:
+def effective_resources(tier: str | None, requested: Resources) -> Resources:
     """The job's size: its own wishes over its tier's."""
-    return wishes.over(get_tier(tier).resources) if tier else wishes
+    return requested.merged_onto(get_tier(tier).resources) if tier else requested

@@ -83,7 +83,7 @@ def noise(values: Sequence[float]) -> float:
     return 1.4826 * median(abs(step - centre) for step in steps) / math.sqrt(2)
 
 
-def middle(values: Sequence[float]) -> float:
+def interquartile_mean(values: Sequence[float]) -> float:
     """The mean of the middle half: spikes do not move it, and of two crowds it is between them, as a mean is.
 
     A long series is drawn by its lowest and highest points, which are two crowds; a median jumps between them.
@@ -92,7 +92,7 @@ def middle(values: Sequence[float]) -> float:
     return fmean(ordered[cut : len(ordered) - cut])
 
 
-def doubt(values: Sequence[float], count: int) -> float:
+def standard_error(values: Sequence[float], count: int) -> float:
     """The standard error of the middle of `count` of the values, rather too large than too small."""
     return 1.2533 * noise(values) / math.sqrt(max(count, 1))
 
@@ -101,4 +101,4 @@ def levels(values: Sequence[float], most: int = 16, least: int = 5) -> list[floa
     """The middles of up to `most` equal stretches of at least `least` values, in order."""
     count = max(1, min(most, len(values) // least))
     edges = [round(index * len(values) / count) for index in range(count + 1)]
-    return [middle(values[a:b]) for a, b in pairwise(edges)]
+    return [interquartile_mean(values[a:b]) for a, b in pairwise(edges)]

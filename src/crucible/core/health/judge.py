@@ -5,19 +5,19 @@ from __future__ import annotations
 from crucible.core.health import series_names
 from crucible.core.health.machine import machine_findings
 from crucible.core.health.training import training_findings
-from crucible.core.health.values import Finding, Judgement, Signs, Stage, Verdict, judgement
+from crucible.core.health.values import Finding, HealthInputs, Judgement, Stage, Verdict, judgement
 
 ENOUGH = 5
 """Points of a loss before a job that has no trouble is called healthy for it."""
 
 
-def judge(signs: Signs) -> Judgement:
+def judge_health(signs: HealthInputs) -> Judgement:
     """How a job does. Deterministic; its cost is bounded by the points in `signs`."""
     findings = _trouble(signs)
     return judgement(findings or [_fine(signs)])
 
 
-def _trouble(signs: Signs) -> list[Finding]:
+def _trouble(signs: HealthInputs) -> list[Finding]:
     found: list[Finding] = []
     if signs.stage is Stage.WAITING:
         return found
@@ -36,7 +36,7 @@ def _trouble(signs: Signs) -> list[Finding]:
     return [*found, *training_findings(signs)]
 
 
-def _fine(signs: Signs) -> Finding:
+def _fine(signs: HealthInputs) -> Finding:
     name, values = _main(signs)
     evidence = {"first": values[0], "last": values[-1], "points": float(len(values))} if values else {}
     course = f" {name} went from {values[0]:.4g} to {values[-1]:.4g}." if len(values) > 1 else ""
@@ -55,7 +55,7 @@ def _fine(signs: Signs) -> Finding:
             return Finding(Verdict.HEALTHY, f"It runs as it should.{course}", "", name, None, evidence)
 
 
-def _main(signs: Signs) -> tuple[str | None, list[float]]:
+def _main(signs: HealthInputs) -> tuple[str | None, list[float]]:
     """The series that tells most of a job's course, and its numbers."""
     told = [name for name in signs.series if not name.startswith(series_names.SYSTEM)]
     first = [

@@ -9,7 +9,7 @@ from statistics import median
 
 from crucible.core.compute.resources import format_duration, format_memory
 from crucible.core.health.series_names import SYSTEM
-from crucible.core.health.values import Finding, Point, Signs, Verdict
+from crucible.core.health.values import Finding, HealthInputs, Point, Verdict
 
 STALL_TIMES = 10.0
 """Times the usual interval between two reports that a job may take for one."""
@@ -31,7 +31,7 @@ _GPU = re.compile(r"^system\.gpu(\d+)_utilisation$")
 _CPU, _MEMORY = f"{SYSTEM}cpu_percent", f"{SYSTEM}memory_bytes"
 
 
-def machine_findings(signs: Signs) -> Iterator[Finding]:
+def machine_findings(signs: HealthInputs) -> Iterator[Finding]:
     last = {name: parts[-1] for name, parts in signs.series.items() if parts and parts[-1]}
     samples = {name: signs.tails.get(name) or part for name, part in last.items() if name.startswith(SYSTEM)}
     reports = {name: signs.tails.get(name) or part for name, part in last.items() if not name.startswith(SYSTEM)}
@@ -41,7 +41,7 @@ def machine_findings(signs: Signs) -> Iterator[Finding]:
 
 
 def _stalled(
-    reports: Mapping[str, Sequence[Point]], samples: Mapping[str, Sequence[Point]], signs: Signs
+    reports: Mapping[str, Sequence[Point]], samples: Mapping[str, Sequence[Point]], signs: HealthInputs
 ) -> Iterator[Finding]:
     now = max((point.at for part in samples.values() for point in part[-1:]), default=None)
     if now is None:
@@ -83,7 +83,7 @@ def _gap(part: Sequence[Point]) -> float | None:
     return gaps[int(0.9 * (len(gaps) - 1))] if gaps else None
 
 
-def _idle_program(cpu: Sequence[Point], signs: Signs) -> Iterator[Finding]:
+def _idle_program(cpu: Sequence[Point], signs: HealthInputs) -> Iterator[Finding]:
     """It reports nothing, prints nothing and computes nothing."""
     quiet = signs.quiet_seconds if signs.quiet_seconds is not None else signs.ran_seconds
     recent = _recent(cpu, IDLE_SECONDS)
@@ -102,7 +102,7 @@ def _idle_program(cpu: Sequence[Point], signs: Signs) -> Iterator[Finding]:
     )
 
 
-def _idle_gpus(samples: Mapping[str, Sequence[Point]], signs: Signs) -> Iterator[Finding]:
+def _idle_gpus(samples: Mapping[str, Sequence[Point]], signs: HealthInputs) -> Iterator[Finding]:
     gpus = {name: part for name, part in samples.items() if _GPU.match(name)}
     if not gpus or (signs.ran_seconds or 0.0) < 2 * GPU_SECONDS:
         return
@@ -122,7 +122,7 @@ def _idle_gpus(samples: Mapping[str, Sequence[Point]], signs: Signs) -> Iterator
     )
 
 
-def _memory(samples: Sequence[Point], signs: Signs) -> Iterator[Finding]:
+def _memory(samples: Sequence[Point], signs: HealthInputs) -> Iterator[Finding]:
     recent = _recent(samples, GPU_SECONDS)
     if not recent or not signs.memory_limit:
         return

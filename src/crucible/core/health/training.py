@@ -7,8 +7,8 @@ from itertools import pairwise
 from statistics import median
 
 from crucible.core.health import series_names
-from crucible.core.health.curve import Curve, curve_of, doubt, levels, middle, noise
-from crucible.core.health.values import Finding, Part, Point, Signs, Verdict
+from crucible.core.health.curve import Curve, curve_of, interquartile_mean, levels, noise, standard_error
+from crucible.core.health.values import Finding, HealthInputs, Part, Point, Verdict
 
 NEED_RISE = 24
 """Points of a curve before anything is said of where it goes."""
@@ -43,7 +43,7 @@ ADVICE = {
 }
 
 
-def training_findings(signs: Signs) -> Iterator[Finding]:
+def training_findings(signs: HealthInputs) -> Iterator[Finding]:
     """All that the told series show, each kind of trouble of each series once."""
     told = [name for name in signs.series if not name.startswith(series_names.SYSTEM)]
     for name in filter(series_names.is_loss, told):
@@ -54,11 +54,11 @@ def training_findings(signs: Signs) -> Iterator[Finding]:
         yield from _overfitting(name, told, signs)
 
 
-def _not_finite(name: str, signs: Signs) -> Iterator[Finding]:
+def _not_finite(name: str, signs: HealthInputs) -> Iterator[Finding]:
     parts = signs.series[name]
     last: Part = signs.tails.get(name) or (parts[-1] if parts else ())
     missing = _missing_at_end(last)
-    if missing < (1 if signs.stage.over else MISSING_AT_END):
+    if missing < (1 if signs.stage.ended else MISSING_AT_END):
         return
     begun = last[-missing].step
     since = f"since step {begun:g}" if missing < len(last) else f"since step {begun:g} or before"
@@ -77,11 +77,11 @@ def _missing_at_end(points: Sequence[Point]) -> int:
     return next((n for n, point in enumerate(reversed(points)) if point.value is not None), len(points))
 
 
-def _trend(name: str, curve: Curve, signs: Signs) -> Iterator[Finding]:
+def _trend(name: str, curve: Curve, signs: HealthInputs) -> Iterator[Finding]:
     found = _burst(name, curve) or _rising(name, curve)
     if found is not None:
         yield found
-    elif not signs.stage.over and (signs.fraction is None or signs.fraction >= MIN_FRACTION):
+    elif not signs.stage.ended and (signs.fraction is None or signs.fraction >= MIN_FRACTION):
         yield from filter(None, [_flat(name, curve)])
 
 
@@ -107,7 +107,7 @@ def _rising(name: str, curve: Curve) -> Finding | None:
     rise = found[-1] - found[best]
     won = max(found[0] - found[best], 0.0)
     wide = len(values) // len(found)
-    enough = max(RISE_OF_FALL * won, RISE_OF_LEVEL * abs(found[best]), SURE * doubt(values, wide))
+    enough = max(RISE_OF_FALL * won, RISE_OF_LEVEL * abs(found[best]), SURE * standard_error(values, wide))
     if rise <= enough or not _keeps_rising(found[best:]):
         return None
     return _diverging(name, curve.step(best * wide), found[best], found[-1], found[best])
@@ -137,14 +137,14 @@ def _flat(name: str, curve: Curve) -> Finding | None:
     if count < NEED_FLAT:
         return None
     third, quarter = count // 3, count // 4
-    first, last = middle(values[:third]), middle(values[-third:])
-    unsure = 3 * 1.4142 * doubt(values, quarter)
-    won = max(levels(values)[0] - middle(values[-quarter:]), 0.0)
+    first, last = interquartile_mean(values[:third]), interquartile_mean(values[-third:])
+    unsure = 3 * 1.4142 * standard_error(values, quarter)
+    won = max(levels(values)[0] - interquartile_mean(values[-quarter:]), 0.0)
     evidence = {"first": first, "last": last, "points": count}
     if max(first - last, won) + unsure < FLAT_OF_LEVEL * abs(first):
         message = f"{name} has not fallen in {count} points: {first:.4g} at first, {last:.4g} lately."
         return _finding(Verdict.NOT_CONVERGING, message, name, curve.step(0), evidence)
-    lately = middle(values[-2 * quarter : -quarter]) - middle(values[-quarter:])
+    lately = interquartile_mean(values[-2 * quarter : -quarter]) - interquartile_mean(values[-quarter:])
     if won > 0 and lately + unsure < FLAT_OF_FALL * won:
         step = curve.step(-2 * quarter)
         message = f"{name} has stopped falling: {last:.4g} since step {step:g}, after {values[0]:.4g} at first."
@@ -152,9 +152,9 @@ def _flat(name: str, curve: Curve) -> Finding | None:
     return None
 
 
-def _overfitting(name: str, told: Sequence[str], signs: Signs) -> Iterator[Finding]:
+def _overfitting(name: str, told: Sequence[str], signs: HealthInputs) -> Iterator[Finding]:
     """Worse on data that is held out since a while, and better on that which is trained on."""
-    other = series_names.partner(name, told)
+    other = series_names.training_counterpart(name, told)
     goal = series_names.goal_of(name)
     if other is None or goal is None:
         return

@@ -30,12 +30,12 @@ class Stage(enum.StrEnum):
     CANCELLED = "cancelled"
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         return self in (Stage.COMPLETED, Stage.FAILED, Stage.CANCELLED)
 
 
 @dataclass(frozen=True)
-class Signs:
+class HealthInputs:
     """All that is known of a job. Times are differences on one clock, so that no two clocks are compared.
 
     `series` has, for each name, a part per attempt, the oldest first, empty for one that has not reported it; only

@@ -12,7 +12,7 @@ Value = str | float | int | bool | None
 
 
 @dataclass(frozen=True)
-class Measured:
+class SeriesSummary:
     """One series of one job: its last, lowest and highest value."""
 
     last: float | None
@@ -21,15 +21,15 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedJob:
     """One job as far as it is compared."""
 
     config: Mapping[str, Value]
-    metrics: Mapping[str, Measured]
+    metrics: Mapping[str, SeriesSummary]
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonRow:
     """One thing of all jobs, in their order; `winner` is the place of the best, where one is best."""
 
     name: str
@@ -43,23 +43,23 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    config: tuple[Line, ...]
-    last: tuple[Line, ...]
-    best: tuple[Line, ...]
+    config: tuple[ComparisonRow, ...]
+    last: tuple[ComparisonRow, ...]
+    best: tuple[ComparisonRow, ...]
 
 
-def compare(jobs: Sequence[Compared]) -> Comparison:
+def compare_jobs(jobs: Sequence[ComparedJob]) -> Comparison:
     """All jobs, line by line, sorted by name; what a job does not have is None there."""
     keys = sorted({key for job in jobs for key in job.config})
     series = sorted({name for job in jobs for name in job.metrics})
     return Comparison(
-        tuple(Line(key, tuple(job.config.get(key) for job in jobs)) for key in keys),
+        tuple(ComparisonRow(key, tuple(job.config.get(key) for job in jobs)) for key in keys),
         tuple(_ranked(name, [_last(job, name) for job in jobs]) for name in series),
         tuple(_ranked(name, [_best(job, name) for job in jobs]) for name in series if goal_of(name)),
     )
 
 
-def arguments_of(command: Sequence[str]) -> dict[str, Value]:
+def parse_arguments(command: Sequence[str]) -> dict[str, Value]:
     """What was said on a command line: `--lr 0.1`, `--lr=0.1`, `--amp`, and the rest in order."""
     found: dict[str, Value] = {}
     rest: list[str] = []
@@ -78,21 +78,21 @@ def arguments_of(command: Sequence[str]) -> dict[str, Value]:
     return {**found, "command": " ".join(rest)}
 
 
-def _last(job: Compared, name: str) -> float | None:
+def _last(job: ComparedJob, name: str) -> float | None:
     return job.metrics[name].last if name in job.metrics else None
 
 
-def _best(job: Compared, name: str) -> float | None:
+def _best(job: ComparedJob, name: str) -> float | None:
     if name not in job.metrics:
         return None
     return job.metrics[name].high if goal_of(name) is Goal.HIGHER else job.metrics[name].low
 
 
-def _ranked(name: str, values: Sequence[float | None]) -> Line:
+def _ranked(name: str, values: Sequence[float | None]) -> ComparisonRow:
     goal = goal_of(name)
     known = [(value, place) for place, value in enumerate(values) if value is not None]
     if goal is None or len(known) < 2:
-        return Line(name, tuple(values))
+        return ComparisonRow(name, tuple(values))
     best = min(known)[0] if goal is Goal.LOWER else max(known)[0]
     winners = [place for value, place in known if value == best]
-    return Line(name, tuple(values), winners[0] if len(winners) == 1 else None)
+    return ComparisonRow(name, tuple(values), winners[0] if len(winners) == 1 else None)

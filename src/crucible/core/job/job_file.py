@@ -151,7 +151,7 @@ class JobFile(BaseModel):
         return self
 
 
-def as_text(value: str | bool | int | float) -> str:
+def format_argument(value: str | bool | int | float) -> str:
     """An argument or a variable as the program gets it; truth is `true` or `false`, as files write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -56,7 +56,7 @@ class JobFilter(BaseModel):
     @classmethod
     def _separated(cls, value: object) -> object:
         """`["queued", "running"]` or `["queued,running"]`."""
-        return split(value) if isinstance(value, list | tuple) else value
+        return split_commas(value) if isinstance(value, list | tuple) else value
 
     @field_validator("created_after", "created_before")
     @classmethod
@@ -69,7 +69,7 @@ class JobFilter(BaseModel):
         return self == JobFilter()
 
     @property
-    def looks_up(self) -> bool:
+    def needs_spec(self) -> bool:
         """Whether it asks for more than a job's row and its tags say."""
         return bool(self.kind or self.name or self.named or self.text)
 
@@ -90,7 +90,7 @@ class JobFilter(BaseModel):
         return tuple(map(_kind, self.kind))
 
 
-def split(values: Iterable[object]) -> tuple[object, ...]:
+def split_commas(values: Iterable[object]) -> tuple[object, ...]:
     return tuple(
         part for item in values for part in (item.split(",") if isinstance(item, str) else (item,)) if part != ""
     )

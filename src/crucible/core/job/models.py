@@ -18,7 +18,7 @@ _GIB = 1024**3
 
 
 @dataclass(frozen=True)
-class Order:
+class ModelOrder:
     """Which model, what it is to do (`train`, `infer` or `benchmark`) and with what."""
 
     model: str
@@ -34,12 +34,12 @@ class Order:
     @property
     def command(self) -> tuple[str, ...]:
         words = [PYTHON, "-m", RUNNER, "--model", self.model, "--method", self.method]
-        words += ["--config", as_json(self.config, "The config")]
-        words += [] if self.inputs is None else ["--inputs", as_json(self.inputs, "What is asked")]
+        words += ["--config", encode_json(self.config, "The config")]
+        words += [] if self.inputs is None else ["--inputs", encode_json(self.inputs, "What is asked")]
         return (*words, *(word for name in self.callbacks for word in ("--callback", name)))
 
 
-def as_json(value: object, what: str) -> str:
+def encode_json(value: object, what: str) -> str:
     """The value as it travels; raises BadInput for what JSON cannot say, or is too large."""
     try:
         text = json.dumps(value, allow_nan=False)
@@ -56,17 +56,17 @@ def gpu_needs(min_gpu_memory_gb: float) -> dict[str, int]:
     return {"gpus": 1, "gpu_memory_bytes": int(min_gpu_memory_gb * _GIB)} if min_gpu_memory_gb else {}
 
 
-def not_asked(python: str, why: str, words: str) -> BadInput:
+def cannot_list_models(python: str, why: str, words: str) -> BadInput:
     fix = "Name another Python. A crucible-ml that is installed there has to be as new as this one."
     told = "\n".join(filter(None, (f"It said nothing: {why}.", words)))
     return BadInput(f"{python} cannot be asked for its models.", why=told, fix=fix)
 
 
-def not_offered(name: str, known: Iterable[str], fix: str) -> UnknownName:
+def unknown_model(name: str, known: Iterable[str], fix: str) -> UnknownName:
     return UnknownName("model", name, known, fix=fix)
 
 
-def broken(name: str, text: str, traceback: str | None, package: str, python: str) -> BadInput:
+def broken_model(name: str, text: str, traceback: str | None, package: str, python: str) -> BadInput:
     return BadInput(
         f"The model {name!r} cannot be used: {text.rstrip('.')}.",
         why=traceback or "",

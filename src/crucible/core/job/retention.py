@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from crucible.core.job.spec import Keeping
+from crucible.core.job.spec import KeepPolicy
 
 DAY = 86400.0
 DEFAULT_AGE = 30 * DAY
@@ -24,7 +24,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RetentionVerdict:
     """Whether the thing with this id stays, and why (or why not)."""
 
     id: str
@@ -42,7 +42,9 @@ class EndedJob:
     busy: bool = False
 
 
-def keep_checkpoints(rows: Sequence[Checkpoint], keeping: Keeping, needed: Iterable[str] = ()) -> list[Verdict]:
+def keep_checkpoints(
+    rows: Sequence[Checkpoint], keeping: KeepPolicy, needed: Iterable[str] = ()
+) -> list[RetentionVerdict]:
     """The verdict on each of a job's checkpoints, which come oldest first; every rank has its own count.
 
     The newest of each rank always stays, as do those in `needed`: something starts, or may start, from them.
@@ -57,26 +59,26 @@ def keep_checkpoints(rows: Sequence[Checkpoint], keeping: Keeping, needed: Itera
     for checkpoint in needed:
         reasons.setdefault(checkpoint, "an attempt starts from it")
     why_not = _why_not(keeping)
-    return [Verdict(row.id, row.id in reasons, reasons.get(row.id, why_not)) for row in rows]
+    return [RetentionVerdict(row.id, row.id in reasons, reasons.get(row.id, why_not)) for row in rows]
 
 
-def prune_jobs(rows: Iterable[EndedJob], older_than: float, now: float) -> list[Verdict]:
+def prune_jobs(rows: Iterable[EndedJob], older_than: float, now: float) -> list[RetentionVerdict]:
     """The verdict on each job: those that ended more than `older_than` seconds ago may go."""
     return [_judge(row, older_than, now) for row in rows]
 
 
-def _judge(row: EndedJob, older_than: float, now: float) -> Verdict:
+def _judge(row: EndedJob, older_than: float, now: float) -> RetentionVerdict:
     if not row.terminal or row.ended_at is None:
-        return Verdict(row.id, True, "it has not ended")
+        return RetentionVerdict(row.id, True, "it has not ended")
     if row.busy:
-        return Verdict(row.id, True, "a machine of it is not gone yet")
+        return RetentionVerdict(row.id, True, "a machine of it is not gone yet")
     age = now - row.ended_at
     if age < older_than:
-        return Verdict(row.id, True, f"it ended {shown_age(age)} ago")
-    return Verdict(row.id, False, f"it ended {shown_age(age)} ago, longer than {shown_age(older_than)}")
+        return RetentionVerdict(row.id, True, f"it ended {format_age(age)} ago")
+    return RetentionVerdict(row.id, False, f"it ended {format_age(age)} ago, longer than {format_age(older_than)}")
 
 
-def shown_age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """A length of time in its largest fitting unit, such as `3 days`."""
     for unit, size in (("day", DAY), ("hour", 3600.0), ("minute", 60.0)):
         if seconds >= size:
@@ -91,7 +93,7 @@ def _newest(rows: Sequence[Checkpoint], count: int) -> dict[str, str]:
     return {chosen[-1].id: "the newest", **older} if chosen else {}
 
 
-def _best(rows: Sequence[Checkpoint], keeping: Keeping) -> dict[str, str]:
+def _best(rows: Sequence[Checkpoint], keeping: KeepPolicy) -> dict[str, str]:
     sign = -1.0 if keeping.higher_is_better else 1.0
     scored = [
         (sign * row.metric, -n, row.id)
@@ -111,7 +113,7 @@ def _spaced(rows: Sequence[Checkpoint], every: int | None) -> dict[str, str]:
     return dict.fromkeys(first.values(), f"one every {every} steps")
 
 
-def _why_not(keeping: Keeping) -> str:
+def _why_not(keeping: KeepPolicy) -> str:
     rules = [f"the {keeping.latest} newest" if keeping.latest > 1 else "the newest"]
     if keeping.best:
         rules.append(f"the {keeping.best} best" if keeping.best > 1 else "the best")

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from crucible.core.compute.gpus import gpus_named
+from crucible.core.compute.gpus import find_gpus
 from crucible.core.compute.offers import Market
 from crucible.core.compute.pricing import MICROS
 from crucible.core.compute.resources import Resources
@@ -28,7 +28,7 @@ __all__ = [
     "EnvironmentSpec",
     "JobName",
     "JobSpec",
-    "Keeping",
+    "KeepPolicy",
     "Kind",
     "Retries",
     "Shape",
@@ -114,7 +114,7 @@ class Retries(_Frozen):
     wait_seconds: Annotated[float, Field(ge=0, le=86400)] = 60.0
 
 
-class Keeping(_Frozen):
+class KeepPolicy(_Frozen):
     """Which checkpoints stay: the newest, the best by their metric, and one every so many steps."""
 
     latest: Annotated[int, Field(ge=1, le=1000)] = 3
@@ -158,7 +158,7 @@ class JobSpec(_Frozen):
     priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda n: not n)] = 0
     """Its turn among the waiting jobs of the same user in the same project: higher goes first."""
     retries: Retries = Retries()
-    keep: Keeping = Keeping()
+    keep: KeepPolicy = KeepPolicy()
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     """What $CRUCIBLE_SEED says; made from the job's id when nobody chose one."""
     resume_from: _TEXT | None = None
@@ -205,7 +205,7 @@ class JobSpec(_Frozen):
     @field_validator("gpu_types")
     @classmethod
     def _gpu_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.name for name in value for one in gpus_named(name)))
+        return tuple(dict.fromkeys(one.name for name in value for one in find_gpus(name)))
 
     @field_validator("env")
     @classmethod

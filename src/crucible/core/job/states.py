@@ -25,7 +25,7 @@ class JobState(enum.StrEnum):
 _TERMINAL = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
-class Wish(enum.StrEnum):
+class DesiredState(enum.StrEnum):
     """What is wanted of a job."""
 
     RUN = "run"

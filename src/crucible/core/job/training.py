@@ -20,7 +20,7 @@ from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import Resources
 from crucible.core.compute.tiers import DEFAULT_TIER
 from crucible.core.errors import BadInput
-from crucible.core.job.models import Order
+from crucible.core.job.models import ModelOrder
 from crucible.core.job.spec import PYTHON, EnvironmentSpec, JobSpec, Retries, Source, SourceKind
 from crucible.core.people.identity import PROJECT_PATTERN
 
@@ -159,7 +159,7 @@ class Orchestration(BaseModel):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedJob:
     """A job to submit. `files` make the bundle that the spec still lacks; empty: it needs none."""
 
     spec: JobSpec
@@ -167,23 +167,25 @@ class Prepared:
     project: str | None = None
 
 
-def prepare(request: TrainingRequest) -> Prepared:
+def prepare_job(request: TrainingRequest) -> PreparedJob:
     """What to run for a request that brings its program. Raises BadInput for one that says two things."""
     config = request.config
-    files = {MAIN: config.code.encode(errors="replace"), CONFIG_FILE: _told(config).encode()} if config.code else {}
-    return Prepared(_checked(JobSpec, {**_program(request), **wishes_of(request)}), files, request.tenant_id)
+    files = (
+        {MAIN: config.code.encode(errors="replace"), CONFIG_FILE: _config_json(config).encode()} if config.code else {}
+    )
+    return PreparedJob(_checked(JobSpec, {**_program(request), **job_fields(request)}), files, request.tenant_id)
 
 
-def order_of(request: TrainingRequest) -> Order | None:
+def model_order(request: TrainingRequest) -> ModelOrder | None:
     """What is asked of a model plugin; None for a request that brings a program of its own."""
     config = request.config
     if config.brings_program:
         return None
     ours = TrainingConfig.model_fields.keys() - {"epochs"}
-    return Order(request.model_name, "train", config.model_dump(mode="json", exclude_unset=True, exclude=ours))
+    return ModelOrder(request.model_name, "train", config.model_dump(mode="json", exclude_unset=True, exclude=ours))
 
 
-def no_model(request: TrainingRequest, why: str) -> BadInput:
+def no_model_plugin(request: TrainingRequest, why: str) -> BadInput:
     return BadInput(
         f"There is no model plugin {request.model_name!r}.",
         why=why,
@@ -193,7 +195,7 @@ def no_model(request: TrainingRequest, why: str) -> BadInput:
     )
 
 
-def _told(config: TrainingConfig) -> str:
+def _config_json(config: TrainingConfig) -> str:
     """What the program finds of its config."""
     return json.dumps(config.model_dump(mode="json", exclude_unset=True, exclude={"code", "environment"}))
 
@@ -209,7 +211,7 @@ def _program(request: TrainingRequest) -> dict[str, Any]:
     if config.script is not None:
         return _script(PurePosixPath(config.script), args)
     if config.command is None:
-        raise no_model(request, "The config brings no program.")
+        raise no_model_plugin(request, "The config brings no program.")
     return {"command": (*config.command, *args), "bundle": config.bundle}
 
 
@@ -225,7 +227,7 @@ def _script(path: PurePosixPath, args: tuple[str, ...]) -> dict[str, Any]:
     return {"command": (PYTHON, path.name, *args), "in_place": str(path.parent), "source": source}
 
 
-def wishes_of(request: TrainingRequest) -> dict[str, Any]:
+def job_fields(request: TrainingRequest) -> dict[str, Any]:
     """The fields of the job besides its program."""
     config = request.config
     sized = config.tier is not None or config.resources is not None
@@ -248,7 +250,7 @@ def wishes_of(request: TrainingRequest) -> dict[str, Any]:
 def _variables(request: TrainingRequest) -> dict[str, str]:
     said = {"TENANT_ID": request.tenant_id, "WANDB_NAME": request.name, "WANDB_TAGS": ",".join(request.tags)}
     known = {name: value for name, value in said.items() if value}
-    return {CONFIG_ENV: _told(request.config), MODEL_ENV: request.model_name, **known}
+    return {CONFIG_ENV: _config_json(request.config), MODEL_ENV: request.model_name, **known}
 
 
 def _environment(config: TrainingConfig) -> EnvironmentSpec:
@@ -259,7 +261,7 @@ def _environment(config: TrainingConfig) -> EnvironmentSpec:
     return EnvironmentSpec(requirements=config.requirements, origin="the request")
 
 
-def recorded(spec: JobSpec) -> tuple[str | None, dict[str, Any]]:
+def read_config(spec: JobSpec) -> tuple[str | None, dict[str, Any]]:
     """The model and the config that a job was made from; a job that came another way has its name and its seed."""
     try:
         told = json.loads(spec.env.get(CONFIG_ENV, ""))

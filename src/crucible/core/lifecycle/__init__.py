@@ -1,6 +1,6 @@
 """The life of jobs, attempts and machines: pure transitions over frozen values."""
 
-from crucible.core.job.states import AttemptState, JobState, MachineState, Status, Wish, status_of
+from crucible.core.job.states import AttemptState, DesiredState, JobState, MachineState, Status, status_of
 from crucible.core.lifecycle.advance import advance, new_job
 from crucible.core.lifecycle.facts import Fact
 from crucible.core.lifecycle.machines import advance_machine
@@ -10,6 +10,7 @@ from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, J
 __all__ = [
     "Attempt",
     "AttemptState",
+    "DesiredState",
     "Effect",
     "EffectKind",
     "Event",
@@ -22,7 +23,6 @@ __all__ = [
     "Slot",
     "Status",
     "Step",
-    "Wish",
     "World",
     "advance",
     "advance_machine",

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crucible.core.job.states import AttemptState, Condition, JobState, MachineState, Wish
+from crucible.core.job.states import AttemptState, Condition, DesiredState, JobState, MachineState
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.outcome import conclude, end_attempt, give_back
+from crucible.core.lifecycle.outcome import end_attempt, end_job, release_machines
 from crucible.core.lifecycle.reasons import Reason
 from crucible.core.lifecycle.reopen import reopen
-from crucible.core.lifecycle.reports import noticed, reported
-from crucible.core.lifecycle.silence import NOTICE_AFTER, believed_at, deadlines, heard, look
+from crucible.core.lifecycle.reports import apply_notice, apply_report
+from crucible.core.lifecycle.silence import NOTICE_AFTER, check_attempt, deadlines, loss_confirmed_at, record_contact
 from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Step, World
 
 LOOK_AGAIN = 5.0
@@ -41,7 +41,7 @@ def _decide(world: World, fact: f.Fact, now: float) -> Step:
             return _placed(world, fact)
         case f.Impossible(why):
             return _impossible(world, why, now)
-        case f.Unsaved():
+        case f.NothingSaved():
             return _unsaved(world, now)
         case f.MovedOn(backend, why):
             return _moved_on(world, backend, why)
@@ -51,14 +51,14 @@ def _decide(world: World, fact: f.Fact, now: float) -> Step:
             return reopen(world, fact, now)
         case f.CheckpointRequested(by):
             return _ask_checkpoint(world, by)
-        case f.Noticed(attempt, seconds):
-            return noticed(world, attempt, seconds, now)
-        case f.Heard(attempt):
-            return heard(world, attempt, now)
+        case f.InterruptionNoticed(attempt, seconds):
+            return apply_notice(world, attempt, seconds, now)
+        case f.RunnerContacted(attempt):
+            return record_contact(world, attempt, now)
         case f.Tick(listening_since):
-            return look(world, now, listening_since)
+            return check_attempt(world, now, listening_since)
         case f.RunnerStaging() | f.RunnerStarted() | f.RunnerExited() | f.RunnerEnded():
-            return reported(world, fact, now)
+            return apply_report(world, fact, now)
 
 
 def _planned(world: World) -> Step:
@@ -89,20 +89,20 @@ def _placed(world: World, fact: f.Placed) -> Step:
 def _may_start(job: Job, attempt: Attempt) -> bool:
     """A queued job that is still wanted gets its next attempt; one placed before cannot come again."""
     next_one = (attempt.job, attempt.number, attempt.generation) == (job.id, job.attempts + 1, job.generation)
-    return next_one and job.state is JobState.QUEUED and job.desired is Wish.RUN
+    return next_one and job.state is JobState.QUEUED and job.desired is DesiredState.RUN
 
 
 def _impossible(world: World, why: str, now: float) -> Step:
     if world.job.state not in (JobState.PENDING, JobState.QUEUED) or world.live:
         return Step(world)
-    return conclude(world, Reason.NO_CAPACITY, why, now)
+    return end_job(world, Reason.NO_CAPACITY, why, now)
 
 
 def _unsaved(world: World, now: float) -> Step:
     if world.job.state is not JobState.QUEUED or world.live or not world.attempts:
         return Step(world)
     why = "it saved no checkpoint in that time, so it would only begin again"
-    return conclude(world, Reason.SUSPENDED, why, now, world.attempts[-1])
+    return end_job(world, Reason.SUSPENDED, why, now, world.attempts[-1])
 
 
 def _moved_on(world: World, backend: str, why: str) -> Step:
@@ -121,12 +121,12 @@ def _ask_checkpoint(world: World, by: str) -> Step:
 
 
 def _cancel(world: World, by: str, now: float) -> Step:
-    if world.job.desired is Wish.CANCEL:
+    if world.job.desired is DesiredState.CANCEL:
         return Step(world)
-    wanted = world.with_job(desired=Wish.CANCEL, generation=world.job.generation + 1)
+    wanted = world.with_job(desired=DesiredState.CANCEL, generation=world.job.generation + 1)
     asked = Step(wanted, (Event("cancel_requested", {"by": by}),), (), _machines_of(world.live))
     if world.live is None:
-        return asked.then(conclude(wanted, Reason.CANCELLED, "", now))
+        return asked.then(end_job(wanted, Reason.CANCELLED, "", now))
     if world.live.state is AttemptState.SAVING:
         cancelled = replace(world.live, reason=Reason.CANCELLED)
         return replace(asked, world=wanted.with_attempt(cancelled))
@@ -134,7 +134,7 @@ def _cancel(world: World, by: str, now: float) -> Step:
         return asked
     if _unheard_of(world, world.live):
         return asked.then(end_attempt(wanted, world.live, Reason.CANCELLED, now))
-    return asked.then(give_back(wanted, world.live, "the job was cancelled", now))
+    return asked.then(release_machines(wanted, world.live, "the job was cancelled", now))
 
 
 def _unheard_of(world: World, attempt: Attempt) -> bool:
@@ -157,7 +157,7 @@ def _phase(world: World) -> JobState:
     attempt = world.live
     if attempt is None:
         return world.job.state
-    if world.job.desired is not Wish.RUN:
+    if world.job.desired is not DesiredState.RUN:
         return JobState.STOPPING
     if attempt.state in (AttemptState.RUNNING, AttemptState.SAVING):
         return JobState.RUNNING
@@ -176,7 +176,7 @@ def _due(world: World, now: float) -> float | None:
     if attempt is None:
         return None
     held = [world.machines[s.machine] for s in attempt.slots if not s.ended and s.machine in world.machines]
-    gone = [at for machine in held if (at := believed_at(machine, attempt)) is not None]
+    gone = [at for machine in held if (at := loss_confirmed_at(machine, attempt)) is not None]
     if gone:
         return min(gone)
     return min([_next_look(world.job, attempt, now), *(max(at, now + LOOK_AGAIN) for at in deadlines(world, attempt))])

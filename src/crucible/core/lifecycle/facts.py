@@ -38,7 +38,7 @@ class Impossible:
 
 
 @dataclass(frozen=True)
-class Unsaved:
+class NothingSaved:
     """The machine's time was over and nothing was saved: the next try would begin where this one did."""
 
 
@@ -72,7 +72,7 @@ class CheckpointRequested:
 
 
 @dataclass(frozen=True)
-class Noticed:
+class InterruptionNoticed:
     """The place announced to an attempt's machine that it takes it back in so many seconds."""
 
     attempt: str
@@ -115,7 +115,7 @@ class RunnerEnded:
 
 
 @dataclass(frozen=True)
-class Heard:
+class RunnerContacted:
     """Any sign of life of an attempt's runner."""
 
     attempt: str
@@ -133,7 +133,8 @@ class Tick:
 
 RunnerFact = RunnerStaging | RunnerStarted | RunnerExited | RunnerEnded
 UserFact = CancelRequested | ResumeRequested | CheckpointRequested
-Fact = Planned | Waits | Placed | Impossible | Unsaved | MovedOn | UserFact | RunnerFact | Noticed | Heard | Tick
+SchedulerFact = Planned | Waits | Placed | Impossible | NothingSaved | MovedOn
+Fact = SchedulerFact | UserFact | RunnerFact | InterruptionNoticed | RunnerContacted | Tick
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crucible.core.job.states import AttemptState, Condition, JobState, Wish
+from crucible.core.job.states import AttemptState, Condition, DesiredState, JobState
 from crucible.core.lifecycle.facts import Unwanted
 from crucible.core.lifecycle.machines import advance_machine
 from crucible.core.lifecycle.reasons import Reason, Retry
@@ -37,13 +37,13 @@ def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, d
     event = Event("attempt_ended", {"attempt": attempt.number, "reason": judged.value, "detail": ended.detail})
     touched = frozenset(slot.machine for slot in attempt.slots)
     step = Step(world.with_attempt(ended), (event,), (), touched)
-    step = step.then(give_back(step.world, ended, "its attempt has ended", now))
+    step = step.then(release_machines(step.world, ended, "its attempt has ended", now))
     return step.then(_next(step.world, ended, judged, now))
 
 
-def conclude(world: World, reason: Reason, detail: str, now: float, attempt: Attempt | None = None) -> Step:
+def end_job(world: World, reason: Reason, detail: str, now: float, attempt: Attempt | None = None) -> Step:
     """The job is over."""
-    outcome = reason.verdict.outcome
+    outcome = reason.policy.outcome
     ended = world.with_job(
         state=outcome,
         reason=reason,
@@ -63,12 +63,12 @@ def _judge(job: Job, reason: Reason) -> Reason:
 
     A stop that nobody wanted is our trouble.
     """
-    if job.desired is Wish.CANCEL:
+    if job.desired is DesiredState.CANCEL:
         return reason if reason is Reason.COMPLETED else Reason.CANCELLED
     return Reason.RUNNER_LOST if reason is Reason.CANCELLED else reason
 
 
-def give_back(world: World, attempt: Attempt, why: str, now: float) -> Step:
+def release_machines(world: World, attempt: Attempt, why: str, now: float) -> Step:
     """Machines made for this attempt alone are of no use to anyone else: they are released."""
     step = Step(world)
     for slot in attempt.slots:
@@ -80,17 +80,17 @@ def give_back(world: World, attempt: Attempt, why: str, now: float) -> Step:
 
 
 def _next(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
-    retry = reason.verdict.retry
+    retry = reason.policy.retry
     used = world.job.used.get(retry, 0)
     if retry is Retry.NEVER or used >= _budget(world.job, retry):
-        return conclude(world, reason, attempt.detail, now, attempt)
+        return end_job(world, reason, attempt.detail, now, attempt)
     wait = _wait(world.job, retry, used)
     queued = world.with_job(
         state=JobState.QUEUED,
-        backend=world.job.spec.backend_after(world.job.backend) if reason.leaves else world.job.backend,
+        backend=world.job.spec.backend_after(world.job.backend) if reason.moves_on else world.job.backend,
         used={**world.job.used, retry: used + 1},
         not_before=now + wait,
-        waiting=f"try {attempt.number + 1} follows {wait:g} s after the last: {reason.verdict.message}",
+        waiting=f"try {attempt.number + 1} follows {wait:g} s after the last: {reason.policy.message}",
         conditions=world.job.conditions - {Condition.UNREACHABLE},
     )
     return Step(queued, (Event("retrying", {"after": reason.value, "wait_seconds": wait, "try": used + 1}),))

@@ -30,7 +30,7 @@ class Payer(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReasonPolicy:
     outcome: JobState
     retry: Retry
     payer: Payer
@@ -57,22 +57,22 @@ class Reason(enum.StrEnum):
     NO_CAPACITY = "no_capacity"
 
     @property
-    def verdict(self) -> Verdict:
+    def policy(self) -> ReasonPolicy:
         return _VERDICTS[self]
 
     @property
-    def leaves(self) -> bool:
+    def moves_on(self) -> bool:
         """Whether the place failed the job, so that the next try goes to the next place in its line."""
         return self in _LEAVES
 
 
-def _failed(retry: Retry, payer: Payer, message: str, advice: str = "") -> Verdict:
-    return Verdict(JobState.FAILED, retry, payer, message, advice)
+def _failed(retry: Retry, payer: Payer, message: str, advice: str = "") -> ReasonPolicy:
+    return ReasonPolicy(JobState.FAILED, retry, payer, message, advice)
 
 
 _VERDICTS = {
-    Reason.COMPLETED: Verdict(JobState.COMPLETED, Retry.NEVER, Payer.USER, "The job completed."),
-    Reason.CANCELLED: Verdict(JobState.CANCELLED, Retry.NEVER, Payer.USER, "The job was cancelled."),
+    Reason.COMPLETED: ReasonPolicy(JobState.COMPLETED, Retry.NEVER, Payer.USER, "The job completed."),
+    Reason.CANCELLED: ReasonPolicy(JobState.CANCELLED, Retry.NEVER, Payer.USER, "The job was cancelled."),
     Reason.EXIT_CODE: _failed(
         Retry.USER,
         Payer.USER,

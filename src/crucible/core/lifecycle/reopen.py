@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.core.job.states import JobState, Wish
+from crucible.core.job.states import DesiredState, JobState
 from crucible.core.lifecycle.facts import ResumeRequested
 from crucible.core.lifecycle.values import Event, Step, World
 
@@ -15,7 +15,7 @@ def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
     backend = fact.backend or job.spec.backends[0]
     again = world.with_job(
         state=JobState.QUEUED,
-        desired=Wish.RUN,
+        desired=DesiredState.RUN,
         generation=job.generation + 1,
         reason=None,
         detail="",

@@ -8,19 +8,19 @@ from crucible.core.job.states import AttemptState
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import end_attempt
 from crucible.core.lifecycle.reasons import Reason, Retry
-from crucible.core.lifecycle.silence import heard
+from crucible.core.lifecycle.silence import record_contact
 from crucible.core.lifecycle.values import Attempt, Event, Step, World
 
 _BEFORE_RUN = frozenset({AttemptState.PLACED, AttemptState.LAUNCHING, AttemptState.STAGING})
 _BEFORE_EXIT = _BEFORE_RUN | {AttemptState.RUNNING}
 
 
-def reported(world: World, fact: f.RunnerFact, now: float) -> Step:
+def apply_report(world: World, fact: f.RunnerFact, now: float) -> Step:
     """What a runner says. The attempt's id goes end to end: a report on any other attempt changes nothing."""
     attempt = world.live
     if attempt is None or fact.attempt != attempt.id:
         return Step(world)
-    told = heard(world, attempt.id, now)
+    told = record_contact(world, attempt.id, now)
     seen = next(a for a in told.world.attempts if a.id == attempt.id)
     match fact:
         case f.RunnerStaging(_, what):
@@ -33,7 +33,7 @@ def reported(world: World, fact: f.RunnerFact, now: float) -> Step:
             return told.then(_ended(told.world, seen, fact, now))
 
 
-def noticed(world: World, attempt_id: str, seconds: float, now: float) -> Step:
+def apply_notice(world: World, attempt_id: str, seconds: float, now: float) -> Step:
     """Its runner has saved and is ending: nothing to do but to know why, should its last words get lost."""
     attempt = world.live
     if attempt is None or attempt.id != attempt_id or attempt.noticed_at is not None:

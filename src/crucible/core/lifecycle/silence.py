@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crucible.core.job.states import Condition, Wish
-from crucible.core.lifecycle.outcome import end_attempt, give_back
+from crucible.core.job.states import Condition, DesiredState
+from crucible.core.lifecycle.outcome import end_attempt, release_machines
 from crucible.core.lifecycle.reasons import Reason
 from crucible.core.lifecycle.values import Attempt, Event, Machine, Step, World
 
@@ -25,7 +25,7 @@ SETTLE_WINDOW = 5.0
 """Seconds that a vanished machine's last messages may still take to arrive."""
 
 
-def believed_at(machine: Machine, attempt: Attempt) -> float | None:
+def loss_confirmed_at(machine: Machine, attempt: Attempt) -> float | None:
     """When the end of an attempt's machine is judged; None while it is not gone.
 
     Where nothing was ever heard of either, no last words can be under way: at once. While its last words are
@@ -38,7 +38,7 @@ def believed_at(machine: Machine, attempt: Attempt) -> float | None:
     return max(machine.gone_at, attempt.last_seen or 0.0) + SETTLE_WINDOW
 
 
-def heard(world: World, attempt_id: str, now: float) -> Step:
+def record_contact(world: World, attempt_id: str, now: float) -> Step:
     attempt = next((a for a in world.attempts if a.id == attempt_id and a.live), None)
     if attempt is None:
         return Step(world)
@@ -46,7 +46,7 @@ def heard(world: World, attempt_id: str, now: float) -> Step:
     return _silence(world.with_attempt(seen), seen, now)
 
 
-def look(world: World, now: float, listening_since: float = 0.0) -> Step:
+def check_attempt(world: World, now: float, listening_since: float = 0.0) -> Step:
     """Level-triggered: whatever was missed is found by looking at what is."""
     attempt = world.live
     if attempt is None:
@@ -54,16 +54,16 @@ def look(world: World, now: float, listening_since: float = 0.0) -> Step:
     lost = [world.machines[s.machine] for s in attempt.slots if _lost(world, attempt, s.machine, now)]
     if lost:
         return _machines_lost(world, attempt, lost, now)
-    fence = fenced_at(world, attempt, listening_since)
+    fence = fence_deadline(world, attempt, listening_since)
     if fence is not None and now >= fence:
         why = Reason.FENCED if attempt.noticed_at is None else Reason.INTERRUPTED
         return end_attempt(world, attempt, attempt.reason or why, now, detail="nothing was heard of it")
-    over = overdue(world, attempt, now, listening_since)
-    step = give_back(world, attempt, over, now) if over else Step(world)
+    over = overdue_reason(world, attempt, now, listening_since)
+    step = release_machines(world, attempt, over, now) if over else Step(world)
     return step.then(_silence(step.world, attempt, now, listening_since))
 
 
-def fenced_at(world: World, attempt: Attempt, listening_since: float = 0.0) -> float | None:
+def fence_deadline(world: World, attempt: Attempt, listening_since: float = 0.0) -> float | None:
     """When the attempt may be replaced though its place cannot say what became of it; None: never.
 
     By then its agents, which count the same silence, have long ended it by themselves. All of it counts from when
@@ -77,12 +77,12 @@ def fenced_at(world: World, attempt: Attempt, listening_since: float = 0.0) -> f
     return max(heard_at, attempt.placed_at, listening_since) + lease + REPLACE_MARGIN
 
 
-def overdue(world: World, attempt: Attempt, now: float, listening_since: float) -> str:
+def overdue_reason(world: World, attempt: Attempt, now: float, listening_since: float) -> str:
     """Why a machine of the attempt must go, in words; empty while it may stay."""
     held = _held(world, attempt)
     if any(machine.ends_at is not None and now >= machine.ends_at for machine in held):
         return "its time is over"
-    if world.job.desired is Wish.CANCEL and now >= _mute_at(world, attempt, listening_since):
+    if world.job.desired is DesiredState.CANCEL and now >= _mute_at(world, attempt, listening_since):
         return "the job was cancelled and its agent is silent"
     late = [m for m in held if m.up_at is None and m.host_due is not None]
     if any(now >= max(m.host_due or 0.0, listening_since + HOST_GRACE) for m in late):
@@ -101,7 +101,7 @@ def deadlines(world: World, attempt: Attempt) -> list[float]:
     held = [m for m in _held(world, attempt) if m.wanted]
     ends = [m.ends_at for m in held if m.ends_at is not None]
     hosts = [m.host_due for m in held if m.host_due is not None and m.up_at is None]
-    fence = fenced_at(world, attempt)
+    fence = fence_deadline(world, attempt)
     return [*ends, *hosts, *([] if fence is None else [fence])]
 
 
@@ -112,7 +112,7 @@ def _held(world: World, attempt: Attempt) -> list[Machine]:
 
 def _lost(world: World, attempt: Attempt, machine_id: str, now: float) -> bool:
     machine = world.machines.get(machine_id)
-    believed = believed_at(machine, attempt) if machine else None
+    believed = loss_confirmed_at(machine, attempt) if machine else None
     return believed is not None and now >= believed
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from crucible.core.compute.offers import Billing, Market
 from crucible.core.compute.resources import Allocation, Capacity, Resources
 from crucible.core.job.spec import DEFAULT_BACKEND, JobSpec
-from crucible.core.job.states import AttemptState, Condition, JobState, MachineState, Wish
+from crucible.core.job.states import AttemptState, Condition, DesiredState, JobState, MachineState
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.people.identity import DEFAULT_PROJECT
 
@@ -31,7 +31,7 @@ class Job:
     version: int = 0
     generation: int = 1
     state: JobState = JobState.PENDING
-    desired: Wish = Wish.RUN
+    desired: DesiredState = DesiredState.RUN
     reason: Reason | None = None
     detail: str = ""
     waiting: str = ""

@@ -58,7 +58,7 @@ _GRANTS = {
 EVERY_PERMISSION = frozenset(Permission)
 
 
-class Via(enum.StrEnum):
+class LoginMethod(enum.StrEnum):
     """How somebody proved who he is."""
 
     OWNER = "owner"
@@ -74,7 +74,7 @@ class Identity:
 
     user: str
     name: str
-    via: Via
+    via: LoginMethod
     admin: bool = False
     roles: Mapping[str, Role] = field(default_factory=lambda: MappingProxyType({}))
     scopes: frozenset[Permission] = EVERY_PERMISSION
@@ -116,47 +116,47 @@ class Identity:
         if known is None or DEFAULT_PROJECT in known:
             return DEFAULT_PROJECT
         if not known:
-            raise self.nowhere()
+            raise self.no_project_error()
         if len(known) > 1:
-            raise _several(sorted(known))
+            raise _ambiguous_project(sorted(known))
         return next(iter(known))
 
-    def need(self, permission: Permission, project: str | None = None) -> None:
+    def require(self, permission: Permission, project: str | None = None) -> None:
         """Raise Forbidden unless he may."""
         if not self.may(permission, project):
-            raise self.refusal(permission, project)
+            raise self.permission_error(permission, project)
 
-    def refusal(self, permission: Permission, project: str | None) -> Forbidden:
+    def permission_error(self, permission: Permission, project: str | None) -> Forbidden:
         """It names the token where another one of his would do, else what he himself would have to be."""
-        if self.job is not None or self._himself_may(permission, project):
-            return self.beyond_token(permission, project)
-        why = f"{self.name} is {self._described(project)}{_where(project)}."
-        return _refused(permission, project, why, self._way_in(permission, project))
+        if self.job is not None or self._user_may(permission, project):
+            return self.token_error(permission, project)
+        why = f"{self.name} is {self._describe_role(project)}{_where(project)}."
+        return _refused(permission, project, why, self._suggest_access(permission, project))
 
-    def beyond_token(self, permission: Permission, project: str | None) -> Forbidden:
-        if self.via is Via.SHARE:
+    def token_error(self, permission: Permission, project: str | None) -> Forbidden:
+        if self.via is LoginMethod.SHARE:
             why, fix = "A share link shows one job and nothing else.", "Ask whoever gave it to you to let you in."
             return _refused(permission, project, why, fix)
         why = f"The {self.via} in use does not reach that far."
         return _refused(permission, project, why, "Use a token with more scopes: `crucible tokens create --help`.")
 
-    def need_submitter(self) -> None:
+    def require_submitter(self) -> None:
         """Raise Forbidden for a caller who may submit to no project at all."""
         if self.projects(Permission.WRITE) == frozenset():
-            raise self.nowhere()
+            raise self.no_project_error()
 
-    def nowhere(self) -> Forbidden:
+    def no_project_error(self) -> Forbidden:
         """The refusal for somebody who may submit in no project at all."""
         if Permission.WRITE not in self.scopes:
-            return self.beyond_token(Permission.WRITE, self.project)
+            return self.token_error(Permission.WRITE, self.project)
         if self._narrowed:
-            return self.refusal(Permission.WRITE, self.project)
+            return self.permission_error(Permission.WRITE, self.project)
         seen = sorted(self.projects(Permission.READ) or ())
         if not seen:
             why, fix = f"{self.name} is in no project.", "Ask an administrator to make you a member of one."
         else:
-            why = f"{self.name} may only look on in {_listed(seen)}."
-            fix = f"Ask an admin of {_listed(seen, 'or')} to make you a member; `crucible projects members "
+            why = f"{self.name} may only look on in {_join_names(seen)}."
+            fix = f"Ask an admin of {_join_names(seen, 'or')} to make you a member; `crucible projects members "
             fix += f"{seen[0]}` says who that is."
         return Forbidden("You may not submit jobs.", why=why, fix=fix, permission=Permission.WRITE.value)
 
@@ -164,11 +164,11 @@ class Identity:
     def _narrowed(self) -> bool:
         return self.project is not None or self.job is not None
 
-    def _himself_may(self, permission: Permission, project: str | None) -> bool:
+    def _user_may(self, permission: Permission, project: str | None) -> bool:
         """With a token that is held to nothing."""
         return self.admin or (project is not None and permission in self._role(project))
 
-    def _way_in(self, permission: Permission, project: str | None) -> str:
+    def _suggest_access(self, permission: Permission, project: str | None) -> str:
         role = next((role for role in Role if permission in role.grants), None)
         if project is None or role is None:
             return "Ask an administrator: this is no project's but the whole server's."
@@ -178,7 +178,7 @@ class Identity:
         role = self.roles.get(project)
         return frozenset() if role is None else role.grants
 
-    def _described(self, project: str | None) -> str:
+    def _describe_role(self, project: str | None) -> str:
         if project is None:
             return "no administrator"
         role = self.roles.get(project)
@@ -194,16 +194,16 @@ def _refused(permission: Permission, project: str | None, why: str, fix: str) ->
     return Forbidden(f"You may not {permission}{where}.", why=why, fix=fix, permission=permission.value)
 
 
-def _several(names: Sequence[str]) -> BadInput:
+def _ambiguous_project(names: Sequence[str]) -> BadInput:
     return BadInput(
         "The job does not say in which project it belongs.",
-        why=f"You may submit in {_listed(names)}, and none of them is the usual one.",
+        why=f"You may submit in {_join_names(names)}, and none of them is the usual one.",
         fix=f"Name one: --project {names[0]}, or the field `project`.",
         field="project",
     )
 
 
-def _listed(names: Sequence[str], word: str = "and") -> str:
+def _join_names(names: Sequence[str], word: str = "and") -> str:
     """In words, and not more of them than one reads."""
     shown = [repr(name) for name in names[:MOST_LISTED]]
     more = len(names) - len(shown)
@@ -211,12 +211,12 @@ def _listed(names: Sequence[str], word: str = "and") -> str:
     return f"{', '.join(shown[:-1])} {word} {shown[-1]}" if len(shown) > 1 else shown[0]
 
 
-NOBODY = Identity("", "nobody", Via.SESSION, scopes=frozenset())
-OWNER = Identity("usr-owner", "owner", Via.OWNER, admin=True)
+NOBODY = Identity("", "nobody", LoginMethod.SESSION, scopes=frozenset())
+OWNER = Identity("usr-owner", "owner", LoginMethod.OWNER, admin=True)
 """Who holds the state folder."""
 
 
-def checked_project(name: str) -> str:
+def validate_project_name(name: str) -> str:
     """The name, if a project can have it."""
     if not _PROJECT.fullmatch(name):
         raise BadInput(
@@ -228,7 +228,7 @@ def checked_project(name: str) -> str:
     return name
 
 
-def checked_user(name: str) -> str:
+def validate_user_name(name: str) -> str:
     """The name, if a user can have it."""
     if not _USER.fullmatch(name):
         raise BadInput(
@@ -240,7 +240,7 @@ def checked_user(name: str) -> str:
     return name
 
 
-def checked_email(address: str) -> str:
+def validate_email(address: str) -> str:
     """The address in small letters, if it is one. Some letters beyond ASCII have an ASCII one as their small form."""
     small = address.lower()
     if not address.isascii() or len(small) > MAX_EMAIL or not _EMAIL.fullmatch(small):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from crucible.core.errors import BadInput, Forbidden
-from crucible.core.people.identity import checked_email
+from crucible.core.people.identity import validate_email
 from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
 
@@ -25,7 +25,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True)
-class Client:
+class OpenIdClient:
     """This deployment at its provider. `name` is the word on the button.
 
     `domains`: those of the e-mail addresses that may come in (None: any). `project`: where people who are new here
@@ -40,13 +40,13 @@ class Client:
     project: str | None = None
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the provider is on this computer, and needs no encryption."""
-        return is_here(self.issuer)
+        return is_loopback_url(self.issuer)
 
 
 @dataclass(frozen=True)
-class Command:
+class WaitingCommand:
     """A command that waits at a port of its own computer, and shows by `challenge` that it is the one that asked."""
 
     port: int
@@ -55,7 +55,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Begun:
+class LoginRedirect:
     """`browser` ties what comes back to the browser that went away."""
 
     url: str
@@ -63,7 +63,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProviderResponse:
     """What a browser brings back from the provider; `issuer` as it names itself there (RFC 9207)."""
 
     state: str | None
@@ -74,7 +74,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Landing:
+class LoginResult:
     """Somebody signed in. `session` for his browser; or `handover`, the address at which his command gets a code."""
 
     user: str
@@ -84,18 +84,18 @@ class Landing:
 
 
 @dataclass(frozen=True)
-class Person:
+class ProviderIdentity:
     """Whom the provider vouches for. `email` only if the provider says that it is his; in small letters."""
 
     subject: str
     email: str | None = None
 
-    def tie(self, issuer: str) -> str:
+    def subject_hash(self, issuer: str) -> str:
         """What is kept of him: as long for every provider, and the same for nobody else."""
         return hashlib.sha256(f"{issuer} {self.subject}".encode()).hexdigest()
 
 
-class Refusal(enum.StrEnum):
+class LoginRefusal(enum.StrEnum):
     """Why somebody whom the provider knows does not come in here."""
 
     UNVERIFIED = "unverified"
@@ -108,13 +108,13 @@ class Refusal(enum.StrEnum):
     @property
     def error(self) -> Forbidden:
         """What he is told. Who is a user here, and who is kept out, is not told apart."""
-        if self is Refusal.UNVERIFIED:
+        if self is LoginRefusal.UNVERIFIED:
             return Forbidden(
                 "Your provider does not say that your e-mail address is yours.",
                 why="Whoever can write any address into his account could come in as somebody else.",
                 fix="Confirm the address at your provider and sign in again.",
             )
-        if self is Refusal.DOMAIN:
+        if self is LoginRefusal.DOMAIN:
             return Forbidden(
                 "E-mail addresses of this domain may not come in.",
                 why="This server is for people of other domains.",
@@ -127,30 +127,30 @@ class Refusal(enum.StrEnum):
         )
 
 
-def person_of(claims: Mapping[str, object]) -> Person:
+def read_claims(claims: Mapping[str, object]) -> ProviderIdentity:
     """The person in a token whose signature and terms are checked."""
     email, verified = claims.get("email"), claims.get("email_verified")
     if not (verified is True or verified == "true") or not isinstance(email, str):
-        return Person(str(claims["sub"]))
+        return ProviderIdentity(str(claims["sub"]))
     try:
-        return Person(str(claims["sub"]), checked_email(email))
+        return ProviderIdentity(str(claims["sub"]), validate_email(email))
     except BadInput:
-        return Person(str(claims["sub"]))
+        return ProviderIdentity(str(claims["sub"]))
 
 
-def gate(client: Client, person: Person) -> Refusal | None:
+def check_domain(client: OpenIdClient, person: ProviderIdentity) -> LoginRefusal | None:
     """What speaks against him whoever he is here."""
     if client.domains is None:
         return None
     if person.email is None:
-        return Refusal.UNVERIFIED
-    return None if person.email.rpartition("@")[2] in client.domains else Refusal.DOMAIN
+        return LoginRefusal.UNVERIFIED
+    return None if person.email.rpartition("@")[2] in client.domains else LoginRefusal.DOMAIN
 
 
-def checked_client(client: Client) -> Client:
+def validate_client(client: OpenIdClient) -> OpenIdClient:
     """The client, if people can sign in with it."""
     parts = _split(client.issuer)
-    if parts.scheme != "https" and not client.here:
+    if parts.scheme != "https" and not client.is_local:
         raise BadInput(
             f"The provider {client.issuer!r} is not encrypted.",
             why="Whoever is on the way could sign in as anybody.",
@@ -170,7 +170,7 @@ def checked_client(client: Client) -> Client:
     return client
 
 
-def checked_subject(subject: str) -> str:
+def validate_subject(subject: str) -> str:
     """The provider's name for a person, if it can be one."""
     if not 1 <= len(subject) <= MAX_SUBJECT or not (subject.isascii() and subject.isprintable()):
         raise BadInput(
@@ -182,7 +182,7 @@ def checked_subject(subject: str) -> str:
     return subject
 
 
-def local_path(path: str) -> str:
+def validate_local_path(path: str) -> str:
     """The path, if it leads to this server and nowhere else."""
     if len(path) > MAX_PATH or not _LOCAL.fullmatch(path):
         raise BadInput(
@@ -194,13 +194,13 @@ def local_path(path: str) -> str:
     return path
 
 
-def challenge_of(verifier: str) -> str:
+def make_challenge(verifier: str) -> str:
     """The S256 challenge (RFC 7636) that a verifier answers."""
     digest = hashlib.sha256(verifier.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def is_here(url: str) -> bool:
+def is_loopback_url(url: str) -> bool:
     """Whether an address is on this computer."""
     return _split(url).hostname in _LOOPBACK
 

@@ -20,7 +20,7 @@ def is_secret_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def checked_secret_name(name: str) -> str:
+def validate_secret_name(name: str) -> str:
     """The name, if a secret can have it."""
     if not is_secret_name(name):
         raise BadInput(
@@ -32,7 +32,7 @@ def checked_secret_name(name: str) -> str:
     return name
 
 
-def checked_secret_value(value: str) -> str:
+def validate_secret_value(value: str) -> str:
     """The value, if one can be kept, handed to a program, and hidden in its output. It is never repeated."""
     try:
         size = len(value.encode())

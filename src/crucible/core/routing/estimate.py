@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.pricing import forecast
-from crucible.core.routing.machine_speed import Knowledge
+from crucible.core.routing.machine_speed import SpeedModel
 from crucible.core.routing.profile import Confidence, weaker
-from crucible.core.routing.roofline import CORES, Counted
-from crucible.core.routing.workload import Compute, Work
+from crucible.core.routing.roofline import CORES, CountedComputeTime
+from crucible.core.routing.workload import ComputeTime, Workload
 
 GB = 10**9
 MONTH = 30 * 86400.0
@@ -54,7 +54,7 @@ class Estimate(NamedTuple):
 class Estimates:
     """Of one job at many offers: how fast a machine is, is worked out once for all that are alike."""
 
-    def __init__(self, work: Work, known: Knowledge) -> None:
+    def __init__(self, work: Workload, known: SpeedModel) -> None:
         self._work = work
         self._known = known
         self._held = work.dataset_bytes + work.output_bytes
@@ -62,7 +62,7 @@ class Estimates:
         self._durations: dict[int, tuple[float | None, Confidence]] = {}
         self._alike: dict[tuple[int, str, float], tuple[float | None, Confidence]] = {}
 
-    def of(self, offer: Offer) -> Estimate:
+    def estimate(self, offer: Offer) -> Estimate:
         wait, startup, tariff, transfer = offer.wait_seconds, offer.startup_seconds, offer.tariff, self._transfer
         seconds, confidence = self._durations.get(id(offer.capacity)) or self._duration(offer)
         egress = _of(self._work.output_bytes, tariff.egress_per_gb or 0) if self._work.output_bytes else 0
@@ -88,16 +88,16 @@ class Estimates:
         return found
 
 
-def estimate(work: Work, offer: Offer, known: Knowledge) -> Estimate:
-    return Estimates(work, known).of(offer)
+def estimate(work: Workload, offer: Offer, known: SpeedModel) -> Estimate:
+    return Estimates(work, known).estimate(offer)
 
 
-def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, Confidence]:
+def duration(work: Workload, offer: Offer, known: SpeedModel) -> tuple[float | None, Confidence]:
     """Seconds of computing there, and how sure that is."""
     compute = work.compute
     if compute is None:
         return None, Confidence.LOW
-    if not compute.gpu and not isinstance(compute, Counted):
+    if not compute.gpu and not isinstance(compute, CountedComputeTime):
         return compute.seconds, compute.confidence
     used = work.gpus_on(offer.capacity)
     faster = _faster(compute, offer, used, known)
@@ -109,9 +109,9 @@ def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, 
     return min(compute.seconds / (faster * together), LONGEST), sure
 
 
-def _faster(compute: Compute, offer: Offer, used: int, known: Knowledge) -> float | None:
+def _faster(compute: ComputeTime, offer: Offer, used: int, known: SpeedModel) -> float | None:
     """How many times as fast as a GPU of the type that it was told for one there is, or all processors there."""
-    if isinstance(compute, Counted):
+    if isinstance(compute, CountedComputeTime):
         told, there = _step(compute, known), _step_there(compute, offer, used, known)
         return told / there if told and there else None
     base = known.speed(compute.gpu, compute.precision)
@@ -119,14 +119,14 @@ def _faster(compute: Compute, offer: Offer, used: int, known: Knowledge) -> floa
     return here / base if here and base else None
 
 
-def _step(compute: Counted, known: Knowledge) -> float | None:
+def _step(compute: CountedComputeTime, known: SpeedModel) -> float | None:
     """Seconds of a step where its time was told for."""
     if not compute.gpu:
         return known.cpu_step(CORES, compute.load)
     return known.step(compute.gpu, compute.precision, compute.load)
 
 
-def _step_there(compute: Counted, offer: Offer, used: int, known: Knowledge) -> float | None:
+def _step_there(compute: CountedComputeTime, offer: Offer, used: int, known: SpeedModel) -> float | None:
     has = offer.capacity
     return known.step(has.gpu_name, compute.precision, compute.load) if used else known.cpu_step(has.cpus, compute.load)
 
@@ -135,7 +135,7 @@ def _together(gpus: int) -> float:
     return 1 + (gpus - 1) * NVLINK_SHARE
 
 
-def _lost(work: Work, offer: Offer, seconds: float, known: Knowledge) -> float:
+def _lost(work: Workload, offer: Offer, seconds: float, known: SpeedModel) -> float:
     """With interruptions that come at random, each piece between checkpoints is done again until it gets through.
 
     The expected time of a piece of length c is (1/r + d) (exp(r c) - 1) for r interruptions a second and a

@@ -9,7 +9,7 @@ from typing import Protocol
 from crucible.core.compute import gpus
 from crucible.core.compute.offers import Market, Offer
 from crucible.core.errors import UnknownName
-from crucible.core.routing.roofline import CORE_BANDWIDTH, CORE_FLOPS, Load, processors, roof
+from crucible.core.routing.roofline import CORE_BANDWIDTH, CORE_FLOPS, Load, cpu_roof, gpu_roof
 
 INTERRUPTIONS = 0.02
 """How often an hour a spot machine is taken back where its provider does not say, as assumed."""
@@ -19,7 +19,7 @@ ARITHMETIC = 0.7
 """How much of a GPU's speed is its arithmetic, the rest being its memory, for work of which nothing else is known."""
 
 
-class Knowledge(Protocol):
+class SpeedModel(Protocol):
     """What is known of machines beyond their offers."""
 
     def speed(self, gpu: str, precision: str) -> float | None:
@@ -38,7 +38,7 @@ class Knowledge(Protocol):
         """How often an hour a machine is taken back there, on average."""
 
 
-class DataSheets:
+class DataSheetSpeeds:
     """Training is bound now by arithmetic, now by memory: a GPU is as fast as a weighted mean of both says."""
 
     def speed(self, gpu: str, precision: str) -> float | None:
@@ -46,7 +46,7 @@ class DataSheets:
 
     def step(self, gpu: str, precision: str, load: Load) -> float | None:
         try:
-            return roof(gpus.gpu(gpu), precision).seconds(load)
+            return gpu_roof(gpus.find_gpu(gpu), precision).seconds(load)
         except UnknownName:
             return None
 
@@ -54,7 +54,7 @@ class DataSheets:
         return cpus * _mean(CORE_FLOPS, CORE_BANDWIDTH)
 
     def cpu_step(self, cpus: float, load: Load) -> float:
-        return processors(cpus).seconds(load)
+        return cpu_roof(cpus).seconds(load)
 
     def interruptions(self, offer: Offer) -> float:
         """A provider tells the share of machines that it took back in a month."""
@@ -73,8 +73,8 @@ def _mean(arithmetic: float, memory: float) -> float:
 @lru_cache(maxsize=1024)
 def _speed(name: str, precision: str) -> float | None:
     try:
-        found = gpus.gpu(name)
+        found = gpus.find_gpu(name)
     except UnknownName:
         return None
-    reached = roof(found, precision)
+    reached = gpu_roof(found, precision)
     return _mean(reached.flops, reached.bandwidth)

@@ -11,10 +11,10 @@ from crucible.core.compute.pricing import MICROS
 from crucible.core.errors import BadInput
 from crucible.core.routing import rejections
 from crucible.core.routing.estimate import Estimate, Estimates
-from crucible.core.routing.machine_speed import Knowledge
+from crucible.core.routing.machine_speed import SpeedModel
 from crucible.core.routing.plan_request import Objective, PlanRequest
 from crucible.core.routing.pros_and_cons import cons, pros
-from crucible.core.routing.workload import Work
+from crucible.core.routing.workload import Workload
 
 HOUR_IS_WORTH = 2 * MICROS
 """Balanced: what an hour of waiting counts for, in micro-dollars."""
@@ -23,12 +23,12 @@ SPOT_HEADROOM = 1.25
 LAST = float("inf")
 
 
-class Ranked(NamedTuple):
+class RankedOffer(NamedTuple):
     """An offer that holds the job, with what it would come to. `weight` is that in the unit of the objective, where
     less is better. `on_demand` is what the same machine costs an hour when it is not taken back.
     """
 
-    work: Work
+    work: Workload
     max_cost: int | None
     offer: Offer
     estimate: Estimate
@@ -62,12 +62,12 @@ class Ranked(NamedTuple):
         return tuple(cons(self.work, self.offer, self.estimate))
 
 
-class Rejected(NamedTuple):
+class RejectedOffer(NamedTuple):
     """`too_dear`: only what it costs speaks against it."""
 
     offer: Offer
     why: str
-    too_dear: bool = False
+    over_budget: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Plan:
     `nearest` is the offer that misses least, when none holds the job.
     """
 
-    ranked: tuple[Ranked, ...]
-    rejected: tuple[Rejected, ...]
-    nearest: Rejected | None = None
-    elsewhere: tuple[Ranked, ...] = ()
+    ranked: tuple[RankedOffer, ...]
+    rejected: tuple[RejectedOffer, ...]
+    nearest: RejectedOffer | None = None
+    unconnected: tuple[RankedOffer, ...] = ()
 
 
-class _Weighed(NamedTuple):
+class _WeighedOffer(NamedTuple):
     """Sorted as it stands, from its weight to its place in the list: the same offers come in the same order."""
 
     weight: float
@@ -95,7 +95,7 @@ class _Weighed(NamedTuple):
     region: str
     instance_type: str
     market: Market
-    place: int
+    position: int
     offer: Offer
     estimated: Estimate
 
@@ -105,21 +105,21 @@ class _Weighed(NamedTuple):
         return self[4:7]
 
 
-def route(work: Work, request: PlanRequest, offers: Iterable[Offer], known: Knowledge) -> Plan:
+def route(work: Workload, request: PlanRequest, offers: Iterable[Offer], speeds: SpeedModel) -> Plan:
     """Rank the offers. Raises BadInput for a request that contradicts itself, or the work."""
-    check(request, work)
-    judged, estimates = rejections.Judge(work, request), Estimates(work, known)
-    fitting: list[_Weighed] = []
-    rejected: list[Rejected] = []
+    check_request(request, work)
+    judged, estimates = rejections.OfferCheck(work, request), Estimates(work, speeds)
+    fitting: list[_WeighedOffer] = []
+    rejected: list[RejectedOffer] = []
     for place, offer in enumerate(offers):
         why, dear = judged.why_never(offer), False
         if not why:
-            found = estimates.of(offer)
-            why, dear = judged.beyond(offer, found)
+            found = estimates.estimate(offer)
+            why, dear = judged.exceeds_limits(offer, found)
             if not why:
                 fitting.append(_weighed(request.optimize, offer, found, place))
                 continue
-        rejected.append(Rejected(offer, why, dear))
+        rejected.append(RejectedOffer(offer, why, dear))
     fitting.sort()
     ranked = tuple(_ranked(work, request.max_cost_micros, [one for one in fitting if one.offer.runnable]))
     elsewhere = tuple(_ranked(work, request.max_cost_micros, [one for one in fitting if not one.offer.runnable]))
@@ -127,7 +127,7 @@ def route(work: Work, request: PlanRequest, offers: Iterable[Offer], known: Know
     return Plan(ranked, tuple(rejected), nearest, elsewhere)
 
 
-def check(request: PlanRequest, work: Work) -> None:
+def check_request(request: PlanRequest, work: Workload) -> None:
     """Raise BadInput for a request that contradicts itself, or the work."""
     if request.optimize is Objective.DEADLINE and request.deadline_hours is None:
         raise BadInput("There is no deadline to meet.", fix="Say when it has to be done: --deadline 6h.")
@@ -141,15 +141,15 @@ def check(request: PlanRequest, work: Work) -> None:
         raise BadInput(f"It wants {kinds}, and no GPU.", fix="Ask for at least one: --gpus 1.")
 
 
-def _ranked(work: Work, max_cost: int | None, fitting: list[_Weighed]) -> Iterator[Ranked]:
+def _ranked(work: Workload, max_cost: int | None, fitting: list[_WeighedOffer]) -> Iterator[RankedOffer]:
     least = fitting[0].weight if fitting else 0.0
     cheapest = {one.name: one.rate for one in fitting if one.market is Market.ON_DEMAND}
     for one in fitting:
         instead = cheapest.get(one.name) if one.market is Market.SPOT else None
-        yield Ranked(work, max_cost, one.offer, one.estimated, one.weight, least, instead)
+        yield RankedOffer(work, max_cost, one.offer, one.estimated, one.weight, least, instead)
 
 
-def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int) -> _Weighed:
+def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int) -> _WeighedOffer:
     """Where nobody knows how long it takes, an hour stands for the whole, and it comes behind its equals."""
     rate, eta, total = offer.rate, estimated.eta, estimated.total
     last = LAST if eta is None else eta
@@ -164,13 +164,15 @@ def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int
     else:
         weight = float(total)
     names = offer.backend, offer.region, offer.instance_type
-    return _Weighed(weight, last, total, rate, *names, offer.market, place, offer, estimated)
+    return _WeighedOffer(weight, last, total, rate, *names, offer.market, place, offer, estimated)
 
 
-def _nearest(judged: rejections.Judge, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:
-    def misses(one: Rejected) -> tuple[object, ...]:
+def _nearest(
+    judged: rejections.OfferCheck, rejected: list[RejectedOffer], estimates: Estimates
+) -> RejectedOffer | None:
+    def misses(one: RejectedOffer) -> tuple[object, ...]:
         offer = one.offer
-        missing = judged.misses_by(offer, estimates.of(offer))
+        missing = judged.distance(offer, estimates.estimate(offer))
         return missing, offer.rate, offer.backend, offer.region, offer.instance_type
 
     return min(rejected, key=misses, default=None)

@@ -51,7 +51,7 @@ class Distribution(enum.StrEnum):
     TENSOR_PARALLEL = "tensor_parallel"
 
     @property
-    def started(self) -> bool:
+    def needs_launcher(self) -> bool:
         """A launcher starts a process for each GPU, as many as it is told."""
         return self in (
             Distribution.DDP,

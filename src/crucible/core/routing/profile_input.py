@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import Resources
-from crucible.core.compute.tiers import effective
+from crucible.core.compute.tiers import effective_resources
 from crucible.core.routing.corrections import Correction
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import Confidence, Distribution, GpuNeed, HostMemory, Profile
-from crucible.core.routing.roofline import counted
-from crucible.core.routing.workload import Compute, OnGpus, Work
+from crucible.core.routing.roofline import with_load
+from crucible.core.routing.workload import ComputeTime, GpuMemory, Workload
 
 REFERENCE = "T4"
 """The GPU that a profile's hours are on."""
@@ -23,22 +23,22 @@ PIECES = 10
 UNREAD = Profile()
 
 
-def need_of(request: PlanRequest) -> Resources:
+def requested_resources(request: PlanRequest) -> Resources:
     """Return the effective resources; GPU types alone ask for one GPU."""
-    need = effective(request.tier, request.resources)
+    need = effective_resources(request.tier, request.resources)
     return need.model_copy(update={"gpus": 1}) if request.gpu_types and not need.gpus else need
 
 
-def work_of(request: PlanRequest, profile: Profile = UNREAD, learned: Correction | None = None) -> Work:
+def make_workload(request: PlanRequest, profile: Profile = UNREAD, learned: Correction | None = None) -> Workload:
     """What the job is to the router. `learned` corrects what is read; what the request says counts as it is."""
-    asked, spot = need_of(request), request.interruptible
+    asked, spot = requested_resources(request), request.interruptible
     if spot is None:
         spot = request.market is Market.SPOT or bool(profile.interruptible.value)
     gpu = GpuNeed.REQUIRED if asked.gpus else profile.gpu.value or GpuNeed.NONE
-    on_gpus = OnGpus() if asked.gpu_memory_bytes or gpu is GpuNeed.NONE else _on_gpus(profile)
+    on_gpus = GpuMemory() if asked.gpu_memory_bytes or gpu is GpuNeed.NONE else _on_gpus(profile)
     need = asked.model_copy(update=_gpus(request, profile, gpu, on_gpus))
     compute = _stated(request, profile) or _read(profile, gpu, learned or Correction())
-    return Work(
+    return Workload(
         need=need,
         gpu=gpu,
         compute=compute,
@@ -51,13 +51,13 @@ def work_of(request: PlanRequest, profile: Profile = UNREAD, learned: Correction
         host_is_least=profile.host_memory.confidence is Confidence.LOW,
         on_gpus=on_gpus,
         spread=_spread(request, profile, gpu),
-        process_per_gpu=bool(profile.distribution.value and profile.distribution.value.started),
+        process_per_gpu=bool(profile.distribution.value and profile.distribution.value.needs_launcher),
     )
 
 
 def _stated_gpus(request: PlanRequest) -> int:
     """How many GPUs it takes, by the request or the launcher; 0: not said."""
-    return effective(request.tier, request.resources).gpus or request.processes or 0
+    return effective_resources(request.tier, request.resources).gpus or request.processes or 0
 
 
 def _spread(request: PlanRequest, profile: Profile, gpu: GpuNeed) -> bool:
@@ -65,48 +65,48 @@ def _spread(request: PlanRequest, profile: Profile, gpu: GpuNeed) -> bool:
     return not told and gpu is not GpuNeed.NONE and profile.distribution.value not in (None, Distribution.NONE)
 
 
-def _gpus(request: PlanRequest, profile: Profile, gpu: GpuNeed, on_gpus: OnGpus) -> dict[str, int]:
+def _gpus(request: PlanRequest, profile: Profile, gpu: GpuNeed, on_gpus: GpuMemory) -> dict[str, int]:
     """How many GPUs, and how much memory each, as far as the request has not said it."""
     if gpu is GpuNeed.NONE:
         return {}
     found: dict[str, int] = {}
     count = _stated_gpus(request) or profile.gpus.value or _fewest(on_gpus)
-    if gpu is GpuNeed.REQUIRED and not effective(request.tier, request.resources).gpus:
+    if gpu is GpuNeed.REQUIRED and not effective_resources(request.tier, request.resources).gpus:
         found["gpus"] = max(count, 1)
     if on_gpus.whole:
-        found["gpu_memory_bytes"] = on_gpus.on_each(count)
+        found["gpu_memory_bytes"] = on_gpus.per_gpu(count)
     return found
 
 
-def _on_gpus(profile: Profile) -> OnGpus:
+def _on_gpus(profile: Profile) -> GpuMemory:
     parts = profile.memory.value
-    return OnGpus((profile.gpu_memory_gb.value or 0) * GB, parts.sharded if parts is not None else 0.0)
+    return GpuMemory((profile.gpu_memory_gb.value or 0) * GB, parts.sharded if parts is not None else 0.0)
 
 
-def _fewest(on_gpus: OnGpus) -> int:
+def _fewest(on_gpus: GpuMemory) -> int:
     """Of a program that takes as many GPUs as there are and splits its model over them: so many as hold it."""
     if not on_gpus.sharded:
         return 1
-    return next((gpus for gpus in (1, 2, 4, 8) if on_gpus.on_each(gpus) <= LARGE_GPU), 8)
+    return next((gpus for gpus in (1, 2, 4, 8) if on_gpus.per_gpu(gpus) <= LARGE_GPU), 8)
 
 
-def _stated(request: PlanRequest, profile: Profile) -> Compute | None:
+def _stated(request: PlanRequest, profile: Profile) -> ComputeTime | None:
     """How long it takes by the request; its hours are those on its GPU type, if it names one."""
     if request.hours is None:
         return None
     gpu = request.gpu_types[0] if len(request.gpu_types) == 1 else ""
     precision = profile.precision.value.value if profile.precision.value else "fp32"
-    return Compute(request.hours * 3600, gpu, max(_stated_gpus(request), 1), precision, Confidence.HIGH)
+    return ComputeTime(request.hours * 3600, gpu, max(_stated_gpus(request), 1), precision, Confidence.HIGH)
 
 
-def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> Compute | None:
+def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> ComputeTime | None:
     hours = profile.runtime_hours
     if hours.value is None:
         return None
     seconds, sure = hours.value * 3600 * learned.factor, learned.confidence or hours.confidence
     precision = profile.precision.value.value if profile.precision.value else "fp32"
     on = REFERENCE if gpu is not GpuNeed.NONE else ""
-    return counted(Compute(seconds, on, 1, precision, sure, shared=_is_shared(profile)), profile)
+    return with_load(ComputeTime(seconds, on, 1, precision, sure, shared=_is_shared(profile)), profile)
 
 
 def _is_shared(profile: Profile) -> bool:
@@ -136,7 +136,7 @@ def _host(need: Resources, profile: Profile) -> HostMemory:
     return found.value.least if found.confidence is Confidence.LOW else found.value
 
 
-def _between(profile: Profile, compute: Compute | None) -> float | None:
+def _between(profile: Profile, compute: ComputeTime | None) -> float | None:
     """Seconds from one checkpoint that it goes on from to the next."""
     if compute is None or not (profile.checkpointing.value and profile.resume.value):
         return None

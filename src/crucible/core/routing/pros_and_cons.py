@@ -8,7 +8,7 @@ from crucible.core.compute.offers import Availability, Market, Offer
 from crucible.core.compute.resources import Capacity, GiB, format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.profile import Confidence, GpuNeed
-from crucible.core.routing.workload import Work
+from crucible.core.routing.workload import Workload
 
 QUICK = 60.0
 SLOW = 300.0
@@ -18,7 +18,7 @@ TIGHT = 0.9
 COARSE = 3600
 
 
-def fit(work: Work, offer: Offer) -> str:
+def fit(work: Workload, offer: Offer) -> str:
     """How what it has compares with what is needed."""
     has, wanted = offer.capacity, work.gpu_memory_on(offer.capacity)
     if work.gpu is GpuNeed.NONE:
@@ -30,7 +30,7 @@ def fit(work: Work, offer: Offer) -> str:
     return f"{_how(wanted / has.gpu_memory_bytes)}: {wanted / GiB:.1f} of {format_memory(has.gpu_memory_bytes)}"
 
 
-def _memory_fit(work: Work, has: Capacity) -> str:
+def _memory_fit(work: Workload, has: Capacity) -> str:
     wanted, there = work.memory_on(has), has.memory_bytes
     return f"{_how(wanted / there)}: {wanted / GiB:.1f} of {format_memory(there)}" if wanted and there else "fits"
 
@@ -39,7 +39,7 @@ def _how(share: float) -> str:
     return "tight" if share > TIGHT else "ample" if share < 1 / MUCH else "good"
 
 
-def pros(work: Work, offer: Offer, estimated: Estimate, on_demand: int | None) -> Iterator[str]:
+def pros(work: Workload, offer: Offer, estimated: Estimate, on_demand: int | None) -> Iterator[str]:
     """`on_demand` is what the same machine costs an hour when it is not taken back."""
     if offer.rate == 0:
         yield "free"
@@ -55,7 +55,7 @@ def pros(work: Work, offer: Offer, estimated: Estimate, on_demand: int | None) -
         yield "checkpoints carry it over interruptions"
 
 
-def cons(work: Work, offer: Offer, estimated: Estimate) -> Iterator[str]:
+def cons(work: Workload, offer: Offer, estimated: Estimate) -> Iterator[str]:
     if offer.availability is not Availability.AVAILABLE:
         yield f"{offer.availability.value}: about {format_duration(offer.wait_seconds)} of waiting"
     if offer.startup_seconds > SLOW:
@@ -78,7 +78,7 @@ def cons(work: Work, offer: Offer, estimated: Estimate) -> Iterator[str]:
     yield from _unsure(estimated)
 
 
-def _shared(work: Work, offer: Offer) -> Iterator[str]:
+def _shared(work: Workload, offer: Offer) -> Iterator[str]:
     """What is assumed of a program that shares its work among as many GPUs as it gets."""
     there = len(offer.capacity.gpus)
     if not work.spread or not there:
@@ -94,7 +94,7 @@ def _shared(work: Work, offer: Offer) -> Iterator[str]:
         yield f"told for all {there} GPUs, among which it would share its work"
 
 
-def _interrupted(work: Work, offer: Offer, estimated: Estimate) -> str:
+def _interrupted(work: Workload, offer: Offer, estimated: Estimate) -> str:
     if not work.checkpoint_seconds:
         return "may be taken back at any time, and without checkpoints it begins anew"
     if not estimated.lost:

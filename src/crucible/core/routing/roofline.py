@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from crucible.core.compute.gpus import Dtype, Gpu
 from crucible.core.routing.profile import Memory, Profile
-from crucible.core.routing.workload import Compute
+from crucible.core.routing.workload import ComputeTime
 
 REACHED = MappingProxyType({Dtype.FP32: 0.47, Dtype.TF32: 0.38, Dtype.FP16: 0.45, Dtype.BF16: 0.45, Dtype.FP8: 0.35})
 """The share of a sheet's peak that training reaches in each format."""
@@ -57,13 +57,13 @@ class Roof:
 
 
 @dataclass(frozen=True)
-class Counted(Compute):
+class CountedComputeTime(ComputeTime):
     """Work that was counted: another GPU is as much faster as it is at this work."""
 
     load: Load = Load(0.0, 0.0)
 
 
-def roof(gpu: Gpu, precision: str) -> Roof:
+def gpu_roof(gpu: Gpu, precision: str) -> Roof:
     """A format that a GPU has no fast way for is computed as 32 bits."""
     dtype = next((dtype for dtype in gpu.flops if dtype.value == precision), Dtype.FP32)
     faster = precision == Dtype.FP32.value and gpu.vendor == "NVIDIA" and Dtype.TF32 in gpu.flops
@@ -71,18 +71,18 @@ def roof(gpu: Gpu, precision: str) -> Roof:
     return Roof(gpu.flops[dtype] * REACHED[dtype], gpu.bandwidth * BANDWIDTH_REACHED, tf32)
 
 
-def processors(cpus: float) -> Roof:
+def cpu_roof(cpus: float) -> Roof:
     return Roof(cpus * CORE_FLOPS, cpus * CORE_BANDWIDTH)
 
 
-def load(flops: float, memory: Memory, tf32_share: float = 0.0) -> Load:
+def make_load(flops: float, memory: Memory, tf32_share: float = 0.0) -> Load:
     states = memory.weights + memory.gradients + memory.optimizer
     return Load(flops, PASSES * memory.activations + STATE_PASSES * states, flops * tf32_share)
 
 
-def counted(compute: Compute, profile: Profile) -> Compute:
+def with_load(compute: ComputeTime, profile: Profile) -> ComputeTime:
     """With its load, where the program told it."""
     flops, memory = profile.flops_per_step.value, profile.memory.value
     if not flops or memory is None:
         return compute
-    return Counted(**asdict(compute), load=load(flops, memory, profile.tf32_share.value or 0.0))
+    return CountedComputeTime(**asdict(compute), load=make_load(flops, memory, profile.tf32_share.value or 0.0))

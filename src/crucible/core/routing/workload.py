@@ -9,7 +9,7 @@ from crucible.core.routing.profile import Confidence, GpuNeed, HostMemory
 
 
 @dataclass(frozen=True)
-class Compute:
+class ComputeTime:
     """How long it computes: `seconds` on `gpus` of type `gpu`. With no `gpu` it takes as long everywhere, unless its
     work was counted.
     """
@@ -24,18 +24,18 @@ class Compute:
 
 
 @dataclass(frozen=True)
-class OnGpus:
+class GpuMemory:
     """GPU memory in bytes, as it was read: `whole` where one GPU does all, of which `sharded` is split over several."""
 
     whole: float = 0.0
     sharded: float = 0.0
 
-    def on_each(self, gpus: int) -> int:
+    def per_gpu(self, gpus: int) -> int:
         return round(self.whole - self.sharded * (1 - 1 / max(gpus, 1)))
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """`compute` None: nobody knows how long it takes. `checkpoint_seconds` None: what is interrupted begins anew.
 
     `interruptible` says whether it may be put where machines are taken back. `model_bytes` is what its model takes of
@@ -45,7 +45,7 @@ class Work:
 
     need: Resources
     gpu: GpuNeed = GpuNeed.NONE
-    compute: Compute | None = None
+    compute: ComputeTime | None = None
     dataset_bytes: int = 0
     output_bytes: int = 0
     checkpoint_seconds: float | None = None
@@ -54,7 +54,7 @@ class Work:
     host: HostMemory = HostMemory()
     host_is_least: bool = False
     """What it takes of the machine's memory may be much more than `host`."""
-    on_gpus: OnGpus = OnGpus()
+    on_gpus: GpuMemory = GpuMemory()
     """Nothing where its owner says how much GPU memory it needs."""
     process_per_gpu: bool = False
     spread: bool = False
@@ -68,7 +68,7 @@ class Work:
 
     def gpu_memory_on(self, has: Capacity) -> int:
         """Bytes on each of the GPUs that it would use there; 0: nobody knows."""
-        return self.on_gpus.on_each(self.gpus_on(has)) if self.on_gpus.whole else self.need.gpu_memory_bytes or 0
+        return self.on_gpus.per_gpu(self.gpus_on(has)) if self.on_gpus.whole else self.need.gpu_memory_bytes or 0
 
     def need_on(self, has: Capacity) -> Resources:
         """What it asks for to run there: of GPUs all, where it takes as many as it gets."""

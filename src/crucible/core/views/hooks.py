@@ -17,7 +17,7 @@ class DeliveryView(PartialView):
     hook: str = sometimes("")
 
     @property
-    def taken(self) -> bool:
+    def delivered(self) -> bool:
         return self.outcome == "delivered"
 
 

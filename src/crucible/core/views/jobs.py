@@ -61,7 +61,7 @@ class HealthView(View):
     judged_at: str | None = None
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.verdict.replace("_", " ")
 
 
@@ -74,7 +74,7 @@ class CheckpointMark(View):
     step: int | None = None
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.short or self.id or self.name
 
 
@@ -170,7 +170,7 @@ class NoteView(View):
     at: str | None = None
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.short or self.id
 
 
@@ -195,12 +195,12 @@ class BriefJobView(View):
         return self.status in TERMINAL
 
     @property
-    def waits(self) -> bool:
+    def is_queued(self) -> bool:
         """Whether it is still to be started, for the first time or again."""
         return self.status == "queued"
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         """What to call it when talking to a person."""
         return self.short or self.id
 
@@ -259,7 +259,7 @@ class JobView(BriefJobView, PartialView):
         return super().is_simulated or any(attempt.simulated for attempt in self.attempts)
 
     @property
-    def own_code(self) -> int:
+    def result_code(self) -> int:
         """The code that following this job returns: the job's own, 128 + signal when a signal ended it.
 
         A job that did not complete never gives 0, even if its process ended with it.

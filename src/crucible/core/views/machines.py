@@ -115,7 +115,7 @@ class MachineView(View):
     ends_at: str | None = None
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.short or self.id or self.native_id or ""
 
     @property
@@ -138,7 +138,7 @@ class OrphanView(View):
     why: str = ""
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.short or self.native_id
 
 

@@ -24,7 +24,7 @@ class PredictionView(View):
     made_at: str | None = None
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.name or self.short
 
 

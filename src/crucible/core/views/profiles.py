@@ -93,7 +93,7 @@ class ProfileView(View):
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, profile: Profile) -> ProfileView:
+    def from_profile(cls, profile: Profile) -> ProfileView:
         every = profile.conclusions()
         known = {name: each for name, each in every.items() if each.known}
         return cls(

@@ -83,5 +83,5 @@ class CancelledPage(View):
     dry_run: bool = False
 
     @property
-    def found(self) -> tuple[JobView, ...]:
+    def matching_jobs(self) -> tuple[JobView, ...]:
         return tuple(item.job for item in self.items if item.job is not None)

@@ -16,7 +16,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import BadInput, CrucibleError, NotFound
-from crucible.core.fields import EXTRA, hint
+from crucible.core.fields import EXTRA, suggest_field
 from crucible.server.http.json_bodies import BrokenRequest, not_json, unreadable
 from crucible.server.http.problems import problem, refuse, request_id
 from crucible.wire.files.paths import UnsafePath
@@ -68,7 +68,7 @@ def bad_fields(errors: Sequence[Any], kind: object = None) -> BadInput:
     fields = [{"field": _path(e["loc"]), "message": _said(e)} for e in errors[:MAX_FIELDS]]
     first = fields[0]
     where = first["field"] or "request"
-    if errors[0]["type"] == EXTRA and (meant := hint(kind, _within(errors[0]["loc"]))):
+    if errors[0]["type"] == EXTRA and (meant := suggest_field(kind, _within(errors[0]["loc"]))):
         return BadInput(f"There is no field {where!r}.", fix=meant, errors=fields)
     return BadInput(
         f"The field {where!r} is not right: {first['message']}.",

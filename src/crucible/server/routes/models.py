@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.job.models import Order
+from crucible.core.job.models import ModelOrder
 from crucible.core.views.jobs import JobView
 from crucible.core.views.server import ModelPage, ModelView
 from crucible.server.context import Control, Who
@@ -56,6 +56,6 @@ async def submit(
     response: Response,
 ) -> JobView:
     """Train, ask or measure a model. Once this answers, the job is stored and will run."""
-    order = Order(name, wish.method, wish.config, wish.inputs, wish.callbacks)
+    order = ModelOrder(name, wish.method, wish.config, wish.inputs, wish.callbacks)
     spec = await control.models.job_spec(who, order, wish.job)
     return located(await control.jobs.submit(who, spec, key), response)

@@ -10,7 +10,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from crucible.core.errors import BadInput, CrucibleError
-from crucible.core.people.openid import CHALLENGE_PATTERN, ECHO_PATTERN, MAX_PATH, Answer, Command, Landing
+from crucible.core.people.openid import (
+    CHALLENGE_PATTERN,
+    ECHO_PATTERN,
+    MAX_PATH,
+    LoginResult,
+    ProviderResponse,
+    WaitingCommand,
+)
 from crucible.server.context import About, Control, Server
 from crucible.server.http.problems import documented
 from crucible.server.routes.login_pages import page, remember, told
@@ -68,7 +75,7 @@ async def finish(
     iss: Word = None,
 ) -> Response:
     """Where the provider sends the browser back to. A sign-in works once, in the browser that began it."""
-    answer = Answer(state, code, error, iss, request.cookies.get(_cookie(server)))
+    answer = ProviderResponse(state, code, error, iss, request.cookies.get(_cookie(server)))
     try:
         landing = await control.login.openid.finish(answer)
     except CrucibleError as refused:
@@ -83,12 +90,12 @@ def _cookie(server: About) -> str:
     return f"__Host-{AWAY_COOKIE}" if server.secure else AWAY_COOKIE
 
 
-def _command(port: int | None, challenge: str | None, state: str | None) -> Command | None:
+def _command(port: int | None, challenge: str | None, state: str | None) -> WaitingCommand | None:
     if port is None and challenge is None and state is None:
         return None
     if port is None or challenge is None or state is None:
         raise BadInput("`port`, `challenge` and `state` go together.", fix="Use `crucible login`.", field="port")
-    return Command(port, challenge, state)
+    return WaitingCommand(port, challenge, state)
 
 
 def _redirect_uri(request: Request, server: About) -> str:
@@ -97,7 +104,7 @@ def _redirect_uri(request: Request, server: About) -> str:
     return f"{base.rstrip('/')}{PATH}/callback"
 
 
-def _landed(landing: Landing, server: About) -> Response:
+def _landed(landing: LoginResult, server: About) -> Response:
     name = html.escape(landing.user)
     if landing.handover is not None:
         # Going on takes a click: another program of this computer may have sent the browser here.

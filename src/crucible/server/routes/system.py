@@ -61,7 +61,7 @@ async def about(request: Request, control: Control, server: Server, who: Who) ->
 @router.post("/api/v1/server/stop", status_code=202)
 async def stop(server: Server, who: Who, background: BackgroundTasks) -> StoppingView:
     """End the server. Jobs go on without it and are found again by the next one."""
-    who.need(Permission.OPERATE)
+    who.require(Permission.OPERATE)
     background.add_task(_stop, server)
     return StoppingView()
 

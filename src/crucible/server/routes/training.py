@@ -19,7 +19,14 @@ from crucible.control.resources.jobs import SubmittedJob
 from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
 from crucible.core.job.requests import TrainingResumption
-from crucible.core.job.training import Prepared, TrainingRequest, no_model, order_of, prepare, wishes_of
+from crucible.core.job.training import (
+    PreparedJob,
+    TrainingRequest,
+    job_fields,
+    model_order,
+    no_model_plugin,
+    prepare_job,
+)
 from crucible.core.people.identity import Identity
 from crucible.core.views.frames import Cursors
 from crucible.core.views.training import EndingView, ExecutionView, NewestView, OutputView, RecordView
@@ -61,16 +68,16 @@ async def submit(control: ControlPlane, who: Identity, request: TrainingRequest,
     return await control.jobs.submit(who, spec, key)
 
 
-async def _prepared(control: ControlPlane, who: Identity, request: TrainingRequest) -> Prepared:
+async def _prepared(control: ControlPlane, who: Identity, request: TrainingRequest) -> PreparedJob:
     """The program that the request brings, or else the model plugin that it names."""
-    order = order_of(request)
+    order = model_order(request)
     if order is None:
-        return prepare(request)
-    wishes = {name: value for name, value in wishes_of(request).items() if name != "environment"}
+        return prepare_job(request)
+    wishes = {name: value for name, value in job_fields(request).items() if name != "environment"}
     try:
-        return Prepared(await control.models.job_spec(who, order, wishes), project=request.tenant_id)
+        return PreparedJob(await control.models.job_spec(who, order, wishes), project=request.tenant_id)
     except NotFound as error:
-        raise no_model(request, error.fix) from error
+        raise no_model_plugin(request, error.fix) from error
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:

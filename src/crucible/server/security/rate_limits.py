@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from crucible.core.errors import TooManyTries
-from crucible.core.people.identity import OWNER, Identity, Via
+from crucible.core.errors import TooManyAttempts
+from crucible.core.people.identity import OWNER, Identity, LoginMethod
 from crucible.server.http.problems import problem, request_id
 from crucible.server.security.auth import WHO
 
@@ -66,7 +66,7 @@ class RateLimit:
         if wait <= 0:
             await self.app(scope, receive, send)
             return
-        error = TooManyTries(
+        error = TooManyAttempts(
             "Too many requests.",
             why="So many at once would hold up everybody else.",
             fix=f"Try again in {max(1, round(wait))} s.",
@@ -86,4 +86,4 @@ class RateLimit:
 
 def _name(who: Identity) -> str:
     """Whose bucket it is: a user's, however many tokens he has; whoever looks on by a share link has one by himself."""
-    return who.token if who.via is Via.SHARE and who.token is not None else who.user
+    return who.token if who.via is LoginMethod.SHARE and who.token is not None else who.user

@@ -10,7 +10,7 @@ from tests.analysis.programs import read
 from crucible.core.compute.resources import Resources
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import Confidence, Distribution, Memory, Precision, Profile
-from crucible.core.routing.profile_input import work_of
+from crucible.core.routing.profile_input import make_workload
 
 PROGRAM = """
 import argparse, deepspeed, torch
@@ -96,7 +96,8 @@ def test_of_what_is_on_nvme_only_buffers_are_in_the_memory_of_the_machine() -> N
 def test_what_is_split_takes_less_of_each_gpu() -> None:
     profile = told(zero(3))
     one, eight = (
-        work_of(PlanRequest(resources=Resources(gpus=count)), profile).need.gpu_memory_bytes or 0 for count in (1, 8)
+        make_workload(PlanRequest(resources=Resources(gpus=count)), profile).need.gpu_memory_bytes or 0
+        for count in (1, 8)
     )
     assert one - eight == pytest.approx(16 * PARAMETERS * 7 / 8, rel=0.01)
 

@@ -16,18 +16,18 @@ from crucible.control.people.openid.login import AWAY_SECONDS, FETCH_SECONDS
 from crucible.control.people.openid.transport import RETRY_SECONDS, ProviderTrouble
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
 from crucible.core.job.requests import UserChange
-from crucible.core.people.identity import OWNER, Role, Via
-from crucible.core.people.openid import Answer, Command, challenge_of
+from crucible.core.people.identity import OWNER, LoginMethod, Role
+from crucible.core.people.openid import ProviderResponse, WaitingCommand, make_challenge
 
 VERIFIER = "v" * 64
-COMMAND = Command(43210, challenge_of(VERIFIER), "echo-1")
+COMMAND = WaitingCommand(43210, make_challenge(VERIFIER), "echo-1")
 
 
 async def test_a_user_whom_the_provider_vouches_for_gets_a_session(house: Gatehouse) -> None:
     landing = await house.sign_in("/jobs?all=1")
     assert (landing.user, landing.path, landing.handover) == ("ada", "/jobs?all=1", None)
     who = await house.who(landing)
-    assert (who.name, who.via, who.admin) == ("ada", Via.SESSION, False)
+    assert (who.name, who.via, who.admin) == ("ada", LoginMethod.SESSION, False)
 
 
 async def test_the_browser_is_sent_with_a_challenge_a_state_and_a_nonce(house: Gatehouse) -> None:
@@ -242,7 +242,7 @@ async def test_another_browser_does_not_come_in_and_spoils_nothing(house: Gateho
 async def test_a_state_that_nobody_gave_out(house: Gatehouse, state: str | None) -> None:
     answer = await house.away()
     with pytest.raises(NotAllowed):
-        await house.login.finish(Answer(state, answer.code, None, None, answer.browser))
+        await house.login.finish(ProviderResponse(state, answer.code, None, None, answer.browser))
 
 
 async def test_a_sign_in_that_took_too_long(house: Gatehouse) -> None:
@@ -281,14 +281,14 @@ async def test_it_ends_at_no_other_site(house: Gatehouse, path: str) -> None:
 async def test_what_the_provider_refused_is_told(house: Gatehouse) -> None:
     answer = await house.away()
     with pytest.raises(NotAllowed, match="did not sign you in") as caught:
-        await house.login.finish(Answer(answer.state, None, "access_denied", None, answer.browser))
+        await house.login.finish(ProviderResponse(answer.state, None, "access_denied", None, answer.browser))
     assert "access_denied" in caught.value.why
 
 
 async def test_an_answer_without_a_code(house: Gatehouse) -> None:
     answer = await house.away()
     with pytest.raises(BadInput, match="lacks its code"):
-        await house.login.finish(Answer(answer.state, None, None, None, answer.browser))
+        await house.login.finish(ProviderResponse(answer.state, None, None, None, answer.browser))
 
 
 async def test_a_code_that_was_used_before(house: Gatehouse) -> None:
@@ -296,14 +296,14 @@ async def test_a_code_that_was_used_before(house: Gatehouse) -> None:
     await house.login.finish(first)
     second = await house.away()
     with pytest.raises(NotVouched):
-        await house.login.finish(Answer(second.state, first.code, None, None, second.browser))
+        await house.login.finish(ProviderResponse(second.state, first.code, None, None, second.browser))
 
 
 async def test_a_code_of_another_sign_in(house: Gatehouse) -> None:
     """Put into the victim's answer by whoever got it: the verifier does not fit."""
     stolen, own = await house.away(), await house.away()
     with pytest.raises(NotVouched):
-        await house.login.finish(Answer(own.state, stolen.code, None, None, own.browser))
+        await house.login.finish(ProviderResponse(own.state, stolen.code, None, None, own.browser))
 
 
 @pytest.mark.parametrize(

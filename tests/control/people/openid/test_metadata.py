@@ -9,11 +9,11 @@ from tests.openid_provider import CLIENT, ISSUER, OpenIdProvider, transport
 
 from crucible.control.people.openid.provider import Metadata, discovered
 from crucible.control.people.openid.transport import ProviderTrouble
-from crucible.core.people.openid import Client
+from crucible.core.people.openid import OpenIdClient
 
 
 def found(provider: OpenIdProvider, issuer: str = ISSUER) -> Metadata:
-    return discovered(Client(issuer, CLIENT), transport(provider))
+    return discovered(OpenIdClient(issuer, CLIENT), transport(provider))
 
 
 def test_where_to_send_people_and_where_to_ask() -> None:

@@ -66,7 +66,7 @@ def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribu
         why = "Accelerate takes one unless it is started for more (accelerate launch --num_processes)."
         return Conclusion(1, Confidence.MEDIUM, spread.evidence, False, why)
     question = "How many GPUs should share the work?"
-    if spread.value is not None and spread.value.started:
+    if spread.value is not None and spread.value.needs_launcher:
         question = "With how many processes is it started (torchrun --nproc-per-node, or the like)?"
     return seen.ask(question, f"It takes as many as there are ({spread.value}).")
 

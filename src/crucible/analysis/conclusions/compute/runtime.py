@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from crucible.analysis.conclusions.compute.activations import Work
 from crucible.analysis.conclusions.facts import Seen
-from crucible.core.compute.gpus import gpu
+from crucible.core.compute.gpus import find_gpu
 from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
-from crucible.core.routing.roofline import CORES, Roof, load, processors, roof
+from crucible.core.routing.roofline import CORES, Roof, cpu_roof, gpu_roof, make_load
 
 _ORDER = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
 
@@ -26,12 +26,12 @@ class Reference:
 
 
 def of_gpu(name: str) -> Reference:
-    found = gpu(name)
-    return Reference(found.name, {each: roof(found, each.value) for each in Precision})
+    found = find_gpu(name)
+    return Reference(found.name, {each: gpu_roof(found, each.value) for each in Precision})
 
 
 T4 = of_gpu("T4")
-CPU = Reference(f"{CORES} CPU cores", dict.fromkeys(Precision, processors(CORES)))
+CPU = Reference(f"{CORES} CPU cores", dict.fromkeys(Precision, cpu_roof(CORES)))
 
 
 def runtime(
@@ -41,7 +41,7 @@ def runtime(
     if steps.value is None or work is None or parts is None:
         return seen.ask("How long does it run today, and on what?")
     reached = place.roofs[learned.precision.value or Precision.FP32]
-    seconds = steps.value * reached.seconds(load(work.flops, parts, learned.tf32_share.value or 0.0))
+    seconds = steps.value * reached.seconds(make_load(work.flops, parts, learned.tf32_share.value or 0.0))
     sure = min(Confidence.MEDIUM, work.confidence, steps.confidence, key=_ORDER.index)
     why = f"{steps.value:,} steps of {seconds / steps.value:.3g} s on {place.name}, without loading data."
     if not learned.gpus.known and place is reference:

@@ -48,7 +48,7 @@ class SyncJob:
         return self.view.name
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.view.called}: {self.view.phase}>"
+        return f"<{type(self).__name__} {self.view.display_name}: {self.view.phase}>"
 
     def status(self) -> JobStatus:
         self.view = self._api.job(self.id)

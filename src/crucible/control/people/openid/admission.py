@@ -6,48 +6,54 @@ from sqlalchemy import Connection
 
 from crucible.control.people import audit, projects, users
 from crucible.core.errors import BadInput, Conflict
-from crucible.core.people.identity import NOBODY, Identity, Role, Via, checked_user
-from crucible.core.people.openid import Client, Person, Refusal, gate
+from crucible.core.people.identity import NOBODY, Identity, LoginMethod, Role, validate_user_name
+from crucible.core.people.openid import LoginRefusal, OpenIdClient, ProviderIdentity, check_domain
 
 
-def admit(conn: Connection, client: Client, person: Person, new_user: str, now: float) -> Identity | Refusal:
+def admit(
+    conn: Connection, client: OpenIdClient, person: ProviderIdentity, new_user: str, now: float
+) -> Identity | LoginRefusal:
     """Whom the person stands for here; it is written down either way. `new_user`: the id of one who is made now."""
-    found = gate(client, person) or _found(conn, client, person, new_user, now)
-    if isinstance(found, Refusal):
+    found = check_domain(client, person) or _found(conn, client, person, new_user, now)
+    if isinstance(found, LoginRefusal):
         told = {"why": found.value, "issuer": client.issuer, "subject": person.subject}
         audit.note(conn, NOBODY, "login.refuse", person.email or person.subject, now, data=told)
     return found
 
 
-def _found(conn: Connection, client: Client, person: Person, new_user: str, now: float) -> Identity | Refusal:
-    tie = person.tie(client.issuer)
+def _found(
+    conn: Connection, client: OpenIdClient, person: ProviderIdentity, new_user: str, now: float
+) -> Identity | LoginRefusal:
+    tie = person.subject_hash(client.issuer)
     row = users.tied(conn, tie)
     if row is None and person.email is None:
-        return Refusal.UNVERIFIED
+        return LoginRefusal.UNVERIFIED
     if row is None:
         row = users.addressed(conn, str(person.email))
         if row is None:
             return _made(conn, client, person, new_user, now)
         if row["disabled_at"] is None and row["subject"] is not None and row["issuer"] == client.issuer:
-            return Refusal.TIED
+            return LoginRefusal.TIED
         if row["disabled_at"] is None:
             _bind(conn, row["id"], row["name"], client, person, now)
     if row["disabled_at"] is not None:
-        return Refusal.DISABLED
+        return LoginRefusal.DISABLED
     return users.signed_in(row)
 
 
-def _made(conn: Connection, client: Client, person: Person, new_user: str, now: float) -> Identity | Refusal:
+def _made(
+    conn: Connection, client: OpenIdClient, person: ProviderIdentity, new_user: str, now: float
+) -> Identity | LoginRefusal:
     """A new user, named by his address, as a member of the project that the settings name."""
     if client.project is None:
-        return Refusal.UNKNOWN
+        return LoginRefusal.UNKNOWN
     email = str(person.email)
     try:
-        name = checked_user(email)
+        name = validate_user_name(email)
         users.add(conn, new_user, name, now, admin=False, password=None, email=email)
     except (BadInput, Conflict):
-        return Refusal.UNKNOWN
-    who = Identity(new_user, name, Via.SESSION)
+        return LoginRefusal.UNKNOWN
+    who = Identity(new_user, name, LoginMethod.SESSION)
     audit.note(conn, who, "user.create", name, now, data={"admin": False, "by": client.issuer})
     projects.ensure(conn, client.project, now)
     projects.join(conn, client.project, new_user, Role.MEMBER, now)
@@ -56,7 +62,7 @@ def _made(conn: Connection, client: Client, person: Person, new_user: str, now: 
     return who
 
 
-def _bind(conn: Connection, user: str, name: str, client: Client, person: Person, now: float) -> None:
-    users.change(conn, user, {"issuer": client.issuer, "subject": person.tie(client.issuer)})
+def _bind(conn: Connection, user: str, name: str, client: OpenIdClient, person: ProviderIdentity, now: float) -> None:
+    users.change(conn, user, {"issuer": client.issuer, "subject": person.subject_hash(client.issuer)})
     told = {"issuer": client.issuer, "subject": person.subject, "email": person.email}
-    audit.note(conn, Identity(user, name, Via.SESSION), "user.tie", name, now, data=told)
+    audit.note(conn, Identity(user, name, LoginMethod.SESSION), "user.tie", name, now, data=told)

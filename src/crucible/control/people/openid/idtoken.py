@@ -10,7 +10,7 @@ import httpx2
 
 from crucible.control.people.openid.transport import Cached, get, trouble
 from crucible.core.errors import BadInput, NotAllowed
-from crucible.core.people.openid import checked_subject
+from crucible.core.people.openid import validate_subject
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key, KeySet
@@ -87,7 +87,7 @@ def checked(token: str, keys: Cached[KeySet], terms: Terms) -> Mapping[str, Any]
     except (JoseError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise not_vouched(_reason(error)) from error
     try:
-        checked_subject(found.claims["sub"])
+        validate_subject(found.claims["sub"])
     except BadInput as error:
         raise not_vouched("Its name for you is none.") from error
     return found.claims

@@ -20,15 +20,15 @@ from crucible.core.errors import BadInput, NotAllowed, TimedOut
 from crucible.core.ids import Prefix
 from crucible.core.people.identity import Identity
 from crucible.core.people.openid import (
-    Answer,
-    Begun,
-    Client,
-    Command,
-    Landing,
-    Person,
-    Refusal,
-    challenge_of,
-    local_path,
+    LoginRedirect,
+    LoginRefusal,
+    LoginResult,
+    OpenIdClient,
+    ProviderIdentity,
+    ProviderResponse,
+    WaitingCommand,
+    make_challenge,
+    validate_local_path,
 )
 from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class OpenIdLogin:
-    def __init__(self, ports: Ports, client: Client, transport: httpx2.BaseTransport) -> None:
+    def __init__(self, ports: Ports, client: OpenIdClient, transport: httpx2.BaseTransport) -> None:
         self._ports = ports
         self._client = client
         self._provider = Provider(client, transport)
@@ -62,16 +62,18 @@ class OpenIdLogin:
     def issuer(self) -> str:
         return self._client.issuer
 
-    async def begin(self, redirect_uri: str, *, path: str | None = None, command: Command | None = None) -> Begun:
+    async def begin(
+        self, redirect_uri: str, *, path: str | None = None, command: WaitingCommand | None = None
+    ) -> LoginRedirect:
         """Where to send the browser. It comes back to `redirect_uri`, and ends at `path` or at `command`."""
         if path is not None:
-            local_path(path)
+            validate_local_path(path)
         new = SignIn(self._client.issuer, redirect_uri, path, command)
         url = await self._asked(lambda: self._provider.way(new))
         await self._ports.write(lambda conn, now: signins.begin(conn, new, now, AWAY_SECONDS))
-        return Begun(url, Secret(new.browser))
+        return LoginRedirect(url, Secret(new.browser))
 
-    async def finish(self, answer: Answer) -> Landing:
+    async def finish(self, answer: ProviderResponse) -> LoginResult:
         """Somebody is back. Raises NotAllowed, Forbidden, BadInput, and ProviderTrouble if the provider is at fault."""
         going = await self._taken(answer)
         code = _brought(answer)
@@ -79,12 +81,12 @@ class OpenIdLogin:
         person = await self._asked(lambda: self._provider.vouched(going, code, answer.issuer, now))
         who = await self._admitted(person)
         if going.command is not None:
-            return Landing(who.name, handover=await self._handed_over(who, going.command))
-        return Landing(who.name, await self._session(who), going.path)
+            return LoginResult(who.name, handover=await self._handed_over(who, going.command))
+        return LoginResult(who.name, await self._session(who), going.path)
 
     async def fetch(self, code: str, verifier: str) -> TokenView:
         """The session of a command for the code that its listener was given; raises NotAllowed."""
-        challenge = challenge_of(verifier)
+        challenge = make_challenge(verifier)
         who = await self._ports.write(lambda conn, now: _fetched(conn, code, challenge, now))
         if who is None:
             raise NotAllowed(
@@ -105,7 +107,7 @@ class OpenIdLogin:
         except TimedOut as error:
             raise trouble(self._client.issuer, f"It did not answer within {CALL_SECONDS:g} s.") from error
 
-    async def _taken(self, answer: Answer) -> SignIn:
+    async def _taken(self, answer: ProviderResponse) -> SignIn:
         state, browser = answer.state or "", answer.browser or ""
         going = await self._ports.write(lambda conn, now: signins.take(conn, state, browser, now))
         if going is None or going.issuer != self._client.issuer:
@@ -116,20 +118,20 @@ class OpenIdLogin:
             )
         return going
 
-    async def _admitted(self, person: Person) -> Identity:
+    async def _admitted(self, person: ProviderIdentity) -> Identity:
         new_user = self._ports.ids.new(Prefix.USER)
         found = await self._ports.write(lambda conn, now: admit(conn, self._client, person, new_user, now))
-        if isinstance(found, Refusal):
+        if isinstance(found, LoginRefusal):
             raise found.error
         return found
 
-    async def _handed_over(self, who: Identity, command: Command) -> str:
+    async def _handed_over(self, who: Identity, command: WaitingCommand) -> str:
         code, user, challenge = signins.random_text(), who.user, command.challenge
         await self._ports.write(lambda conn, now: signins.hand_over(conn, code, user, challenge, now, FETCH_SECONDS))
         return f"http://127.0.0.1:{command.port}/?{urlencode({'code': code, 'state': command.echo})}"
 
 
-def _brought(answer: Answer) -> str:
+def _brought(answer: ProviderResponse) -> str:
     """The code; raises for an answer without one."""
     if answer.error is not None:
         raise NotAllowed(

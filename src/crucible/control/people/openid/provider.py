@@ -14,7 +14,7 @@ from crucible.control.people.openid import idtoken
 from crucible.control.people.openid.idtoken import KEEP_SECONDS, not_vouched
 from crucible.control.people.openid.signins import SignIn
 from crucible.control.people.openid.transport import Cached, get, trouble
-from crucible.core.people.openid import Client, Person, person_of
+from crucible.core.people.openid import OpenIdClient, ProviderIdentity, read_claims
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
@@ -59,7 +59,7 @@ class Metadata(BaseModel):
 
 class Provider:
     def __init__(
-        self, client: Client, transport: httpx2.BaseTransport, steady: Callable[[], float] = time.monotonic
+        self, client: OpenIdClient, transport: httpx2.BaseTransport, steady: Callable[[], float] = time.monotonic
     ) -> None:
         self._client = client
         self._transport = transport
@@ -79,7 +79,7 @@ class Provider:
             )
         return str(url)
 
-    def vouched(self, signin: SignIn, code: str, named: str | None, now: float) -> Person:
+    def vouched(self, signin: SignIn, code: str, named: str | None, now: float) -> ProviderIdentity:
         """Who came back with `code`. `named`: the issuer that the browser names. The provider's tokens are not kept.
 
         Raises NotVouched, ProviderTrouble.
@@ -96,7 +96,7 @@ class Provider:
         claims = idtoken.checked(token, keys, terms)
         if "email" not in claims and about.userinfo_endpoint and access:
             claims = {**claims, **self._userinfo(about.userinfo_endpoint, access, claims["sub"])}
-        return person_of(claims)
+        return read_claims(claims)
 
     def _publications(self) -> tuple[Metadata, Cached[KeySet]]:
         """A description that is fetched again may name another list of keys, so none are kept across."""
@@ -146,7 +146,7 @@ class Provider:
         return {name: body.get(name) for name in ("email", "email_verified")}
 
 
-def discovered(client: Client, transport: httpx2.BaseTransport) -> Metadata:
+def discovered(client: OpenIdClient, transport: httpx2.BaseTransport) -> Metadata:
     """Raises ProviderTrouble for a document that is none, or another provider's."""
     url = client.issuer.rstrip("/") + WELL_KNOWN
     described = get(transport, url)
@@ -158,7 +158,7 @@ def discovered(client: Client, transport: httpx2.BaseTransport) -> Metadata:
     if found.issuer.rstrip("/") != client.issuer.rstrip("/"):
         raise trouble(url, f"It calls itself {found.issuer[:200]!r}, and the setting oidc_issuer {client.issuer!r}.")
     open_ones = [endpoint for endpoint in found.endpoints if not endpoint.startswith("https://")]
-    if open_ones and not client.here:
+    if open_ones and not client.is_local:
         raise trouble(url, f"{open_ones[0][:200]} is not encrypted.")
     return found
 

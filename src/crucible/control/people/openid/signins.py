@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.control.people.tokens import digest
-from crucible.core.people.openid import Command
+from crucible.core.people.openid import WaitingCommand
 
 _s, _h = t.signins.c, t.handovers.c
 _ADD = Statement(inserting(t.signins, [column.name for column in _s]))
@@ -37,7 +37,7 @@ class SignIn:
     issuer: str
     redirect_uri: str
     path: str | None = None
-    command: Command | None = None
+    command: WaitingCommand | None = None
     state: str = field(default_factory=random_text)
     nonce: str = field(default_factory=random_text)
     verifier: str = field(default_factory=random_text)
@@ -71,7 +71,7 @@ def take(conn: Connection, state: str, browser: str, now: float) -> SignIn | Non
         return None
     if row["expires_at"] <= now:
         return None
-    command = None if row["port"] is None else Command(row["port"], row["challenge"], row["echo"])
+    command = None if row["port"] is None else WaitingCommand(row["port"], row["challenge"], row["echo"])
     sent = {name: row[name] for name in ("issuer", "redirect_uri", "path", "nonce", "verifier")}
     return SignIn(**sent, command=command, state=state, browser=browser)
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import httpx2
 
 from crucible.core.errors import Unreachable
-from crucible.core.people.openid import is_here
+from crucible.core.people.openid import is_loopback_url
 
 SECONDS = 8.0
 """For one request, from the first byte to the last."""
@@ -62,7 +62,7 @@ class BoundedTransport(httpx2.BaseTransport):
     def _client(self, url: str) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
             follow_redirects=False,
-            trust_env=not is_here(url),
+            trust_env=not is_loopback_url(url),
             verify=False if url.startswith("http://") else ssl.create_default_context(),
         )
 

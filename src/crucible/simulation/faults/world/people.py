@@ -11,7 +11,7 @@ from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import GiB, Resources
 from crucible.core.errors import CrucibleError
 from crucible.core.job.requests import Resumption
-from crucible.core.job.spec import JobSpec, Keeping, Retries
+from crucible.core.job.spec import JobSpec, KeepPolicy, Retries
 from crucible.core.people.identity import OWNER
 from crucible.simulation.faults.checks.event_order import Broken
 from crucible.simulation.faults.fault_rates import Dice, Weather
@@ -144,7 +144,7 @@ class People:
                 cpus=1.0, memory_bytes=GiB, seconds=dice.between(150.0, 900.0) if dice.chance(0.35) else None
             ),
             retries=Retries(interruption=50, infrastructure=50),
-            keep=Keeping(latest=dice.whole(1, 3)),
+            keep=KeepPolicy(latest=dice.whole(1, 3)),
         )
 
 

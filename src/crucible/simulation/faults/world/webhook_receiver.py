@@ -10,7 +10,7 @@ from contextvars import Context
 from crucible.core.errors import NotAllowed
 from crucible.core.hooks import Reply
 from crucible.core.secret import Secret
-from crucible.core.signing import check
+from crucible.core.signing import verify_message
 from crucible.simulation.faults.checks.notifications import Notice, Notices
 from crucible.simulation.faults.fault_rates import Dice, Weather
 from crucible.simulation.faults.virtual_loop import virtual_loop
@@ -58,7 +58,7 @@ class Receiver:
         if self._weather.storming(STORM):
             return _give(answer, Reply(503, "not now", self._dice.one((None, 20.0))))
         try:
-            check(self._secrets[url], headers, body, self.now())
+            verify_message(self._secrets[url], headers, body, self.now())
         except NotAllowed as error:
             return self._notices.unsigned(url, error.why)
         told = json.loads(body)
