@@ -28,3 +28,9 @@ def test_a_name_that_is_none_is_an_attribute_error() -> None:
 def test_what_a_job_imports_brings_no_client_along() -> None:
     code = "import sys; from crucible import report, should_stop; print('crucible.client' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60).strip() == "False"
+
+
+def test_the_import_path_that_0_1_0_documented_still_works() -> None:
+    from crucible.core.offerfilter import OfferFilter
+
+    assert OfferFilter is crucible.client.OfferFilter

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from crucible.client.sdk.results import JobCancelled, JobFailed, JobResult
     from crucible.client.sdk.status import JobStatus
     from crucible.client.sdk.webhooks import verify_webhook
+    from crucible.core.compute.offer_filter import OfferFilter
 
 __all__ = [
     "Job",
@@ -20,6 +21,7 @@ __all__ = [
     "JobStatus",
     "MLPlatform",
     "MetricsTable",
+    "OfferFilter",
     "Preferences",
     "Requirements",
     "SyncJob",
@@ -28,13 +30,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "sdk.blocking": ("SyncJob", "SyncMLPlatform"),
-    "sdk.platform": ("Job", "MLPlatform"),
-    "request.requirements": ("Preferences", "Requirements"),
-    "sdk.results": ("JobCancelled", "JobFailed", "JobResult"),
-    "sdk.status": ("JobStatus",),
-    "sdk.metrics_table": ("MetricsTable",),
-    "sdk.webhooks": ("verify_webhook",),
+    "crucible.client.sdk.blocking": ("SyncJob", "SyncMLPlatform"),
+    "crucible.client.sdk.platform": ("Job", "MLPlatform"),
+    "crucible.client.request.requirements": ("Preferences", "Requirements"),
+    "crucible.client.sdk.results": ("JobCancelled", "JobFailed", "JobResult"),
+    "crucible.client.sdk.status": ("JobStatus",),
+    "crucible.client.sdk.metrics_table": ("MetricsTable",),
+    "crucible.client.sdk.webhooks": ("verify_webhook",),
+    "crucible.core.compute.offer_filter": ("OfferFilter",),
 }
 _FROM = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -42,4 +45,4 @@ _FROM = {name: module for module, names in _MODULES.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_FROM[name]}"), name)
+    return getattr(import_module(_FROM[name]), name)
