@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from benchmarks.figures.deployment import Running, busy
 from benchmarks.figures.figure import Figure, median, percentile
 from benchmarks.figures.measuring import submit
-from crucible.wire.http.websocket import CLOSE, PING, PONG, Decoder, Handshake, encode
+from crucible.wire.http.websocket import CLOSE, PING, PONG, Decoder, Handshake, encode_message
 
 QUIET_SECONDS = 0.5
 EVENT_SECONDS = 60.0
@@ -94,7 +94,7 @@ class Readers:
             raise RuntimeError("the server closed a socket")
         pings = [body for opcode, body in found if opcode == PING]
         for body in pings:
-            self._sockets[number].sendall(encode(PONG, body))
+            self._sockets[number].sendall(encode_message(PONG, body))
         return len(found) - len(pings)
 
     def _newest(self) -> int:
@@ -111,7 +111,7 @@ class Readers:
         number = opened.fileno()
         self._sockets[number], self._decoders[number] = opened, Decoder(MAX_MESSAGE)
         bearer = {"Authorization": f"Bearer {self._server.token}"}
-        handshake = Handshake.of(where.netloc, f"/api/v1/stream?after={after}", bearer)
+        handshake = Handshake.create(where.netloc, f"/api/v1/stream?after={after}", bearer)
         opened.sendall(handshake.request)
         answer = b""
         while b"\r\n\r\n" not in answer:

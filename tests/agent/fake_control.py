@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from crucible.wire.documents.desired import Assignment, Desired, encode_desired
-from crucible.wire.documents.messages import BadBatch, Kind, Message, decode_batch, derive_secret
+from crucible.wire.documents.messages import BadBatch, Message, MessageKind, decode_batch, derive_secret
 from crucible.wire.process import start_time
 
 KEY = b"a key of the deployment"
@@ -33,13 +33,13 @@ class Attempt:
     checkpoint: int = 0
     terms: dict[str, object] = field(default_factory=dict)
 
-    def of(self, kind: Kind) -> list[Message]:
+    def of(self, kind: MessageKind) -> list[Message]:
         return [message for message in self.messages if message.kind is kind]
 
     def log(self) -> bytes:
         """The output as announced; fails unless it is in one piece."""
         data = b""
-        for message in self.of(Kind.LOG):
+        for message in self.of(MessageKind.LOG):
             start, piece = self.logs[int(str(message.data["n"]))]
             assert start == message.data["start"] == len(data)
             assert message.data["end"] == start + len(piece)
@@ -49,7 +49,7 @@ class Attempt:
         return data
 
     def points(self, name: str) -> list[list[object]]:
-        found = [message.data["series"] for message in self.of(Kind.POINTS)]
+        found = [message.data["series"] for message in self.of(MessageKind.POINTS)]
         return [point for series in found if isinstance(series, dict) for point in series.get(name, [])]
 
 
@@ -141,7 +141,7 @@ class FakeControl:
         with self.changed:
             assert self.changed.wait_for(what, seconds), f"it did not come in time: {self.attempts}"
 
-    def wait_for(self, attempt: str, kind: Kind, seconds: float = 20.0) -> Message:
+    def wait_for(self, attempt: str, kind: MessageKind, seconds: float = 20.0) -> Message:
         self.wait(lambda: bool(self.attempts[attempt].of(kind)), seconds)
         return self.attempts[attempt].of(kind)[0]
 

@@ -13,7 +13,7 @@ from crucible.agent.files import is_locked, write_at
 from crucible.agent.link import spool
 from crucible.agent.link.spool import Spool
 from crucible.agent.output import output_log
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 class BadDisk:
@@ -82,15 +82,18 @@ def test_a_segment_that_could_not_be_finished_is_finished_later(tmp_path: Path, 
 @pytest.mark.parametrize("takes", [0, 9, 10_000])
 def test_a_message_that_was_half_taken_leaves_no_trace(tmp_path: Path, disk: BadDisk, takes: int) -> None:
     said = Spool(tmp_path / "spool")
-    said.append(Kind.STAGING, {"what": "a"})
+    said.append(MessageKind.STAGING, {"what": "a"})
     disk.takes = takes
     with pytest.raises(OSError, match="Read-only"):
-        said.append(Kind.PROGRESS, {"fraction": 0.5, "text": "longer than what follows"})
+        said.append(MessageKind.PROGRESS, {"fraction": 0.5, "text": "longer than what follows"})
     disk.takes = None
-    said.append(Kind.EXITED, {"code": 0})
-    assert [(m.n, m.kind) for m in said.unsent()] == [(1, Kind.STAGING), (2, Kind.EXITED)]
+    said.append(MessageKind.EXITED, {"code": 0})
+    assert [(m.n, m.kind) for m in said.unsent()] == [(1, MessageKind.STAGING), (2, MessageKind.EXITED)]
     said.close()
-    assert [(m.n, m.kind) for m in Spool(tmp_path / "spool").unsent()] == [(1, Kind.STAGING), (2, Kind.EXITED)]
+    assert [(m.n, m.kind) for m in Spool(tmp_path / "spool").unsent()] == [
+        (1, MessageKind.STAGING),
+        (2, MessageKind.EXITED),
+    ]
 
 
 def test_a_message_that_could_not_be_synced_is_not_said_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +101,8 @@ def test_a_message_that_could_not_be_synced_is_not_said_twice(tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", _no_room)
         with pytest.raises(OSError, match="No space"):
-            said.append(Kind.EXITED, {"code": 0})
-    said.append(Kind.EXITED, {"code": 0})
+            said.append(MessageKind.EXITED, {"code": 0})
+    said.append(MessageKind.EXITED, {"code": 0})
     assert [message.n for message in said.unsent()] == [1]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.lease import ContactTracker
-from crucible.wire.documents.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, MessageKind
 
 TERM = rs.SendSignal(signal.SIGTERM)
 MINUTE, HOUR = 60.0, 3600.0
@@ -57,7 +57,7 @@ class Node:
 
     def cause(self) -> object:
         self.feed(rs.ProcessEnded(0, None))
-        return next(a.data["cause"] for a in self.did if isinstance(a, rs.SendMessage) and a.kind is Kind.EXITED)
+        return next(a.data["cause"] for a in self.did if isinstance(a, rs.SendMessage) and a.kind is MessageKind.EXITED)
 
 
 @pytest.mark.parametrize("lease", [None, 6 * HOUR])

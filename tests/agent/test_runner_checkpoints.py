@@ -13,7 +13,7 @@ from tests.agent.fake_control import FakeControl, poll
 from tests.agent.machines import A1, A2, Machine, script
 
 from crucible.wire.documents.desired import Resume
-from crucible.wire.documents.messages import Kind, Message
+from crucible.wire.documents.messages import Message, MessageKind
 
 pytestmark = pytest.mark.enable_socket
 
@@ -22,7 +22,7 @@ LONG = 60.0
 
 def told(control: FakeControl, attempt: str = A1) -> list[tuple[object, object, object]]:
     """Name, step and metric of what was announced, each verified against what was stored."""
-    messages = control.attempts[attempt].of(Kind.CHECKPOINT)
+    messages = control.attempts[attempt].of(MessageKind.CHECKPOINT)
     for message in messages:
         data = control.checkpoints[str(message.data["sha256"])]
         assert len(data) == message.data["size"]
@@ -46,18 +46,18 @@ open(folder + "/epoch_4.tmp", "w").write("never")
 open(folder + "/epoch_5.pt", "wb").write(b"PK\\x03\\x04 torn")
 """
     machine.run(script(text))
-    control.wait_for(A1, Kind.ENDED, LONG)
+    control.wait_for(A1, MessageKind.ENDED, LONG)
     assert sorted(told(control), key=str) == [
         ("checkpoint-2", 2, None),
         ("epoch_3.bin", 3, None),
         ("step-00000001", 1, 0.5),
     ]
     kinds = [message.kind for message in control.attempts[A1].messages]
-    assert kinds[-1] is Kind.ENDED
-    folder = next(m for m in control.attempts[A1].of(Kind.CHECKPOINT) if m.data["form"] == "folder")
+    assert kinds[-1] is MessageKind.ENDED
+    folder = next(m for m in control.attempts[A1].of(MessageKind.CHECKPOINT) if m.data["form"] == "folder")
     with tarfile.open(fileobj=io.BytesIO(content(control, folder))) as tar:
         assert tar.getnames() == ["a"]
-    notes = [str(message.data["text"]) for message in control.attempts[A1].of(Kind.NOTE)]
+    notes = [str(message.data["text"]) for message in control.attempts[A1].of(MessageKind.NOTE)]
     assert notes == ["the checkpoint 'epoch_5.pt' was not stored: it is cut off"]
 
 
@@ -70,11 +70,11 @@ with open(os.environ["CRUCIBLE_CHECKPOINT_DIR"] + "/last.bin", "wb") as file:
 time.sleep(600)
 """
     machine.run(script(text))
-    control.wait(lambda: len(control.attempts[A1].of(Kind.CHECKPOINT)) == 2, LONG)
+    control.wait(lambda: len(control.attempts[A1].of(MessageKind.CHECKPOINT)) == 2, LONG)
     assert [name for name, _, _ in told(control)] == ["step-00000001", "last.bin"]
-    assert control.attempts[A1].of(Kind.EXITED) == []
+    assert control.attempts[A1].of(MessageKind.EXITED) == []
     control.stop(A1)
-    control.wait_for(A1, Kind.ENDED, LONG)
+    control.wait_for(A1, MessageKind.ENDED, LONG)
     assert len(told(control)) == 2
 
 
@@ -89,9 +89,9 @@ for step in range(1, 4):
 """
     machine.run(script(text))
     for step in range(1, 4):
-        control.wait(lambda step=step: len(control.attempts[A1].of(Kind.CHECKPOINT)) == step, LONG)
+        control.wait(lambda step=step: len(control.attempts[A1].of(MessageKind.CHECKPOINT)) == step, LONG)
         (machine.folder() / f"go-{step}").touch()
-    control.wait_for(A1, Kind.ENDED, LONG)
+    control.wait_for(A1, MessageKind.ENDED, LONG)
     assert told(control) == [("last.pt", step, None) for step in (1, 2, 3)]
 
 
@@ -107,12 +107,12 @@ with open(os.environ["CRUCIBLE_CHECKPOINT_DIR"] + "/step-2.bin", "wb") as file:
         time.sleep(0.2)
 """
     machine.run(script(text))
-    pid = int(str(control.wait_for(A1, Kind.STARTED).data["pid"]))
+    pid = int(str(control.wait_for(A1, MessageKind.STARTED).data["pid"]))
     control.wait(lambda: bool(control.attempts[A1].tails), LONG)
     os.kill(pid, signal.SIGKILL)
-    control.wait_for(A1, Kind.ENDED, LONG)
+    control.wait_for(A1, MessageKind.ENDED, LONG)
     assert told(control) == [("step-00000001", 1, None)]
-    notes = [str(message.data["text"]) for message in control.attempts[A1].of(Kind.NOTE)]
+    notes = [str(message.data["text"]) for message in control.attempts[A1].of(MessageKind.NOTE)]
     assert any("step-2.bin" in note and "died" in note for note in notes)
 
 
@@ -131,7 +131,7 @@ time.sleep(600)
     os.kill(runner.pid, signal.SIGKILL)
     poll(lambda: not runner.alive)
     control.fault = lambda method, path: None
-    control.wait_for(A1, Kind.ENDED, LONG)
+    control.wait_for(A1, MessageKind.ENDED, LONG)
     assert told(control) == [("step-00000001", 1, None)]
 
 
@@ -155,23 +155,23 @@ def test_saved_on_a_stop_and_resumed_elsewhere(machine: Machine, control: FakeCo
     machine.run(script(SAVES_ON_TERM))
     control.wait(lambda: b"ready" in b"".join(data for _, data in control.attempts[A1].tails), LONG)
     control.stop(A1)
-    control.wait_for(A1, Kind.ENDED, LONG)
-    (message,) = control.attempts[A1].of(Kind.CHECKPOINT)
+    control.wait_for(A1, MessageKind.ENDED, LONG)
+    (message,) = control.attempts[A1].of(MessageKind.CHECKPOINT)
     assert told(control) == [("step-1.txt", 1, None)]
     data = message.data
     resume = Resume("ckp-1", "step-1.txt", "file", int(str(data["size"])), str(data["sha256"]), 1)
     machine.run(script(SAVES_ON_TERM, attempt=A2, resume_from=resume))
     control.wait(lambda: b"ready" in b"".join(piece for _, piece in control.attempts[A2].tails), LONG)
     control.stop(A2)
-    control.wait_for(A2, Kind.ENDED, LONG)
+    control.wait_for(A2, MessageKind.ENDED, LONG)
     assert control.attempts[A2].log() == b"starting at 1 step-1.txt\nready\n"
     assert told(control, A2) == [("step-2.txt", 2, None)]
-    staging = [str(message.data["what"]) for message in control.attempts[A2].of(Kind.STAGING)]
+    staging = [str(message.data["what"]) for message in control.attempts[A2].of(MessageKind.STAGING)]
     assert "fetching checkpoint step-1.txt (step 1)" in staging
 
 
 def test_a_checkpoint_that_is_not_there_is_told(machine: Machine, control: FakeControl) -> None:
     machine.run(script("", resume_from=Resume("ckp-1", "step-1.txt", "file", 3, "0" * 64, 1)))
-    exited = control.wait_for(A1, Kind.EXITED, LONG)
+    exited = control.wait_for(A1, MessageKind.EXITED, LONG)
     assert exited.data["cause"] == "staging_failed"
     assert "crucible resume j1 --checkpoint" in str(exited.data["text"])

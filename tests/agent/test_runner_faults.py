@@ -12,7 +12,7 @@ import pytest
 from tests.agent.fake_control import FakeControl, is_running, poll
 from tests.agent.machines import A1, Machine, script
 
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 pytestmark = pytest.mark.enable_socket
 
@@ -36,14 +36,14 @@ def test_everything_arrives_once_and_in_order_after_an_outage(
     text = wait_until(go) + f"for i in range(20000): print('line', i)\nopen({str(half)!r}, 'w')\n"
     machine.start_host()
     machine.run(script(text + wait_until(tmp_path / "end") + "print('last')"))
-    control.wait_for(A1, Kind.STARTED)
+    control.wait_for(A1, MessageKind.STARTED)
     control.down()
     go.touch()
     poll(half.exists)
     (tmp_path / "end").touch()
     poll((machine.folder() / "exited").exists)
     control.start()
-    control.wait_for(A1, Kind.ENDED, 40)
+    control.wait_for(A1, MessageKind.ENDED, 40)
     expected = "".join(f"line {i}\n" for i in range(20000)) + "last\n"
     assert control.attempts[A1].log().decode() == expected
 
@@ -53,7 +53,7 @@ def test_a_server_with_bad_days(machine: Machine, control: FakeControl) -> None:
     control.fault = lambda method, path: (500, None, 429, None)[next(count) % 4]
     machine.start_host()
     machine.run(script("for i in range(1000): print(i)"))
-    control.wait_for(A1, Kind.ENDED, 40)
+    control.wait_for(A1, MessageKind.ENDED, 40)
     assert control.attempts[A1].log().decode() == "".join(f"{i}\n" for i in range(1000))
 
 
@@ -72,7 +72,7 @@ time.sleep(60)
     peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
     assert peak < 60 * 1024
     control.stop(A1)
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     log = control.attempts[A1].log()
     assert log.endswith(b"bytes left out]\nafter\n")
     assert len(log) < 100_000
@@ -82,7 +82,7 @@ def test_a_killed_host_loses_nothing(machine: Machine, control: FakeControl, tmp
     host = machine.start_host()
     text = f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n" + wait_until(tmp_path / "go") + "print('done')"
     machine.run(script(text))
-    control.wait_for(A1, Kind.STARTED)
+    control.wait_for(A1, MessageKind.STARTED)
     runner = machine.runner()
     host.kill()
     host.wait()
@@ -90,7 +90,7 @@ def test_a_killed_host_loses_nothing(machine: Machine, control: FakeControl, tmp
     poll(lambda: "alive" in machine.log())
     assert machine.runner() == runner
     (tmp_path / "go").touch()
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert (tmp_path / "runs").read_text() == "x"
     poll((machine.folder() / "done").exists)
     control.unassign(A1)
@@ -100,12 +100,12 @@ def test_a_killed_host_loses_nothing(machine: Machine, control: FakeControl, tmp
 def test_a_stop_reaches_a_runner_without_a_host(machine: Machine, control: FakeControl) -> None:
     host = machine.start_host()
     machine.run(script("import time; time.sleep(60)"))
-    control.wait_for(A1, Kind.STARTED)
+    control.wait_for(A1, MessageKind.STARTED)
     host.kill()
     host.wait()
     control.stop(A1)
-    control.wait_for(A1, Kind.ENDED)
-    assert control.attempts[A1].of(Kind.EXITED)[0].data["cause"] == "stopped"
+    control.wait_for(A1, MessageKind.ENDED)
+    assert control.attempts[A1].of(MessageKind.EXITED)[0].data["cause"] == "stopped"
 
 
 def test_a_killed_runner_is_reported_and_nothing_runs_twice(
@@ -118,29 +118,29 @@ print('before', flush=True)
 import time; time.sleep(60)
 """
     machine.run(script(text))
-    started = control.wait_for(A1, Kind.STARTED)
+    started = control.wait_for(A1, MessageKind.STARTED)
     control.wait(lambda: bool(control.attempts[A1].tails))
     os.kill(machine.runner().pid, signal.SIGKILL)
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "runner_lost"
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert not is_running(started.data["pid"])
     assert (tmp_path / "runs").read_text() == "x"
     assert control.attempts[A1].log() == b"before\n"
-    assert len(control.attempts[A1].of(Kind.EXITED)) == 1
+    assert len(control.attempts[A1].of(MessageKind.EXITED)) == 1
 
 
 def test_host_and_runner_killed_together(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
     host = machine.start_host()
     machine.run(script(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\nimport time; time.sleep(60)"))
-    started = control.wait_for(A1, Kind.STARTED)
+    started = control.wait_for(A1, MessageKind.STARTED)
     poll((tmp_path / "runs").exists)
     host.kill()
     host.wait()
     os.kill(machine.runner().pid, signal.SIGKILL)
     machine.start_host()
-    assert control.wait_for(A1, Kind.EXITED).data["cause"] == "runner_lost"
-    control.wait_for(A1, Kind.ENDED)
+    assert control.wait_for(A1, MessageKind.EXITED).data["cause"] == "runner_lost"
+    control.wait_for(A1, MessageKind.ENDED)
     assert not is_running(started.data["pid"])
     assert (tmp_path / "runs").read_text() == "x"
 
@@ -155,15 +155,15 @@ def test_a_runner_killed_while_it_prepares_begins_again(machine: Machine, contro
     os.kill(runner.pid, signal.SIGKILL)
     poll(lambda: machine.runner() != runner)
     control.stop(A1)
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "not_started"
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
 
 
 def test_a_bad_assignment_does_not_stop_the_others(machine: Machine, control: FakeControl) -> None:
     host = machine.start_host()
     machine.run(script("", attempt="../out"), script("print('x')"))
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert host.poll() is None
     assert not (machine.work / "out-0").exists()
 
@@ -193,7 +193,7 @@ def test_a_double_leaves(machine: Machine, control: FakeControl) -> None:
 def test_a_released_host_leaves_when_its_work_is_done(machine: Machine, control: FakeControl) -> None:
     host = machine.start_host()
     machine.run(script("print('x')"))
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     control.release()
     assert host.wait(20) == 0
     assert not machine.folder().exists()

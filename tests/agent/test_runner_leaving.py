@@ -12,7 +12,7 @@ from tests.agent.machines import A1, Machine, script
 from tests.agent.metadata import Metadata
 
 from crucible.wire.documents.desired import Limits
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 pytestmark = pytest.mark.enable_socket
 
@@ -49,9 +49,9 @@ def wait_ready(control: FakeControl) -> None:
     control.wait(lambda: any(b"ready" in data for _, data in control.attempts[A1].tails), SECONDS)
 
 
-def told(control: FakeControl) -> list[Kind]:
+def told(control: FakeControl) -> list[MessageKind]:
     """What was said, from the start of the process on, in order."""
-    wanted = (Kind.STARTED, Kind.NOTICE, Kind.ARTIFACT, Kind.EXITED, Kind.ENDED)
+    wanted = (MessageKind.STARTED, MessageKind.NOTICE, MessageKind.ARTIFACT, MessageKind.EXITED, MessageKind.ENDED)
     return [message.kind for message in control.attempts[A1].messages if message.kind in wanted]
 
 
@@ -62,12 +62,18 @@ def test_a_program_that_saves_on_notice_is_interrupted(
     machine.run(script(SAVES))
     wait_ready(control)
     metadata.announce(100)
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (0, "interrupted")
-    control.wait_for(A1, Kind.ENDED, SECONDS)
+    control.wait_for(A1, MessageKind.ENDED, SECONDS)
     attempt = control.attempts[A1]
-    assert told(control) == [Kind.STARTED, Kind.NOTICE, Kind.EXITED, Kind.ARTIFACT, Kind.ENDED]
-    assert attempt.of(Kind.NOTICE)[0].data["seconds"] == 100.0
+    assert told(control) == [
+        MessageKind.STARTED,
+        MessageKind.NOTICE,
+        MessageKind.EXITED,
+        MessageKind.ARTIFACT,
+        MessageKind.ENDED,
+    ]
+    assert attempt.of(MessageKind.NOTICE)[0].data["seconds"] == 100.0
     assert attempt.log() == b"ready\nsaved True\n"
     assert attempt.artifacts == {"state": b"step 7"}
 
@@ -80,9 +86,9 @@ def test_a_program_that_saves_nothing_is_killed_in_time(
     machine.run(script(ignores, grace=600.0))
     wait_ready(control)
     metadata.announce(3)
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["signal"], exited.data["cause"]) == (signal.SIGKILL, "interrupted")
-    control.wait_for(A1, Kind.ENDED, SECONDS)
+    control.wait_for(A1, MessageKind.ENDED, SECONDS)
 
 
 def test_a_machine_that_is_going_starts_nothing(machine: Machine, control: FakeControl, metadata: Metadata) -> None:
@@ -90,17 +96,17 @@ def test_a_machine_that_is_going_starts_nothing(machine: Machine, control: FakeC
     control.fault = lambda method, path: 503 if "/bundles/" in path else None
     machine.start_host()
     machine.run(script(SAVES, bundle="0" * 64))
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert exited.data["cause"] == "interrupted"
-    control.wait_for(A1, Kind.ENDED, SECONDS)
-    assert told(control) == [Kind.NOTICE, Kind.EXITED, Kind.ENDED]
+    control.wait_for(A1, MessageKind.ENDED, SECONDS)
+    assert told(control) == [MessageKind.NOTICE, MessageKind.EXITED, MessageKind.ENDED]
 
 
 def test_before_the_machines_time_is_over_the_program_saves(machine: Machine, control: FakeControl) -> None:
     control.ends_in = 10.0
     machine.start_host()
     machine.run(script(SAVES))
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert exited.data["cause"] == "suspended"
 
 
@@ -109,7 +115,7 @@ def test_the_machines_time_may_be_told_to_the_runner(machine: Machine, control: 
     machine.run(script(SAVES))
     wait_ready(control)
     control.ask_checkpoint(A1, ends_in=0.5, lease_seconds=None)
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (0, "suspended")
 
 
@@ -117,9 +123,9 @@ def test_a_program_saves_at_its_time_limit(machine: Machine, control: FakeContro
     machine.start_host()
     # Long enough for a slow machine to have started the program.
     machine.run(script(SAVES, limits=Limits(seconds=5.0)))
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (0, "time_limit")
-    control.wait_for(A1, Kind.ENDED, SECONDS)
+    control.wait_for(A1, MessageKind.ENDED, SECONDS)
     assert control.attempts[A1].log() == b"ready\nsaved True\n"
 
 
@@ -134,7 +140,7 @@ def test_a_lease_that_came_later_fences(machine: Machine, control: FakeControl) 
     control.down()
     poll((machine.folder() / "exited").exists, SECONDS)
     control.start()
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (0, "fenced")
 
 
@@ -157,9 +163,9 @@ def test_each_checkpoint_asked_for_is_seen_by_the_program(machine: Machine, cont
     control.ask_checkpoint(A1)
     control.wait(lambda: any(b"saved 1" in data for _, data in control.attempts[A1].tails), SECONDS)
     control.ask_checkpoint(A1)
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (0, "exit")
-    control.wait_for(A1, Kind.ENDED, SECONDS)
+    control.wait_for(A1, MessageKind.ENDED, SECONDS)
     assert control.attempts[A1].log() == b"ready\nsaved 1\nsaved 2\n"
 
 
@@ -183,5 +189,5 @@ def test_a_signal_only_to_a_program_that_wants_it(
     machine.run(script(SIGNALLED, env=env))
     wait_ready(control)
     control.ask_checkpoint(A1)
-    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (code, "exit")

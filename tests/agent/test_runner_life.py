@@ -11,34 +11,34 @@ from tests.agent.fake_control import FakeControl, is_running, poll
 from tests.agent.machines import A1, A2, PYTHON, Machine, script
 
 from crucible.wire.documents.desired import Environment, Limits
-from crucible.wire.documents.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, MessageKind
 
 pytestmark = pytest.mark.enable_socket
 
 
 def test_a_job_that_succeeds(machine: Machine, control: FakeControl) -> None:
     machine.run(script("print('hello'); print('epoch 1/2 loss=0.5')"))
-    ended = control.wait_for(A1, Kind.ENDED)
+    ended = control.wait_for(A1, MessageKind.ENDED)
     attempt = control.attempts[A1]
     assert ended.data == {"complete": True, "text": ""}
-    (exited,) = attempt.of(Kind.EXITED)
+    (exited,) = attempt.of(MessageKind.EXITED)
     assert (exited.data["code"], exited.data["signal"], exited.data["cause"]) == (0, None, Cause.EXIT.value)
     assert float(str(exited.data["cpu_seconds"])) > 0
     assert int(str(exited.data["peak_memory"])) > 1_000_000
     assert attempt.log() == b"hello\nepoch 1/2 loss=0.5\n"
-    (started,) = attempt.of(Kind.STARTED)
+    (started,) = attempt.of(MessageKind.STARTED)
     assert started.data["python"] == PYTHON
     assert attempt.points("loss") == [[1, 0.5, attempt.points("loss")[0][2]]]
-    assert attempt.of(Kind.PROGRESS)[-1].data["epoch"] == 1
+    assert attempt.of(MessageKind.PROGRESS)[-1].data["epoch"] == 1
     poll((machine.folder() / "done").exists)
 
 
 def test_exit_code_and_signal_are_told_apart(machine: Machine, control: FakeControl) -> None:
     machine.run(script("raise SystemExit(3)"))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["code"], exited.data["cause"]) == (3, "exit")
     machine.run(script("import os; os.kill(os.getpid(), 6)", attempt=A2))
-    exited = control.wait_for(A2, Kind.EXITED)
+    exited = control.wait_for(A2, MessageKind.EXITED)
     assert (exited.data["code"], exited.data["signal"], exited.data["cause"]) == (
         None,
         signal.SIGABRT,
@@ -59,9 +59,9 @@ time.sleep(60)
     machine.run(script(text))
     control.wait(lambda: bool(control.attempts[A1].tails))
     control.stop(A1)
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["code"], exited.data["cause"]) == (7, "stopped")
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert control.attempts[A1].log() == b"ready\nstop file True\n"
 
 
@@ -77,9 +77,9 @@ time.sleep(60)
     machine.run(script(text, grace=0.2))
     control.wait(lambda: b"".join(data for _, data in control.attempts[A1].tails).count(b"\n") == 2)
     control.stop(A1)
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["signal"], exited.data["cause"]) == (signal.SIGKILL, "stopped")
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     for pid in control.attempts[A1].log().split():
         assert not is_running(pid.decode())
 
@@ -97,47 +97,47 @@ os.wait()
 time.sleep(0.3)
 """
     machine.run(script(text))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["code"] == 0
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert not is_running(int(control.attempts[A1].log()))
 
 
 def test_stop_before_the_start(machine: Machine, control: FakeControl) -> None:
     machine.run(script("open('/tmp/never', 'w')", stop=True))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "not_started"
-    control.wait_for(A1, Kind.ENDED)
-    assert control.attempts[A1].of(Kind.STARTED) == []
+    control.wait_for(A1, MessageKind.ENDED)
+    assert control.attempts[A1].of(MessageKind.STARTED) == []
 
 
 def test_time_limit(machine: Machine, control: FakeControl) -> None:
     machine.run(script("import time; time.sleep(60)", limits=Limits(seconds=0.5)))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["signal"], exited.data["cause"]) == (signal.SIGTERM, "time_limit")
 
 
 def test_out_of_memory(machine: Machine, control: FakeControl) -> None:
     text = "import time; time.sleep(0.3); x = [bytearray(b'x' * 10_000_000) for _ in range(60)]; time.sleep(60)"
     machine.run(script(text, limits=Limits(memory_bytes=100_000_000)))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["cause"], exited.data["code"]) == ("out_of_memory", None)
 
 
 def test_a_command_that_is_not_there(machine: Machine, control: FakeControl) -> None:
     machine.run(script("", command=("no-such-program",)))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["code"], exited.data["cause"]) == (127, "staging_failed")
     assert "no-such-program" in str(exited.data["text"])
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
 
 
 def test_an_interpreter_that_is_not_there(machine: Machine, control: FakeControl) -> None:
     machine.run(script("", environment=Environment(interpreter="/no/python")))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "staging_failed"
     assert "--python" in str(exited.data["text"])
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert b"/no/python" in control.attempts[A1].log()
 
 
@@ -152,18 +152,18 @@ os.symlink('/etc/hostname', out + '/out')
 os.mkfifo(out + '/pipe')
 """
     machine.run(script(text))
-    ended = control.wait_for(A1, Kind.ENDED)
+    ended = control.wait_for(A1, MessageKind.ENDED)
     attempt = control.attempts[A1]
     assert attempt.artifacts == {"small.txt": b"small", "sub dir/ä.bin": b"x" * 3_000_000}
-    assert [message.data["path"] for message in attempt.of(Kind.ARTIFACT)] == ["small.txt", "sub dir/ä.bin"]
-    notes = [str(message.data["text"]) for message in attempt.of(Kind.NOTE)]
+    assert [message.data["path"] for message in attempt.of(MessageKind.ARTIFACT)] == ["small.txt", "sub dir/ä.bin"]
+    notes = [str(message.data["text"]) for message in attempt.of(MessageKind.NOTE)]
     assert any("out of the output folder" in note for note in notes)
     assert any("regular" in note for note in notes)
     assert ended.data["complete"] is False
 
 
 def notes(control: FakeControl) -> list[str]:
-    return [str(message.data["text"]) for message in control.attempts[A1].of(Kind.NOTE)]
+    return [str(message.data["text"]) for message in control.attempts[A1].of(MessageKind.NOTE)]
 
 
 WRITES = """
@@ -175,7 +175,7 @@ os.makedirs(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/plots')
 
 def test_what_is_not_kept_is_said(machine: Machine, control: FakeControl) -> None:
     machine.run(script(WRITES))
-    ended = control.wait_for(A1, Kind.ENDED)
+    ended = control.wait_for(A1, MessageKind.ENDED)
     assert notes(control) == [
         "1 file written to the working directory was not kept: model.txt. Write it to $CRUCIBLE_OUTPUT_DIR.",
         "1 empty folder was not kept with the outputs: plots.",
@@ -186,23 +186,23 @@ def test_what_is_not_kept_is_said(machine: Machine, control: FakeControl) -> Non
 def test_files_of_a_job_in_place_are_kept_there(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     machine.run(script("open('model.txt', 'w').write('x')", in_place=str(tmp_path / "place")))
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert (tmp_path / "place" / "model.txt").exists()
     assert notes(control) == []
 
 
 def test_how_long_it_ran_is_told(machine: Machine, control: FakeControl) -> None:
     machine.run(script("import time; time.sleep(0.3)"))
-    seconds = control.wait_for(A1, Kind.EXITED).data["seconds"]
+    seconds = control.wait_for(A1, MessageKind.EXITED).data["seconds"]
     assert isinstance(seconds, float)
     assert 0.3 <= seconds < 20
     machine.run(script("", attempt=A2, command=("no-such-program",)))
-    assert control.wait_for(A2, Kind.EXITED).data["seconds"] is None
+    assert control.wait_for(A2, MessageKind.EXITED).data["seconds"] is None
 
 
 def test_a_forgotten_attempt_ends(machine: Machine, control: FakeControl) -> None:
     machine.run(script("import time; time.sleep(60)"))
-    pid = control.wait_for(A1, Kind.STARTED).data["pid"]
+    pid = control.wait_for(A1, MessageKind.STARTED).data["pid"]
     control.forget(A1)
     poll(lambda: not is_running(pid))
     poll((machine.folder() / "done").exists)
@@ -210,7 +210,7 @@ def test_a_forgotten_attempt_ends(machine: Machine, control: FakeControl) -> Non
 
 def test_a_settled_attempt_leaves_nothing(machine: Machine, control: FakeControl) -> None:
     machine.run(script("print('x')"))
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     poll((machine.folder() / "done").exists)
     control.unassign(A1)
     poll(lambda: not machine.folder().exists())
@@ -223,7 +223,7 @@ crucible.report(3, loss=0.25)
 print(json.dumps(dict(os.environ)))
 """
     machine.run(script(text, env={"MINE": "1"}))
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     attempt = control.attempts[A1]
     env = json.loads(attempt.log())
     assert env["MINE"] == "1"
@@ -234,14 +234,14 @@ print(json.dumps(dict(os.environ)))
 
 def test_a_result_is_told_before_the_end(machine: Machine, control: FakeControl) -> None:
     machine.run(script("import crucible; crucible.result({'label': 'cat'}); crucible.result({'label': 'dog'})"))
-    control.wait_for(A1, Kind.ENDED)
-    (told,) = control.attempts[A1].of(Kind.RESULT)
+    control.wait_for(A1, MessageKind.ENDED)
+    (told,) = control.attempts[A1].of(MessageKind.RESULT)
     assert told.data == {"kind": "value", "value": {"label": "dog"}}
 
 
 def test_a_result_that_is_none_is_noted(machine: Machine, control: FakeControl) -> None:
     machine.run(script("import os; open(os.environ['CRUCIBLE_RESULT_FILE'], 'w').write('nonsense')"))
-    control.wait_for(A1, Kind.ENDED)
-    assert not control.attempts[A1].of(Kind.RESULT)
-    notes = [str(message.data["text"]) for message in control.attempts[A1].of(Kind.NOTE)]
+    control.wait_for(A1, MessageKind.ENDED)
+    assert not control.attempts[A1].of(MessageKind.RESULT)
+    notes = [str(message.data["text"]) for message in control.attempts[A1].of(MessageKind.NOTE)]
     assert "the result was left out: the result is no JSON" in notes

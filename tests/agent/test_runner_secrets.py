@@ -11,7 +11,7 @@ from tests.agent.fake_control import FakeControl, poll
 from tests.agent.machines import A1, Machine, script
 
 from crucible.agent.files import is_locked
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 pytestmark = pytest.mark.enable_socket
 
@@ -67,9 +67,9 @@ raise ValueError(value)
     assert VALUE not in command_lines()
     assert on_disk(machine.work) == []
     (machine.folder() / "outputs" / "go").touch()
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     attempt = control.attempts[A1]
-    assert attempt.of(Kind.EXITED)[0].data["code"] == 1
+    assert attempt.of(MessageKind.EXITED)[0].data["code"] == 1
     assert attempt.artifacts["seen.txt"].decode() == VALUE, "what a job stores is its own"
     assert VALUE not in told(control)
     log = attempt.log().decode()
@@ -90,11 +90,11 @@ out = pathlib.Path(os.environ["CRUCIBLE_OUTPUT_DIR"])
 crucible.report(step=1, **{value: 2.0, "loss": 1.0})
 """
     machine.run(script(text, secrets=("TOKEN",)))
-    ended = control.wait_for(A1, Kind.ENDED)
+    ended = control.wait_for(A1, MessageKind.ENDED)
     attempt = control.attempts[A1]
     assert list(attempt.artifacts) == ["kept.txt"]
     assert ended.data["complete"] is False
-    assert any("holds a secret" in str(note.data["text"]) for note in attempt.of(Kind.NOTE))
+    assert any("holds a secret" in str(note.data["text"]) for note in attempt.of(MessageKind.NOTE))
     assert attempt.points("loss")
     assert "plain-name-of-a-file" not in json.dumps([dict(m.data) for m in attempt.messages])
 
@@ -110,32 +110,32 @@ def test_it_is_asked_for_until_the_server_answers(machine: Machine, control: Fak
 
     control.fault = busy
     machine.run(script("import os; print(len(os.environ['TOKEN']))", secrets=("TOKEN",)))
-    control.wait_for(A1, Kind.ENDED, 40)
+    control.wait_for(A1, MessageKind.ENDED, 40)
     assert control.attempts[A1].log().decode() == f"{len(VALUE)}\n"
     assert len(asked) == 3
-    said = [str(message.data["what"]) for message in control.attempts[A1].of(Kind.STAGING)]
+    said = [str(message.data["what"]) for message in control.attempts[A1].of(MessageKind.STAGING)]
     assert any(text.startswith("waiting for the job's secrets: the server answered 503") for text in said)
 
 
 def test_one_that_is_refused_fails_the_job_before_it_starts(machine: Machine, control: FakeControl) -> None:
     control.fault = lambda method, path: 404 if path.endswith("/secrets") else None
     machine.run(script("print('never')", secrets=("TOKEN",)))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "staging_failed"
     assert "secrets were not handed over" in str(exited.data["text"])
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert b"never" not in control.attempts[A1].log()
 
 
 def test_one_that_the_server_leaves_out_fails_the_job(machine: Machine, control: FakeControl) -> None:
     machine.run(script("print('never')", secrets=("OTHER", "TOKEN")))
-    exited = control.wait_for(A1, Kind.EXITED)
+    exited = control.wait_for(A1, MessageKind.EXITED)
     assert "no value for OTHER" in str(exited.data["text"])
 
 
 def test_a_job_without_secrets_asks_for_none(machine: Machine, control: FakeControl) -> None:
     machine.run(script("import os; print('TOKEN' in os.environ)"))
-    control.wait_for(A1, Kind.ENDED)
+    control.wait_for(A1, MessageKind.ENDED)
     assert control.attempts[A1].log() == b"False\n"
     assert not [path for _, path in control.requests if path.endswith("/secrets")]
 
@@ -155,7 +155,7 @@ time.sleep(60)
     control.wait(lambda: bool(control.attempts[A1].tails))
     runner = json.loads((machine.folder() / "runner.json").read_text())
     os.kill(int(runner["pid"]), 9)
-    control.wait_for(A1, Kind.ENDED, 60)
+    control.wait_for(A1, MessageKind.ENDED, 60)
     assert "plain-name-of-a-file" not in told(control)
     assert control.attempts[A1].artifacts == {}
     poll((machine.folder() / "done").exists)
@@ -178,7 +178,7 @@ def test_a_host_and_a_runner_that_die_before_the_start_lose_nothing(machine: Mac
     assert on_disk(machine.work) == []
     control.fault = lambda method, path: None
     machine.start_host()
-    control.wait_for(A1, Kind.ENDED, 60)
+    control.wait_for(A1, MessageKind.ENDED, 60)
     assert control.attempts[A1].log() == b"it is ***\n"
     assert on_disk(machine.work) == []
 
@@ -191,7 +191,7 @@ value = os.environ["TOKEN"]
 crucible.result({"seen": value, value: [value, 7]})
 """
     machine.run(script(text, secrets=("TOKEN",)))
-    control.wait_for(A1, Kind.ENDED)
-    (result,) = control.attempts[A1].of(Kind.RESULT)
+    control.wait_for(A1, MessageKind.ENDED)
+    (result,) = control.attempts[A1].of(MessageKind.RESULT)
     assert result.data["value"] == {"seen": "***", "***": ["***", 7]}
     assert VALUE not in told(control)

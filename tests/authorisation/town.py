@@ -20,7 +20,7 @@ from crucible.core.secret import Secret
 from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api
 from crucible.server.streams.follow import Pace
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 OWNERS = "o" * 64
 CODE = b"print('hello')"
@@ -112,12 +112,12 @@ async def _run(rig: Rig, control: ControlPlane, job: str) -> str:
     """The job runs and has made something; the secret of its attempt."""
     await rig.host_up()
     runner = await rig.runner(job)
-    await runner.say(Kind.STARTED, pid=7)
+    await runner.say(MessageKind.STARTED, pid=7)
     await runner.log(0, 0, b"the first line\n")
-    await runner.say(Kind.POINTS, series={"loss": [[1, 0.5, 2]]})
+    await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 2]]})
     await control.agents.put_artifact(runner.attempt, 0, "model.pt", sha(MODEL), pieces(MODEL))
-    await runner.say(Kind.ARTIFACT, path="model.pt", size=len(MODEL), sha256=sha(MODEL))
+    await runner.say(MessageKind.ARTIFACT, path="model.pt", size=len(MODEL), sha256=sha(MODEL))
     await control.agents.put_checkpoint(runner.attempt, 0, sha(MODEL), pieces(MODEL))
     told = {"name": "step_1.pt", "form": "file", "size": len(MODEL), "sha256": sha(MODEL), "step": 1}
-    await runner.say(Kind.CHECKPOINT, **told)
+    await runner.say(MessageKind.CHECKPOINT, **told)
     return secret("attempt", runner.attempt).decode()

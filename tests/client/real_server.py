@@ -30,7 +30,7 @@ from crucible.core.views.jobs import JobView
 from crucible.server.http.listen import Listener, bind, url_of
 from crucible.server.security.size_limits import MAX_BUNDLE
 from crucible.server.streams.follow import Pace
-from crucible.wire.documents.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, MessageKind
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,14 +67,14 @@ class RunningJob:
             await rig.host_speaks(machine, f"i-{machine}")
         self._runner = FakeRunner(self._server.app.control.agents, attempt.id)
         self._attempt, self._written, self._segments = attempt.number, 0, 0
-        await self.say(Kind.STARTED, pid=pid)
+        await self.say(MessageKind.STARTED, pid=pid)
         self._server.running.append(self)
         await self._seen("job", self._is_running)
 
     def _is_running(self, frame: dict[str, Any]) -> bool:
         return (frame["job"]["phase"], frame["job"]["attempt"]) == ("running", self._attempt)
 
-    async def say(self, kind: Kind, /, **data: object) -> None:
+    async def say(self, kind: MessageKind, /, **data: object) -> None:
         await self._runner.say(kind, **data)
 
     async def write(self, text: bytes) -> None:
@@ -90,7 +90,7 @@ class RunningJob:
         await self._seen("log", lambda frame: (frame["attempt"], frame["cursor"]) >= written)
 
     async def progress(self, **told: object) -> None:
-        await self.say(Kind.PROGRESS, **told)
+        await self.say(MessageKind.PROGRESS, **told)
         await self._seen("progress", lambda frame: all(frame["progress"].get(k) == v for k, v in told.items()))
 
     async def points(self, **series: list[float]) -> None:
@@ -101,28 +101,28 @@ class RunningJob:
             first = self._steps.get(name, 0) + 1
             self._steps[name] = first + len(values) - 1
             told[name] = [[n, value, at] for n, value in enumerate(values, first)]
-        await self.say(Kind.POINTS, series=told)
+        await self.say(MessageKind.POINTS, series=told)
 
     async def artifact(self, path: str, data: bytes) -> None:
         agents = self._server.app.control.agents
         await agents.put_artifact(self._runner.attempt, 0, path, sha(data), pieces(data))
-        await self.say(Kind.ARTIFACT, path=path, size=len(data), sha256=sha(data))
+        await self.say(MessageKind.ARTIFACT, path=path, size=len(data), sha256=sha(data))
 
     async def checkpoint(self, name: str, data: bytes, step: int, **more: object) -> None:
         agents = self._server.app.control.agents
         await agents.put_checkpoint(self._runner.attempt, 0, sha(data), pieces(data))
         told = {"name": name, "form": "file", "size": len(data), "sha256": sha(data), "step": step, "metric": None}
-        await self.say(Kind.CHECKPOINT, **{**told, **more})
+        await self.say(MessageKind.CHECKPOINT, **{**told, **more})
 
     async def result(self, kind: str, value: object) -> None:
-        await self.say(Kind.RESULT, kind=kind, value=value)
+        await self.say(MessageKind.RESULT, kind=kind, value=value)
 
     async def end(self, code: int | None = 0, seconds: float = 42.0, **data: object) -> None:
         """Its process exits, `seconds` after what came before."""
         self.rig.clock.move(seconds)
         cause = {"cause": Cause.EXIT.value, **data}
-        await self._runner.send([self._runner.message(Kind.EXITED, code=code, **cause)])
-        await self.say(Kind.ENDED, complete=True)
+        await self._runner.send([self._runner.message(MessageKind.EXITED, code=code, **cause)])
+        await self.say(MessageKind.ENDED, complete=True)
         if self in self._server.running:
             self._server.running.remove(self)
 

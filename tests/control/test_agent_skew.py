@@ -8,7 +8,7 @@ from tests.control.world import Rig
 from crucible import __version__
 from crucible.control.db import schema as t
 from crucible.core.lifecycle import JobState
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def notes(rig: Rig) -> list[str]:
@@ -19,7 +19,7 @@ async def test_an_agent_of_another_version_is_noted_and_its_job_goes_on(rig: Rig
     job = await rig.submit()
     await rig.host_up()
     runner = await rig.runner(job)
-    await runner.say(Kind.STARTED, pid=7, agent="99.0.0", novelty={"never": "heard of"})
+    await runner.say(MessageKind.STARTED, pid=7, agent="99.0.0", novelty={"never": "heard of"})
     (note,) = await notes(rig)
     assert "99.0.0" in note
     assert __version__ in note
@@ -31,5 +31,5 @@ async def test_an_agent_of_another_version_is_noted_and_its_job_goes_on(rig: Rig
 async def test_there_is_nothing_to_note_about_our_own(rig: Rig, said: dict[str, object]) -> None:
     job = await rig.submit()
     await rig.host_up()
-    await (await rig.runner(job)).say(Kind.STARTED, pid=7, **said)
+    await (await rig.runner(job)).say(MessageKind.STARTED, pid=7, **said)
     assert await notes(rig) == []

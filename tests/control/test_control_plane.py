@@ -22,7 +22,7 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.people.identity import OWNER
 from crucible.core.views.server import ConfirmedView
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 T = TypeVar("T")
 
@@ -74,11 +74,11 @@ async def test_a_job_from_submission_to_its_outputs(rig: Rig, control: ControlPl
     assert desired is not None
     (assignment,) = desired.assignments
     runner = FakeRunner(control.agents, assignment.attempt)
-    await runner.say(Kind.STARTED, pid=7)
+    await runner.say(MessageKind.STARTED, pid=7)
     await runner.log(0, 0, b"epoch 1\nepoch 2\n")
-    await runner.say(Kind.POINTS, series={"loss": [[1, 0.5, 2]]})
+    await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 2]]})
     await control.agents.put_artifact(assignment.attempt, 0, "model.pt", sha(b"abc"), pieces(b"abc"))
-    await runner.say(Kind.ARTIFACT, path="model.pt", size=3, sha256=sha(b"abc"))
+    await runner.say(MessageKind.ARTIFACT, path="model.pt", size=3, sha256=sha(b"abc"))
     await runner.end()
     view = await control.jobs.details(OWNER, "last")
     assert (view.status, view.exit_code, view.execution_id) == ("completed", 0, f"local-{job}-7")
@@ -126,8 +126,8 @@ async def test_cancelling_a_running_job_asks_first(rig: Rig, control: ControlPla
     view, changed = await control.jobs.cancel(OWNER, job)
     assert (view.phase, view.desired, changed) == ("stopping", "cancel", True)
     assert (await control.jobs.cancel(OWNER, job))[1] is False
-    await runner.say(Kind.EXITED, signal=15, cause="stopped")
-    await runner.say(Kind.ENDED)
+    await runner.say(MessageKind.EXITED, signal=15, cause="stopped")
+    await runner.say(MessageKind.ENDED)
     view = await control.jobs.details(OWNER, job)
     assert (view.status, view.signal) == ("cancelled", 15)
 

@@ -19,7 +19,7 @@ from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName, Unrea
 from crucible.core.job.requests import Resumption
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
 from crucible.core.people.identity import OWNER
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_at_the_last_place_it_waits_and_says_why(rig: Rig, cloud: FakeClou
 async def test_a_taken_back_machine_means_the_next_place_from_the_last_checkpoint(rig: Rig, cloud: FakeCloud) -> None:
     job, runner = await running(rig, market="spot", fallback=("local",))
     told = {"name": "step-10.pt", "form": "file", "size": 7, "sha256": "a" * 64, "step": 10, "metric": 0.5}
-    await runner.say(Kind.CHECKPOINT, **told)
+    await runner.say(MessageKind.CHECKPOINT, **told)
     await interrupt(rig, cloud, (await rig.machine()).id)
     world = await rig.world(job)
     assert [a.backend for a in world.attempts] == ["cloud", "local"]
@@ -136,17 +136,17 @@ async def test_a_taken_back_machine_means_the_next_place_from_the_last_checkpoin
 
 async def test_a_notice_then_an_orderly_end(rig: Rig) -> None:
     job, runner = await running(rig, fallback=("local",))
-    await runner.say(Kind.NOTICE, seconds=30)
-    exited = runner.message(Kind.EXITED, code=0, cause="interrupted")
-    await runner.send([exited, runner.message(Kind.ENDED)])
+    await runner.say(MessageKind.NOTICE, seconds=30)
+    exited = runner.message(MessageKind.EXITED, code=0, cause="interrupted")
+    await runner.send([exited, runner.message(MessageKind.ENDED)])
     attempts = (await rig.world(job)).attempts
     assert [(a.backend, a.reason) for a in attempts] == [("cloud", Reason.INTERRUPTED), ("local", None)]
 
 
 async def test_a_job_that_saved_nothing_in_its_machines_time_ends(rig: Rig) -> None:
     job, runner = await running(rig)
-    exited = runner.message(Kind.EXITED, code=0, cause="suspended")
-    await runner.send([exited, runner.message(Kind.ENDED)])
+    exited = runner.message(MessageKind.EXITED, code=0, cause="suspended")
+    await runner.send([exited, runner.message(MessageKind.ENDED)])
     world = await rig.world(job)
     assert (len(world.attempts), world.job.state, world.job.reason) == (1, JobState.FAILED, Reason.SUSPENDED)
     await service(rig).jobs.resume(OWNER, job, Resumption())
@@ -156,9 +156,9 @@ async def test_a_job_that_saved_nothing_in_its_machines_time_ends(rig: Rig) -> N
 
 async def test_a_suspended_job_takes_another_machine_there(rig: Rig) -> None:
     job, runner = await running(rig)
-    await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=1, metric=None)
-    exited = runner.message(Kind.EXITED, code=0, cause="suspended")
-    await runner.send([exited, runner.message(Kind.ENDED)])
+    await runner.say(MessageKind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=1, metric=None)
+    exited = runner.message(MessageKind.EXITED, code=0, cause="suspended")
+    await runner.send([exited, runner.message(MessageKind.ENDED)])
     attempts = (await rig.world(job)).attempts
     assert [a.state for a in attempts] == [AttemptState.ENDED, AttemptState.LAUNCHING]
     assert {a.backend for a in attempts} == {"cloud"}
@@ -284,8 +284,8 @@ async def test_a_job_that_ends_for_want_of_checkpoints_keeps_no_other_from_its_t
     job, runner = await running(rig)
     await rig.sql(lambda conn: conn.execute(update(t.jobs).values(backend="local")).rowcount)
     other = await rig.submit()
-    exited = runner.message(Kind.EXITED, code=0, cause="suspended")
-    await runner.send([exited, runner.message(Kind.ENDED)])
+    exited = runner.message(MessageKind.EXITED, code=0, cause="suspended")
+    await runner.send([exited, runner.message(MessageKind.ENDED)])
     await rig.place()
     assert (await rig.world(job)).job.state is JobState.FAILED
     assert (await rig.attempt(other)).backend == "local"

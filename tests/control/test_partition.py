@@ -14,7 +14,7 @@ from crucible.control.reconcile.reconciler import GAP_SECONDS
 from crucible.core.job.states import Condition
 from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.silence import REPLACE_MARGIN
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 HOUR = 3600.0
 FENCE = LeaseTerms().lease_seconds + REPLACE_MARGIN
@@ -71,7 +71,7 @@ async def test_on_a_billed_place_the_fence_holds_after_its_time(rig: Rig, cloud:
 async def test_what_a_fenced_runner_says_later_changes_nothing(rig: Rig) -> None:
     job, runner = await rig.running(backend="cloud", fallback=("local",))
     await partition(rig, FENCE + 180)
-    await runner.send([runner.message(Kind.EXITED, code=0, cause="exit"), runner.message(Kind.ENDED)])
+    await runner.send([runner.message(MessageKind.EXITED, code=0, cause="exit"), runner.message(MessageKind.ENDED)])
     world = await rig.world(job)
     assert (world.job.state.terminal, len(world.attempts)) == (False, 2)
 
@@ -83,7 +83,7 @@ async def test_a_laptop_that_slept_kills_nothing(rig: Rig, cloud: FakeCloud) -> 
     await rig.reconciler.round()
     assert (await rig.world(here)).job.conditions == frozenset()
     assert cloud.terminated == rig.backend.terminated == []
-    await far.send([far.message(Kind.EXITED, cause="fenced"), far.message(Kind.ENDED)])
+    await far.send([far.message(MessageKind.EXITED, cause="fenced"), far.message(MessageKind.ENDED)])
     assert (await rig.world(there)).attempts[0].reason is Reason.FENCED, "its own word comes first"
 
 
@@ -103,5 +103,5 @@ async def test_a_runner_that_is_heard_again_is_reachable_again(rig: Rig) -> None
     await FakeRunner(rig.agents, runner.attempt).send([])
     await rig.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
     await partition(rig, 30)
-    await runner.say(Kind.PROGRESS, step=1)
+    await runner.say(MessageKind.PROGRESS, step=1)
     assert (await rig.world(job)).job.conditions == frozenset()

@@ -45,7 +45,7 @@ from crucible.core.ids import Prefix, make_id
 from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import Attempt, Job, Machine, Slot, World
 from crucible.storage import ObjectStore
-from crucible.wire.documents.messages import Batch, Kind, Message, derive_secret, encode_batch
+from crucible.wire.documents.messages import Batch, Message, MessageKind, derive_secret, encode_batch
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class Rig:
         job = await self.submit(**more)
         await self.host_up()
         runner = await self.runner(job)
-        await runner.say(Kind.STARTED, pid=77)
+        await runner.say(MessageKind.STARTED, pid=77)
         return job, runner
 
     async def change_machine(self, machine: str, *facts: Any) -> Machine:
@@ -159,14 +159,16 @@ class FakeRunner:
         self.rank = rank
         self.n = 0
 
-    async def say(self, kind: Kind, /, **data: object) -> int:
+    async def say(self, kind: MessageKind, /, **data: object) -> int:
         return await self.send([self.message(kind, **data)])
 
     async def end(self, code: int = 0, **data: object) -> int:
         """Exit and end in one batch."""
-        return await self.send([self.message(Kind.EXITED, code=code, cause="exit", **data), self.message(Kind.ENDED)])
+        return await self.send(
+            [self.message(MessageKind.EXITED, code=code, cause="exit", **data), self.message(MessageKind.ENDED)]
+        )
 
-    def message(self, kind: Kind, /, **data: object) -> Message:
+    def message(self, kind: MessageKind, /, **data: object) -> Message:
         self.n += 1
         return Message(self.n, kind, 12.5, data)
 
@@ -180,7 +182,7 @@ class FakeRunner:
         """Stores a segment and says so."""
         lines, digest = text.count(b"\n"), sha(text)
         await self._agents.put_log(self.attempt, self.rank, n, start, lines, digest, text)
-        await self.say(Kind.LOG, n=n, start=start, end=start + len(text), lines=lines, sha256=digest)
+        await self.say(MessageKind.LOG, n=n, start=start, end=start + len(text), lines=lines, sha256=digest)
 
 
 _idle: list[Db] = []

@@ -25,7 +25,7 @@ from tests.storage.servers import Server, seaweedfs
 
 from crucible.agent.storelink.mailbox import FolderMailbox
 from crucible.storage import open_store
-from crucible.wire.documents.mailbox import checkpoint_blob, mailbox
+from crucible.wire.documents.mailbox import checkpoint_blob, mailbox_folder
 
 ROW = "checkpoint: kill at random byte offsets of the upload"
 CUTS_A_JOB = 100
@@ -197,7 +197,7 @@ def test_the_writer_to_a_shared_folder_is_killed(tmp_path: Path, shares: Shares,
             _put_and_die(mail, name, Deadly(content, tally.chance.randint(0, len(content))), len(content))
             assert dict(store.list("mailboxes")) == {}
             mail.put(name, io.BytesIO(content), len(content))
-            key = f"{mailbox('mch-1')}/{name}"
+            key = f"{mailbox_folder('mch-1')}/{name}"
             assert store.get(key) == content
             store.delete(key)
             tally.cuts += 1

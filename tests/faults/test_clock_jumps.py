@@ -19,7 +19,7 @@ from tests.harness import Deployment, View, shell, until
 from tests.scale import Record
 
 from crucible.wire.documents.desired import Limits
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 HOUR, DAY = 3600.0, 86400.0
 JUMPS = (2 * HOUR, -2 * HOUR, 10 * DAY, 0.0)
@@ -147,18 +147,18 @@ def test_a_machines_clock_is_set(
     go = tmp_path / "go"
     assignment = script(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)\nprint('over')")
     machine.run(replace(assignment, limits=Limits(seconds=HOUR)))
-    control.wait_for(A1, Kind.STARTED, 60)
+    control.wait_for(A1, MessageKind.STARTED, 60)
     runner = machine.runner()
     for jump in JUMPS[:3]:
         clock.set(jump)
         until(lambda by=jump: abs(control.attempts[A1].messages[-1].at - time.time() - by) < 300, 60, f"{jump:+.0f} s")
-        assert not control.attempts[A1].of(Kind.EXITED)
+        assert not control.attempts[A1].of(MessageKind.EXITED)
         assert machine.runner() == runner
     go.touch()
-    exited = control.wait_for(A1, Kind.EXITED, 60)
+    exited = control.wait_for(A1, MessageKind.EXITED, 60)
     assert (exited.data["code"], exited.data["cause"]) == (0, "exit")
     assert 0 < float(str(exited.data["seconds"])) < HOUR
-    control.wait_for(A1, Kind.ENDED, 60)
+    control.wait_for(A1, MessageKind.ENDED, 60)
     assert control.attempts[A1].log() == b"over\n"
     poll((machine.folder() / "done").exists)
     record("clock jumps", where="agent", jumps=len(JUMPS[:3]))

@@ -22,7 +22,7 @@ from tests.scale import Record, Scale
 
 from crucible.server.agents.api import attempts, build_agents_api, claims, code, machines
 from crucible.server.http.add_routes import add_routes
-from crucible.wire.documents.messages import Cause, Kind, sign
+from crucible.wire.documents.messages import Cause, MessageKind, sign
 
 OPERATIONS = (
     "POST /agent/v1/claim",
@@ -210,25 +210,25 @@ KNOWN = {
 }
 """All that some kind of message has."""
 BY_KIND = {
-    Kind.LOG: ("n", "start", "end", "lines", "sha256"),
-    Kind.ARTIFACT: ("path", "size", "sha256"),
-    Kind.CHECKPOINT: ("name", "form", "size", "sha256", "step", "metric"),
-    Kind.RESULT: ("kind", "value"),
-    Kind.POINTS: ("series",),
+    MessageKind.LOG: ("n", "start", "end", "lines", "sha256"),
+    MessageKind.ARTIFACT: ("path", "size", "sha256"),
+    MessageKind.CHECKPOINT: ("name", "form", "size", "sha256", "step", "metric"),
+    MessageKind.RESULT: ("kind", "value"),
+    MessageKind.POINTS: ("series",),
 }
-ENDING = (Kind.EXITED.value, Kind.ENDED.value)
+ENDING = (MessageKind.EXITED.value, MessageKind.ENDED.value)
 
 
 def data_of(kind: str) -> st.SearchStrategy[Any]:
-    needed = {name: KNOWN[name] for name in BY_KIND.get(Kind(kind), ())}
+    needed = {name: KNOWN[name] for name in BY_KIND.get(MessageKind(kind), ())}
     others = {name: strategy for name, strategy in KNOWN.items() if name not in needed}
     return st.fixed_dictionaries(needed, optional={name: others[name] for name in sorted(others)})
 
 
-KINDS = [kind.value for kind in Kind if kind.value not in ENDING]
+KINDS = [kind.value for kind in MessageKind if kind.value not in ENDING]
 
 
-@pytest.mark.parametrize("kind", [kind.value for kind in Kind])
+@pytest.mark.parametrize("kind", [kind.value for kind in MessageKind])
 def test_whatever_an_agent_says_is_stored_or_noted(kind: str, runner: Runner, scale: Scale) -> None:
     """Signed and numbered as it should be: it must be taken, or the runner would say it again for ever."""
 

@@ -49,12 +49,12 @@ from crucible.server.http.ranges import RangeNotThere, parse_range
 from crucible.server.routes.filters import JobQuery
 from crucible.wire.documents import crypto, mailbox
 from crucible.wire.documents.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
-from crucible.wire.documents.messages import BadBatch, Batch, Kind, Message, decode_batch, encode_batch, sign
+from crucible.wire.documents.messages import BadBatch, Batch, Message, MessageKind, decode_batch, encode_batch, sign
 from crucible.wire.documents.results import BadResult, Result, decode_result, encode_result
 from crucible.wire.files.paths import UnsafePath, safe_name
 from crucible.wire.http.client import Response
-from crucible.wire.models.options import BadSchema, Option, schema_of
-from crucible.wire.models.plugins import Plugin, _described
+from crucible.wire.models.options import BadSchema, Option, read_schema
+from crucible.wire.models.plugins import Plugin, _describe
 
 KEY = b"k" * 32
 MOMENT = 5.0
@@ -72,7 +72,7 @@ def cells(data: bytes) -> None:
 def documents(data: bytes) -> None:
     """As it is, and rightly signed and encrypted: who has the key may be hostile too."""
     for raw in (data, _encoded(data, encrypted=False), _encoded(data, encrypted=True)):
-        for decode in (mailbox.decode_alive, mailbox.decode_down):
+        for decode in (mailbox.decode_heartbeat, mailbox.decode_control_document):
             try:
                 decode(KEY, "host", raw)
             except crypto.BadDocument:
@@ -82,7 +82,7 @@ def documents(data: bytes) -> None:
 def _encoded(data: bytes, *, encrypted: bool) -> bytes:
     try:
         doc = json.loads(data)
-        name, doc = mailbox.alive_name("host"), doc if isinstance(doc, dict) else {"a": 1}
+        name, doc = mailbox.heartbeat_name("host"), doc if isinstance(doc, dict) else {"a": 1}
         return crypto.encode_document(KEY, name, 1, doc, encrypted=encrypted)
     except (ValueError, RecursionError):
         return data
@@ -117,7 +117,7 @@ def described(data: bytes) -> None:
 
     entry = Plugin("m", "a:b", "d", "1", "python")
     found: Any = Says()
-    assert _described(found, entry, 1.0).as_json()
+    assert _describe(found, entry, 1.0).as_json()
 
 
 def spooled(data: bytes, folder: Path) -> None:
@@ -194,7 +194,7 @@ def signed_rightly(data: bytes) -> None:
 
 ASSIGNED = Assignment("att-1", "job-1", 0, "s", ("true",))
 DESIRED = encode_desired(Desired("mch-1", 3, (ASSIGNED,)))
-BATCH = encode_batch(Batch("att-1", 0, (Message(1, Kind.NOTE, 1.0, {"text": "hello"}),)), KEY)
+BATCH = encode_batch(Batch("att-1", 0, (Message(1, MessageKind.NOTE, 1.0, {"text": "hello"}),)), KEY)
 MODEL = {
     "model": {
         "metadata": {"name": "M", "version": "1", "description": "", "framework": "", "min_gpu_memory_gb": 1},
@@ -255,7 +255,7 @@ PARSERS = (
         (*JSONS, *(b"signed 2 1 " + b"0" * 64 + b"\n" + doc for doc in JSONS), b"0" * 64 + b"\n"),
     ),
     Parser("results", decode_result, (BadResult,), (encode_result(Result("value", {"a": [1, 2.5]})),), JSONS),
-    Parser("schemas of options", lambda data: schema_of(json.loads(data)), (BadSchema, ValueError, RecursionError)),
+    Parser("schemas of options", lambda data: read_schema(json.loads(data)), (BadSchema, ValueError, RecursionError)),
     Parser("answers of plugins", described, (), (json.dumps(MODEL).encode(),), (*JSONS, HUGE_MODEL)),
     Parser(
         "spools", spooled, (), (json.dumps([1, "note", 1.0, {}]).encode(),), (*JSONS, b'[1,"nope",1,{}]'), on_disk=True

@@ -6,7 +6,7 @@ import pytest
 
 import crucible
 from crucible import BaseModel, ModelMetadata, Option
-from crucible.inside.model import BadPlugin, checked_plugin, described, offers
+from crucible.inside.model import BadPlugin, check_plugin, describe_model, implements
 from crucible.wire.models.options import BadConfig, BadSchema
 
 
@@ -40,7 +40,7 @@ def test_what_a_model_does_not_do_says_so() -> None:
 
 
 def test_a_model_is_described_as_json() -> None:
-    assert described("counter", Trained) == {
+    assert describe_model("counter", Trained) == {
         "name": "counter",
         "metadata": {
             "name": "counter",
@@ -52,8 +52,8 @@ def test_a_model_is_described_as_json() -> None:
         "methods": ["train"],
         "schema": {"epochs": {"type": "int", "required": False, "default": 2, "minimum": 1}},
     }
-    assert offers(Trained, "train")
-    assert not offers(Trained, "save")
+    assert implements(Trained, "train")
+    assert not implements(Trained, "save")
 
 
 class NoMethods(BaseModel):
@@ -80,8 +80,8 @@ class BadMetadata(Trained):
 )
 def test_what_is_no_plugin_is_named_with_its_fault(found: object, says: str) -> None:
     with pytest.raises(BadPlugin, match=f"^mine: .*{says}"):
-        checked_plugin("mine", found)
-    assert checked_plugin("mine", Trained) is Trained
+        check_plugin("mine", found)
+    assert check_plugin("mine", Trained) is Trained
 
 
 @pytest.mark.parametrize("memory", [-1, "8", True, float("nan"), 10**9])

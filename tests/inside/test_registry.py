@@ -20,7 +20,7 @@ def test_models_are_listed_without_being_imported(site: Path) -> None:
     install(site, "counting_one", COUNTER, {"counter": "counting_one:Counter"})
     install(site, "broken_one", "raise RuntimeError", {"broken": "broken_one:Model"}, version="2.1")
     found = {item.name: item for item in registry.models()}
-    assert found["counter"] == registry.Listed("counter", "counting_one:Counter", "counting_one", "1.0")
+    assert found["counter"] == registry.ModelEntry("counter", "counting_one:Counter", "counting_one", "1.0")
     assert found["broken"].version == "2.1"
     assert "counting_one" not in sys.modules
 

@@ -13,7 +13,7 @@ import pytest
 
 from crucible.agent.output.parsing import OutputParser
 from crucible.inside import report
-from crucible.inside.reporting import dropped
+from crucible.inside.reporting import dropped_lines
 
 
 class Tensor:
@@ -105,23 +105,23 @@ def test_many_metrics_become_several_lines_below_the_limit(job: Path) -> None:
 
 
 def test_disk_trouble_is_counted_not_raised(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dropped()
+    before = dropped_lines()
     monkeypatch.setenv("CRUCIBLE_REPORT_FILE", str(tmp_path / "missing" / "report.jsonl"))
     report(1, loss=0.5)
     monkeypatch.setenv("CRUCIBLE_REPORT_FILE", "/dev/full")
     report(2, loss=0.5)
-    assert dropped() == before + 2
+    assert dropped_lines() == before + 2
     monkeypatch.setenv("CRUCIBLE_REPORT_FILE", str(tmp_path / "fine.jsonl"))
     report(3, loss=0.5)
     assert json.loads((tmp_path / "fine.jsonl").read_text())["step"] == 3
 
 
 def test_a_pipe_that_nobody_reads_does_not_block(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dropped()
+    before = dropped_lines()
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setenv("CRUCIBLE_REPORT_FILE", str(tmp_path / "pipe"))
     report(1, loss=0.5)
-    assert dropped() == before + 1
+    assert dropped_lines() == before + 1
 
 
 def test_lines_of_several_processes_stay_whole(job: Path) -> None:

@@ -15,7 +15,7 @@ from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
 from crucible.control.control_plane import ControlPlane
 from crucible.server.api import build_api
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class App:
         await runner.end(code=1)
         await self.rig.place()
         following = await self.rig.runner(job)
-        await following.say(Kind.STARTED, pid=78)
+        await following.say(MessageKind.STARTED, pid=78)
         return following
 
 

@@ -22,7 +22,7 @@ from crucible.core.views.base import SOMETIMES
 from crucible.core.views.jobs import JobView
 from crucible.core.views.server import PrunedView
 from crucible.wire.models.options import Option
-from crucible.wire.models.plugins import Fault, Plugin
+from crucible.wire.models.plugins import Plugin, PluginProblem
 
 AUTH = {"Authorization": f"Bearer {OWNERS}"}
 
@@ -116,7 +116,7 @@ def test_a_model_and_a_broken_one() -> None:
     )  # fmt: skip
     broken = Plugin(
         name="odd", entry="odd:Model", distribution="odd", distribution_version="1", python="/usr/bin/python3",
-        fault=Fault("cannot be imported", "Traceback"),
+        problem=PluginProblem("cannot be imported", "Traceback"),
     )  # fmt: skip
     for one in (plugin, broken):
         content = json.dumps(model_view(one).as_json()).encode()

@@ -120,20 +120,20 @@ def fits(document: Any, name: str, frame: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("wanted", OPENINGS)
 def test_a_session_opens_as_documented(document: Any, wanted: s.Opening) -> None:
-    frame = json.loads(s.opening(wanted)[1:])
+    frame = json.loads(s.open_frame(wanted)[1:])
     assert fits(document, "SessionOpening", frame)
     assert not fits(document, "SessionOpening", {**frame, "kind": "dance"})
 
 
 @pytest.mark.parametrize("how", ENDS)
 def test_a_session_ends_as_documented(document: Any, how: s.Over) -> None:
-    frame = json.loads(s.over(how)[1:])
+    frame = json.loads(s.over_frame(how)[1:])
     assert fits(document, "SessionOver", frame)
     assert not fits(document, "SessionOver", {**frame, "code": "none"})
 
 
 def test_a_terminal_is_resized_as_documented(document: Any) -> None:
-    assert fits(document, "SessionSize", json.loads(s.resize(s.Size(50, 132))[1:]))
+    assert fits(document, "SessionSize", json.loads(s.resize_frame(s.Size(50, 132))[1:]))
 
 
 def test_from_where_the_events_of_all_jobs_go_on(document: Any) -> None:

@@ -14,7 +14,7 @@ from signal import SIGKILL, SIGTERM
 import pytest
 from tests.harness import until
 
-from crucible.wire.process import Process, of_pid, parse_stat, start_time, this_process
+from crucible.wire.process import Process, find_process, parse_stat, start_time, this_process
 
 WAIT = "import signal; print(flush=True); signal.pause()"
 
@@ -32,7 +32,7 @@ def waiting() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def named(pid: int) -> Process:
-    found = of_pid(pid)
+    found = find_process(pid)
     assert found is not None
     return found
 
@@ -49,7 +49,7 @@ def test_the_same_pid_at_another_time_is_another_process() -> None:
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1])
 def test_there_is_no_such_pid(pid: int) -> None:
     assert start_time(pid) is None
-    assert of_pid(pid) is None
+    assert find_process(pid) is None
 
 
 def test_a_zombie_is_not_alive() -> None:

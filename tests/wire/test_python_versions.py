@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.wire.python_versions import BadVersion, fits
+from crucible.wire.python_versions import BadVersion, version_matches
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ from crucible.wire.python_versions import BadVersion, fits
     ],
 )
 def test_what_fits(wanted: str, yes: list[str], no: list[str]) -> None:
-    assert [version for version in yes if not fits(version, wanted)] == []
-    assert [version for version in no if fits(version, wanted)] == []
+    assert [version for version in yes if not version_matches(version, wanted)] == []
+    assert [version for version in no if version_matches(version, wanted)] == []
 
 
 @pytest.mark.parametrize("text", ["", ",", "newest", "=>3.9", ">=3.9,nonsense", "/usr/bin/python"])
 def test_what_says_nothing(text: str) -> None:
     with pytest.raises(BadVersion, match="is no Python version"):
-        fits("3.8.0", text)
+        version_matches("3.8.0", text)

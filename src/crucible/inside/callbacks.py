@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from crucible.inside import checkpoint
-from crucible.inside.model import BaseModel, offers
-from crucible.inside.reporting import note, tell
+from crucible.inside.model import BaseModel, implements
+from crucible.inside.reporting import write_note, write_report
 from crucible.inside.stopping import should_checkpoint, should_stop
 
 _BEST_BY = ("val_loss", "validation_loss", "eval_loss", "loss")
@@ -56,7 +56,7 @@ class PlatformCallbacks:
         self._metric: Optional[float] = None
 
     def on_epoch_end(self, epoch: int, metrics: Mapping[str, Any]) -> None:
-        tell({"from_zero": True}, {**metrics, "epoch": epoch, **self._total})
+        write_report({"from_zero": True}, {**metrics, "epoch": epoch, **self._total})
         found = next((metrics[name] for name in _BEST_BY if name in metrics), None)
         self._metric = None if found is None else float(found)
 
@@ -68,7 +68,9 @@ class PlatformCallbacks:
             checkpoint.save(path, step=epoch, metric=self._metric)
             return
         found = path.stat()
-        note(checkpoint=path.name, step=epoch, metric=self._metric, inode=found.st_ino, mtime_ns=found.st_mtime_ns)
+        write_note(
+            checkpoint=path.name, step=epoch, metric=self._metric, inode=found.st_ino, mtime_ns=found.st_mtime_ns
+        )
 
 
 class StopCallbacks:
@@ -80,7 +82,7 @@ class StopCallbacks:
 
     def __init__(self, model: BaseModel) -> None:
         self._model = model
-        self._saves = offers(type(model), "save")
+        self._saves = implements(type(model), "save")
         self._ending = False
 
     def on_epoch_end(self, epoch: int, metrics: Mapping[str, Any]) -> None:
@@ -96,7 +98,7 @@ class StopCallbacks:
             raise StopTraining(f"stopped as asked, with the checkpoint of epoch {epoch}")
 
 
-def callbacks_of(model: BaseModel, more: Iterable[Any] = ()) -> CallbackList:
+def make_callbacks(model: BaseModel, more: Iterable[Any] = ()) -> CallbackList:
     """The platform's, the model's own, those of the user, and last the one that ends a training."""
     own = PlatformCallbacks(model.config.get("epochs"))
     return CallbackList([own, *model.callbacks(), *more, StopCallbacks(model)])

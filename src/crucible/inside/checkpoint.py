@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Callable, Optional, SupportsFloat, SupportsIndex, Union
 
 from crucible.inside.paths import checkpoint_dir, resume_from
-from crucible.inside.reporting import note
+from crucible.inside.reporting import write_note
 from crucible.wire.documents.checkpoint_names import is_unfinished
 
 Source = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]", Callable[[Path], object]]
@@ -50,7 +50,7 @@ def save(
     """
     score = None if metric is None else float(metric)
     at = None if step is None else operator.index(step)
-    target = checkpoint_dir() / _checked(name or _named(source, at))
+    target = checkpoint_dir() / _check_name(name or _default_name(source, at))
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     _discard(unfinished)
     try:
@@ -62,17 +62,17 @@ def save(
     finally:
         _discard(unfinished)
     _sync_one(target.parent)
-    note(checkpoint=target.name, step=at, metric=score, inode=written.st_ino, mtime_ns=written.st_mtime_ns)
+    write_note(checkpoint=target.name, step=at, metric=score, inode=written.st_ino, mtime_ns=written.st_mtime_ns)
     return target
 
 
-def _named(source: Source, step: Optional[int]) -> str:
+def _default_name(source: Source, step: Optional[int]) -> str:
     stem = f"step-{step:08d}" if step is not None else time.strftime("at-%Y%m%dT%H%M%SZ", time.gmtime())
     suffix = Path(source).suffix if isinstance(source, (str, os.PathLike)) else ""
     return stem + suffix
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not name or is_unfinished(name) or Path(name).name != name or "\0" in name:
         raise ValueError(
             "a checkpoint is named by a plain file name that does not begin with a dot or end in .tmp, .part or "

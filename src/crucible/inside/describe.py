@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Optional
 
 from crucible.inside import registry
-from crucible.inside.model import BadPlugin, described
+from crucible.inside.model import BadPlugin, describe_model
 
 VERSION = 1
 MAX_TRACEBACK = 16_000
@@ -30,13 +30,13 @@ def main() -> int:
     # Whatever a plugin writes to standard output, by whatever means, is not the answer.
     answer = os.dup(1)
     os.dup2(2, 1)
-    doc = listing() if asked.model is None else describe(asked.model)
+    doc = list_models() if asked.model is None else describe(asked.model)
     with os.fdopen(answer, "wb") as out:
         out.write(json.dumps({"v": VERSION, **doc}).encode())
     return 0  # whoever asked has the answer, and ends what the plugin still runs
 
 
-def listing() -> dict[str, object]:
+def list_models() -> dict[str, object]:
     return {"entries": [asdict(found) for found in registry.models()]}
 
 
@@ -44,7 +44,7 @@ def describe(name: str) -> dict[str, object]:
     """`{"model"}`, or `{"error": {"text", "traceback"}}`."""
     try:
         model = registry.get_model(name)
-        doc: dict[str, object] = {"model": {**described(name, model), "package": _package(name)}}
+        doc: dict[str, object] = {"model": {**describe_model(name, model), "package": _package(name)}}
         json.dumps(doc, allow_nan=False)
         return doc
     except (BadPlugin, registry.UnknownModel) as error:

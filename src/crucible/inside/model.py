@@ -85,12 +85,12 @@ class BaseModel:
         return ()
 
 
-def offers(model: type[BaseModel], method: str) -> bool:
+def implements(model: type[BaseModel], method: str) -> bool:
     """Whether the class has a `method` of its own."""
     return getattr(model, method, None) is not getattr(BaseModel, method)
 
 
-def checked_plugin(name: str, found: object) -> type[BaseModel]:
+def check_plugin(name: str, found: object) -> type[BaseModel]:
     """The class, if it is a plugin that can be used. Raises BadPlugin."""
     if not isinstance(found, type) or not issubclass(found, BaseModel):
         raise BadPlugin(f"{name}: {found!r:.200} is no subclass of crucible.BaseModel")
@@ -101,18 +101,18 @@ def checked_plugin(name: str, found: object) -> type[BaseModel]:
         raise BadPlugin(f"{name}: {error}") from error
     if not isinstance(found.model_metadata, ModelMetadata):
         raise BadPlugin(f"{name}: model_metadata is {type(found.model_metadata).__name__}, not a ModelMetadata")
-    if not any(offers(found, method) for method in METHODS):
+    if not any(implements(found, method) for method in METHODS):
         raise BadPlugin(f"{name}: {found.__name__} has none of {', '.join(METHODS)}")
     return found
 
 
-def described(name: str, model: type[BaseModel]) -> dict[str, object]:
+def describe_model(name: str, model: type[BaseModel]) -> dict[str, object]:
     """All that can be told of a plugin, as JSON."""
     schema = model.schema
     metadata = asdict(model.model_metadata)
     return {
         "name": name,
         "metadata": {**metadata, "name": metadata["name"] or name},
-        "methods": [method for method in METHODS if offers(model, method)],
+        "methods": [method for method in METHODS if implements(model, method)],
         "schema": None if schema is None else {key: option.as_json() for key, option in schema.items()},
     }

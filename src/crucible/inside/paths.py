@@ -14,12 +14,12 @@ def on_platform() -> bool:
 
 def output_dir() -> Path:
     """Files written here become artifacts of the job. Off-platform: ./outputs. The folder exists."""
-    return _made("CRUCIBLE_OUTPUT_DIR", "outputs")
+    return _folder("CRUCIBLE_OUTPUT_DIR", "outputs")
 
 
 def checkpoint_dir() -> Path:
     """Off-platform: ./checkpoints. It exists when this returns."""
-    return _made("CRUCIBLE_CHECKPOINT_DIR", "checkpoints")
+    return _folder("CRUCIBLE_CHECKPOINT_DIR", "checkpoints")
 
 
 def data_dir() -> Path:
@@ -33,7 +33,7 @@ def resume_from() -> Optional[Path]:
     return Path(value) if value and os.path.exists(value) else None
 
 
-def _made(variable: str, otherwise: str) -> Path:
+def _folder(variable: str, otherwise: str) -> Path:
     path = Path(os.environ.get(variable) or otherwise)
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from crucible.inside import registry
-from crucible.inside.callbacks import StopTraining, callbacks_of
-from crucible.inside.model import METHODS, BadPlugin, BaseModel, offers
+from crucible.inside.callbacks import StopTraining, make_callbacks
+from crucible.inside.model import METHODS, BadPlugin, BaseModel, implements
 from crucible.inside.paths import data_dir, resume_from
 from crucible.inside.results import result
 from crucible.inside.stopping import on_stop
@@ -47,14 +47,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if asked.method == "train":
         return _train(model, more)
     value = model.infer(inputs) if asked.method == "infer" else model.benchmark()
-    return _keep(value, _KINDS[asked.method])
+    return _write_result(value, _KINDS[asked.method])
 
 
 def make_model(name: str, config: object, method: str = "train") -> BaseModel:
     """The model of this name with a checked config. Raises UnknownModel, BadPlugin, BadRequest."""
     plugin = registry.get_model(name)
-    if not offers(plugin, method):
-        able = ", ".join(known for known in METHODS if offers(plugin, known))
+    if not implements(plugin, method):
+        able = ", ".join(known for known in METHODS if implements(plugin, known))
         raise BadRequest(f"The model {name!r} has no {method}(); it has {able}.")
     try:
         checked = check_config(plugin.schema, config)
@@ -80,7 +80,7 @@ def _train(model: BaseModel, more: Sequence[Any]) -> int:
     on_stop()
     train_loader, val_loader = model.prepare_dataloaders(dataset(), model.config)
     try:
-        value = model.train(train_loader, val_loader, callbacks_of(model, more))
+        value = model.train(train_loader, val_loader, make_callbacks(model, more))
     except StopTraining as stopped:
         print(f"Training {stopped}.", file=sys.stderr)
         return 0
@@ -94,7 +94,7 @@ def _train(model: BaseModel, more: Sequence[Any]) -> int:
     return 0
 
 
-def _keep(value: object, kind: str) -> int:
+def _write_result(value: object, kind: str) -> int:
     try:
         result(value, kind=kind)
     except BadResult as error:

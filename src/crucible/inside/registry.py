@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from crucible.inside.model import BadPlugin, checked_plugin
+from crucible.inside.model import BadPlugin, check_plugin
 
 if TYPE_CHECKING:
     from crucible.inside.model import BaseModel
@@ -29,7 +29,7 @@ class UnknownModel(LookupError):
 
 
 @dataclass(frozen=True)
-class Listed:
+class ModelEntry:
     """An entry point, not loaded. `value` is `module:attribute`."""
 
     name: str
@@ -38,7 +38,7 @@ class Listed:
     version: str
 
 
-def models() -> list[Listed]:
+def models() -> list[ModelEntry]:
     """All models, by name; nothing of them is imported."""
     return sorted(dict.fromkeys(_entries()), key=lambda found: (found.name, found.value))
 
@@ -52,10 +52,10 @@ def get_model(name: str) -> type[BaseModel]:
             f'it has the form `{name} = "package.module:Class"` under [project.entry-points."{GROUP}"]'
         )
     entry = metadata.EntryPoint(found.name, found.value, GROUP)
-    return checked_plugin(name, entry.load())
+    return check_plugin(name, entry.load())
 
 
-def find(name: str) -> Listed:
+def find(name: str) -> ModelEntry:
     """The entry point of this name. Raises UnknownModel, and BadPlugin when two packages claim it."""
     known = models()
     named = [found for found in known if found.name == name]
@@ -67,12 +67,12 @@ def find(name: str) -> Listed:
     return named[0]
 
 
-def _entries() -> Iterator[Listed]:
+def _entries() -> Iterator[ModelEntry]:
     for distribution in metadata.distributions():
         for entry in distribution.entry_points:
             if entry.group == GROUP:
                 name = str(distribution.metadata["Name"])
-                yield Listed(entry.name, entry.value, name, str(distribution.version))
+                yield ModelEntry(entry.name, entry.value, name, str(distribution.version))
 
 
 def _unknown(name: str, known: list[str]) -> str:

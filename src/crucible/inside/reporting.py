@@ -14,7 +14,7 @@ LINE_LIMIT = 4000
 """Bytes. One write below 4096 to a file opened for appending stays whole among writers."""
 
 
-class _Drain:
+class _ReportFile:
     """Appends lines to the report file; counts what could not be written instead of raising."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class _Drain:
             self._fd = None
 
 
-_drain = _Drain()
+_drain = _ReportFile()
 
 
 def report(step: Optional[int] = None, **metrics: SupportsFloat) -> None:
@@ -60,10 +60,10 @@ def report(step: Optional[int] = None, **metrics: SupportsFloat) -> None:
     is. Returns at once; a line that cannot be written is dropped and counted. Off-platform it prints `step
     5 loss=0.12`.
     """
-    tell({} if step is None else {"step": _whole(step)}, metrics)
+    write_report({} if step is None else {"step": _whole(step)}, metrics)
 
 
-def tell(head: Mapping[str, object], metrics: Mapping[str, SupportsFloat]) -> None:
+def write_report(head: Mapping[str, object], metrics: Mapping[str, SupportsFloat]) -> None:
     """A report with its `head`: `step`, and `from_zero` where epochs count from 0 by contract."""
     values = {name: _number(name, value) for name, value in metrics.items()}
     if "step" not in head and not values:
@@ -76,14 +76,14 @@ def tell(head: Mapping[str, object], metrics: Mapping[str, SupportsFloat]) -> No
         _print(head.get("step"), values)
 
 
-def note(**fields: object) -> None:
+def write_note(**fields: object) -> None:
     """Tells the platform something that is no metric, as one line; off-platform nothing."""
     path = os.environ.get("CRUCIBLE_REPORT_FILE")
     if path and on_platform():
         _drain.write(path, _encode(fields))
 
 
-def dropped() -> int:
+def dropped_lines() -> int:
     """How many lines could not be written in this process."""
     return _drain.dropped
 

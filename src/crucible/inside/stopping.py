@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Callable, Optional
 
 
-class _Stop:
+class _StopSignal:
     def __init__(self) -> None:
         self.asked = False
         self.callbacks: list[Callable[[], object]] = []
@@ -39,7 +39,7 @@ class _Stop:
             self._before(number, frame)
 
 
-class _Asked:
+class _CheckpointRequest:
     """The last request for a checkpoint that this process has seen."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class _Asked:
         return new
 
 
-_stop = _Stop()
-_asked = _Asked()
+_stop = _StopSignal()
+_asked = _CheckpointRequest()
 
 
 def should_stop() -> bool:

@@ -46,7 +46,7 @@ class Process:
             os.close(handle)
 
 
-def of_pid(pid: int) -> Process | None:
+def find_process(pid: int) -> Process | None:
     """The process that has this pid now."""
     started = start_time(pid)
     return Process(pid, started) if started is not None else None

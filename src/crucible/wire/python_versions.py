@@ -13,7 +13,7 @@ class BadVersion(ValueError):
     """The text is neither a version nor a specifier."""
 
 
-def fits(version: str, wanted: str) -> bool:
+def version_matches(version: str, wanted: str) -> bool:
     """Whether `version` (numbers only, `3.11.4`) is wanted; every clause must hold. Raises BadVersion.
 
     A version alone stands for all that begin with it. What follows its numbers (`rc1`) is ignored,

@@ -25,7 +25,7 @@ from crucible.agent.link.channel import (
     upload_seconds,
 )
 from crucible.agent.link.connection import ServerAddress, ServerConnection, ServerReply
-from crucible.wire.documents.messages import Kind, Message
+from crucible.wire.documents.messages import Message, MessageKind
 from crucible.wire.http.client import Request
 
 pytestmark = pytest.mark.enable_socket
@@ -45,7 +45,7 @@ def channel(control: FakeControl) -> Iterator[HttpChannel]:
 
 
 def message(n: int) -> Message:
-    return Message(n, Kind.NOTE, 0.0, {"text": str(n)})
+    return Message(n, MessageKind.NOTE, 0.0, {"text": str(n)})
 
 
 def test_messages_are_acknowledged(channel: HttpChannel, control: FakeControl) -> None:

@@ -7,7 +7,7 @@ import pytest
 from crucible.agent.link.reporter import NOTE_LENGTH, Reporter
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.redaction import Redactor
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 VALUE = "s3cr3t-value"
 
@@ -24,9 +24,9 @@ def said(voice: Reporter) -> list[dict[str, object]]:
 
 
 def test_what_came_from_the_job_is_made_clean(voice: Reporter) -> None:
-    voice.send(Kind.STARTED, {"pid": 7, "command": ["run", f"--key={VALUE}"], "packages": [f"{VALUE}==1"]})
-    voice.send(Kind.POINTS, {"series": {VALUE: [[1, 0.5, 2.0]]}})
-    voice.send(Kind.EXITED, {"code": 1, "text": f"cannot run '{VALUE}'"})
+    voice.send(MessageKind.STARTED, {"pid": 7, "command": ["run", f"--key={VALUE}"], "packages": [f"{VALUE}==1"]})
+    voice.send(MessageKind.POINTS, {"series": {VALUE: [[1, 0.5, 2.0]]}})
+    voice.send(MessageKind.EXITED, {"code": 1, "text": f"cannot run '{VALUE}'"})
     assert said(voice) == [
         {"pid": 7, "command": ["run", "--key=***"], "packages": ["***==1"]},
         {"series": {"***": [[1, 0.5, 2.0]]}},
@@ -36,7 +36,7 @@ def test_what_came_from_the_job_is_made_clean(voice: Reporter) -> None:
 
 def test_the_words_of_the_protocol_stay_whatever_the_secrets_are(voice: Reporter) -> None:
     checkpoint = {"name": "a.pt", "form": "file", "size": 1, "sha256": "0" * 64, "step": 3}
-    voice.send(Kind.CHECKPOINT, checkpoint)
+    voice.send(MessageKind.CHECKPOINT, checkpoint)
     assert said(voice) == [checkpoint]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from crucible.agent.link import spool as spool_module
 from crucible.agent.link.spool import Spool
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 def numbers(spool: Spool) -> list[int]:
@@ -21,10 +21,10 @@ def newest(folder: Path) -> Path:
 
 def test_messages_are_numbered_from_one_and_wait_until_acknowledged(tmp_path: Path) -> None:
     spool = Spool(tmp_path, wall_clock=lambda: 5.0)
-    assert spool.append(Kind.STAGING, {"what": "x"}) == 1
-    assert spool.append(Kind.NOTE, {"text": "ä"}) == 2
+    assert spool.append(MessageKind.STAGING, {"what": "x"}) == 1
+    assert spool.append(MessageKind.NOTE, {"text": "ä"}) == 2
     first, second = spool.unsent()
-    assert (first.n, first.kind, first.at, first.data) == (1, Kind.STAGING, 5.0, {"what": "x"})
+    assert (first.n, first.kind, first.at, first.data) == (1, MessageKind.STAGING, 5.0, {"what": "x"})
     assert second.data == {"text": "ä"}
     assert numbers(spool) == [1, 2]
     spool.acknowledge(1)
@@ -38,35 +38,35 @@ def test_messages_are_numbered_from_one_and_wait_until_acknowledged(tmp_path: Pa
 def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     for _ in range(3):
-        spool.append(Kind.NOTE, {})
+        spool.append(MessageKind.NOTE, {})
     spool.acknowledge(2)
     spool.close()
     again = Spool(tmp_path)
     assert numbers(again) == [3]
-    assert again.append(Kind.NOTE, {}) == 4
+    assert again.append(MessageKind.NOTE, {}) == 4
     again.acknowledge(4)
-    assert Spool(tmp_path).append(Kind.NOTE, {}) == 5
+    assert Spool(tmp_path).append(MessageKind.NOTE, {}) == 5
 
 
 @pytest.mark.parametrize("lost", range(1, 30))
 def test_a_torn_end_is_recognised_and_cut(tmp_path: Path, lost: int) -> None:
     spool = Spool(tmp_path)
-    spool.append(Kind.NOTE, {"text": "whole"})
+    spool.append(MessageKind.NOTE, {"text": "whole"})
     whole = newest(tmp_path).stat().st_size
-    spool.append(Kind.NOTE, {"text": "torn"})
+    spool.append(MessageKind.NOTE, {"text": "torn"})
     spool.close()
     path = newest(tmp_path)
     path.write_bytes(path.read_bytes()[:-lost])
     again = Spool(tmp_path)
     assert path.stat().st_size == whole
-    assert again.append(Kind.NOTE, {"text": "next"}) == 2
+    assert again.append(MessageKind.NOTE, {"text": "next"}) == 2
     assert [message.data["text"] for message in again.unsent()] == ["whole", "next"]
 
 
 def test_damage_is_not_taken_for_a_message(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
-    spool.append(Kind.NOTE, {"text": "whole"})
-    spool.append(Kind.NOTE, {"text": "damaged"})
+    spool.append(MessageKind.NOTE, {"text": "whole"})
+    spool.append(MessageKind.NOTE, {"text": "damaged"})
     spool.close()
     path = newest(tmp_path)
     raw = bytearray(path.read_bytes())
@@ -78,7 +78,7 @@ def test_damage_is_not_taken_for_a_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", [b"[1]", b'[2, "nope", 1, {}]', b"[" * 50_000, b'[2, "note", "x", []]', b'{"n": 2}'])
 def test_what_no_spool_has_written_ends_it_there(tmp_path: Path, body: bytes) -> None:
     spool = Spool(tmp_path)
-    spool.append(Kind.NOTE, {"text": "whole"})
+    spool.append(MessageKind.NOTE, {"text": "whole"})
     spool.close()
     with newest(tmp_path).open("ab") as file:
         file.write(struct.pack(">II", len(body), zlib.crc32(body)) + body)
@@ -88,7 +88,7 @@ def test_what_no_spool_has_written_ends_it_there(tmp_path: Path, body: bytes) ->
 def test_an_acknowledgement_may_go_back(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     for _ in range(5):
-        spool.append(Kind.NOTE, {})
+        spool.append(MessageKind.NOTE, {})
     spool.unsent()
     spool.acknowledge(5)
     spool.acknowledge(1)
@@ -99,7 +99,7 @@ def test_segments_are_dropped_once_acknowledged(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(spool_module, "SEGMENT_BYTES", 1000)
     spool = Spool(tmp_path)
     for _ in range(100):
-        spool.append(Kind.NOTE, {"text": "x" * 50})
+        spool.append(MessageKind.NOTE, {"text": "x" * 50})
     assert len(list(tmp_path.glob("*.seg"))) > 5
     assert numbers(spool) == list(range(1, 101))
     spool.acknowledge(60)
@@ -107,14 +107,14 @@ def test_segments_are_dropped_once_acknowledged(tmp_path: Path, monkeypatch: pyt
     assert numbers(spool) == list(range(61, 101))
     spool.acknowledge(100)
     assert len(list(tmp_path.glob("*.seg"))) == 1
-    assert spool.append(Kind.NOTE, {}) == 101
+    assert spool.append(MessageKind.NOTE, {}) == 101
     assert [message.n for message in spool.all_messages()][-1] == 101
 
 
 def test_a_batch_is_bounded(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     for _ in range(30):
-        spool.append(Kind.NOTE, {"text": "x" * 100_000})
+        spool.append(MessageKind.NOTE, {"text": "x" * 100_000})
     assert len(spool.unsent()) < 15
     received: list[int] = []
     while not spool.is_delivered:
@@ -125,20 +125,20 @@ def test_a_batch_is_bounded(tmp_path: Path) -> None:
 
 def test_points_are_thinned_and_progress_dropped_when_much_is_unsent(tmp_path: Path) -> None:
     spool = Spool(tmp_path, thin_above=1000)
-    spool.append(Kind.NOTE, {"text": "x" * 1100})
-    assert spool.append(Kind.PROGRESS, {"step": 1}) is None
-    spool.append(Kind.POINTS, {"series": {"loss": [[1, 0.5, 0.0], [2, 0.4, 0.0]]}})
+    spool.append(MessageKind.NOTE, {"text": "x" * 1100})
+    assert spool.append(MessageKind.PROGRESS, {"step": 1}) is None
+    spool.append(MessageKind.POINTS, {"series": {"loss": [[1, 0.5, 0.0], [2, 0.4, 0.0]]}})
     assert spool.unsent()[-1].data == {"series": {"loss": [[2, 0.4, 0.0]]}}
-    spool.append(Kind.NOTE, {"text": "x" * 1100})
-    assert spool.append(Kind.POINTS, {"series": {"loss": [[3, 0.3, 0.0]]}}) is None
-    assert spool.append(Kind.EXITED, {"code": 0}) == 4
+    spool.append(MessageKind.NOTE, {"text": "x" * 1100})
+    assert spool.append(MessageKind.POINTS, {"series": {"loss": [[3, 0.3, 0.0]]}}) is None
+    assert spool.append(MessageKind.EXITED, {"code": 0}) == 4
     assert spool.dropped == 3
 
 
 def test_what_no_receiver_could_read_is_refused_at_once(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     with pytest.raises(ValueError, match="JSON"):
-        spool.append(Kind.POINTS, {"series": {"loss": [[1, float("nan"), 0.0]]}})
+        spool.append(MessageKind.POINTS, {"series": {"loss": [[1, float("nan"), 0.0]]}})
     with pytest.raises(ValueError, match="too long"):
-        spool.append(Kind.NOTE, {"text": "x" * 3_000_000})
-    assert spool.append(Kind.NOTE, {}) == 1
+        spool.append(MessageKind.NOTE, {"text": "x" * 3_000_000})
+    assert spool.append(MessageKind.NOTE, {}) == 1

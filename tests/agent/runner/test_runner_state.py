@@ -8,7 +8,7 @@ from hypothesis import given
 
 from crucible.agent.clock import Deadline
 from crucible.agent.runner import runner_state as rs
-from crucible.wire.documents.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, MessageKind
 
 TERM, KILL = rs.SendSignal(signal.SIGTERM), rs.SendSignal(signal.SIGKILL)
 
@@ -33,14 +33,14 @@ class Play:
 
     @property
     def exits(self) -> list[rs.SendMessage]:
-        return self.said(Kind.EXITED)
+        return self.said(MessageKind.EXITED)
 
     @property
     def cause(self) -> Cause:
         (exited,) = self.exits
         return Cause(exited.data["cause"])
 
-    def said(self, kind: Kind) -> list[rs.SendMessage]:
+    def said(self, kind: MessageKind) -> list[rs.SendMessage]:
         return [a for a in self.done if isinstance(a, rs.SendMessage) and a.kind is kind]
 
 
@@ -53,7 +53,7 @@ def test_the_plain_way() -> None:
     assert play.done == (rs.StartStaging(),)
     assert play(rs.StagingDone()) == [rs.StartProcess()]
     (started,) = play(rs.ProcessStarted(7, (("python", "p"),)))
-    assert started == rs.SendMessage(Kind.STARTED, {"pid": 7, "pgid": 7, "python": "p"})
+    assert started == rs.SendMessage(MessageKind.STARTED, {"pid": 7, "pgid": 7, "python": "p"})
     exited, store = play(ended(3))
     assert isinstance(exited, rs.SendMessage)
     assert exited.data == {
@@ -66,7 +66,7 @@ def test_the_plain_way() -> None:
     }
     assert store == rs.StoreOutputs()
     said, finish = play(rs.OutputsStored(True))
-    assert said == rs.SendMessage(Kind.ENDED, {"complete": True, "text": ""})
+    assert said == rs.SendMessage(MessageKind.ENDED, {"complete": True, "text": ""})
     assert finish == rs.Finish()
 
 
@@ -180,7 +180,7 @@ def test_a_notice_is_told_and_stops_in_time_to_send_what_is_saved() -> None:
     play = Play(grace=100.0).started()
     notice, *rest = play(rs.Tick(5.0), rs.InterruptionNoticed(120.0))
     assert notice == rs.SendMessage(
-        Kind.NOTICE, {"seconds": 120.0, "text": "the place takes the machine back in 120 seconds"}
+        MessageKind.NOTICE, {"seconds": 120.0, "text": "the place takes the machine back in 120 seconds"}
     )
     assert rest == [rs.WriteStopFile(), TERM]
     assert play(rs.Tick(94.9)) == []
@@ -215,7 +215,7 @@ def test_a_notice_before_the_start() -> None:
     play = Play()
     notice, abandon, exited, store = play(rs.InterruptionNoticed(30.0))
     assert isinstance(notice, rs.SendMessage)
-    assert notice.kind is Kind.NOTICE
+    assert notice.kind is MessageKind.NOTICE
     assert (abandon, store) == (rs.AbortStaging(), rs.StoreOutputs())
     assert isinstance(exited, rs.SendMessage)
     assert play.cause is Cause.INTERRUPTED
@@ -237,7 +237,7 @@ def test_a_second_notice_only_shortens_and_is_not_told() -> None:
     assert play(rs.Tick(10.0), rs.InterruptionNoticed(8.0)) == []
     assert play(rs.Tick(15.9)) == []
     assert play(rs.Tick(16.0)) == [KILL]
-    assert len(play.said(Kind.NOTICE)) == 1
+    assert len(play.said(MessageKind.NOTICE)) == 1
 
 
 @pytest.mark.parametrize("first", [rs.InterruptionNoticed(30.0), rs.DeadlineChanged(Deadline(0.0, 100.0))])
@@ -372,15 +372,19 @@ def test_whatever_happens_in_whatever_order_the_story_is_told_once(story: list[r
     play = Play(grace=1.0, seconds=50.0)
     play(*story)
     everything = [action.kind for action in play.done if isinstance(action, rs.SendMessage)]
-    assert everything.count(Kind.NOTICE) <= 1
-    assert Kind.NOTICE not in everything[everything.index(Kind.EXITED) :] if Kind.EXITED in everything else True
-    said = [kind for kind in everything if kind is not Kind.NOTICE]
-    order = [Kind.STARTED, Kind.EXITED, Kind.ENDED]
+    assert everything.count(MessageKind.NOTICE) <= 1
+    assert (
+        MessageKind.NOTICE not in everything[everything.index(MessageKind.EXITED) :]
+        if MessageKind.EXITED in everything
+        else True
+    )
+    said = [kind for kind in everything if kind is not MessageKind.NOTICE]
+    order = [MessageKind.STARTED, MessageKind.EXITED, MessageKind.ENDED]
     assert said == sorted(set(said), key=order.index)
     assert sum(isinstance(action, rs.StartProcess) for action in play.done) <= 1
     assert sum(isinstance(action, rs.StoreOutputs) for action in play.done) <= 1
     if play.state.phase is rs.Phase.ENDED:
-        assert said[-2:] == [Kind.EXITED, Kind.ENDED]
+        assert said[-2:] == [MessageKind.EXITED, MessageKind.ENDED]
 
 
 @given(st.lists(events, max_size=30), st.floats(0, 30), st.floats(0, 200))
@@ -403,5 +407,5 @@ def test_a_settled_attempt_tells_nothing_more(story: list[rs.Event]) -> None:
     gone = False
     for event in story:
         kinds = {action.kind for action in play(event) if isinstance(action, rs.SendMessage)}
-        assert not gone or kinds <= {Kind.STARTED}
+        assert not gone or kinds <= {MessageKind.STARTED}
         gone = gone or isinstance(event, rs.AttemptReleased)

@@ -59,36 +59,36 @@ class Caller:
         assert isinstance(frame, bytes)
         return frame
 
-    def take(self) -> s.Kind:
+    def take(self) -> s.FrameKind:
         """The next frame, added to what was seen. Credit is given at once."""
         frame = self.frame()
-        kind = s.kind_of(frame, s.FROM_AGENT)
-        if kind is s.Kind.DATA:
+        kind = s.frame_kind(frame, s.FROM_AGENT)
+        if kind is s.FrameKind.DATA:
             self.seen.stdout += frame[1:]
-        elif kind is s.Kind.ERROR_DATA:
+        elif kind is s.FrameKind.ERROR_DATA:
             self.seen.stderr += frame[1:]
-        elif kind is s.Kind.END:
+        elif kind is s.FrameKind.END:
             self.seen.ended = True
-        elif kind is s.Kind.CREDIT:
+        elif kind is s.FrameKind.CREDIT:
             self.seen.credit += s.read_credit(frame)
-        elif kind is s.Kind.OVER:
+        elif kind is s.FrameKind.OVER:
             self.seen.over = s.read_over(frame)
-        if kind in (s.Kind.DATA, s.Kind.ERROR_DATA):
+        if kind in (s.FrameKind.DATA, s.FrameKind.ERROR_DATA):
             with contextlib.suppress(ConnectionClosed):  # the agent has told its last
-                self.send(s.credit(len(frame) - 1))
+                self.send(s.credit_frame(len(frame) - 1))
         return kind
 
     def ready(self) -> Caller:
-        assert self.take() is s.Kind.READY, self.seen
+        assert self.take() is s.FrameKind.READY, self.seen
         return self
 
     def until(self, text: bytes) -> bytes:
         while text not in self.seen.stdout:
-            assert self.take() is not s.Kind.OVER, self.seen
+            assert self.take() is not s.FrameKind.OVER, self.seen
         return self.seen.stdout
 
     def to_the_end(self) -> Seen:
-        while self.take() is not s.Kind.OVER:
+        while self.take() is not s.FrameKind.OVER:
             pass
         return self.seen
 
@@ -127,7 +127,7 @@ class FarEnd:
 
     def open(self, around: JobContext | None, wanted: s.Opening) -> Caller:
         caller = self.call(SessionManager(self.dial, lambda: around))
-        caller.send(s.opening(wanted))
+        caller.send(s.open_frame(wanted))
         return caller
 
     def _came(self, socket: ServerConnection) -> None:

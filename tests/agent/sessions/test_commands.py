@@ -16,7 +16,7 @@ from tests.agent.sessions.far_end import FarEnd, around, session
 from crucible.agent.process.process_groups import find_by_variables
 from crucible.agent.sessions import SessionManager, command
 from crucible.wire.http import sessions as s
-from crucible.wire.process import of_pid
+from crucible.wire.process import find_process
 
 pytestmark = pytest.mark.enable_socket
 
@@ -62,7 +62,7 @@ def test_signals_are_those_of_a_new_process(far: FarEnd, tmp_path: Path) -> None
 
 def test_input_goes_in_until_its_end(far: FarEnd, tmp_path: Path) -> None:
     caller = far.open(around(tmp_path), s.Command(("cat",))).ready()
-    caller.send(s.data(b"one\n"), s.data(b"\xff\x00\xfe"), s.end())
+    caller.send(s.data_frame(b"one\n"), s.data_frame(b"\xff\x00\xfe"), s.end_frame())
     assert caller.to_the_end().stdout == b"one\n\xff\x00\xfe"
 
 
@@ -74,22 +74,22 @@ def test_much_input_comes_with_credit_and_passes_untouched(far: FarEnd, tmp_path
         if window - sent + caller.seen.credit < s.CHUNK:
             caller.take()
             continue
-        caller.send(s.data(content[sent : sent + s.CHUNK]))
+        caller.send(s.data_frame(content[sent : sent + s.CHUNK]))
         sent += s.CHUNK
-    caller.send(s.end())
+    caller.send(s.end_frame())
     assert caller.to_the_end().stdout == content
 
 
 def test_a_command_that_reads_nothing_holds_nothing_up(far: FarEnd, tmp_path: Path) -> None:
     """Its input waits within the window, and its output still comes."""
     caller = far.open(around(tmp_path), sh("sleep 0.3; echo done")).ready()
-    caller.send(*(s.data(b"x" * s.CHUNK) for _ in range(s.WINDOW // s.CHUNK)))
+    caller.send(*(s.data_frame(b"x" * s.CHUNK) for _ in range(s.WINDOW // s.CHUNK)))
     assert caller.to_the_end().stdout == b"done\n"
 
 
 def test_more_input_than_there_is_credit_for_ends_the_session(far: FarEnd, tmp_path: Path) -> None:
     caller = far.open(around(tmp_path), s.Command(("sleep", "100"))).ready()
-    caller.send(*(s.data(b"x" * s.CHUNK) for _ in range(s.WINDOW // s.CHUNK + 4)))
+    caller.send(*(s.data_frame(b"x" * s.CHUNK) for _ in range(s.WINDOW // s.CHUNK + 4)))
     over = caller.to_the_end().over
     assert over.problem is not None
     assert "credit" in over.problem.why
@@ -102,8 +102,8 @@ def test_without_credit_no_more_than_a_window_comes(far: FarEnd, tmp_path: Path)
     while came < s.WINDOW:
         came += len(caller.frame()) - 1
     assert came == s.WINDOW
-    caller.send(s.credit(came))
-    assert s.kind_of(caller.frame(), s.FROM_AGENT) is s.Kind.DATA
+    caller.send(s.credit_frame(came))
+    assert s.frame_kind(caller.frame(), s.FROM_AGENT) is s.FrameKind.DATA
 
 
 @pytest.mark.parametrize(("words", "code"), [(("no-such-thing",), 127), (("/",), 126), (("./x/y",), 127)])
@@ -180,9 +180,9 @@ def test_a_terminal_has_the_size_and_the_keys_of_its_user(far: FarEnd, tmp_path:
     caller = far.open(around(tmp_path), sh("stty size; tty; echo $TERM; cat", s.Size(33, 101))).ready()
     caller.until(b"xterm\r\n")
     assert caller.seen.stdout.startswith(b"33 101\r\n/dev/")
-    caller.send(s.data(b"typed\n"))
+    caller.send(s.data_frame(b"typed\n"))
     caller.until(b"typed\r\ntyped\r\n")  # by the terminal, and by cat, which runs now
-    caller.send(s.data(b"\x03"))
+    caller.send(s.data_frame(b"\x03"))
     assert caller.to_the_end().over.exit_code == 130
 
 
@@ -190,20 +190,20 @@ def test_a_change_of_size_arrives(far: FarEnd, tmp_path: Path) -> None:
     text = "trap 'stty size; exit 0' WINCH; echo on; while :; do sleep 0.02; done"
     caller = far.open(around(tmp_path), sh(text, s.Size())).ready()
     caller.until(b"on")
-    caller.send(s.resize(s.Size(50, 132)))
+    caller.send(s.resize_frame(s.Size(50, 132)))
     assert b"50 132" in caller.to_the_end().stdout
 
 
 def test_the_end_of_input_is_ctrl_d(far: FarEnd, tmp_path: Path) -> None:
     caller = far.open(around(tmp_path), sh("cat; echo over", s.Size())).ready()
-    caller.send(s.data(b"line\n"), s.end())
+    caller.send(s.data_frame(b"line\n"), s.end_frame())
     seen = caller.to_the_end()
     assert (seen.stdout, seen.over) == (b"line\r\nline\r\nover\r\n", s.Over(code=0))
 
 
 def test_without_words_it_is_the_users_shell(far: FarEnd, tmp_path: Path) -> None:
     caller = far.open(around(tmp_path, {"SHELL": "/bin/sh", "PS1": "> "}), s.Command(terminal=s.Size())).ready()
-    caller.send(s.data(b"echo $0; exit 3\n"))
+    caller.send(s.data_frame(b"echo $0; exit 3\n"))
     seen = caller.to_the_end()
     assert b"/bin/sh\r\n" in seen.stdout
     assert seen.over == s.Over(code=3)
@@ -212,7 +212,7 @@ def test_without_words_it_is_the_users_shell(far: FarEnd, tmp_path: Path) -> Non
 def test_closing_a_terminal_ends_what_runs_in_it(far: FarEnd, tmp_path: Path) -> None:
     caller = far.open(around(tmp_path), sh("echo $$; sleep 1000", s.Size())).ready()
     pid = int(caller.until(b"\n"))
-    assert of_pid(pid) is not None
+    assert find_process(pid) is not None
     caller.leave()
     poll(lambda: not left_of())
 
@@ -237,7 +237,7 @@ def test_a_job_that_ends_meanwhile_leaves_no_command(far: FarEnd, tmp_path: Path
 def test_at_the_end_no_session_begins_and_none_is_left(far: FarEnd, tmp_path: Path) -> None:
     sessions = SessionManager(far.dial, lambda: around(tmp_path))
     caller = far.call(sessions)
-    caller.send(s.opening(sh("echo $$; exec sleep 1000")))
+    caller.send(s.open_frame(sh("echo $$; exec sleep 1000")))
     pid = int(caller.until(b"\n"))
     ending = threading.Thread(target=sessions.end)
     ending.start()
@@ -246,11 +246,13 @@ def test_at_the_end_no_session_begins_and_none_is_left(far: FarEnd, tmp_path: Pa
     assert not ending.is_alive()
     assert not left_of()
     late = far.call(sessions, 2)
-    late.send(s.opening(sh("true")))
+    late.send(s.open_frame(sh("true")))
     assert late.to_the_end().over.problem is not None
 
 
-@pytest.mark.parametrize("frame", [b"", b"?", b"D123", b"O{", b'O{"kind":"command","words":["a\\u0000"]}', s.end()])
+@pytest.mark.parametrize(
+    "frame", [b"", b"?", b"D123", b"O{", b'O{"kind":"command","words":["a\\u0000"]}', s.end_frame()]
+)
 def test_what_opens_nothing_is_refused(far: FarEnd, tmp_path: Path, frame: bytes) -> None:
     caller = far.call(SessionManager(far.dial, lambda: around(tmp_path)))
     caller.send(frame)
@@ -259,7 +261,9 @@ def test_what_opens_nothing_is_refused(far: FarEnd, tmp_path: Path, frame: bytes
     assert problem.code == "bad_input"
 
 
-@pytest.mark.parametrize("frame", [s.opening(s.Ports()), b"S{}1", b"C1", s.credit(1), s.ready(), b"S" + b"[" * 50_000])
+@pytest.mark.parametrize(
+    "frame", [s.open_frame(s.Ports()), b"S{}1", b"C1", s.credit_frame(1), s.ready_frame(), b"S" + b"[" * 50_000]
+)
 def test_a_frame_out_of_place_ends_the_session_and_its_command(far: FarEnd, tmp_path: Path, frame: bytes) -> None:
     caller = far.open(around(tmp_path), s.Command(("sleep", "1000"))).ready()
     caller.send(frame)
@@ -273,7 +277,7 @@ def test_a_session_is_dialled_once_however_often_it_is_told(far: FarEnd, tmp_pat
     second = far.call(sessions, 2)
     sessions.start_sessions([])
     for caller in (first, second):
-        caller.send(s.opening(sh("echo $CRUCIBLE_SESSION_ID")))
+        caller.send(s.open_frame(sh("echo $CRUCIBLE_SESSION_ID")))
     assert [first.to_the_end().stdout, second.to_the_end().stdout] == [
         f"{session(number)}\n".encode() for number in (1, 2)
     ]
@@ -291,7 +295,7 @@ def test_many_sessions_leave_no_descriptors_and_no_threads(far: FarEnd, tmp_path
     sessions = SessionManager(far.dial, lambda: around(tmp_path))
     for number in range(8):
         caller = far.call(sessions, number)
-        caller.send(s.opening(sh("echo $$" if number % 2 else "exit 3", s.Size() if number % 3 else None)))
+        caller.send(s.open_frame(sh("echo $$" if number % 2 else "exit 3", s.Size() if number % 3 else None)))
         caller.to_the_end()
         caller.leave()
     poll(lambda: held()[0] <= before[0] and held()[1] <= before[1])

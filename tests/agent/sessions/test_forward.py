@@ -51,7 +51,7 @@ def test_bytes_go_both_ways_and_each_side_ends_by_itself(far: FarEnd, tmp_path: 
     pid, port = echo
     caller = far.open(around(tmp_path, pids=lambda: [pid]), s.Connection(port)).ready()
     content = bytes(range(256)) * 100
-    caller.send(s.data(content), s.end())
+    caller.send(s.data_frame(content), s.end_frame())
     seen = caller.to_the_end()
     assert seen.stdout == content[::-1]
     assert seen.ended
@@ -122,10 +122,10 @@ def test_many_at_once(far: FarEnd, tmp_path: Path) -> None:
         found = around(tmp_path, pids=lambda: [process.pid])
         callers = [far.open(found, s.Connection(port)).ready() for _ in range(12)]
         for number, caller in enumerate(callers):
-            caller.send(s.data(str(number).encode()))
+            caller.send(s.data_frame(str(number).encode()))
         for number, caller in enumerate(callers):
             caller.until(str(number).encode())
-            caller.send(s.end())
+            caller.send(s.end_frame())
             assert caller.to_the_end().over == s.Over(code=0)
         process.kill()
     assert threading.active_count() < 200

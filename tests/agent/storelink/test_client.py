@@ -13,12 +13,12 @@ from crucible.agent.storelink.mailbox import FolderMailbox
 from crucible.agent.storelink.urls import SignedUrls
 from crucible.wire.documents.mailbox import (
     SECRETS,
-    Alive,
-    Down,
-    alive_name,
-    decode_alive,
-    down_name,
-    encode_down,
+    ControlDocument,
+    Heartbeat,
+    control_document_name,
+    decode_heartbeat,
+    encode_control_document,
+    heartbeat_name,
     host_key,
 )
 
@@ -35,17 +35,17 @@ class Side:
         self.mail.pace = 0.001
         self.party = MailboxClient(self.mail, ME, KEY, urls, clock=lambda: self.now)
 
-    def alive(self) -> Alive:
-        raw = self.mail.get(alive_name(ME), 10_000)
+    def alive(self) -> Heartbeat:
+        raw = self.mail.get(heartbeat_name(ME), 10_000)
         assert raw is not None
-        return decode_alive(KEY, ME, raw)
+        return decode_heartbeat(KEY, ME, raw)
 
     def say(self, number: int, count: int = 1, life: str | None = None, key: bytes = KEY, **body: object) -> None:
         urls = body.pop("urls", {})
         assert isinstance(urls, dict)
-        down = Down(number, life or self.alive().life, count, body, urls)
-        raw = encode_down(key, ME, down, encrypted="secrets" in body)
-        self.mail.put(down_name(ME), raw, len(raw))
+        down = ControlDocument(number, life or self.alive().life, count, body, urls)
+        raw = encode_control_document(key, ME, down, encrypted="secrets" in body)
+        self.mail.put(control_document_name(ME), raw, len(raw))
 
 
 @pytest.fixture
@@ -67,45 +67,45 @@ def test_signs_of_life_come_in_their_time(side: Side) -> None:
 
 def test_what_is_newer_is_believed(side: Side) -> None:
     side.say(5, acked=1)
-    assert side.party.fetch_down() == Down(5, side.alive().life, 1, {"acked": 1})
+    assert side.party.fetch_document() == ControlDocument(5, side.alive().life, 1, {"acked": 1})
     side.say(6, acked=2)
-    down = side.party.fetch_down()
+    down = side.party.fetch_document()
     assert down is not None
     assert down.body == {"acked": 2}
 
 
 def test_what_is_older_is_not(side: Side) -> None:
     side.say(5, acked=2)
-    side.party.fetch_down()
+    side.party.fetch_document()
     side.say(4, acked=1)
-    down = side.party.fetch_down()
+    down = side.party.fetch_document()
     assert down is not None
     assert down.body == {"acked": 2}
 
 
 def test_what_was_said_to_an_earlier_life_is_not(side: Side) -> None:
     side.say(5, life="0" * 24, stop=True)
-    assert side.party.fetch_down() is None
+    assert side.party.fetch_document() is None
 
 
 def test_what_others_wrote_is_not(side: Side) -> None:
     side.say(5, key=host_key(b"guessed", "mch-1"), stop=True)
-    assert side.party.fetch_down() is None
-    side.mail.put(down_name(ME), b"garbage", 7)
-    assert side.party.fetch_down() is None
+    assert side.party.fetch_document() is None
+    side.mail.put(control_document_name(ME), b"garbage", 7)
+    assert side.party.fetch_document() is None
 
 
 def test_only_an_echo_is_contact(side: Side) -> None:
     side.say(5, count=1)
-    side.party.fetch_down()
+    side.party.fetch_document()
     side.now += QUIET_SECONDS + 1
     assert not side.party.in_touch
     side.say(6, count=1)
-    side.party.fetch_down()
+    side.party.fetch_document()
     assert not side.party.in_touch, "the control plane wrote, and has not seen the newest sign of life"
     side.party.send_heartbeat()
     side.say(7, count=2)
-    side.party.fetch_down()
+    side.party.fetch_document()
     assert side.party.in_touch
 
 
@@ -138,7 +138,7 @@ def test_urls_are_asked_for_and_learned(tmp_path: Path) -> None:
     side.party.send_heartbeat()
     assert side.alive().wants == ("PUT blobs/x",)
     side.say(5, count=2, urls={"PUT blobs/x": "https://x"})
-    side.party.fetch_down()
+    side.party.fetch_document()
     assert urls.wait_for("PUT", "blobs/x") == "https://x"
     assert urls.wanted() == ()
 

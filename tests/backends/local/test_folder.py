@@ -9,7 +9,7 @@ import pytest
 
 from crucible.backends.local.folder import Ending, Launched, MachineFolder, Tags, read_doc, write_doc
 from crucible.backends.local.processes import locked
-from crucible.wire.process import Process, of_pid
+from crucible.wire.process import Process, find_process
 
 NOBODY = Process(1, "never")
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> MachineFolder:
 
 
 def me() -> Process:
-    found = of_pid(os.getpid())
+    found = find_process(os.getpid())
     assert found is not None
     return found
 
@@ -115,7 +115,7 @@ class TestAttempts:
         attempt = folder.path / "attempts" / "att-1-0"
         attempt.mkdir(parents=True)
         (attempt / "process.json").write_text("{}")
-        leader = of_pid(os.getpgid(0))
+        leader = find_process(os.getpgid(0))
         if leader is None:
             pytest.skip("the process group of the tests has no leader")
         told = {"pid": 1, "start_time": "1", "pgid": leader.pid, "process_start_time": leader.start_time}

@@ -12,7 +12,7 @@ from signal import SIGKILL
 import pytest
 
 from crucible.backends.local.processes import group_members, locked, with_variable
-from crucible.wire.process import Process, is_locked, of_pid
+from crucible.wire.process import Process, find_process, is_locked
 
 WAIT = "import signal; print(flush=True); signal.pause()"
 
@@ -33,7 +33,7 @@ def waiting(code: str = WAIT, **variables: str) -> Iterator[subprocess.Popen[byt
 
 
 def named(pid: int) -> Process:
-    found = of_pid(pid)
+    found = find_process(pid)
     assert found is not None
     return found
 

@@ -16,7 +16,7 @@ from tests.plugin_packages import COUNTER, HEAD, install, make_python
 from crucible.client.model_plugins import Plugin, find_plugin, list_plugins
 from crucible.core.errors import BadInput, UnknownName
 from crucible.wire.models.plugins import AT_ONCE
-from crucible.wire.models.subprocess_rpc import Asker, NoAnswer
+from crucible.wire.models.subprocess_rpc import RpcError, SubprocessRpc
 from crucible.wire.shim import write_shim
 
 ENVIRON = {"PATH": os.environ["PATH"], "CRUCIBLE_TOKEN": "secret", "AWS_SECRET": "secret"}
@@ -44,8 +44,8 @@ def found(venv: Path, seconds: float = 60) -> dict[str, Plugin]:
 
 
 def fault(plugin: Plugin) -> str:
-    assert plugin.fault is not None
-    return plugin.fault.text
+    assert plugin.problem is not None
+    return plugin.problem.text
 
 
 def test_a_python_without_models_has_none(venv: Path, site: Path) -> None:
@@ -83,9 +83,9 @@ def test_whatever_one_does_the_others_are_listed(venv: Path, site: Path) -> None
     install(site, "absent", HEAD, {"absent": "absent:Model"})
     install(site, "counting", COUNTER, {"counter": "counting:Counter"})
     plugins = found(venv)
-    assert [name for name, plugin in plugins.items() if plugin.fault is None] == ["counter"]
+    assert [name for name, plugin in plugins.items() if plugin.problem is None] == ["counter"]
     assert fault(plugins["raises"]) == "RuntimeError: no luck"
-    traceback = plugins["raises"].fault.traceback  # type: ignore[union-attr]
+    traceback = plugins["raises"].problem.traceback  # type: ignore[union-attr]
     assert traceback is not None
     assert f"{site}/raises/__init__.py" in traceback
     assert fault(plugins["missing"]).startswith("ModuleNotFoundError: No module named 'no_such_module_at_all'")
@@ -114,8 +114,8 @@ time.sleep(600)
     plugin = found(venv, seconds=5)["hangs"]
     assert time.monotonic() - began < 30
     assert re.fullmatch(r"it did not answer within [\d.]+ seconds", fault(plugin))
-    assert plugin.fault is not None
-    assert plugin.fault.traceback == "importing"
+    assert plugin.problem is not None
+    assert plugin.problem.traceback == "importing"
     status = Path(f"/proc/{mark.read_text()}/stat")
     until(lambda: not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z", 10, "its child's end")
 
@@ -128,7 +128,7 @@ def test_however_many_hang_all_are_told_of_in_time_and_the_others_described(venv
     began = time.monotonic()
     plugins = found(venv, seconds=12)
     assert time.monotonic() - began < 20
-    assert {name for name, plugin in plugins.items() if plugin.fault is not None} == set(names)
+    assert {name for name, plugin in plugins.items() if plugin.problem is not None} == set(names)
     assert plugins["works"].methods == ("train", "infer", "benchmark")
 
 
@@ -138,24 +138,24 @@ def test_whoever_asks_may_leave(venv: Path, site: Path, tmp_path: Path) -> None:
     code = f"import time\nopen({str(mark)!r}, 'w').close()\ntime.sleep(600)"
     install(site, "hangs", code, {"hangs": "hangs:Model"})
     write_shim(tmp_path / "shim")
-    asker = Asker(python(venv), tmp_path / "shim", ENVIRON)
+    asker = SubprocessRpc(python(venv), tmp_path / "shim", ENVIRON)
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(asker.ask, "--model", "hangs", seconds=600)
+        asked = pool.submit(asker.call, "--model", "hangs", seconds=600)
         until(mark.exists, what="the plugin")
-        asker.abandoned.set()
-        assert isinstance(asked.exception(timeout=30), NoAnswer)
+        asker.cancelled.set()
+        assert isinstance(asked.exception(timeout=30), RpcError)
 
 
 def test_what_one_prints_is_not_its_answer(venv: Path, site: Path) -> None:
     noise = "import os, sys\nprint('{}' * 100)\nos.write(1, b'{\"v\": 1, \"model\": 3}')\nos.system('echo hello')\n"
     install(site, "noisy", noise + COUNTER, {"counter": "noisy:Counter"})
-    assert found(venv)["counter"].fault is None
+    assert found(venv)["counter"].problem is None
 
 
 def test_one_that_leaves_a_thread_is_described_at_once(venv: Path, site: Path) -> None:
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\n" + COUNTER
     install(site, "busy", code, {"counter": "busy:Counter"})
-    assert found(venv)["counter"].fault is None
+    assert found(venv)["counter"].problem is None
 
 
 def test_a_flood_is_bounded(venv: Path, site: Path) -> None:

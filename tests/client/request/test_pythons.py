@@ -21,7 +21,7 @@ from crucible.client.request.pythons import (
     find_python,
 )
 from crucible.core.errors import BadInput
-from crucible.wire.python_versions import fits
+from crucible.wire.python_versions import version_matches
 
 OWN = "/opt/crucible"
 
@@ -51,7 +51,7 @@ class FakeUv:
         if request.startswith("/"):
             return self._ask(request)
         found = (self._ask(path) for path in self.programs if str(Path(path).parent) in environ["PATH"].split(":"))
-        fitting = next((python for python in found if fits(python.version, request)), None)
+        fitting = next((python for python in found if version_matches(python.version, request)), None)
         if fitting is None:
             raise NoInterpreter(f"No interpreter found for Python {request} in search path")
         return fitting

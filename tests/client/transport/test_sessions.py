@@ -71,23 +71,28 @@ def frame(socket: ServerConnection) -> bytes:
 
 def echo(socket: ServerConnection) -> None:
     """Gives back what comes, with credit, until its end."""
-    socket.send(s.ready())
+    socket.send(s.ready_frame())
     while True:
         found = frame(socket)
-        kind = s.kind_of(found, s.FROM_CLIENT)
-        if kind is s.Kind.DATA:
+        kind = s.frame_kind(found, s.FROM_CLIENT)
+        if kind is s.FrameKind.DATA:
             socket.send(found)
-            socket.send(s.credit(len(found) - 1))
-        elif kind is s.Kind.END:
-            socket.send(s.end())
-            socket.send(s.over(s.Over(code=0)))
+            socket.send(s.credit_frame(len(found) - 1))
+        elif kind is s.FrameKind.END:
+            socket.send(s.end_frame())
+            socket.send(s.over_frame(s.Over(code=0)))
             return
 
 
 def test_a_command_to_its_end(stage: Stage) -> None:
     def play(socket: ServerConnection) -> None:
-        socket.send(s.ready())
-        for said in (s.data(b"out\xff"), s.data(b"err", s.Kind.ERROR_DATA), s.data(b"more"), s.over(s.Over(signal=15))):
+        socket.send(s.ready_frame())
+        for said in (
+            s.data_frame(b"out\xff"),
+            s.data_frame(b"err", s.FrameKind.ERROR_DATA),
+            s.data_frame(b"more"),
+            s.over_frame(s.Over(signal=15)),
+        ):
             socket.send(said)
 
     stage.play = play
@@ -114,7 +119,7 @@ def test_without_credit_no_more_than_a_window_is_sent(stage: Stage) -> None:
         came.set()
         with pytest.raises(TimeoutError):
             socket.recv(timeout=0.2)
-        socket.send(s.over(s.Over(code=0)))
+        socket.send(s.over_frame(s.Over(code=0)))
 
     stage.play = play
     assert execute(stage.transport, "job", ["cat"], input=b"x" * 2 * s.WINDOW).code == 0
@@ -126,12 +131,12 @@ def test_what_is_passed_on_is_credited(stage: Stage) -> None:
 
     def play(socket: ServerConnection) -> None:
         for _ in range(s.WINDOW // s.CHUNK):
-            socket.send(s.data(b"x" * s.CHUNK))
+            socket.send(s.data_frame(b"x" * s.CHUNK))
         while sum(given) < s.WINDOW:
             found = frame(socket)
-            if s.kind_of(found, s.FROM_CLIENT) is s.Kind.CREDIT:
+            if s.frame_kind(found, s.FROM_CLIENT) is s.FrameKind.CREDIT:
                 given.append(s.read_credit(found))
-        socket.send(s.over(s.Over(code=0)))
+        socket.send(s.over_frame(s.Over(code=0)))
 
     stage.play = play
     execute(stage.transport, "job", ["yes"])
@@ -155,19 +160,19 @@ def test_a_refusal_that_is_no_problem(stage: Stage) -> None:
 
 def test_a_problem_at_the_end_is_raised(stage: Stage) -> None:
     problem = s.Problem("conflict", 409, "It does not run.", "Why.", "Fix.")
-    stage.play = lambda socket: socket.send(s.over(s.Over(problem=problem)))
+    stage.play = lambda socket: socket.send(s.over_frame(s.Over(problem=problem)))
     with pytest.raises(Conflict, match="does not run") as refused:
         execute(stage.transport, "job", ["true"])
     assert (refused.value.why, refused.value.fix) == ("Why.", "Fix.")
 
 
 def test_a_server_that_goes(stage: Stage) -> None:
-    stage.play = lambda socket: socket.send(s.ready())
+    stage.play = lambda socket: socket.send(s.ready_frame())
     with pytest.raises(Unreachable, match="broke off"):
         execute(stage.transport, "job", ["true"])
 
 
-@pytest.mark.parametrize("said", [b"", b"?", s.opening(s.Ports()), b"V{", s.credit(7)])
+@pytest.mark.parametrize("said", [b"", b"?", s.open_frame(s.Ports()), b"V{", s.credit_frame(7)])
 def test_a_server_that_talks_nonsense(stage: Stage, said: bytes) -> None:
     def play(socket: ServerConnection) -> None:
         socket.send(said)
@@ -212,7 +217,7 @@ def test_commands_that_no_session_takes(words: tuple[str, ...]) -> None:
 
 
 def test_after_its_end_nothing_is_sent(stage: Stage) -> None:
-    stage.play = lambda socket: socket.send(s.over(s.Over(code=0)))
+    stage.play = lambda socket: socket.send(s.over_frame(s.Over(code=0)))
     with open_session(stage.transport, "job", s.Command(("true",))) as session:
         assert list(session.frames()) == []
         for send in (lambda: session.write(b"x"), session.end_input, lambda: session.resize(s.Size())):
@@ -224,7 +229,7 @@ def test_after_its_end_nothing_is_sent(stage: Stage) -> None:
 
 
 def test_the_ports_of_a_job(stage: Stage) -> None:
-    stage.play = lambda socket: socket.send(s.over(s.Over(code=0, ports=(80, 8888))))
+    stage.play = lambda socket: socket.send(s.over_frame(s.Over(code=0, ports=(80, 8888))))
     assert ports_of(stage.transport, "job") == (80, 8888)
     assert stage.opened == [s.Ports()]
 
@@ -256,7 +261,7 @@ def _say(connection: socket.socket, content: bytes) -> None:
 
 def test_a_refused_connection_is_told_and_closed(stage: Stage) -> None:
     problem = s.Problem("conflict", 409, "No process of the job listens on port 8888.")
-    stage.play = lambda socket: socket.send(s.over(s.Over(problem=problem)))
+    stage.play = lambda socket: socket.send(s.over_frame(s.Over(problem=problem)))
     told: list[CrucibleError] = []
     with (
         PortForward(stage.transport, "job", 8888, 0, told.append) as forward,
@@ -270,10 +275,10 @@ def test_one_who_goes_ends_his_session(stage: Stage) -> None:
     gone = threading.Event()
 
     def play(socket: ServerConnection) -> None:
-        socket.send(s.ready())
-        socket.send(s.data(b"hello"))
+        socket.send(s.ready_frame())
+        socket.send(s.data_frame(b"hello"))
         try:
-            while s.kind_of(frame(socket), s.FROM_CLIENT) is not s.Kind.END:
+            while s.frame_kind(frame(socket), s.FROM_CLIENT) is not s.FrameKind.END:
                 pass
         finally:
             gone.set()

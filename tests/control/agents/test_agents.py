@@ -18,7 +18,7 @@ from crucible.core.views.agents import WishesView
 from crucible.storage import HashMismatch
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.documents.desired import Desired
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 SOON = 0.05
 LONG = 30.0
@@ -266,7 +266,7 @@ async def test_asking_is_a_sign_of_life(rig: Rig) -> None:
 
 async def test_a_batch_with_a_wrong_signature_is_refused(rig: Rig) -> None:
     _, runner = await rig.running()
-    raw = runner.encoded([runner.message(Kind.NOTE, text="hello")])
+    raw = runner.encoded([runner.message(MessageKind.NOTE, text="hello")])
     for bad in (raw[:-1] + b" ", b"x" + raw, b"", b"not a batch"):
         with pytest.raises(UnreadableBatch) as raised:
             await rig.agents.ingest(runner.attempt, 0, bad)
@@ -276,7 +276,7 @@ async def test_a_batch_with_a_wrong_signature_is_refused(rig: Rig) -> None:
 async def test_a_batch_of_another_attempt_is_refused(rig: Rig) -> None:
     _, runner = await rig.running()
     _, other = await rig.running()
-    raw = runner.encoded([runner.message(Kind.NOTE, text="hello")])
+    raw = runner.encoded([runner.message(MessageKind.NOTE, text="hello")])
     with pytest.raises(UnreadableBatch):
         await rig.agents.ingest(other.attempt, 0, raw)
     with pytest.raises(UnreadableBatch):

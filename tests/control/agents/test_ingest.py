@@ -14,7 +14,7 @@ from crucible.control.telemetry import points
 from crucible.control.telemetry.feed import Hint
 from crucible.core.lifecycle import AttemptState, JobState, Reason
 from crucible.core.people.identity import OWNER
-from crucible.wire.documents.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, MessageKind
 
 BLOCK = points.BLOCK
 
@@ -38,10 +38,10 @@ async def test_a_life_from_staging_to_its_end(rig: Rig) -> None:
     runner = await rig.runner(job)
     phases = []
     for kind, data in (
-        (Kind.STAGING, {"what": "building the environment"}),
-        (Kind.STARTED, {"pid": 42, "python": "/usr/bin/python3"}),
-        (Kind.EXITED, {"code": 0, "cause": "exit", "peak_memory": 5}),
-        (Kind.ENDED, {"complete": True}),
+        (MessageKind.STAGING, {"what": "building the environment"}),
+        (MessageKind.STARTED, {"pid": 42, "python": "/usr/bin/python3"}),
+        (MessageKind.EXITED, {"code": 0, "cause": "exit", "peak_memory": 5}),
+        (MessageKind.ENDED, {"complete": True}),
     ):
         rig.clock.move(1)
         await runner.say(kind, **data)
@@ -91,8 +91,8 @@ async def test_each_cause_has_its_outcome(
     rig: Rig, cause: Cause, code: int | None, reason: Reason, state: JobState
 ) -> None:
     job, runner = await rig.running()
-    await runner.say(Kind.EXITED, code=code, signal=9, cause=cause.value, text="why")
-    await runner.say(Kind.ENDED)
+    await runner.say(MessageKind.EXITED, code=code, signal=9, cause=cause.value, text="why")
+    await runner.say(MessageKind.ENDED)
     world = await rig.world(job)
     assert (world.attempts[0].reason, world.job.state) == (reason, state)
     assert (world.attempts[0].detail, world.attempts[0].signal) == ("why", 9)
@@ -106,9 +106,9 @@ def test_every_cause_is_understood(cause: Cause) -> None:
 async def test_a_stop_that_was_asked_for_is_a_cancellation(rig: Rig) -> None:
     job, runner = await rig.running()
     await service(rig).jobs.cancel(OWNER, job)
-    await runner.say(Kind.EXITED, signal=15, cause="stopped")
+    await runner.say(MessageKind.EXITED, signal=15, cause="stopped")
     assert (await rig.world(job)).job.state is JobState.STOPPING, "outputs are still coming"
-    await runner.say(Kind.ENDED)
+    await runner.say(MessageKind.ENDED)
     assert (await rig.world(job)).job.state is JobState.CANCELLED
 
 
@@ -130,8 +130,8 @@ async def test_exit_to_settled_and_the_next_job_placed_is_one_commit(rig: Rig) -
 async def test_the_same_batch_twice_is_stored_once(rig: Rig) -> None:
     _, runner = await rig.running()
     batch = [
-        runner.message(Kind.NOTE, text="once"),
-        runner.message(Kind.POINTS, series={"loss": [[1, 2, 3]]}),
+        runner.message(MessageKind.NOTE, text="once"),
+        runner.message(MessageKind.POINTS, series={"loss": [[1, 2, 3]]}),
     ]
     assert await runner.send(batch) == await runner.send(batch) == 3
     assert await notes(rig) == ["once"]
@@ -140,7 +140,7 @@ async def test_the_same_batch_twice_is_stored_once(rig: Rig) -> None:
 
 async def test_of_an_overlapping_batch_only_the_new_part_counts(rig: Rig) -> None:
     _, runner = await rig.running()
-    first, second = (runner.message(Kind.NOTE, text=text) for text in ("a", "b"))
+    first, second = (runner.message(MessageKind.NOTE, text=text) for text in ("a", "b"))
     await runner.send([first])
     assert await runner.send([first, second]) == 3
     assert await notes(rig) == ["a", "b"]
@@ -153,9 +153,9 @@ async def test_an_empty_batch_says_how_far_we_are(rig: Rig) -> None:
 
 async def test_a_gap_is_refused_with_the_number_to_go_on_from(rig: Rig) -> None:
     _, runner = await rig.running()
-    runner.message(Kind.NOTE, text="never sent")
+    runner.message(MessageKind.NOTE, text="never sent")
     with pytest.raises(Gap) as raised:
-        await runner.send([runner.message(Kind.NOTE, text="too early")])
+        await runner.send([runner.message(MessageKind.NOTE, text="too early")])
     assert raised.value.acked == 1
     assert await notes(rig) == []
 
@@ -163,7 +163,7 @@ async def test_a_gap_is_refused_with_the_number_to_go_on_from(rig: Rig) -> None:
 @pytest.mark.parametrize("order", [(0, 2), (0, 0, 1), (1, 0), (0, 2, 1)])
 async def test_a_batch_out_of_order_is_refused_whole(rig: Rig, order: tuple[int, ...]) -> None:
     _, runner = await rig.running()
-    written = [runner.message(Kind.NOTE, text=str(i)) for i in range(3)]
+    written = [runner.message(MessageKind.NOTE, text=str(i)) for i in range(3)]
     with pytest.raises(Gap):
         await runner.send([written[i] for i in order])
     assert await notes(rig) == []
@@ -174,30 +174,30 @@ async def test_an_unknown_attempt_or_rank_is_gone(rig: Rig) -> None:
     _, runner = await rig.running()
     for stranger in (FakeRunner(rig.agents, "att-unknown"), FakeRunner(rig.agents, runner.attempt, rank=1)):
         with pytest.raises(AttemptGone):
-            await stranger.say(Kind.NOTE, text="hello")
+            await stranger.say(MessageKind.NOTE, text="hello")
 
 
 @pytest.mark.parametrize(
     ("kind", "data"),
     [
-        (Kind.EXITED, {"cause": "boredom"}),
-        (Kind.EXITED, {"cause": "exit", "code": 1e300}),
-        (Kind.STARTED, {"pid": 2**80}),
-        (Kind.LOG, {"n": 0}),
-        (Kind.LOG, {"n": -1, "start": 0, "end": 1}),
-        (Kind.LOG, {"n": 0, "start": 5, "end": 1}),
-        (Kind.LOG, {"n": "zero", "start": 0, "end": 1}),
-        (Kind.LOG, {"n": 10**400, "start": 0, "end": 1}),
-        (Kind.ARTIFACT, {"path": "../etc/passwd", "size": 1, "sha256": "x"}),
-        (Kind.ARTIFACT, {"path": "model.pt", "size": None, "sha256": "x"}),
-        (Kind.ARTIFACT, {"size": 1, "sha256": "x"}),
-        (Kind.ARTIFACT, {"path": "model.pt", "size": 1, "sha256": "a" * 63 + "\x00"}),
-        (Kind.ARTIFACT, {"path": "model.pt", "size": 1, "sha256": "a" * 5000}),
-        (Kind.LOG, {"n": 2**31, "start": 0, "end": 1}),
+        (MessageKind.EXITED, {"cause": "boredom"}),
+        (MessageKind.EXITED, {"cause": "exit", "code": 1e300}),
+        (MessageKind.STARTED, {"pid": 2**80}),
+        (MessageKind.LOG, {"n": 0}),
+        (MessageKind.LOG, {"n": -1, "start": 0, "end": 1}),
+        (MessageKind.LOG, {"n": 0, "start": 5, "end": 1}),
+        (MessageKind.LOG, {"n": "zero", "start": 0, "end": 1}),
+        (MessageKind.LOG, {"n": 10**400, "start": 0, "end": 1}),
+        (MessageKind.ARTIFACT, {"path": "../etc/passwd", "size": 1, "sha256": "x"}),
+        (MessageKind.ARTIFACT, {"path": "model.pt", "size": None, "sha256": "x"}),
+        (MessageKind.ARTIFACT, {"size": 1, "sha256": "x"}),
+        (MessageKind.ARTIFACT, {"path": "model.pt", "size": 1, "sha256": "a" * 63 + "\x00"}),
+        (MessageKind.ARTIFACT, {"path": "model.pt", "size": 1, "sha256": "a" * 5000}),
+        (MessageKind.LOG, {"n": 2**31, "start": 0, "end": 1}),
     ],
 )
 async def test_a_message_that_cannot_be_read_is_noted_and_acknowledged(
-    rig: Rig, kind: Kind, data: dict[str, Any]
+    rig: Rig, kind: MessageKind, data: dict[str, Any]
 ) -> None:
     job, runner = await rig.running()
     assert await runner.say(kind, **data) == 2
@@ -212,11 +212,11 @@ async def test_text_that_is_no_text_does_not_stop_the_runner(rig: Rig) -> None:
     job, runner = await rig.running()
     half = "half a pair: \ud83d"
     for kind, data in (
-        (Kind.NOTE, {"text": half}),
-        (Kind.POINTS, {"series": {half: [[1, 2, 3]]}}),
-        (Kind.PROGRESS, {"message": half}),
-        (Kind.EXITED, {"code": 1, "text": half}),
-        (Kind.ENDED, {"text": half}),
+        (MessageKind.NOTE, {"text": half}),
+        (MessageKind.POINTS, {"series": {half: [[1, 2, 3]]}}),
+        (MessageKind.PROGRESS, {"message": half}),
+        (MessageKind.EXITED, {"code": 1, "text": half}),
+        (MessageKind.ENDED, {"text": half}),
     ):
         await runner.say(kind, **data)
     assert (await rig.world(job)).attempts[0].detail == "half a pair: ?"
@@ -229,9 +229,9 @@ async def test_late_messages_of_an_ended_attempt_are_kept_and_change_nothing(rig
     before = await rig.world(job)
     assert before.live is not None
     await runner.log(0, 0, b"last words\n")
-    await runner.say(Kind.EXITED, code=0, cause="exit")
-    await runner.say(Kind.ENDED)
-    await runner.say(Kind.NOTE, text="late")
+    await runner.say(MessageKind.EXITED, code=0, cause="exit")
+    await runner.say(MessageKind.ENDED)
+    await runner.say(MessageKind.NOTE, text="late")
     after = await rig.world(job)
     assert after.attempts == before.attempts
     assert after.job.state is before.job.state
@@ -242,7 +242,7 @@ async def test_late_messages_of_an_ended_attempt_are_kept_and_change_nothing(rig
 async def test_late_messages_of_a_settled_job_are_kept(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.end()
-    await runner.say(Kind.ARTIFACT, path="model.pt", size=3, sha256="a" * 64)
+    await runner.say(MessageKind.ARTIFACT, path="model.pt", size=3, sha256="a" * 64)
     assert (await rig.world(job)).job.state is JobState.COMPLETED
     assert await rig.count(t.artifacts) == 1
 
@@ -251,7 +251,7 @@ async def test_any_message_is_a_sign_of_life(rig: Rig) -> None:
     job, runner = await rig.running()
     await rig.listen(100)
     assert (await rig.world(job)).job.conditions == {"unreachable"}
-    await runner.say(Kind.PROGRESS, fraction=0.5)
+    await runner.say(MessageKind.PROGRESS, fraction=0.5)
     world = await rig.world(job)
     assert world.job.conditions == frozenset()
     assert world.attempts[0].last_seen == rig.clock.now()
@@ -260,8 +260,8 @@ async def test_any_message_is_a_sign_of_life(rig: Rig) -> None:
 async def test_progress_is_the_newest(rig: Rig) -> None:
     job, runner = await rig.running()
     with rig.feed.watch(job) as watch:
-        await runner.say(Kind.PROGRESS, fraction=0.1)
-        await runner.say(Kind.PROGRESS, fraction=0.5, epoch=2)
+        await runner.say(MessageKind.PROGRESS, fraction=0.1)
+        await runner.say(MessageKind.PROGRESS, fraction=0.5, epoch=2)
         assert Hint.PROGRESS in await watch.changed(0)
     (row,) = await rig.rows(t.attempts)
     told = {name: value for name, value in json.loads(row["progress"]).items() if value is not None}
@@ -283,7 +283,7 @@ def test_the_words_of_progress_are_short() -> None:
 
 async def test_a_batch_sent_twice_at_once_is_stored_once(rig: Rig) -> None:
     _, runner = await rig.running()
-    batch = [runner.message(Kind.NOTE, text="once")]
+    batch = [runner.message(MessageKind.NOTE, text="once")]
     assert set(await asyncio.gather(runner.send(batch), runner.send(batch))) == {runner.n}
     assert await notes(rig) == ["once"]
 
@@ -293,7 +293,7 @@ async def test_points_run_on_over_the_borders_of_blocks(rig: Rig) -> None:
     sent = [[i, i / 2, 1000 + i] for i in range(BLOCK * 2 + 10)]
     with rig.feed.watch(job) as watch:
         for start, end in ((0, 1000), (1000, 1030), (1030, len(sent))):
-            await runner.say(Kind.POINTS, series={"loss": sent[start:end]})
+            await runner.say(MessageKind.POINTS, series={"loss": sent[start:end]})
         assert Hint.POINTS in await watch.changed(0)
     rows = await rig.rows(t.metric_blocks)
     assert [(r["n"], r["points"]) for r in rows] == [(0, BLOCK), (1, BLOCK), (2, 10)]
@@ -314,11 +314,11 @@ async def test_points_that_are_none_are_left_out_and_the_rest_kept(rig: Rig) -> 
         [5, 10**400, 3],
         [6, 7, 3],
     ]
-    await runner.say(Kind.POINTS, series={"loss": raw, "bad": 7, "empty": []})
+    await runner.say(MessageKind.POINTS, series={"loss": raw, "bad": 7, "empty": []})
     found = await series(rig, runner.attempt, "loss")
     assert [p[:2] for p in found.points] == [(1, 2), (3, None), (4, None), (6, 7)]
     assert {r["series"] for r in await rig.rows(t.metric_blocks)} == {"loss"}
-    await runner.say(Kind.POINTS, series="none at all")
+    await runner.say(MessageKind.POINTS, series="none at all")
 
 
 async def test_a_program_that_invents_series_without_end_is_not_followed(
@@ -327,8 +327,8 @@ async def test_a_program_that_invents_series_without_end_is_not_followed(
     monkeypatch.setattr(ingest, "MAX_SERIES", 5)
     _, runner = await rig.running()
     for batch in range(4):
-        await runner.say(Kind.POINTS, series={f"s{batch}-{i}": [[0, 1, 2]] for i in range(2)})
-    await runner.say(Kind.POINTS, series={"s0-0": [[1, 1, 2]]})
+        await runner.say(MessageKind.POINTS, series={f"s{batch}-{i}": [[0, 1, 2]] for i in range(2)})
+    await runner.say(MessageKind.POINTS, series={"s0-0": [[1, 1, 2]]})
     assert len({r["series"] for r in await rig.rows(t.metric_blocks)}) == 5
     assert (await series(rig, runner.attempt, "s0-0")).count == 2
 
@@ -337,7 +337,7 @@ async def test_a_segment_counts_once(rig: Rig) -> None:
     job, runner = await rig.running()
     with rig.feed.watch(job) as watch:
         for _ in range(2):
-            await runner.say(Kind.LOG, n=0, start=0, end=5, lines=1, sha256="a" * 64)
+            await runner.say(MessageKind.LOG, n=0, start=0, end=5, lines=1, sha256="a" * 64)
         assert Hint.LOG in await watch.changed(0)
     (row,) = await rig.rows(t.log_segments)
     assert (row["start"], row["end"], row["lines"], row["sha256"]) == (0, 5, 1, "a" * 64)
@@ -345,14 +345,14 @@ async def test_a_segment_counts_once(rig: Rig) -> None:
 
 async def test_an_artifact_said_again_is_replaced(rig: Rig) -> None:
     _, runner = await rig.running()
-    await runner.say(Kind.ARTIFACT, path="out/model.pt", size=3, sha256="a" * 64)
-    await runner.say(Kind.ARTIFACT, path="out/model.pt", size=4, sha256="b" * 64)
+    await runner.say(MessageKind.ARTIFACT, path="out/model.pt", size=3, sha256="a" * 64)
+    await runner.say(MessageKind.ARTIFACT, path="out/model.pt", size=4, sha256="b" * 64)
     (row,) = await rig.rows(t.artifacts)
     assert (row["path"], row["size"], row["sha256"]) == ("out/model.pt", 4, "b" * 64)
 
 
 async def test_an_end_without_an_exit_is_a_lost_runner(rig: Rig) -> None:
     job, runner = await rig.running(retries={"infrastructure": 0})
-    await runner.say(Kind.ENDED, complete=False, text="killed")
+    await runner.say(MessageKind.ENDED, complete=False, text="killed")
     world = await rig.world(job)
     assert (world.job.state, world.job.reason) == (JobState.FAILED, Reason.RUNNER_LOST)

@@ -20,7 +20,7 @@ from crucible.core.channels import Channel
 from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyAttempts, Unreachable
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Permission, Role
 from crucible.core.views.agents import SessionCallView
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 from crucible.wire.http import sessions as s
 
 LS = s.Command(("ls", "-l"))
@@ -164,7 +164,7 @@ async def starting(rig: Rig, control: ControlPlane) -> tuple[str, FakeRunner]:
     job = await rig.submit()
     await rig.host_up()
     runner = FakeRunner(control.agents, (await rig.attempt(job)).id)
-    await runner.say(Kind.STAGING, what="preparing")
+    await runner.say(MessageKind.STAGING, what="preparing")
     return job, runner
 
 
@@ -185,7 +185,7 @@ async def test_a_session_waits_until_the_program_has_begun(rig: Rig) -> None:
     await until_early(control)
     assert await called(control, runner.attempt) == [], "the agent has nothing to enter yet"
     assert await audited(rig) == []
-    await runner.say(Kind.STARTED, pid=77)
+    await runner.say(MessageKind.STARTED, pid=77)
     id = await asyncio.wait_for(until_called(control, runner.attempt), 5)
     line = OneLine()
     with control.agents.met(runner.attempt, id) as meeting:

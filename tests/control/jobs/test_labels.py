@@ -12,7 +12,7 @@ from crucible.core.errors import BadInput, Conflict, NotFound
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.tags import MAX_TAGS
 from crucible.core.people.identity import OWNER
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def test_a_job_has_the_labels_it_was_submitted_with(rig: Rig) -> None:
@@ -74,7 +74,7 @@ async def test_labels_never_meet_a_step_of_the_jobs_life(rig: Rig) -> None:
     note = await control.labels.add_note(OWNER, job, text="looks good")
     await control.labels.delete_note(OWNER, job, note.id)
     assert await rig.world(job) == before
-    await runner.say(Kind.PROGRESS, fraction=0.5)
+    await runner.say(MessageKind.PROGRESS, fraction=0.5)
 
 
 async def test_who_watches_is_told(rig: Rig) -> None:

@@ -12,7 +12,7 @@ from crucible.core.errors import BadInput, UnknownName
 from crucible.core.ids import Prefix, make_id
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.people.identity import OWNER
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def listed(rig: Rig, *, limit: int = 50, cursor: str | None = None, **given: Any) -> Any:
@@ -166,8 +166,8 @@ async def test_a_job_looks_the_same_among_many(rig: Rig) -> None:
     """The views of many are read another way than that of one."""
     done, runner = await rig.running(tags=("a", "b=c"), name="done")
     stored = {"name": "step_1.pt", "form": "file", "size": 3, "sha256": "0" * 64, "step": 1, "metric": None}
-    await runner.say(Kind.PROGRESS, fraction=0.5)
-    await runner.say(Kind.CHECKPOINT, **stored)
+    await runner.say(MessageKind.PROGRESS, fraction=0.5)
+    await runner.say(MessageKind.CHECKPOINT, **stored)
     await runner.end()
     await rig.running(cpus=3)
     for _ in range(3):

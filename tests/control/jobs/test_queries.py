@@ -15,7 +15,7 @@ from crucible.core.lifecycle import Job
 from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import JobView
 from crucible.core.views.records import MetricsView, SeriesView
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 A = make_id(Prefix.JOB, 1, 0b00001_00001_00010_00011)
 B = make_id(Prefix.JOB, 2, 0b00010_00001_00010_00011)
@@ -91,11 +91,11 @@ async def test_events_of_a_job_by_number_and_of_all_by_cursor(rig: Rig) -> None:
 async def test_of_each_artifact_the_newest_attempts(rig: Rig) -> None:
     job, runner = await rig.running(retries={"user": 1, "wait_seconds": 0})
     for path in ("b", "a"):
-        await runner.say(Kind.ARTIFACT, path=path, size=1, sha256="a" * 64)
+        await runner.say(MessageKind.ARTIFACT, path=path, size=1, sha256="a" * 64)
     await runner.end(code=1)
     await rig.place()
     again = await rig.runner(job)
-    await again.say(Kind.ARTIFACT, path="b", size=2, sha256="b" * 64)
+    await again.say(MessageKind.ARTIFACT, path="b", size=2, sha256="b" * 64)
     found = await rig.read(lambda conn: queries.list_artifacts(conn, job).items)
     assert [(a.path, a.size, a.attempt) for a in found] == [("a", 1, 1), ("b", 2, 2)]
 
@@ -103,7 +103,7 @@ async def test_of_each_artifact_the_newest_attempts(rig: Rig) -> None:
 async def test_metrics_are_of_the_latest_attempt_that_has_some(rig: Rig) -> None:
     job, runner = await rig.running(retries={"user": 1, "wait_seconds": 0})
     assert await rig.read(lambda conn: queries.metrics(conn, job, [], 10)) == MetricsView()
-    await runner.say(Kind.POINTS, series={"loss": [[0, 2.0, 5], [1, None, 6], [2, 1.0, 7]]})
+    await runner.say(MessageKind.POINTS, series={"loss": [[0, 2.0, 5], [1, None, 6], [2, 1.0, 7]]})
     await runner.end(code=1)
     await rig.place()
     found = await rig.read(lambda conn: queries.metrics(conn, job, [], 10))
@@ -135,7 +135,7 @@ async def detail_of(rig: Rig, job: str) -> JobView:
 
 async def test_job_detail_holds_the_view_the_health_and_the_metrics_of_the_last_attempt(rig: Rig) -> None:
     job, runner = await rig.running()
-    await runner.say(Kind.POINTS, series={"loss": [[1, 0.5, 2]]})
+    await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 2]]})
     found, now = await detail_of(rig, job), rig.clock.now()
     view = (await rig.read(lambda conn: queries.one_job(conn, job, now))).as_json()
     assert {name: found.as_json()[name] for name in view} == view

@@ -10,7 +10,7 @@ from crucible.core.errors import Conflict, NotFound, UnknownName
 from crucible.core.job.requests import Resumption
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def test_a_failed_job_goes_on_as_the_same_job(rig: Rig) -> None:
@@ -40,7 +40,7 @@ async def test_a_job_that_has_not_ended_is_a_conflict(rig: Rig) -> None:
 
 async def test_a_completed_job_needs_a_checkpoint_to_go_on_from(rig: Rig) -> None:
     job, runner = await rig.running()
-    await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=1, metric=None)
+    await runner.say(MessageKind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=1, metric=None)
     await runner.end()
     control = service(rig)
     with pytest.raises(Conflict, match="nothing left to do"):
@@ -107,7 +107,7 @@ async def test_a_rerun_pins_the_packages_its_runner_told_of(rig: Rig) -> None:
     job = (await rig.accept(job_spec(environment={"requirements": ("torch",), "origin": "requirements.txt"}))).job
     await rig.host_up()
     runner = await rig.runner(job)
-    await runner.say(Kind.STARTED, pid=1, packages=["torch==2.13.0", "numpy==2.4.1"], python_version="3.11.7")
+    await runner.say(MessageKind.STARTED, pid=1, packages=["torch==2.13.0", "numpy==2.4.1"], python_version="3.11.7")
     again = await service(rig).jobs.rerun(OWNER, job, None)
     environment = (await rig.world(again.view.id)).job.spec.environment
     assert environment.requirements == ("torch==2.13.0", "numpy==2.4.1")

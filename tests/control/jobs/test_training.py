@@ -10,7 +10,7 @@ from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec
 from crucible.core.job.training import TrainingRequest, prepare_job
 from crucible.core.people.identity import OWNER
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 def spec(**config: Any) -> JobSpec:
@@ -29,9 +29,9 @@ async def test_the_record_follows_the_job(rig: Rig) -> None:
     assert record.execution_id == f"local-{job}"
     await rig.host_up()
     runner = await rig.runner(job)
-    await runner.say(Kind.STARTED, pid=77)
-    await runner.say(Kind.PROGRESS, epoch=2, total_epochs=12, fraction=0.2)
-    await runner.say(Kind.POINTS, series={"loss": [[1, 0.5, 1.0]], "system.cpu_percent": [[1, 3.0, 1.0]]})
+    await runner.say(MessageKind.STARTED, pid=77)
+    await runner.say(MessageKind.PROGRESS, epoch=2, total_epochs=12, fraction=0.2)
+    await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 1.0]], "system.cpu_percent": [[1, 3.0, 1.0]]})
     record = await control.jobs.training_record(OWNER, job)
     assert (record.status, record.current_epoch, record.total_epochs) == ("running", 2, 12)
     assert record.current_metrics == {"loss": 0.5}
@@ -43,8 +43,8 @@ async def test_what_it_went_on_from_is_in_its_config(rig: Rig) -> None:
     job = (await rig.accept(spec())).job
     await rig.host_up()
     runner = await rig.runner(job)
-    await runner.say(Kind.STARTED, pid=77)
-    await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=50, metric=None)
+    await runner.say(MessageKind.STARTED, pid=77)
+    await runner.say(MessageKind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=50, metric=None)
     await runner.end(code=1)
     await control.jobs.resume(OWNER, job, Resumption(checkpoint="latest"))
     await rig.place()

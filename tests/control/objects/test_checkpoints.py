@@ -13,7 +13,7 @@ from crucible.core.lifecycle import Reason
 from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import CheckpointView
 from crucible.storage.layout import checkpoint_key
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 def told(number: int, **more: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def told(number: int, **more: Any) -> dict[str, Any]:
 
 async def say(runner: FakeRunner, *steps: int) -> None:
     for step in steps:
-        await runner.say(Kind.CHECKPOINT, **told(step))
+        await runner.say(MessageKind.CHECKPOINT, **told(step))
 
 
 async def list_of(rig: Rig, job: str) -> tuple[CheckpointView, ...]:
@@ -52,9 +52,9 @@ async def test_what_was_stored_is_listed_newest_first(rig: Rig) -> None:
 async def test_told_twice_is_noted_once_and_a_new_content_again(rig: Rig) -> None:
     job, runner = await rig.running()
     same = told(10)
-    await runner.say(Kind.CHECKPOINT, **same)
-    await runner.say(Kind.CHECKPOINT, **same)
-    await runner.say(Kind.CHECKPOINT, **{**same, "sha256": "f" * 64})
+    await runner.say(MessageKind.CHECKPOINT, **same)
+    await runner.say(MessageKind.CHECKPOINT, **same)
+    await runner.say(MessageKind.CHECKPOINT, **{**same, "sha256": "f" * 64})
     assert len(await list_of(rig, job)) == 2
 
 
@@ -64,20 +64,20 @@ async def test_told_twice_is_noted_once_and_a_new_content_again(rig: Rig) -> Non
 )
 async def test_what_makes_no_sense_is_noted_and_not_listed(rig: Rig, wrong: dict[str, Any]) -> None:
     job, runner = await rig.running()
-    await runner.say(Kind.CHECKPOINT, **told(10, **wrong))
+    await runner.say(MessageKind.CHECKPOINT, **told(10, **wrong))
     assert await list_of(rig, job) == ()
 
 
 async def test_a_metric_that_is_no_number_is_left_out(rig: Rig) -> None:
     job, runner = await rig.running()
-    await runner.say(Kind.CHECKPOINT, **told(10, metric="nan"))
+    await runner.say(MessageKind.CHECKPOINT, **told(10, metric="nan"))
     assert [c.metric for c in await list_of(rig, job)] == [None]
 
 
 async def test_the_next_attempt_starts_from_the_newest(rig: Rig) -> None:
     job, runner = await rig.running()
     await say(runner, 10, 20)
-    await runner.send([runner.message(Kind.EXITED, cause="runner_lost"), runner.message(Kind.ENDED)])
+    await runner.send([runner.message(MessageKind.EXITED, cause="runner_lost"), runner.message(MessageKind.ENDED)])
     rig.clock.move(10)
     await rig.place()
     attempt = await rig.attempt(job)
@@ -105,7 +105,7 @@ async def test_after_a_choice_only_newer_ones_count(rig: Rig) -> None:
 async def test_names_people_use(rig: Rig) -> None:
     job, runner = await rig.running()
     await say(runner, 10, 20)
-    await runner.say(Kind.CHECKPOINT, **told(30, metric=9.0))
+    await runner.say(MessageKind.CHECKPOINT, **told(30, metric=9.0))
     control = service(rig)
     by_name = {name: (await control.checkpoints.file(OWNER, job, name))[0].step for name in ("latest", "best")}
     assert by_name == {"latest": 30, "best": 20}
@@ -131,7 +131,7 @@ async def test_an_exact_name_beats_an_ending_and_two_endings_are_a_conflict() ->
 async def test_the_newest_is_of_the_newest_attempt_however_late_the_others_come(rig: Rig) -> None:
     job, first = await rig.running()
     await say(first, 10)
-    await first.send([first.message(Kind.EXITED, cause="runner_lost"), first.message(Kind.ENDED)])
+    await first.send([first.message(MessageKind.EXITED, cause="runner_lost"), first.message(MessageKind.ENDED)])
     rig.clock.move(10)
     await rig.place()
     await say(await rig.runner(job), 11)

@@ -22,7 +22,7 @@ from crucible.core.lifecycle import Reason
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Role
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import Confidence
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 from crucible.wire.files.archive import Entry, pack
 
 RUN = ("{python}", "main.py")
@@ -85,7 +85,7 @@ async def running(rig: Rig, **spec: Any) -> tuple[str, FakeRunner]:
     job = await submitted(rig, **spec)
     await rig.host_up()
     runner = await rig.runner(job)
-    await runner.say(Kind.STARTED, pid=77)
+    await runner.say(MessageKind.STARTED, pid=77)
     return job, runner
 
 
@@ -161,12 +161,12 @@ async def test_a_job_that_was_interrupted_teaches_nothing(rig: Rig) -> None:
     before = await plan(rig)
     job, runner = await running(rig)
     assert (await items(rig))[0]["why_not"] == "it has not ended"
-    interrupted = runner.message(Kind.EXITED, signal=9, cause="interrupted")
-    await runner.send([interrupted, runner.message(Kind.ENDED)])
+    interrupted = runner.message(MessageKind.EXITED, signal=9, cause="interrupted")
+    await runner.send([interrupted, runner.message(MessageKind.ENDED)])
     await rig.listen(120)
     assert (await rig.world(job)).attempts[0].reason is Reason.INTERRUPTED
     again = await rig.runner(job)
-    await again.say(Kind.STARTED, pid=78)
+    await again.say(MessageKind.STARTED, pid=78)
     rig.clock.time += 4000
     await again.end()
     assert (await rig.world(job)).job.state == "completed"

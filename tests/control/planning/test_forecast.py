@@ -21,7 +21,7 @@ from crucible.control.planning.forecast import DUE, LANE, MAX_OFFERS, MAX_TEXT, 
 from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ async def test_it_stays_as_it_was_said(rig: Rig) -> None:
     await rig.place()
     await rig.host_up()
     runner = FakeRunner(rig.agents, (await rig.attempt(job)).id)
-    await runner.say(Kind.STARTED, pid=7)
+    await runner.say(MessageKind.STARTED, pid=7)
     rig.clock.time += 5000
     await runner.end()
     await planned(rig)
@@ -165,7 +165,7 @@ async def test_what_it_took_teaches(rig: Rig, control: ControlPlane) -> None:
     await rig.place()
     await rig.host_up()
     runner = FakeRunner(control.agents, (await rig.attempt(job)).id)
-    await runner.say(Kind.STARTED, pid=7)
+    await runner.say(MessageKind.STARTED, pid=7)
     rig.clock.time += 5000
     await runner.end()
     (item,) = await items(rig)

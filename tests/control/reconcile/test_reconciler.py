@@ -17,7 +17,7 @@ from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.advance import LOOK_AGAIN
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ async def test_a_silent_job_is_shown_as_unreachable_and_nothing_else(rig: Rig) -
     assert world.job.conditions == {"unreachable"}
     assert world.job.state is JobState.RUNNING
     assert (await events(rig, job)).count("unreachable") == 1
-    await runner.say(Kind.NOTE, text="back")
+    await runner.say(MessageKind.NOTE, text="back")
     assert (await rig.world(job)).job.conditions == frozenset()
     assert (await events(rig, job))[-2:] == ["reachable", "note"]
 

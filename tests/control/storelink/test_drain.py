@@ -15,7 +15,7 @@ from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.silence import SETTLE_WINDOW
 from crucible.storage import Store, StoreUnreachable
 from crucible.wire.documents.mailbox import ROOT
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 class Silent:
@@ -37,15 +37,15 @@ async def running(mailroom: Mailroom) -> tuple[str, str, StoreRunner]:
     """A job without another try: how its attempt ends is how it ends."""
     job, machine, _ = await mailroom.host_up(retries={"infrastructure": 0, "interruption": 0})
     runner = await mailroom.runner(job)
-    runner.say(Kind.STARTED, pid=77)
+    runner.say(MessageKind.STARTED, pid=77)
     await mailroom.link.round()
     assert (await mailroom.rig.world(job)).job.state is JobState.RUNNING
     return job, machine, runner
 
 
 def finish(runner: StoreRunner) -> None:
-    runner.say(Kind.EXITED, code=0, cause="exit")
-    runner.say(Kind.ENDED)
+    runner.say(MessageKind.EXITED, code=0, cause="exit")
+    runner.say(MessageKind.ENDED)
 
 
 async def goes(mailroom: Mailroom, machine: str) -> None:
@@ -97,7 +97,7 @@ async def test_mail_that_takes_many_rounds_is_read_to_its_end(
     job, machine, runner = await running(mailroom)
     monkeypatch.setattr(receive, "SEGMENTS_A_ROUND", 1)
     for n in range(10):
-        runner.say(Kind.NOTE, text=str(n))
+        runner.say(MessageKind.NOTE, text=str(n))
     finish(runner)
     await goes(mailroom, machine)
     await passes(mailroom, 40.0)

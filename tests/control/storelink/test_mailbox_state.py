@@ -10,7 +10,7 @@ from tests.control.world import Rig
 
 from crucible.control.storelink.mailbox_state import Box, Party
 from crucible.control.storelink.mailboxes import Postroom
-from crucible.wire.documents.mailbox import Alive, checkpoint_blob, log_blob, segment_name
+from crucible.wire.documents.mailbox import Heartbeat, checkpoint_blob, log_blob, segment_name
 
 LIFE = "a" * 24
 ME = Party("att-1.0", b"key")
@@ -22,7 +22,7 @@ def box(rig: Rig) -> Box:
 
 
 async def _granted(box: Box, *wants: str, keys: dict[str, str] | None = None) -> set[str]:
-    urls = await box.urls(ME, Alive(LIFE, 1, wants), keys or {})
+    urls = await box.urls(ME, Heartbeat(LIFE, 1, wants), keys or {})
     return set(urls) - {"PUT parties/att-1.0/alive", "GET parties/att-1.0/down"}
 
 
@@ -63,7 +63,7 @@ async def test_nothing_else(box: Box, want: str) -> None:
 
 
 async def test_the_same_is_not_said_twice(box: Box, rig: Rig) -> None:
-    alive = Alive(LIFE, 1)
+    alive = Heartbeat(LIFE, 1)
     await box.say(ME, alive, {"ends_in": 10.0, "stop": False}, 5.0, {})
     first = rig.ports.store.get("mailboxes/mch-1/parties/att-1.0/down")
     await box.say(ME, alive, {"ends_in": 9.0, "stop": False}, 6.0, {})

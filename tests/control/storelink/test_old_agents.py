@@ -14,7 +14,7 @@ from crucible.core.job.states import Condition
 from crucible.core.lifecycle import JobState, MachineState, Reason
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def notes(mailroom: Mailroom) -> list[str]:
@@ -25,7 +25,7 @@ async def _running(mailroom: Mailroom) -> tuple[str, str, StoreRunner]:
     """A job that runs when the server is replaced; from now on its agents speak as they did in 0.1.0."""
     job, machine, _ = await mailroom.host_up()
     runner = await mailroom.runner(job)
-    runner.say(Kind.STARTED, pid=77)
+    runner.say(MessageKind.STARTED, pid=77)
     runner.beat()
     await mailroom.link.round()
     for party in ("host", runner.party.name):
@@ -56,8 +56,8 @@ async def test_what_it_stores_still_counts(mailroom: Mailroom) -> None:
     runner.artifact("model.bin", b"weights")
     await (await mailroom.restart()).link.round()
     assert (await mailroom.rig.logs.page(job, None, 0, 100, None)).data == b"one\n"
-    runner.say(Kind.EXITED, code=0, cause="exit")
-    runner.say(Kind.ENDED)
+    runner.say(MessageKind.EXITED, code=0, cause="exit")
+    runner.say(MessageKind.ENDED)
     await (await mailroom.restart()).link.round()
     assert (await mailroom.rig.world(job)).job.state is JobState.COMPLETED
     assert not any("/up/" in name or "/blobs/" in name for name in mailroom.files(machine))
@@ -70,7 +70,7 @@ async def test_a_job_that_keeps_storing_is_silent_all_the_same_and_continues_onc
     again = await mailroom.restart()
     for n in range(1, 13):
         runner.log(n, 4 * (n - 1), b"one\n")
-        runner.say(Kind.POINTS, series={"loss": [[n, 0.5, 12.0]]})
+        runner.say(MessageKind.POINTS, series={"loss": [[n, 0.5, 12.0]]})
         await again.link.round()
         await again.rig.listen(5.0)
     runner.checkpoint("step-1", b"state", 1)
@@ -112,7 +112,7 @@ async def test_a_new_host_of_the_machine_is_understood(mailroom: Mailroom) -> No
     successor = await again.runner(job)
     successor.beat()
     await again.link.round()
-    assert successor.party.fetch_down() is not None
+    assert successor.party.fetch_document() is not None
 
 
 async def test_the_mailbox_of_its_machine_stays_when_the_machine_is_gone(mailroom: Mailroom) -> None:

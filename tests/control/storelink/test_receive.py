@@ -16,7 +16,7 @@ from crucible.control.db import schema as t
 from crucible.control.storelink import receive
 from crucible.storage import Store, Stored, StoreFull
 from crucible.wire.documents.mailbox import MAX_OUTSTANDING, segment_name
-from crucible.wire.documents.messages import MAX_BATCH_BYTES, Batch, Kind, Message, encode_batch
+from crucible.wire.documents.messages import MAX_BATCH_BYTES, Batch, Message, MessageKind, encode_batch
 
 LIFE = "0" * 24
 
@@ -58,7 +58,7 @@ def _plant(box: Path, runner: StoreRunner, data: bytes, n: int = 1) -> Path:
         b"not a batch",
         b"\xff\x00" * 100,
         json.dumps({"v": 1, "messages": []}).encode(),
-        encode_batch(Batch("att_other", 0, (Message(1, Kind.ENDED, 0.0, {}),)), b"a guessed secret"),
+        encode_batch(Batch("att_other", 0, (Message(1, MessageKind.ENDED, 0.0, {}),)), b"a guessed secret"),
         b"x" * (MAX_BATCH_BYTES + 1),
     ],
     ids=["empty", "text", "binary", "unsigned", "wrong signature", "huge"],
@@ -68,7 +68,7 @@ async def test_foreign_objects_are_passed_over(mailroom: Mailroom, data: bytes) 
     planted = _plant(box, runner, data)
     await mailroom.link.round()
     assert await _acked(mailroom) == 0
-    runner.say(Kind.STARTED, pid=77)
+    runner.say(MessageKind.STARTED, pid=77)
     await mailroom.link.round()
     assert await _acked(mailroom) == 1
     assert planted.exists(), "what is not ours is not ours to delete"
@@ -76,7 +76,7 @@ async def test_foreign_objects_are_passed_over(mailroom: Mailroom, data: bytes) 
 
 async def test_strange_names_are_passed_over(mailroom: Mailroom) -> None:
     _, runner, box = await _running(mailroom)
-    runner.say(Kind.STARTED, pid=77)
+    runner.say(MessageKind.STARTED, pid=77)
     up = box / f"parties/{runner.party.name}/up"
     for name in ("00000001", "..", "a b", f"{LIFE}-1", f"{LIFE}-00000001x"):
         if name != "..":
@@ -93,7 +93,7 @@ async def test_many_foreign_objects_do_not_keep_ours_from_being_read(mailroom: M
     _, runner, box = await _running(mailroom)
     for n in range(100):
         _plant(box, runner, b"x", n)
-    runner.say(Kind.STARTED, pid=77)
+    runner.say(MessageKind.STARTED, pid=77)
     for _ in range(3):
         await mailroom.link.round()
     assert await _acked(mailroom) == 1
@@ -101,7 +101,7 @@ async def test_many_foreign_objects_do_not_keep_ours_from_being_read(mailroom: M
 
 async def test_a_batch_that_is_put_back_counts_once(mailroom: Mailroom) -> None:
     _, runner, box = await _running(mailroom)
-    runner.say(Kind.NOTE, text="once")
+    runner.say(MessageKind.NOTE, text="once")
     (path,) = (box / f"parties/{runner.party.name}/up").iterdir()
     raw = path.read_bytes()
     await mailroom.link.round()
@@ -114,7 +114,7 @@ async def test_a_batch_that_is_put_back_counts_once(mailroom: Mailroom) -> None:
 
 async def test_a_batch_after_a_gap_waits(mailroom: Mailroom) -> None:
     _, runner, _ = await _running(mailroom)
-    first, second = runner.message(Kind.STAGING, what="a"), runner.message(Kind.STAGING, what="b")
+    first, second = runner.message(MessageKind.STAGING, what="a"), runner.message(MessageKind.STAGING, what="b")
     runner.channel.send([second])
     await mailroom.link.round()
     assert await _acked(mailroom) == 0
@@ -126,7 +126,7 @@ async def test_a_batch_after_a_gap_waits(mailroom: Mailroom) -> None:
 async def test_a_successor_that_says_more_is_understood(mailroom: Mailroom) -> None:
     """A runner died before it wrote down what it had sent; the next one sends that again, with more."""
     job, runner, _ = await _running(mailroom)
-    messages = [runner.message(Kind.NOTE, text=str(n)) for n in range(5)]
+    messages = [runner.message(MessageKind.NOTE, text=str(n)) for n in range(5)]
     runner.channel.send(messages[:2])
     successor = await mailroom.runner(job)
     successor.channel.send(messages[:4])
@@ -156,8 +156,8 @@ async def test_what_is_announced_is_waited_for(mailroom: Mailroom) -> None:
 async def test_what_is_lost_in_the_store_is_said_and_does_not_hold_up_the_rest(mailroom: Mailroom, harm: str) -> None:
     _, runner, box = await _running(mailroom)
     runner.artifact("model.bin", b"weights")
-    runner.say(Kind.EXITED, code=0, cause="exit")
-    runner.say(Kind.ENDED)
+    runner.say(MessageKind.EXITED, code=0, cause="exit")
+    runner.say(MessageKind.ENDED)
     (blob,) = (box / f"parties/{runner.party.name}/blobs").iterdir()
     blob.unlink()
     if harm == "changed":
@@ -188,7 +188,7 @@ async def test_a_store_that_is_full_delays_the_mail_and_nothing_else(mailroom: M
     runner.beat()
     await full.link.round()
     assert await _acked(mailroom) == 0
-    assert runner.party.fetch_down() is not None, "the runner is answered"
+    assert runner.party.fetch_document() is not None, "the runner is answered"
     await mailroom.link.round()
     assert await _acked(mailroom) == 1
 
@@ -209,7 +209,7 @@ async def test_a_large_output_does_not_hold_up_the_round(mailroom: Mailroom, mon
     for _ in range(2):
         await mailroom.link.round()
     assert await _acked(mailroom) == 0
-    assert runner.party.fetch_down() is not None, "the runner is answered"
+    assert runner.party.fetch_document() is not None, "the runner is answered"
     may_go_on.set()
     async with asyncio.timeout(10):
         while await _acked(mailroom) == 0:
@@ -232,17 +232,17 @@ async def test_an_output_that_is_told_twice_is_fine(mailroom: Mailroom) -> None:
     runner.artifact("a", b"same")
     await mailroom.link.round()
     (row,) = await mailroom.rig.rows(t.artifacts)
-    runner.say(Kind.ARTIFACT, path="a", size=4, sha256=row["sha256"])
+    runner.say(MessageKind.ARTIFACT, path="a", size=4, sha256=row["sha256"])
     await mailroom.link.round()
     assert await _acked(mailroom) == 2
 
 
 async def test_messages_that_make_no_sense_are_noted(mailroom: Mailroom) -> None:
     _, runner, _ = await _running(mailroom)
-    runner.say(Kind.ARTIFACT, path="../../etc/passwd", size=1, sha256="0" * 64)
-    runner.say(Kind.LOG, n="x")
-    runner.say(Kind.CHECKPOINT, sha256=7)
-    runner.say(Kind.LOG, n=-1, start=0, end=1, lines=1, sha256="0" * 64)
+    runner.say(MessageKind.ARTIFACT, path="../../etc/passwd", size=1, sha256="0" * 64)
+    runner.say(MessageKind.LOG, n="x")
+    runner.say(MessageKind.CHECKPOINT, sha256=7)
+    runner.say(MessageKind.LOG, n=-1, start=0, end=1, lines=1, sha256="0" * 64)
     await mailroom.link.round()
     assert await _acked(mailroom) == 4
     assert await mailroom.rig.rows(t.artifacts) == []
@@ -252,14 +252,14 @@ async def test_a_runner_waits_when_nobody_takes_its_batches_in(mailroom: Mailroo
     _, runner, _ = await _running(mailroom)
     runner.beat()
     for n in range(MAX_OUTSTANDING):
-        runner.say(Kind.NOTE, text=str(n))
+        runner.say(MessageKind.NOTE, text=str(n))
     with pytest.raises(Unreachable, match="taken in"):
-        runner.say(Kind.NOTE, text="one too many")
+        runner.say(MessageKind.NOTE, text="one too many")
     runner.n -= 1
     for _ in range(2):
         await mailroom.link.round()
     runner.beat()
     await mailroom.link.round()
-    runner.say(Kind.NOTE, text="now")
+    runner.say(MessageKind.NOTE, text="now")
     await mailroom.link.round()
     assert await _acked(mailroom) == MAX_OUTSTANDING + 1

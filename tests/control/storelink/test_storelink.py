@@ -23,8 +23,8 @@ from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.storage import Store
 from crucible.wire.documents.desired import Desired
-from crucible.wire.documents.mailbox import decode_down, down_name, mailbox, runner_key
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.mailbox import control_document_name, decode_control_document, mailbox_folder, runner_key
+from crucible.wire.documents.messages import MessageKind
 
 
 async def test_a_job_runs_to_its_end(mailroom: Mailroom) -> None:
@@ -121,14 +121,14 @@ async def test_an_echo_is_a_contact_for_the_agent(mailroom: Mailroom) -> None:
     assert not host.party.in_touch
     host.beat()
     await mailroom.link.round()
-    host.party.fetch_down()
+    host.party.fetch_document()
     assert host.party.in_touch
 
 
 async def test_a_stop_reaches_the_runner(mailroom: Mailroom) -> None:
     job, _, _ = await mailroom.host_up()
     runner = await mailroom.runner(job)
-    runner.say(Kind.STARTED, pid=77)
+    runner.say(MessageKind.STARTED, pid=77)
     known = DesiredAttempt()
     assert await mailroom.while_serving(lambda: runner.channel.desired(known, 0.05)) is None
     await mailroom.rig.writer.write(lambda unit: _cancel(unit, job))
@@ -283,7 +283,7 @@ async def test_a_folder_that_is_opened_to_others_gets_encrypted_documents_from_t
     assert b"a-value-of-the-user" not in down.read_bytes()
     (await mailroom.runner(job)).beat()
     assert b"a-value-of-the-user" not in b"".join(p.read_bytes() for p in mailroom.folder.rglob("*") if p.is_file())
-    assert host.party.fetch_down() is not None
+    assert host.party.fetch_document() is not None
 
 
 async def test_a_sign_of_life_that_is_put_back_is_no_contact(mailroom: Mailroom) -> None:
@@ -310,17 +310,20 @@ async def test_secrets_come_encrypted_and_only_while_they_are_asked_for(mailroom
     job, machine, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
     runner = await mailroom.runner(job)
     assert await mailroom.while_serving(runner.channel.secrets) == {"HF": value}
-    key, name = runner_key(secret("attempt", runner.attempt), runner.party.name), down_name(runner.party.name)
+    key, name = (
+        runner_key(secret("attempt", runner.attempt), runner.party.name),
+        control_document_name(runner.party.name),
+    )
 
     def lying() -> bytes:
-        return (mailroom.folder / mailbox(machine) / name).read_bytes()
+        return (mailroom.folder / mailbox_folder(machine) / name).read_bytes()
 
-    assert "secrets" in decode_down(key, runner.party.name, lying()).body
+    assert "secrets" in decode_control_document(key, runner.party.name, lying()).body
     everything = b"".join(path.read_bytes() for path in mailroom.folder.rglob("*") if path.is_file())
     assert value.encode() not in everything
     runner.beat()
     await mailroom.link.round()
-    assert "secrets" not in decode_down(key, runner.party.name, lying()).body
+    assert "secrets" not in decode_control_document(key, runner.party.name, lying()).body
 
 
 async def test_secrets_that_are_not_there_any_more_are_refused_by_mail(mailroom: Mailroom) -> None:

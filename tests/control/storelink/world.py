@@ -19,8 +19,8 @@ from crucible.agent.storelink.machine import StoreMachineChannel
 from crucible.agent.storelink.mailbox import FolderMailbox
 from crucible.control.storelink import Postroom, StoreLink
 from crucible.storage import Store, open_store
-from crucible.wire.documents.mailbox import HOST, host_key, mailbox, party_of, runner_key
-from crucible.wire.documents.messages import Kind, Message
+from crucible.wire.documents.mailbox import HOST, host_key, mailbox_folder, runner_key, runner_party
+from crucible.wire.documents.messages import Message, MessageKind
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Mailroom:
     """Neither side takes it for a folder."""
 
     def box(self, machine: str) -> Path:
-        return self.folder / mailbox(machine)
+        return self.folder / mailbox_folder(machine)
 
     def files(self, machine: str) -> set[str]:
         root = self.box(machine)
@@ -127,7 +127,7 @@ class StoreRunner:
     """A runner's channel, and its voice: numbers its messages."""
 
     def __init__(self, folder: Path, machine: str, attempt: str, rank: int = 0, *, bucket: bool = False) -> None:
-        name = party_of(attempt, rank)
+        name = runner_party(attempt, rank)
         self.clock = 0.0
         key = runner_key(secret("attempt", attempt), name)
         self.party = MailboxClient(quick_mail(folder, machine, bucket=bucket), name, key, clock=lambda: self.clock)
@@ -140,11 +140,11 @@ class StoreRunner:
         self.clock += 11.0
         self.party.send_heartbeat()
 
-    def message(self, kind: Kind, **data: object) -> Message:
+    def message(self, kind: MessageKind, **data: object) -> Message:
         self.n += 1
         return Message(self.n, kind, 12.5, data)
 
-    def say(self, kind: Kind, **data: object) -> None:
+    def say(self, kind: MessageKind, **data: object) -> None:
         self.channel.send([self.message(kind, **data)])
 
     def log(self, n: int, start: int, text: bytes) -> None:
@@ -152,25 +152,25 @@ class StoreRunner:
         path.write_bytes(text)
         lines = text.count(b"\n")
         sha256 = self.channel.put_log(LogSegment(n, start, start + len(text), lines, path))
-        self.say(Kind.LOG, n=n, start=start, end=start + len(text), lines=lines, sha256=sha256)
+        self.say(MessageKind.LOG, n=n, start=start, end=start + len(text), lines=lines, sha256=sha256)
 
     def artifact(self, path: str, data: bytes) -> None:
         sha256 = hashlib.sha256(data).hexdigest()
         self.channel.put_artifact(path, io.BytesIO(data), len(data), sha256)
-        self.say(Kind.ARTIFACT, path=path, size=len(data), sha256=sha256)
+        self.say(MessageKind.ARTIFACT, path=path, size=len(data), sha256=sha256)
 
     def checkpoint(self, name: str, data: bytes, step: int) -> None:
         sha256 = hashlib.sha256(data).hexdigest()
         self.channel.put_checkpoint(sha256, io.BytesIO(data), len(data))
-        self.say(Kind.CHECKPOINT, name=name, form="file", size=len(data), sha256=sha256, step=step, metric=None)
+        self.say(MessageKind.CHECKPOINT, name=name, form="file", size=len(data), sha256=sha256, step=step, metric=None)
 
     def whole_life(self) -> None:
         """Everything a runner may say, from its start to its end."""
-        self.say(Kind.STARTED, pid=77)
+        self.say(MessageKind.STARTED, pid=77)
         self.log(1, 0, b"one\n")
-        self.say(Kind.POINTS, series={"loss": [[1, 0.5, 12.0]]})
+        self.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 12.0]]})
         self.artifact("model.bin", b"weights")
         self.checkpoint("step-1", b"state", 1)
         self.log(2, 4, b"two\n")
-        self.say(Kind.EXITED, code=0, cause="exit")
-        self.say(Kind.ENDED)
+        self.say(MessageKind.EXITED, code=0, cause="exit")
+        self.say(MessageKind.ENDED)

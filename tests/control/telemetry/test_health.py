@@ -15,7 +15,7 @@ from crucible.core.job.requests import Resumption
 from crucible.core.people.identity import OWNER
 from crucible.core.views.comparisons import LineView
 from crucible.core.views.jobs import HealthView
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def judged(rig: Rig, job: str) -> HealthView:
@@ -25,7 +25,7 @@ async def judged(rig: Rig, job: str) -> HealthView:
 async def report(runner: FakeRunner, values: list[float | None], first: int = 0, name: str = "loss") -> None:
     told = [[first + n, value, 100.0 + 5 * (first + n)] for n, value in enumerate(values)]
     for start in range(0, len(told), 500):
-        await runner.say(Kind.POINTS, series={name: told[start : start + 500]})
+        await runner.say(MessageKind.POINTS, series={name: told[start : start + 500]})
 
 
 async def test_a_job_that_waits_is_waiting(rig: Rig) -> None:
@@ -68,7 +68,7 @@ async def again(rig: Rig, job: str) -> FakeRunner:
     await service(rig).jobs.resume(OWNER, job, Resumption())
     await rig.place()
     runner = await rig.runner(job)
-    await runner.say(Kind.STARTED, pid=78)
+    await runner.say(MessageKind.STARTED, pid=78)
     return runner
 
 
@@ -89,7 +89,9 @@ async def test_what_it_went_on_from_belongs_to_its_curve(rig: Rig, saved: bool, 
     job, runner = await rig.running()
     await report(runner, [4 * 0.98**n for n in range(60)])
     if saved:
-        await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=50, metric=None)
+        await runner.say(
+            MessageKind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=50, metric=None
+        )
     await runner.end(code=3)
     second = await again(rig, job)
     await report(second, [1.4, 1.3], first=50)
@@ -99,11 +101,11 @@ async def test_what_it_went_on_from_belongs_to_its_curve(rig: Rig, saved: bool, 
 async def test_one_that_goes_on_and_has_not_reported_yet_is_not_stalled(rig: Rig) -> None:
     job, runner = await rig.running()
     await report(runner, [4 * 0.98**n for n in range(60)])
-    await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=50, metric=None)
+    await runner.say(MessageKind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=50, metric=None)
     await runner.end(code=3)
     second = await again(rig, job)
     cpu = [[n, 3.0, 9000.0 + 5 * n] for n in range(60)]
-    await second.say(Kind.POINTS, series={"system.cpu_percent": cpu})
+    await second.say(MessageKind.POINTS, series={"system.cpu_percent": cpu})
     assert (await judged(rig, job)).verdict == "healthy"
 
 
@@ -120,7 +122,7 @@ async def test_a_job_that_was_silent_for_long_is_stalled(rig: Rig) -> None:
     await runner.log(0, 0, b"begun\n")
     await report(runner, [4 * 0.98**n for n in range(60)])
     cpu = [[n, 3.0, 100.0 + 5 * n] for n in range(200)]
-    await runner.say(Kind.POINTS, series={"system.cpu_percent": cpu})
+    await runner.say(MessageKind.POINTS, series={"system.cpu_percent": cpu})
     assert (await judged(rig, job)).verdict == "healthy", "it printed something just now"
     rig.clock.move(900)
     assert (await judged(rig, job)).verdict == "stalled"

@@ -15,7 +15,7 @@ from crucible.control.telemetry.log_search import LogSearch, Query, read_cursor
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.people.identity import OWNER
 from crucible.core.views.search import SearchedView
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def found(rig: Rig, job: str, text: str, *, regex: bool = False, case: bool = True, **more: Any) -> Any:
@@ -41,7 +41,7 @@ async def test_all_attempts_are_searched_in_order(rig: Rig) -> None:
     await rig.place()
     second = await rig.runner(job)
     assert second.attempt != runner.attempt
-    await second.say(Kind.STARTED, pid=78)
+    await second.say(MessageKind.STARTED, pid=78)
     await second.log(0, 0, b"hit\n")
     assert [(hit.attempt, hit.line) for hit in (await found(rig, job, "hit")).items] == [(1, 2), (2, 1)]
     assert [hit.attempt for hit in (await found(rig, job, "hit", attempt=2)).items] == [2]

@@ -7,7 +7,7 @@ from crucible.core.errors import NotFound
 from crucible.core.people.identity import OWNER
 from crucible.core.views.records import LogPage
 from crucible.storage import StorageError
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def page(
@@ -143,7 +143,7 @@ async def test_each_attempt_has_its_own_log(rig: Rig) -> None:
 
 async def test_a_segment_that_is_not_in_the_store_is_trouble_and_no_silence(rig: Rig) -> None:
     job, runner = await logged(rig, b"one\n")
-    await runner.say(Kind.LOG, n=1, start=4, end=8, lines=1, sha256="a" * 64)
+    await runner.say(MessageKind.LOG, n=1, start=4, end=8, lines=1, sha256="a" * 64)
     with pytest.raises(StorageError):
         await page(rig, job)
     assert (await page(rig, job, limit=4)).data == b"one\n"

@@ -21,7 +21,7 @@ from crucible.control.upkeep.restore_hold import RestoreUnconfirmed
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.lifecycle import facts as f
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 STRANGER = new_id(Prefix.MACHINE, 99)
 UNKNOWN = new_id(Prefix.ATTEMPT, 99)
@@ -269,12 +269,12 @@ async def test_a_runner_that_the_backup_did_not_know_is_not_told_to_end(rig: Rig
     await restore(rig)
     runner = FakeRunner(rig.agents, UNKNOWN)
     with pytest.raises(RestoreUnconfirmed):
-        await runner.say(Kind.STARTED, pid=1)
+        await runner.say(MessageKind.STARTED, pid=1)
     with pytest.raises(RestoreUnconfirmed):
         await rig.agents.put_log(UNKNOWN, 0, 0, 0, 0, "0" * 64, b"")
     await confirm(rig)
     with pytest.raises(AttemptGone):
-        await runner.say(Kind.STARTED, pid=1)
+        await runner.say(MessageKind.STARTED, pid=1)
 
 
 async def test_messages_that_only_the_newer_database_had_are_passed_over_once_nothing_earlier_is_left(
@@ -284,11 +284,11 @@ async def test_messages_that_only_the_newer_database_had_are_passed_over_once_no
     job, runner = await rig.running()
     runner.n = 10
     with pytest.raises(Gap):
-        await runner.say(Kind.NOTE, text="before the restore a gap is a gap")
+        await runner.say(MessageKind.NOTE, text="before the restore a gap is a gap")
     await restore(rig)
     for n in (10, 5):
         runner.n = n
-        assert await runner.say(Kind.NOTE, text="later") == 1, "it is asked for what comes after 1"
+        assert await runner.say(MessageKind.NOTE, text="later") == 1, "it is asked for what comes after 1"
     runner.n = 5
     assert await runner.end() == 7
     assert await state_of(rig, job) is JobState.COMPLETED
@@ -301,7 +301,7 @@ async def test_the_gap_of_one_runner_does_not_forgive_another(rig: Rig) -> None:
     _, runner = await rig.running()
     runner.n = 10
     with pytest.raises(Gap):
-        await runner.say(Kind.NOTE, text="lost")
+        await runner.say(MessageKind.NOTE, text="lost")
 
 
 async def test_claims_and_duties_of_the_time_before_are_void(rig: Rig) -> None:

@@ -24,7 +24,7 @@ from crucible.core.people.identity import OWNER
 from crucible.core.views.server import UnprunedView
 from crucible.storage import HashMismatch, Store, StoreDenied, StoreUnreachable
 from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 def retention(rig: Rig, store: Store | None = None, **more: Any) -> Retention:
@@ -109,7 +109,7 @@ async def ended_job(rig: Rig, **more: Any) -> str:
     await runner.log(0, 0, b"hello\n")
     attempt = (await rig.attempt(job)).id
     await rig.agents.put_artifact(attempt, 0, "model.pt", sha(b"weights"), pieces(b"weights"))
-    await runner.say(Kind.ARTIFACT, path="model.pt", size=7, sha256=sha(b"weights"))
+    await runner.say(MessageKind.ARTIFACT, path="model.pt", size=7, sha256=sha(b"weights"))
     await checkpoint(rig, job, 1)
     await checkpoint(rig, job, 2)
     await runner.end()
@@ -358,7 +358,7 @@ async def put_and_told(rig: Rig, runner: FakeRunner, data: bytes, *, told: bool 
 
 async def tell(runner: FakeRunner, data: bytes) -> None:
     about = {"name": "x.pt", "form": "file", "size": len(data), "sha256": sha(data), "step": None, "metric": None}
-    await runner.say(Kind.CHECKPOINT, **about)
+    await runner.say(MessageKind.CHECKPOINT, **about)
 
 
 async def pruned_checkpoint(rig: Rig, data: bytes) -> tuple[str, FakeRunner, Retention]:

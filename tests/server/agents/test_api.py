@@ -21,7 +21,7 @@ from crucible.core.people.identity import OWNER
 from crucible.server.agents.api import build_agents_api
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.documents.desired import decode_desired
-from crucible.wire.documents.messages import Batch, Kind, Message, encode_batch
+from crucible.wire.documents.messages import Batch, Message, MessageKind, encode_batch
 
 SHA = hashlib.sha256(b"data").hexdigest()
 MiB = 1024**2
@@ -65,7 +65,7 @@ class Agent:
         return int(slot["acked"])
 
     def notes(self, count: int) -> bytes:
-        return self.runner.encoded([self.runner.message(Kind.NOTE, text=str(n)) for n in range(count)])
+        return self.runner.encoded([self.runner.message(MessageKind.NOTE, text=str(n)) for n in range(count)])
 
 
 def bearer(purpose: str, name: str) -> dict[str, str]:
@@ -246,7 +246,7 @@ async def test_a_batch_with_a_bad_signature_is_refused(running: Agent, agent: ht
 
 
 async def test_an_unknown_attempt_is_gone(agent: httpx2.AsyncClient) -> None:
-    batch = Batch("att-x", 0, (Message(1, Kind.NOTE, 1.0, {"text": "1"}),))
+    batch = Batch("att-x", 0, (Message(1, MessageKind.NOTE, 1.0, {"text": "1"}),))
     raw = encode_batch(batch, secret("attempt", "att-x"))
     answer = await agent.post("/agent/v1/attempts/att-x/0/messages", content=raw, headers=bearer("attempt", "att-x"))
     assert answer.status_code == 410
@@ -318,7 +318,7 @@ async def test_a_checkpoint_comes_whole_or_in_ranges(running: Agent, agent: http
     url = f"{running.rank}/checkpoints/{SHA}"
     assert (await agent.put(url, content=b"data", headers=running.as_runner)).status_code == 204
     told = {"name": "last.pt", "form": "file", "size": 4, "sha256": SHA, "step": 1}
-    await running.runner.say(Kind.CHECKPOINT, **told)
+    await running.runner.say(MessageKind.CHECKPOINT, **told)
     assert (await agent.get(url, headers=running.as_runner)).content == b"data"
     answer = await agent.get(url, headers={**running.as_runner, "Range": "bytes=2-"})
     assert (answer.status_code, answer.content) == (206, b"ta")

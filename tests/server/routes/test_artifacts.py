@@ -13,7 +13,7 @@ from tests.server.app import App
 from crucible.control.db import schema as t
 from crucible.server.http.lingering_close import MOST_BYTES
 from crucible.server.http.ranges import RangeNotThere, Span, parse_range
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 DATA = b"0123456789"
 ETAG = f'"{hashlib.sha256(DATA).hexdigest()}"'
@@ -25,7 +25,7 @@ async def job(app: App) -> str:
     job, runner = await app.rig.running()
     for path, data in {"out/model.bin": DATA, "empty": b"", 'a "b"é.html': b"<script>"}.items():
         await app.control.agents.put_artifact(runner.attempt, 0, path, sha(data), pieces(data))
-        await runner.say(Kind.ARTIFACT, path=path, size=len(data), sha256=sha(data))
+        await runner.say(MessageKind.ARTIFACT, path=path, size=len(data), sha256=sha(data))
     return job
 
 

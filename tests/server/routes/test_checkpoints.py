@@ -9,7 +9,7 @@ import pytest
 from tests.control.world import FakeRunner, pieces, sha
 from tests.server.app import App
 
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 DATA = b"0123456789"
 ETAG = f'"{hashlib.sha256(DATA).hexdigest()}"'
@@ -27,7 +27,7 @@ async def runner(app: App) -> FakeRunner:
 
 async def save(app: App, runner: FakeRunner, data: bytes, **more: object) -> None:
     await app.control.agents.put_checkpoint(runner.attempt, 0, sha(data), pieces(data))
-    await runner.say(Kind.CHECKPOINT, size=len(data), sha256=sha(data), **more)
+    await runner.say(MessageKind.CHECKPOINT, size=len(data), sha256=sha(data), **more)
 
 
 async def test_the_list(client: httpx2.AsyncClient) -> None:

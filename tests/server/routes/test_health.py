@@ -10,7 +10,7 @@ from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import PACE, TOKEN
 
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 async def test_a_job_is_judged(client: httpx2.AsyncClient, app: App) -> None:
@@ -58,10 +58,10 @@ async def test_a_follower_hears_of_each_change_and_of_the_last_with_the_job(app:
         await socket.accepted()
         assert (await socket.frame())["stream"] == "job"
         found = [await socket.frame()]
-        await runner.say(Kind.POINTS, series={"loss": [[n, None, 1.0] for n in range(5)]})
+        await runner.say(MessageKind.POINTS, series={"loss": [[n, None, 1.0] for n in range(5)]})
         assert (await socket.frame())["stream"] == "points"
         found.append(await socket.frame())
-        await runner.say(Kind.POINTS, series={"loss": [[6, None, 1.0]]})
+        await runner.say(MessageKind.POINTS, series={"loss": [[6, None, 1.0]]})
         assert (await socket.frame())["stream"] == "points"
         await runner.end()
         rest, _code = await socket.frames_until_close()

@@ -8,7 +8,7 @@ from tests.server.app import App
 
 from crucible.control.db import schema as t
 from crucible.core.lifecycle import JobState
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 SPEC = {"command": ["{python}", "train.py"]}
 
@@ -192,7 +192,7 @@ async def test_logs_out_of_bounds_are_refused(client: httpx2.AsyncClient, app: A
 async def test_metrics_are_of_the_series_and_no_more_than_asked_for(client: httpx2.AsyncClient, app: App) -> None:
     _, runner = await app.rig.running()
     many = [[n, float(n), 2.0] for n in range(100)]
-    await runner.say(Kind.POINTS, series={"loss": [[1, None, 2.0]], "acc": many, "other": many})
+    await runner.say(MessageKind.POINTS, series={"loss": [[1, None, 2.0]], "acc": many, "other": many})
     answer = await client.get("/api/v1/jobs/last/metrics?series=loss&series=acc&points=10")
     series = answer.json()["series"]
     assert set(series) == {"loss", "acc"}
@@ -216,7 +216,7 @@ CHECKPOINT = {"name": "a.pt", "form": "file", "size": 1, "sha256": "a" * 64, "st
 
 async def test_a_job_that_ended_is_resumed(client: httpx2.AsyncClient, app: App) -> None:
     job, runner = await app.rig.running()
-    await runner.say(Kind.CHECKPOINT, **CHECKPOINT)
+    await runner.say(MessageKind.CHECKPOINT, **CHECKPOINT)
     await runner.end(code=1)
     answer = await client.post(f"/api/v1/jobs/{job}/resume", json={"checkpoint": "latest", "backend": "local"})
     assert (answer.status_code, answer.json()["generation"]) == (202, 2)

@@ -18,7 +18,7 @@ from crucible.control.jobs.views import iso
 from crucible.core.people.identity import OWNER
 from crucible.core.views.training import RecordView
 from crucible.server.routes.orchestrate import task_view
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 from crucible.wire.files.archive import unpack
 
 CODE = "print('hello')"
@@ -94,7 +94,7 @@ async def failed(app: App, *steps: int) -> str:
     job, runner = await app.rig.running()
     for step in steps:
         told = {"name": f"step_{step}", "form": "file", "size": 1, "sha256": f"{step:064x}", "metric": 1.0 / step}
-        await runner.say(Kind.CHECKPOINT, **told, step=step)
+        await runner.say(MessageKind.CHECKPOINT, **told, step=step)
     await runner.end(code=1)
     return job
 
@@ -148,8 +148,8 @@ async def test_output_comes_from_an_offset_and_never_cuts_a_character(client: ht
 
 async def test_the_newest_metrics(client: httpx2.AsyncClient, app: App) -> None:
     job, runner = await app.rig.running()
-    await runner.say(Kind.PROGRESS, epoch=2)
-    await runner.say(Kind.POINTS, series={"loss": [[1, 0.5, 10.0], [2, 0.25, 20.0]]})
+    await runner.say(MessageKind.PROGRESS, epoch=2)
+    await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 10.0], [2, 0.25, 20.0]]})
     answer = await client.get(f"/api/v1/training/{job}/metrics")
     assert answer.json() == {"job_id": job, "epoch": 2, "timestamp": 20.0, "metrics": {"loss": 0.25}}
 
@@ -216,7 +216,7 @@ async def test_a_tenants_task_is_made_in_its_project(client: httpx2.AsyncClient,
 
 async def test_a_task_tells_its_progress(client: httpx2.AsyncClient, app: App) -> None:
     job, runner = await app.rig.running()
-    await runner.say(Kind.PROGRESS, epoch=5, total_epochs=10, fraction=0.5, message="Training epoch 5/10")
+    await runner.say(MessageKind.PROGRESS, epoch=5, total_epochs=10, fraction=0.5, message="Training epoch 5/10")
     task = (await client.get(f"/status?task_id={job}")).json()
     assert task == {
         "task_id": job,

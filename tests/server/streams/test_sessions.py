@@ -20,7 +20,7 @@ from crucible.wire.http import sessions as s
 
 ASKING = {"authorization": f"Bearer {TOKEN}"}
 PATH = "/api/v1/jobs/last/session"
-LS = s.opening(s.Command(("ls",)))
+LS = s.open_frame(s.Command(("ls",)))
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,19 @@ async def closed(socket: SocketClient) -> int:
 
 async def test_frames_go_both_ways_untouched(job: Job) -> None:
     async with met(job) as (client, agent):
-        for frame in (s.ready(), s.data(b"\xff\x00 out"), s.data(b"err", s.Kind.ERROR_DATA), s.credit(9), s.end()):
+        for frame in (
+            s.ready_frame(),
+            s.data_frame(b"\xff\x00 out"),
+            s.data_frame(b"err", s.FrameKind.ERROR_DATA),
+            s.credit_frame(9),
+            s.end_frame(),
+        ):
             agent.send(frame)
             assert await client.received() == frame
-        for frame in (s.data(b"\xfe in"), s.end(), s.resize(s.Size(1, 2)), s.credit(7)):
+        for frame in (s.data_frame(b"\xfe in"), s.end_frame(), s.resize_frame(s.Size(1, 2)), s.credit_frame(7)):
             client.send(frame)
             assert await agent.received() == frame
-        agent.send(s.over(s.Over(code=3)))
+        agent.send(s.over_frame(s.Over(code=3)))
         assert await over(client) == s.Over(code=3)
         assert await closed(client) == 1000
         assert await closed(agent) == 1000
@@ -121,28 +127,28 @@ async def test_who_leaves_lets_the_agent_go(job: Job) -> None:
 
 async def test_who_leaves_before_the_agent_comes_has_asked_for_nothing(job: Job) -> None:
     async with waiting(job) as client:
-        client.send(s.data(b"typed ahead"))
+        client.send(s.data_frame(b"typed ahead"))
         client.leave()
         await asyncio.wait_for(client.ended(), 1)
         assert not job.open
 
 
 async def test_what_was_sent_ahead_comes_in_order(job: Job) -> None:
-    ahead = [s.data(b"one"), s.resize(s.Size(1, 2)), s.data(b"two"), s.end()]
+    ahead = [s.data_frame(b"one"), s.resize_frame(s.Size(1, 2)), s.data_frame(b"two"), s.end_frame()]
     async with waiting(job) as client:
         for frame in ahead:
             client.send(frame)
         async with job.agent(await job.asked()) as agent:
             await agent.accepted()
             assert [await agent.received() for _ in range(5)] == [LS, *ahead]
-            client.send(s.credit(1))
-            assert await agent.received() == s.credit(1)
+            client.send(s.credit_frame(1))
+            assert await agent.received() == s.credit_frame(1)
 
 
 async def test_more_ahead_than_there_is_room_for(job: Job) -> None:
     async with waiting(job) as client:
         for _ in range(relay.MAX_AHEAD // s.CHUNK + 1):
-            client.send(s.data(b"x" * s.CHUNK))
+            client.send(s.data_frame(b"x" * s.CHUNK))
         problem = await problem_of(client)
         assert (problem.code, "credit" in problem.why) == ("bad_input", True)
         assert not job.open
@@ -155,7 +161,9 @@ async def test_an_agent_that_goes_without_a_word(job: Job) -> None:
         assert (problem.code, problem.status) == ("unreachable", 503)
 
 
-@pytest.mark.parametrize("frame", [b"", b"?x", s.over(s.Over(code=0)), s.ready(), s.data(b"x" * s.MAX_FRAME)])
+@pytest.mark.parametrize(
+    "frame", [b"", b"?x", s.over_frame(s.Over(code=0)), s.ready_frame(), s.data_frame(b"x" * s.MAX_FRAME)]
+)
 async def test_what_a_client_may_not_send(job: Job, frame: bytes) -> None:
     async with met(job) as (client, agent):
         client.send(frame)
@@ -178,7 +186,7 @@ async def test_what_an_agent_may_not_send(job: Job) -> None:
         assert problem.code == "bad_input"
 
 
-@pytest.mark.parametrize("first", [b"", b"D123", b"O{}", s.end(), b"O" + b"[" * 50_000])
+@pytest.mark.parametrize("first", [b"", b"D123", b"O{}", s.end_frame(), b"O" + b"[" * 50_000])
 async def test_what_opens_nothing_never_reaches_an_agent(job: Job, first: bytes) -> None:
     async with job.client() as client:
         await client.accepted()
@@ -238,7 +246,7 @@ async def test_a_client_that_takes_nothing_is_let_go(job: Job, monkeypatch: pyte
             await agent.accepted()
             await agent.received()
             for _ in range(5):
-                agent.send(s.data(b"x"))
+                agent.send(s.data_frame(b"x"))
             assert await closed(agent) == 1000
 
 

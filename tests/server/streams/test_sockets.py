@@ -22,7 +22,7 @@ from crucible.core.lifecycle import Event, Step
 from crucible.core.people.identity import OWNER, Identity
 from crucible.core.views.records import LogPage, MetricsView
 from crucible.server.streams import broadcast, follow
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 NO_EVENTS = "?after=1000"
@@ -71,8 +71,8 @@ async def note(app: App, job: str, count: int = 1) -> None:
 
 async def test_an_ended_job_is_replayed_to_its_end(app: App) -> None:
     job, runner = await writing(app, b"hello\n")
-    await runner.say(Kind.PROGRESS, fraction=0.9)
-    await runner.say(Kind.POINTS, series={"loss": [[1, 0.5, 1.0]]})
+    await runner.say(MessageKind.PROGRESS, fraction=0.9)
+    await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 1.0]]})
     await runner.end()
     frames, code = await whole(app, job, "?after=3")
     assert code == 1000
@@ -131,10 +131,10 @@ async def test_a_live_job_is_followed_to_its_end(app: App) -> None:
         assert [(await socket.frame())["stream"] for _ in range(3)] == ["event", "log", "job"]
         await runner.log(1, 4, b"two\n")
         assert (await socket.frame())["text"] == "two\n"
-        await runner.say(Kind.PROGRESS, fraction=0.5)
+        await runner.say(MessageKind.PROGRESS, fraction=0.5)
         frame = await socket.frame()
         assert (frame["stream"], frame["progress"]["fraction"], frame["progress"]["percent"]) == ("progress", 0.5, 50)
-        await runner.say(Kind.POINTS, series={"loss": [[1, 1, 1.0]]})
+        await runner.say(MessageKind.POINTS, series={"loss": [[1, 1, 1.0]]})
         assert (await socket.frame())["series"]["loss"]["points"] == [[1, 1, 1.0]]
         await runner.log(2, 8, b"three")
         await runner.end()
@@ -187,7 +187,7 @@ async def test_a_reader_from_before_the_first_attempt_misses_none(app: App) -> N
         await before.end()
         await app.rig.place()
         runner = await app.rig.runner(job)
-        await runner.say(Kind.STARTED, pid=1)
+        await runner.say(MessageKind.STARTED, pid=1)
         runner = await app.next_attempt(job, runner, b"first ")
         await runner.log(0, 0, b"second")
         await runner.end(code=1)
@@ -353,7 +353,7 @@ async def test_points_are_read_at_a_bounded_pace(app: App) -> None:
         await socket.accepted()
         await socket.frame()
         for n in range(20):
-            await runner.say(Kind.POINTS, series={"loss": [[n, 1.0, 1.0]]})
+            await runner.say(MessageKind.POINTS, series={"loss": [[n, 1.0, 1.0]]})
             await runner.log(n, n, b"x")
             assert (await socket.frame())["cursor"] == n + 1
     assert len(asked) == 1
@@ -361,7 +361,7 @@ async def test_points_are_read_at_a_bounded_pace(app: App) -> None:
 
 async def report(runner: FakeRunner, points: Sequence[Point], name: str = "loss") -> None:
     await runner.send(
-        [runner.message(Kind.POINTS, series={name: points[i : i + 900]}) for i in range(0, len(points), 900)]
+        [runner.message(MessageKind.POINTS, series={name: points[i : i + 900]}) for i in range(0, len(points), 900)]
     )
 
 
@@ -451,6 +451,6 @@ async def test_a_follower_never_asks_for_output_and_metrics_with_the_job(
     whole_jobs: list[object] = []
     monkeypatch.setattr(app.control.jobs, "details", whole_jobs.append)
     async with drawn(app, job) as socket:
-        await runner.say(Kind.PROGRESS, fraction=0.5)
+        await runner.say(MessageKind.PROGRESS, fraction=0.5)
         assert (await socket.frame())["stream"] == "progress"
     assert whole_jobs == []

@@ -18,27 +18,32 @@ FORMS = pytest.mark.parametrize("encrypted", [False, True], ids=["signed", "encr
 
 @FORMS
 def test_documents_come_back(encrypted: bool) -> None:
-    alive = m.Alive("a" * 24, 3, ("PUT x", "GET y"), '{"cpus": 2}')
-    assert m.decode_alive(KEY, "host", m.encode_alive(KEY, "host", alive, encrypted=encrypted)) == alive
-    down = m.Down(7, "a" * 24, 3, {"acked": 1}, {"PUT x": "https://x"})
-    assert m.decode_down(KEY, "host", m.encode_down(KEY, "host", down, encrypted=encrypted)) == down
+    alive = m.Heartbeat("a" * 24, 3, ("PUT x", "GET y"), '{"cpus": 2}')
+    assert m.decode_heartbeat(KEY, "host", m.encode_heartbeat(KEY, "host", alive, encrypted=encrypted)) == alive
+    down = m.ControlDocument(7, "a" * 24, 3, {"acked": 1}, {"PUT x": "https://x"})
+    assert (
+        m.decode_control_document(KEY, "host", m.encode_control_document(KEY, "host", down, encrypted=encrypted))
+        == down
+    )
     claim = m.Claim("i-1")
     assert m.decode_claim(KEY, m.encode_claim(KEY, claim, encrypted=encrypted)) == claim
 
 
 @FORMS
 def test_what_one_party_was_told_is_nothing_to_another(encrypted: bool) -> None:
-    raw = m.encode_down(KEY, "host", m.Down(7, "a" * 24, 3), encrypted=encrypted)
+    raw = m.encode_control_document(KEY, "host", m.ControlDocument(7, "a" * 24, 3), encrypted=encrypted)
     with pytest.raises(BadDocument):
-        m.decode_down(KEY, "att-1.0", raw)
+        m.decode_control_document(KEY, "att-1.0", raw)
     with pytest.raises(BadDocument):
-        m.decode_alive(KEY, "host", raw)
+        m.decode_heartbeat(KEY, "host", raw)
 
 
 def test_a_document_without_its_parts_is_refused() -> None:
     for doc in ({}, {"life": "", "count": True, "body": {}, "urls": {}}, {"life": "", "count": 1, "body": []}):
         with pytest.raises(BadDocument):
-            m.decode_down(KEY, "host", encode_document(KEY, m.down_name("host"), 1, doc, encrypted=False))
+            m.decode_control_document(
+                KEY, "host", encode_document(KEY, m.control_document_name("host"), 1, doc, encrypted=False)
+            )
 
 
 @pytest.mark.parametrize(("mode", "private"), [(0o700, True), (0o500, True), (0o710, False), (0o704, False)])
@@ -61,24 +66,27 @@ def test_a_folder_that_is_not_there_is_not_private(tmp_path: Path) -> None:
 
 
 def test_wants_are_bounded() -> None:
-    alive = m.Alive("a" * 24, 1, tuple(f"PUT {n}" for n in range(1000)))
-    assert len(m.decode_alive(KEY, "host", m.encode_alive(KEY, "host", alive, encrypted=False)).wants) == m.MAX_WANTS
+    alive = m.Heartbeat("a" * 24, 1, tuple(f"PUT {n}" for n in range(1000)))
+    assert (
+        len(m.decode_heartbeat(KEY, "host", m.encode_heartbeat(KEY, "host", alive, encrypted=False)).wants)
+        == m.MAX_WANTS
+    )
 
 
 def test_parties() -> None:
-    assert m.attempt_of(m.party_of("att-01hf", 12)) == ("att-01hf", 12)
+    assert m.parse_runner_party(m.runner_party("att-01hf", 12)) == ("att-01hf", 12)
     for name in ("host", "a.b", "a.-1", "a.01", ".1", "a/b.1", "a.1234567"):
-        assert m.attempt_of(name) is None, name
+        assert m.parse_runner_party(name) is None, name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a.b", "a b", "x" * 65, "a\n"])
 def test_ids_that_are_none_have_no_mailbox(name: str) -> None:
     with pytest.raises(ValueError, match="not an id"):
-        m.mailbox(name)
+        m.mailbox_folder(name)
 
 
 def test_segments_have_names_of_their_own() -> None:
-    first, second = m.new_life(), m.new_life()
+    first, second = m.new_incarnation(), m.new_incarnation()
     assert first != second
     assert m.is_segment(m.segment_name("host", first, 1))
     assert not m.is_segment("parties/host/up/1")

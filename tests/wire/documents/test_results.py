@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, decode_result, encode_result, result_of
+from crucible.wire.documents.results import (
+    MAX_BYTES,
+    BadResult,
+    Result,
+    decode_result,
+    encode_result,
+    read_result_document,
+)
 
 NUMBERS = st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.recursive(
@@ -84,6 +91,6 @@ def test_bytes_that_are_no_result_are_refused(raw: bytes, says: str) -> None:
 
 
 def test_a_document_is_checked_like_bytes() -> None:
-    assert result_of({"kind": "train", "value": {"a": 1}, "more": 2}) == Result("train", {"a": 1})
+    assert read_result_document({"kind": "train", "value": {"a": 1}, "more": 2}) == Result("train", {"a": 1})
     with pytest.raises(BadResult):
-        result_of(json.loads('{"kind": "benchmark", "value": 1}'))
+        read_result_document(json.loads('{"kind": "benchmark", "value": 1}'))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.wire.files.ignore import BUILT_IN, Ignore
+from crucible.wire.files.ignore import BUILT_IN, IgnoreRules
 
 
 @pytest.mark.parametrize(
@@ -38,35 +38,35 @@ from crucible.wire.files.ignore import BUILT_IN, Ignore
     ],
 )
 def test_patterns(pattern: str, path: str, ignored: bool) -> None:
-    assert Ignore([pattern]).ignores(path) is ignored
+    assert IgnoreRules([pattern]).ignores(path) is ignored
 
 
 def test_a_pattern_with_a_slash_at_its_end_means_folders() -> None:
-    rules = Ignore(["out/"])
+    rules = IgnoreRules(["out/"])
     assert rules.ignores("out", is_folder=True)
     assert rules.ignores("a/out", is_folder=True)
     assert not rules.ignores("out")
 
 
 def test_the_last_rule_that_matches_decides() -> None:
-    rules = Ignore(["*.pt", "!best.pt", "old/best.pt"])
+    rules = IgnoreRules(["*.pt", "!best.pt", "old/best.pt"])
     assert rules.ignores("epoch1.pt")
     assert not rules.ignores("best.pt")
     assert rules.ignores("old/best.pt")
 
 
 def test_a_file_is_not_taken_back_from_an_ignored_folder() -> None:
-    rules = Ignore(["data/", "!data/keep.txt"])
+    rules = IgnoreRules(["data/", "!data/keep.txt"])
     assert rules.ignores_on_the_way("data/keep.txt")
     assert not rules.ignores_on_the_way("other/keep.txt")
 
 
 @pytest.mark.parametrize("name", [".git", "__pycache__", ".venv", "venv", "node_modules", ".ipynb_checkpoints"])
 def test_what_nobody_wants_to_send_is_built_in(name: str) -> None:
-    assert Ignore(BUILT_IN).ignores(name, is_folder=True)
-    assert Ignore(BUILT_IN).ignores(f"deep/{name}", is_folder=True)
-    assert not Ignore([*BUILT_IN, f"!{name}"]).ignores(name, is_folder=True)
+    assert IgnoreRules(BUILT_IN).ignores(name, is_folder=True)
+    assert IgnoreRules(BUILT_IN).ignores(f"deep/{name}", is_folder=True)
+    assert not IgnoreRules([*BUILT_IN, f"!{name}"]).ignores(name, is_folder=True)
 
 
 def test_a_pattern_of_many_stars_is_quick() -> None:
-    assert not Ignore(["/".join(["**", "a"] * 30)]).ignores("/".join(["a"] * 29 + ["b"] * 29))
+    assert not IgnoreRules(["/".join(["**", "a"] * 30)]).ignores("/".join(["a"] * 29 + ["b"] * 29))

@@ -16,11 +16,11 @@ from crucible.wire.http.client import (
     Broken,
     HttpClient,
     HttpError,
-    Late,
     NotConnected,
     Proxy,
     Request,
-    TooLong,
+    ResponseTimeout,
+    ResponseTooLong,
 )
 
 pytestmark = pytest.mark.enable_socket
@@ -132,7 +132,7 @@ def test_what_is_no_answer_is_broken(nonsense: bytes) -> None:
 
 
 def test_silence_is_late() -> None:
-    with Scripted([None]) as server, pytest.raises(Late):
+    with Scripted([None]) as server, pytest.raises(ResponseTimeout):
         http_to(server).send(get(seconds=0.05))
 
 
@@ -146,13 +146,13 @@ def test_an_answer_that_stops_half_way_is_late() -> None:
 def test_a_body_that_trickles_in_ends_at_the_deadline_of_the_whole_answer() -> None:
     with Scripted([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", None], whole=False) as server:
         answer = http_to(server).send(get(seconds=5.0))
-        with pytest.raises(Late):
+        with pytest.raises(ResponseTimeout):
             answer.read(seconds=0.0)
 
 
 def test_an_answer_beyond_the_limit_is_refused_and_its_connection_closed() -> None:
     with Scripted([OK], [OK]) as server, closing(http_to(server)) as link:
-        with pytest.raises(TooLong, match="longer than 1 bytes"):
+        with pytest.raises(ResponseTooLong, match="longer than 1 bytes"):
             link.send(get()).read(limit=1)
         assert link.send(get()).read(limit=2) == b"ok"
 

@@ -30,25 +30,25 @@ overs = st.builds(
 
 @given(openings)
 def test_an_opening_arrives_as_it_was_sent(wanted: s.Opening) -> None:
-    frame = s.opening(wanted)
-    assert s.kind_of(frame, s.FROM_CLIENT) is s.Kind.OPEN
+    frame = s.open_frame(wanted)
+    assert s.frame_kind(frame, s.FROM_CLIENT) is s.FrameKind.OPEN
     assert s.read_opening(frame) == wanted
 
 
 def test_words_that_are_no_utf8_arrive_too() -> None:
     word = b"caf\xe9".decode("utf-8", "surrogateescape")
-    assert s.read_opening(s.opening(s.Command((word,)))) == s.Command((word,))
+    assert s.read_opening(s.open_frame(s.Command((word,)))) == s.Command((word,))
 
 
 @given(overs)
 def test_an_end_arrives_as_it_was_told(how: s.Over) -> None:
-    assert s.read_over(s.over(how)) == how
+    assert s.read_over(s.over_frame(how)) == how
 
 
 @given(sizes, st.integers(0, s.MAX_CREDIT))
 def test_sizes_and_credit(size: s.Size, count: int) -> None:
-    assert s.read_size(s.resize(size)) == size
-    assert s.read_credit(s.credit(count)) == count
+    assert s.read_size(s.resize_frame(size)) == size
+    assert s.read_credit(s.credit_frame(count)) == count
 
 
 @given(st.binary(max_size=200))
@@ -56,10 +56,12 @@ def test_whatever_comes_is_read_or_refused(raw: bytes) -> None:
     """Nothing but BadFrame comes out of hostile bytes."""
     for allowed in (s.FROM_CLIENT, s.FROM_AGENT):
         try:
-            kind = s.kind_of(raw, allowed)
+            kind = s.frame_kind(raw, allowed)
         except s.BadFrame:
             continue
-        reader = {s.Kind.OPEN: s.read_opening, s.Kind.OVER: s.read_over, s.Kind.RESIZE: s.read_size}.get(kind)
+        reader = {s.FrameKind.OPEN: s.read_opening, s.FrameKind.OVER: s.read_over, s.FrameKind.RESIZE: s.read_size}.get(
+            kind
+        )
         try:
             (reader or s.read_credit)(raw)
         except s.BadFrame:
@@ -119,13 +121,13 @@ def test_an_opening_with_something_new_is_understood() -> None:
 @pytest.mark.parametrize("frame", [b"", b"?", b"O" + b"x" * s.MAX_FRAME])
 def test_frames_that_are_none(frame: bytes) -> None:
     with pytest.raises(s.BadFrame):
-        s.kind_of(frame, s.FROM_CLIENT)
+        s.frame_kind(frame, s.FROM_CLIENT)
 
 
 @pytest.mark.parametrize("kind", sorted(s.FROM_AGENT - s.FROM_CLIENT, key=lambda kind: kind.name))
-def test_a_client_does_not_speak_for_the_agent(kind: s.Kind) -> None:
+def test_a_client_does_not_speak_for_the_agent(kind: s.FrameKind) -> None:
     with pytest.raises(s.BadFrame, match=kind.name):
-        s.kind_of(kind.value, s.FROM_CLIENT)
+        s.frame_kind(kind.value, s.FROM_CLIENT)
 
 
 def test_an_exit_code_is_that_of_a_shell() -> None:
@@ -133,12 +135,12 @@ def test_an_exit_code_is_that_of_a_shell() -> None:
 
 
 def test_a_window_closes_and_opens() -> None:
-    window = s.Window(10)
-    window.take(8)
+    window = s.CreditWindow(10)
+    window.receive(8)
     with pytest.raises(s.BadFrame, match="credit"):
-        window.take(3)
-    window.give(8)
+        window.receive(3)
+    window.grant(8)
     with pytest.raises(s.BadFrame, match="not sent"):
-        window.give(1)
+        window.grant(1)
     window.spend(12)
     assert window.room == -2

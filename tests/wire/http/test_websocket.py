@@ -25,35 +25,35 @@ def server_for(handshake: ws.Handshake) -> tuple[ServerProtocol, bytes]:
 
 
 def opened() -> ServerProtocol:
-    return server_for(ws.Handshake.of("here:1", "/path", {}))[0]
+    return server_for(ws.Handshake.create("here:1", "/path", {}))[0]
 
 
 def test_the_handshake_is_accepted() -> None:
-    handshake = ws.Handshake.of("here:1", "/agent/x?y=1", {"Authorization": "Bearer abc"})
+    handshake = ws.Handshake.create("here:1", "/agent/x?y=1", {"Authorization": "Bearer abc"})
     _, answer = server_for(handshake)
     assert handshake.check(answer.partition(b"\r\n\r\n")[0]) == 101
 
 
 def test_an_answer_to_another_request_is_refused() -> None:
-    _, answer = server_for(ws.Handshake.of("here:1", "/", {}))
+    _, answer = server_for(ws.Handshake.create("here:1", "/", {}))
     with pytest.raises(ws.BadWebSocket, match="belong"):
-        ws.Handshake.of("here:1", "/", {}).check(answer.partition(b"\r\n\r\n")[0])
+        ws.Handshake.create("here:1", "/", {}).check(answer.partition(b"\r\n\r\n")[0])
 
 
 @pytest.mark.parametrize("head", [b"", b"SSH-2.0-x", b"HTTP/1.1", b"HTTP/1.1 ok"])
 def test_what_is_no_answer(head: bytes) -> None:
     with pytest.raises(ws.BadWebSocket):
-        ws.Handshake.of("here:1", "/", {}).check(head)
+        ws.Handshake.create("here:1", "/", {}).check(head)
 
 
 def test_a_refusal_has_its_status() -> None:
-    assert ws.Handshake.of("here:1", "/", {}).check(b"HTTP/1.1 404 Not Found\r\nX: y") == 404
+    assert ws.Handshake.create("here:1", "/", {}).check(b"HTTP/1.1 404 Not Found\r\nX: y") == 404
 
 
 @given(st.binary(max_size=70_000) | st.sampled_from([b"x" * n for n in (0, 125, 126, 65535, 65536)]))
 def test_what_is_sent_arrives(payload: bytes) -> None:
     server = opened()
-    server.receive_data(ws.encode(ws.BINARY, payload))
+    server.receive_data(ws.encode_message(ws.BINARY, payload))
     (frame,) = server.events_received()
     assert isinstance(frame, Frame)
     assert (frame.opcode, bytes(frame.data)) == (Opcode.BINARY, payload)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crucible.wire.models.options import BadConfig, BadSchema, Option, check_config, check_schema, schema_of
+from crucible.wire.models.options import BadConfig, BadSchema, Option, check_config, check_schema, read_schema
 
 SCHEMA = {
     "epochs": Option(int, default=10, minimum=1, maximum=1000, help="Passes over the data."),
@@ -135,17 +135,17 @@ def test_a_schema_travels() -> None:
         "help": "Passes over the data.",
     }
     assert told["name"] == {"type": "str", "required": True}
-    assert schema_of(told) == SCHEMA
+    assert read_schema(told) == SCHEMA
 
 
 def test_a_number_that_has_no_room_is_no_number() -> None:
     with pytest.raises(BadConfig, match="rate must be a number"):
         check_config({"rate": Option(float)}, {"rate": 10**400})
     with pytest.raises(BadSchema):
-        schema_of({"rate": {"type": "float", "required": False, "default": 10**400}})
+        read_schema({"rate": {"type": "float", "required": False, "default": 10**400}})
 
 
 @pytest.mark.parametrize("told", [{"a": {}}, {"a": {"type": "set", "required": True}}, {"a": 3}, []])
 def test_what_is_no_schema_is_refused(told: Any) -> None:
     with pytest.raises(BadSchema):
-        schema_of(told)
+        read_schema(told)

@@ -23,7 +23,7 @@ from crucible.agent.storelink.urls import SignedUrls
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.documents.crypto import check_cryptography
 from crucible.wire.documents.desired import Assignment
-from crucible.wire.documents.mailbox import HOST, host_key, party_of, runner_key
+from crucible.wire.documents.mailbox import HOST, host_key, runner_key, runner_party
 
 DIALS = 8
 DIAL_AGAIN_SECONDS = 0.25
@@ -34,7 +34,7 @@ def runner_channel_factory(bootstrap: Bootstrap, assignment: Assignment) -> Call
     a = assignment
     if bootstrap.store is None:
         return lambda: HttpChannel(server_address(bootstrap), a.attempt, a.rank, a.secret)
-    name = party_of(a.attempt, a.rank)
+    name = runner_party(a.attempt, a.rank)
     party = _party(bootstrap, bootstrap.store, name, runner_key(a.secret.encode(), name))
     return lambda: StoreChannel(party, a.attempt, a.rank, a.secret)
 

@@ -9,11 +9,11 @@ from typing import Callable
 
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.redaction import Redactor
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 log = logging.getLogger(__name__)
 
-_MAY_BE_LOST = frozenset({Kind.POINTS, Kind.PROGRESS, Kind.NOTE})
+_MAY_BE_LOST = frozenset({MessageKind.POINTS, MessageKind.PROGRESS, MessageKind.NOTE})
 _FREE = frozenset(
     {"command", "environment", "message", "name", "packages", "python", "series", "text", "value", "what"}
 )
@@ -34,7 +34,7 @@ class Reporter:
         self._heard = heard
         self._sleep = sleep
 
-    def send(self, kind: Kind, data: Mapping[str, object]) -> None:
+    def send(self, kind: MessageKind, data: Mapping[str, object]) -> None:
         """Store the message. On a full disk the important ones wait for room, the others are dropped."""
         said = self.redact(data)
         while True:
@@ -56,10 +56,10 @@ class Reporter:
         return {name: redactor.data(value) if name in _FREE else value for name, value in data.items()}
 
     def note(self, text: str) -> None:
-        self.send(Kind.NOTE, {"text": self._short(text)})
+        self.send(MessageKind.NOTE, {"text": self._short(text)})
 
     def staging(self, what: str) -> None:
-        self.send(Kind.STAGING, {"what": self._short(what)})
+        self.send(MessageKind.STAGING, {"what": self._short(what)})
 
     def _short(self, text: str) -> str:
         """Redacted before it is cut: half a secret would not be known again."""

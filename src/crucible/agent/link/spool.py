@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Callable
 
 from crucible.agent.files import sync_folder, write_at, write_file
-from crucible.wire.documents.messages import Kind, Message
+from crucible.wire.documents.messages import Message, MessageKind
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 THIN_ABOVE = 64 * 1024 * 1024
@@ -30,14 +30,14 @@ MAX_RECORD = 2 * 1024 * 1024
 _HEAD = struct.Struct(">II")
 _DURABLE = frozenset(
     {
-        Kind.STAGING,
-        Kind.STARTED,
-        Kind.EXITED,
-        Kind.ENDED,
-        Kind.ARTIFACT,
-        Kind.CHECKPOINT,
-        Kind.LOG,
-        Kind.RESULT,
+        MessageKind.STAGING,
+        MessageKind.STARTED,
+        MessageKind.EXITED,
+        MessageKind.ENDED,
+        MessageKind.ARTIFACT,
+        MessageKind.CHECKPOINT,
+        MessageKind.LOG,
+        MessageKind.RESULT,
     }
 )
 
@@ -89,7 +89,7 @@ class Spool:
         with self._lock:
             return self._acked >= self.last
 
-    def append(self, kind: Kind, data: Mapping[str, object]) -> int | None:
+    def append(self, kind: MessageKind, data: Mapping[str, object]) -> int | None:
         """Store a message and return its number; None when it was left out because too much is unsent."""
         with self._lock:
             kept = self._thin(kind, data)
@@ -156,7 +156,7 @@ class Spool:
         self._segments.append(path)
         sync_folder(self._folder)
 
-    def _record(self, kind: Kind, data: Mapping[str, object]) -> bytes:
+    def _record(self, kind: MessageKind, data: Mapping[str, object]) -> bytes:
         message = [self._next, kind.value, self._wall_clock(), dict(data)]
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
         body = text.encode()
@@ -185,12 +185,12 @@ class Spool:
     def _size(self) -> int:
         return (len(self._segments) - 1) * SEGMENT_BYTES + self._end
 
-    def _thin(self, kind: Kind, data: Mapping[str, object]) -> Mapping[str, object] | None:
+    def _thin(self, kind: MessageKind, data: Mapping[str, object]) -> Mapping[str, object] | None:
         """What is kept of a message: when very much is unsent, of points the last, of progress nothing."""
-        if kind not in (Kind.POINTS, Kind.PROGRESS) or self._size() <= self._thin_above:
+        if kind not in (MessageKind.POINTS, MessageKind.PROGRESS) or self._size() <= self._thin_above:
             return data
         series = data.get("series")
-        if kind is Kind.PROGRESS or self._size() > 2 * self._thin_above or not isinstance(series, dict):
+        if kind is MessageKind.PROGRESS or self._size() > 2 * self._thin_above or not isinstance(series, dict):
             return None
         self.dropped += 1
         return {"series": {name: points[-1:] for name, points in series.items()}}
@@ -246,6 +246,6 @@ def _message(body: bytes) -> Message | None:
     """None for what no spool has written, though its sum is right: the folder is also within the program's reach."""
     try:
         n, kind, at, data = json.loads(body)
-        return Message(int(n), Kind(kind), float(at), dict(data))
+        return Message(int(n), MessageKind(kind), float(at), dict(data))
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None

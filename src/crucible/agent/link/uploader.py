@@ -14,7 +14,7 @@ from crucible.agent.link.channel import Channel, ChannelError, Gap, Gone, LogSeg
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.output_log import OutputLog
 from crucible.agent.runner.lease import ContactTracker
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 TAIL_EVERY = 0.25
 
@@ -98,7 +98,7 @@ class Uploader(threading.Thread):
         return True
 
     def _announce(self, segment: LogSegment, sha256: str) -> None:
-        self._spool.append(Kind.LOG, dict(log_message_data(segment, sha256)))
+        self._spool.append(MessageKind.LOG, dict(log_message_data(segment, sha256)))
         self._log.remove_segment(segment)
 
     def _send_messages(self) -> bool:

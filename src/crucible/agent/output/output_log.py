@@ -20,7 +20,7 @@ from typing import BinaryIO, Callable
 
 from crucible.agent.files import write_at
 from crucible.agent.link.channel import LogSegment
-from crucible.wire.documents.messages import Kind, Message
+from crucible.wire.documents.messages import Message, MessageKind
 
 SEGMENT_BYTES = 512 * 1024
 TAIL_BYTES = 64 * 1024
@@ -43,7 +43,7 @@ def last_announced(messages: Iterable[Message]) -> tuple[int, int]:
     """Number and end of the last log segment that these messages announce."""
     last = (0, 0)
     for message in messages:
-        if message.kind is Kind.LOG:
+        if message.kind is MessageKind.LOG:
             last = (int(str(message.data["n"])), int(str(message.data["end"])))
     return last
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from crucible.wire.process import Process, of_pid
+from crucible.wire.process import Process, find_process
 
 _PROC = Path("/proc")
 
@@ -38,7 +38,7 @@ def find_by_variables(wanted: dict[str, str]) -> list[Process]:
         except OSError:
             continue
         if all(needle in variables for needle in needles) and int(entry.name) != os.getpid():
-            found.append(of_pid(int(entry.name)))
+            found.append(find_process(int(entry.name)))
     return [process for process in found if process is not None]
 
 

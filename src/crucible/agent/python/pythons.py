@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crucible.wire.python_versions import BadVersion, fits
+from crucible.wire.python_versions import BadVersion, version_matches
 
 CHECK_SECONDS = 30.0
 _ASK = (
@@ -82,7 +82,7 @@ class Pythons:
                 python = _ask(path, self._env)
             except BadPython:
                 continue
-            if not self._is_ours(python) and (wanted is None or fits(python.version, wanted)):
+            if not self._is_ours(python) and (wanted is None or version_matches(python.version, wanted)):
                 return python
         if wanted is None:
             raise NoPython("this machine has no python3 on its PATH; install it, or name one with --python")
@@ -114,7 +114,7 @@ class Pythons:
 
 def _check_wanted(wanted: str) -> None:
     try:
-        fits("3", wanted)
+        version_matches("3", wanted)
     except BadVersion as error:
         raise BadPython(str(error)) from error
 

@@ -11,7 +11,7 @@ from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.leftovers import FolderBaseline, empty_folders_note
 from crucible.agent.runner.output_files import OutputStorer, StoredFile
 from crucible.agent.runner.results import read_result
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 from crucible.wire.documents.results import BadResult
 
 
@@ -43,10 +43,10 @@ class OutputCollector:
             self._note(f"the result was left out: {error}")
             return
         if found is not None:
-            self.voice.send(Kind.RESULT, {"kind": found.kind, "value": found.value})
+            self.voice.send(MessageKind.RESULT, {"kind": found.kind, "value": found.value})
 
     def _stored(self, stored: StoredFile) -> None:
-        self.voice.send(Kind.ARTIFACT, {"path": stored.path, "size": stored.size, "sha256": stored.sha256})
+        self.voice.send(MessageKind.ARTIFACT, {"path": stored.path, "size": stored.size, "sha256": stored.sha256})
 
     def _note(self, text: str | None) -> None:
         if text is not None:

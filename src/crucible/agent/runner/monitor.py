@@ -14,7 +14,7 @@ from crucible.agent.output.redaction import Redactor
 from crucible.agent.output.telemetry import ReportFile, Telemetry
 from crucible.agent.process.meter import Meter
 from crucible.agent.process.user_process import UserProcess
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 TELL_SECONDS = 0.5
 DRAIN_SECONDS = 5.0
@@ -69,8 +69,8 @@ class Monitor:
             pass
         points = self._telemetry.take_points(last)
         while points is not None:
-            self._voice.send(Kind.POINTS, {"series": points})
+            self._voice.send(MessageKind.POINTS, {"series": points})
             points = self._telemetry.take_points(last)
         progress = self._telemetry.take_progress()
         if progress is not None:
-            self._voice.send(Kind.PROGRESS, progress)
+            self._voice.send(MessageKind.PROGRESS, progress)

@@ -10,7 +10,7 @@ from crucible.agent.process.user_process import UserProcess, confinement_name
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.exit_record import LOST
 from crucible.agent.runner.runner import Runner
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 log = logging.getLogger(__name__)
 
@@ -28,13 +28,13 @@ class RecoveryRunner(Runner):
     def _begin(self) -> rs.Step:
         self._user.end_all()
         said = {message.kind for message in self._spool.all_messages()}
-        if Kind.ENDED in said:
+        if MessageKind.ENDED in said:
             return rs.RunnerState(0.0, None, boottime(), rs.Phase.ENDED), (rs.Finish(),)
         state = rs.RunnerState(0.0, None, boottime(), rs.Phase.SAVING)
         told = self._exit.read()
-        if Kind.EXITED in said or (told is not None and self._spool.first > told.after + 1):
+        if MessageKind.EXITED in said or (told is not None and self._spool.first > told.after + 1):
             return state, (rs.StoreOutputs(),)
-        exited = rs.SendMessage(Kind.EXITED, dict(LOST if told is None else told.data))
+        exited = rs.SendMessage(MessageKind.EXITED, dict(LOST if told is None else told.data))
         return state, (exited, rs.StoreOutputs())
 
     def _store_outputs(self) -> None:

@@ -43,7 +43,7 @@ from crucible.agent.runner.monitor import Monitor
 from crucible.agent.runner.preparation import PreparedJob, prepare
 from crucible.agent.runner.staging_context import StagingAborted, StagingContext, StagingError
 from crucible.agent.sessions import JobContext, SessionManager
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 log = logging.getLogger(__name__)
 
@@ -181,10 +181,10 @@ class Runner:
 
     def _say(self, action: rs.SendMessage) -> None:
         data = dict(self._voice.redact(clean_data(action.data)))
-        if action.kind is Kind.EXITED:
+        if action.kind is MessageKind.EXITED:
             data.setdefault("seconds", self._user.ran.seconds)
             self._exit.write(ExitData(self._spool.last, data))
-        elif action.kind is Kind.NOTICE:
+        elif action.kind is MessageKind.NOTICE:
             self._checkpoints.expire_grace()
         self._voice.send(action.kind, data)
 
@@ -261,7 +261,7 @@ class Runner:
 
     def _telling(self) -> CheckpointCallbacks:
         return CheckpointCallbacks(
-            announce=lambda data: self._voice.send(Kind.CHECKPOINT, data),
+            announce=lambda data: self._voice.send(MessageKind.CHECKPOINT, data),
             note=self._voice.note,
             gone=self._contacts.release_attempt,
         )

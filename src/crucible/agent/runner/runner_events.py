@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from crucible.agent.clock import Deadline
-from crucible.wire.documents.messages import Kind
+from crucible.wire.documents.messages import MessageKind
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class RequestCheckpoint:
 
 @dataclass(frozen=True)
 class SendMessage:
-    kind: Kind
+    kind: MessageKind
     data: dict[str, object]
 
 

@@ -49,7 +49,7 @@ from crucible.agent.runner.runner_events import (
     Tick,
     WriteStopFile,
 )
-from crucible.wire.documents.messages import Cause, Kind
+from crucible.wire.documents.messages import Cause, MessageKind
 
 __all__ = [
     "KILL_AGAIN_SECONDS",
@@ -147,7 +147,7 @@ def step(state: RunnerState, event: Event) -> Step:
     if state.phase is Phase.RUNNING:
         return _running(state, event)
     if state.phase is Phase.SAVING and isinstance(event, OutputsStored):
-        ended = SendMessage(Kind.ENDED, {"complete": event.complete, "text": event.text})
+        ended = SendMessage(MessageKind.ENDED, {"complete": event.complete, "text": event.text})
         return replace(state, phase=Phase.ENDED), (ended, Finish())
     return state, ()
 
@@ -188,7 +188,7 @@ def _never_ran(state: RunnerState, cause: Cause, text: str, code: int | None = N
 
 
 def _process_started(state: RunnerState, event: ProcessStarted) -> Step:
-    started = SendMessage(Kind.STARTED, {"pid": event.pid, "pgid": event.pid, **dict(event.data)})
+    started = SendMessage(MessageKind.STARTED, {"pid": event.pid, "pgid": event.pid, **dict(event.data)})
     state = replace(state, phase=Phase.RUNNING, starting=False, started_at=state.now)
     if state.stopping is None:
         return state, (started,)
@@ -226,7 +226,7 @@ def _interrupt(state: RunnerState, seconds: float) -> Step:
     said: Actions = ()
     if state.interrupted_at is None and not state.released:
         text = f"the place takes the machine back in {max(0.0, seconds):.0f} seconds"
-        said = (SendMessage(Kind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
+        said = (SendMessage(MessageKind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
     taken_at = state.now + max(0.0, seconds)
     state = replace(
         state, interrupted_at=taken_at if state.interrupted_at is None else min(state.interrupted_at, taken_at)
@@ -323,7 +323,7 @@ def _exited_message(
     peak_memory: int | None,
 ) -> SendMessage:
     data: dict[str, object] = {"code": code, "signal": number, "cause": cause.value, "text": text}
-    return SendMessage(Kind.EXITED, {**data, "cpu_seconds": cpu_seconds, "peak_memory": peak_memory})
+    return SendMessage(MessageKind.EXITED, {**data, "cpu_seconds": cpu_seconds, "peak_memory": peak_memory})
 
 
 def _release(state: RunnerState) -> Step:

@@ -26,7 +26,7 @@ from typing import Optional
 from crucible.agent.process.launcher import check_executed
 from crucible.agent.process.process_groups import find_by_variables, kill_until_gone, signal_group
 from crucible.agent.sessions.endpoint import JobContext
-from crucible.wire.http.sessions import Command, Kind, Over, Size
+from crucible.wire.http.sessions import Command, FrameKind, Over, Size
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class CommandEndpoint:
     """Raises CannotExecute, with what a shell would say, when it is made."""
 
     def __init__(self, id: str, wanted: Command, around: JobContext) -> None:
-        self.sources: dict[int, Kind] = {}
+        self.sources: dict[int, FrameKind] = {}
         self.sink: Optional[int] = None
         self.waker: Optional[int] = None
         self._mark = {SESSION: id}
@@ -119,9 +119,9 @@ class CommandEndpoint:
         stdin, self.sink = os.pipe()
         theirs.callback(os.close, stdin)
         os.set_blocking(self.sink, False)
-        return (stdin, self._output(Kind.DATA, theirs), self._output(Kind.ERROR_DATA, theirs)), ""
+        return (stdin, self._output(FrameKind.DATA, theirs), self._output(FrameKind.ERROR_DATA, theirs)), ""
 
-    def _output(self, kind: Kind, theirs: contextlib.ExitStack) -> int:
+    def _output(self, kind: FrameKind, theirs: contextlib.ExitStack) -> int:
         """A pipe that is read from as `kind`; its other end."""
         source, end = os.pipe()
         theirs.callback(os.close, end)
@@ -134,7 +134,7 @@ class CommandEndpoint:
         theirs.callback(os.close, end)
         self.resize(size)
         os.set_blocking(self._terminal, False)
-        self.sink, self.sources = self._terminal, {self._terminal: Kind.DATA}
+        self.sink, self.sources = self._terminal, {self._terminal: FrameKind.DATA}
         return (end, end, end), os.ttyname(end)
 
     # While it runs

@@ -9,7 +9,7 @@ from typing import Optional
 
 from crucible.agent.sessions.endpoint import JobContext
 from crucible.agent.sessions.ports import ListeningPort, PortsUnknown, find_ports
-from crucible.wire.http.sessions import Kind, Over, Problem, Size
+from crucible.wire.http.sessions import FrameKind, Over, Problem, Size
 
 CONNECT_SECONDS = 5.0
 
@@ -33,7 +33,7 @@ class PortEndpoint:
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         number = self._socket.fileno()
-        self.sources: dict[int, Kind] = {number: Kind.DATA}
+        self.sources: dict[int, FrameKind] = {number: FrameKind.DATA}
         self.sink: Optional[int] = number
 
     def read(self, source: int, size: int) -> bytes:

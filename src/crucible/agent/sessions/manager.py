@@ -82,27 +82,29 @@ class SessionManager:
         except s.BadFrame as error:
             what = "The session was ended: its frames are not right."
             line.send(
-                s.over(s.Over(problem=s.Problem("bad_input", 422, what, f"{error}.", "See docs/attach.md, Frames.")))
+                s.over_frame(
+                    s.Over(problem=s.Problem("bad_input", 422, what, f"{error}.", "See docs/attach.md, Frames."))
+                )
             )
         except NoConnection as error:
-            line.send(s.over(s.Over(problem=error.problem)))
+            line.send(s.over_frame(s.Over(problem=error.problem)))
         except CannotExecute as error:
-            line.send(s.data(f"crucible: {error.text}\n".encode("utf-8", "replace"), s.Kind.ERROR_DATA))
-            line.send(s.over(s.Over(code=error.code)))
+            line.send(s.data_frame(f"crucible: {error.text}\n".encode("utf-8", "replace"), s.FrameKind.ERROR_DATA))
+            line.send(s.over_frame(s.Over(code=error.code)))
         except OSError as error:
             what = "The session could not be started on the machine."
             fix = "Its folder may have gone, or its memory, processes or files may be used up: see `crucible metrics`."
-            line.send(s.over(s.Over(problem=s.Problem("trouble", 503, what, f"{error}.", fix))))
+            line.send(s.over_frame(s.Over(problem=s.Problem("trouble", 503, what, f"{error}.", fix))))
 
     def _answer(self, id: str, line: SessionSocket) -> None:
         frame = line.wait_for_frame(OPEN_SECONDS)
-        s.kind_of(frame, frozenset({s.Kind.OPEN}))
+        s.frame_kind(frame, frozenset({s.FrameKind.OPEN}))
         wanted, around = s.read_opening(frame), self._around()
         problem = NOT_RUNNING if around is None or self._closed else TOO_MANY if self._open > MOST else None
         if problem is not None or around is None:
-            line.send(s.over(s.Over(problem=problem)))
+            line.send(s.over_frame(s.Over(problem=problem)))
         elif isinstance(wanted, s.Ports):
-            line.send(s.over(s.Over(code=0, ports=tuple(sorted(listening_ports(around))))))
+            line.send(s.over_frame(s.Over(code=0, ports=tuple(sorted(listening_ports(around))))))
         elif isinstance(wanted, s.Connection):
             _talk(line, PortEndpoint(wanted.port, around), tells_end=True)
         else:
@@ -114,7 +116,7 @@ class SessionManager:
             # Whoever ends the job ends all that is there then: what came too late for that ends here.
             if self._closed or not around.alive():
                 peer.end_now()
-                line.send(s.over(s.Over(problem=NOT_RUNNING)))
+                line.send(s.over_frame(s.Over(problem=NOT_RUNNING)))
             else:
                 _talk(line, peer, around.secrets)
 

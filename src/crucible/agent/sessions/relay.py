@@ -17,7 +17,7 @@ CREDIT_BYTES = s.WINDOW // 4
 class SessionEndpoint(Protocol):
     """What is at this end of a session."""
 
-    sources: dict[int, s.Kind]
+    sources: dict[int, s.FrameKind]
     """Descriptors to read from, and as what their data are sent."""
     sink: Optional[int]
     """The descriptor that takes input; None once it takes no more."""
@@ -53,18 +53,18 @@ class SessionRelay:
         self._peer = peer
         self._hiding = {source: Redactor(secrets) for source in peer.sources}
         self._tells_end = tells_end
-        self._window, self._allowed = s.Window(), s.Window()
+        self._window, self._allowed = s.CreditWindow(), s.CreditWindow()
         self._input = b""
         self._input_ended = False
         self._passed_on = 0
 
     def run(self) -> None:
-        self._line.send(s.ready())
+        self._line.send(s.ready_frame())
         over = None
         while over is None:
             self._turn()
             over = self._peer.over()
-        self._line.send(s.over(over))
+        self._line.send(s.over_frame(over))
 
     def _turn(self) -> None:
         peer = self._peer
@@ -83,15 +83,15 @@ class SessionRelay:
             self._pass_on()
 
     def _take(self, frame: bytes) -> None:
-        kind = s.kind_of(frame, s.FROM_CLIENT)
-        if kind is s.Kind.DATA:
-            self._allowed.take(len(frame) - 1)
+        kind = s.frame_kind(frame, s.FROM_CLIENT)
+        if kind is s.FrameKind.DATA:
+            self._allowed.receive(len(frame) - 1)
             self._input += frame[1:]
-        elif kind is s.Kind.END:
+        elif kind is s.FrameKind.END:
             self._input_ended = True
-        elif kind is s.Kind.CREDIT:
-            self._window.give(s.read_credit(frame))
-        elif kind is s.Kind.RESIZE:
+        elif kind is s.FrameKind.CREDIT:
+            self._window.grant(s.read_credit(frame))
+        elif kind is s.FrameKind.RESIZE:
             self._peer.resize(s.read_size(frame))
         else:
             raise s.BadFrame("a session is opened once")
@@ -102,10 +102,10 @@ class SessionRelay:
         taken = self._peer.write(self._input) if self._input and self._peer.sink is not None else 0
         count = self._dropped() or taken
         self._input = self._input[count:]
-        self._allowed.give(count)
+        self._allowed.grant(count)
         self._passed_on += count
         if self._passed_on >= CREDIT_BYTES:
-            self._line.send(s.credit(self._passed_on))
+            self._line.send(s.credit_frame(self._passed_on))
             self._passed_on = 0
         if self._input_ended and not self._input:
             self._input_ended = False
@@ -120,7 +120,7 @@ class SessionRelay:
         ended = source not in self._peer.sources
         shown = hiding.feed(received) + (hiding.finish() if ended else b"")
         for at in range(0, len(shown), s.CHUNK):
-            self._line.send(s.data(shown[at : at + s.CHUNK], kind))
+            self._line.send(s.data_frame(shown[at : at + s.CHUNK], kind))
         self._window.spend(len(shown))
         if ended and self._tells_end:
-            self._line.send(s.end())
+            self._line.send(s.end_frame())

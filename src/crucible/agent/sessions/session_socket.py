@@ -89,7 +89,7 @@ class SessionSocket:
     def _send(self, opcode: int, payload: bytes) -> None:
         try:
             self._socket.settimeout(SEND_SECONDS)
-            self._socket.sendall(ws.encode(opcode, payload))
+            self._socket.sendall(ws.encode_message(opcode, payload))
         except OSError as error:
             raise SocketLost(str(error)) from error
 
@@ -108,7 +108,7 @@ def open_session_socket(address: ServerAddress, path: str, bearer: str) -> Sessi
     client = connect(address)
     base = client.base
     try:
-        handshake = ws.Handshake.of(base.authority, base.path + path, {"Authorization": f"Bearer {bearer}"})
+        handshake = ws.Handshake.create(base.authority, base.path + path, {"Authorization": f"Bearer {bearer}"})
         connection = client.connect().sock
     except (HttpError, ValueError) as error:
         raise Unreachable(f"cannot connect to the server: {error}") from error

@@ -10,7 +10,7 @@ from crucible.agent.link.channel import NoRoom, Unreachable, skip_bytes, upload_
 from crucible.agent.storelink.mailbox import CHUNK, Content
 from crucible.agent.storelink.urls import WAIT_SECONDS, SignedUrls
 from crucible.wire.documents.mailbox import CLAIM
-from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, Request, Response, TooLong
+from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, Request, Response, ResponseTooLong
 
 SECONDS = 20.0
 _AZURE = {"x-ms-blob-type": "BlockBlob"}
@@ -31,7 +31,7 @@ class BucketMailbox:
             if response.status_code == 404:
                 return None
             self._check("GET", name, response)
-            with contextlib.suppress(TooLong):
+            with contextlib.suppress(ResponseTooLong):
                 return response.read(limit, SECONDS)
         return None
 

@@ -15,7 +15,7 @@ from typing import BinaryIO, Callable
 from crucible.agent.link.channel import DesiredAttempt, LogSegment, Refused, Unreachable, read_desired_attempt
 from crucible.agent.storelink.client import MailboxClient
 from crucible.wire.documents.crypto import check_cryptography
-from crucible.wire.documents.mailbox import SECRETS, Down, artifact_blob, checkpoint_blob, log_blob
+from crucible.wire.documents.mailbox import SECRETS, ControlDocument, artifact_blob, checkpoint_blob, log_blob
 from crucible.wire.documents.messages import Batch, Message, encode_batch
 
 SECRETS_SECONDS = 60.0
@@ -44,7 +44,7 @@ class StoreChannel:
         until = time.monotonic() + wait
         while True:
             self._party.send_heartbeat()
-            down = self._party.fetch_down()
+            down = self._party.fetch_document()
             wish = known if down is None else read_desired_attempt(down.body)
             if wish != known:
                 return wish
@@ -95,7 +95,7 @@ class StoreChannel:
             until = time.monotonic() + SECRETS_SECONDS
             while time.monotonic() < until:
                 self._party.send_heartbeat()
-                down = self._party.fetch_down()
+                down = self._party.fetch_document()
                 found = None if down is None else down.body.get("secrets")
                 if isinstance(found, dict):
                     return _values(found)
@@ -105,7 +105,7 @@ class StoreChannel:
         raise Unreachable("the control plane has not handed over the secrets")
 
     def _fetch(self, name: str, start: int) -> Iterator[bytes]:
-        return self._mail.fetch(name, _key(self._party.fetch_down(), name), start)
+        return self._mail.fetch(name, _key(self._party.fetch_document(), name), start)
 
 
 def _values(found: Mapping[str, object]) -> dict[str, str]:
@@ -115,7 +115,7 @@ def _values(found: Mapping[str, object]) -> dict[str, str]:
     return {str(name): str(value) for name, value in values.items()}
 
 
-def _key(down: Down | None, name: str) -> str | None:
+def _key(down: ControlDocument | None, name: str) -> str | None:
     keys = down.body.get("keys") if down is not None else None
     key = keys.get(name) if isinstance(keys, dict) else None
     return key if isinstance(key, str) else None

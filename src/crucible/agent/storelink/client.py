@@ -17,13 +17,13 @@ from crucible.wire.documents.mailbox import (
     MAX_DOCUMENT,
     MAX_OUTSTANDING,
     MAX_WANTS,
-    Alive,
-    Down,
-    alive_name,
-    decode_down,
-    down_name,
-    encode_alive,
-    new_life,
+    ControlDocument,
+    Heartbeat,
+    control_document_name,
+    decode_control_document,
+    encode_heartbeat,
+    heartbeat_name,
+    new_incarnation,
     segment_name,
 )
 
@@ -50,13 +50,13 @@ class MailboxClient:
         self.urls = urls
         self._key = key
         self._clock = clock
-        self._life = new_life()
+        self._life = new_incarnation()
         self._lock = threading.Lock()
         self._count = 0
         self._beat_at = 0.0
         self._asked: tuple[str, ...] = ()
         self._also: tuple[str, ...] = ()
-        self._down: Down | None = None
+        self._down: ControlDocument | None = None
         self._heard_at = clock()
         self._segments = 0
         self._sent: deque[int] = deque()
@@ -74,10 +74,10 @@ class MailboxClient:
             soon = wants != self._asked and since >= SOON_SECONDS
             if self._count and since < BEAT_SECONDS and not soon:
                 return
-            alive = Alive(self._life, self._count + 1, wants, devices)
+            alive = Heartbeat(self._life, self._count + 1, wants, devices)
             with unreachable_without_cryptography():
-                raw = encode_alive(self._key, self.name, alive, encrypted=not self.mail.is_private)
-            self.mail.put(alive_name(self.name), raw, len(raw))
+                raw = encode_heartbeat(self._key, self.name, alive, encrypted=not self.mail.is_private)
+            self.mail.put(heartbeat_name(self.name), raw, len(raw))
             self._count, self._beat_at, self._asked = alive.count, self._clock(), wants
 
     def want(self, *also: str) -> None:
@@ -85,9 +85,9 @@ class MailboxClient:
         with self._lock:
             self._also = also
 
-    def fetch_down(self) -> Down | None:
+    def fetch_document(self) -> ControlDocument | None:
         """The newest that was said to this life; None before the first."""
-        raw = self.mail.get(down_name(self.name), MAX_DOCUMENT)
+        raw = self.mail.get(control_document_name(self.name), MAX_DOCUMENT)
         with self._lock:
             if raw is not None:
                 self._hear(raw)
@@ -96,7 +96,7 @@ class MailboxClient:
     def _hear(self, raw: bytes) -> None:
         try:
             with unreachable_without_cryptography():
-                down = decode_down(self._key, self.name, raw)
+                down = decode_control_document(self._key, self.name, raw)
         except BadDocument:
             return
         before = self._down
@@ -114,7 +114,7 @@ class MailboxClient:
     def next_segment(self) -> str:
         """A name that was never used. Raises Unreachable while too many wait to be taken in."""
         if len(self._sent) >= MAX_OUTSTANDING:
-            self.fetch_down()
+            self.fetch_document()
         with self._lock:
             if len(self._sent) >= MAX_OUTSTANDING:
                 raise Unreachable(f"{len(self._sent)} batches wait to be taken in")

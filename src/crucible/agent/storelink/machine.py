@@ -47,7 +47,7 @@ class StoreMachineChannel:
         until = time.monotonic() + GRANT_SECONDS
         while time.monotonic() < until:
             self._party.send_heartbeat()
-            down = self._party.fetch_down()
+            down = self._party.fetch_document()
             holder = None if down is None else down.body.get("host")
             if down is not None and down.body.get("desired") is None:
                 raise Gone("the machine is not wanted any more")
@@ -80,7 +80,7 @@ class StoreMachineChannel:
 
     def answer(self) -> Desired | None:
         """The document if it is another version; None when it is the same. Raises Gone, Unreachable."""
-        down = self._party.fetch_down()
+        down = self._party.fetch_document()
         if not self._party.in_touch:
             raise Unreachable("the control plane has not looked into the mailbox")
         if down is None:

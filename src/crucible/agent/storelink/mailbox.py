@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol, Union
 
 from crucible.agent.files import sync_folder
 from crucible.agent.link.channel import NoRoom, Unreachable
-from crucible.wire.documents.mailbox import is_private, mailbox
+from crucible.wire.documents.mailbox import is_private, mailbox_folder
 from crucible.wire.files.paths import UnsafePath, safe_join
 
 CHUNK = 1024 * 1024
@@ -53,7 +53,7 @@ class FolderMailbox:
 
     def __init__(self, root: Path, machine: str) -> None:
         self._root = root
-        self._box = root / mailbox(machine)
+        self._box = root / mailbox_folder(machine)
 
     @property
     def is_private(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crucible.backends.settings import BackendSettings
-from crucible.wire.process import Process, of_pid
+from crucible.wire.process import Process, find_process
 
 _START_SECONDS = 2.0
 _TAIL_BYTES = 2000
@@ -72,7 +72,7 @@ def start_host(settings: BackendSettings, folder: Path, bootstrap: Path) -> Proc
             raise TimeoutError(f"{settings.python} did not start within {_START_SECONDS:g} s") from error
         except subprocess.CalledProcessError as error:
             raise OSError(f"{settings.python} could not start the agent: {error}") from error
-    return of_pid(int(answer.stdout))
+    return find_process(int(answer.stdout))
 
 
 def last_words(folder: Path) -> str:

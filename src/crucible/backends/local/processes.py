@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from crucible.wire.process import Process, of_pid
+from crucible.wire.process import Process, find_process
 
 _RETRY_SECONDS = 0.02
 
@@ -42,7 +42,7 @@ def with_variable(name: str, values: Iterable[str]) -> frozenset[Process]:
 
 
 def _named(pids: Iterable[int]) -> frozenset[Process]:
-    return frozenset(found for pid in pids if (found := of_pid(pid)) is not None)
+    return frozenset(found for pid in pids if (found := find_process(pid)) is not None)
 
 
 def _group(pid: int) -> int | None:

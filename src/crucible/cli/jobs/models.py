@@ -59,13 +59,13 @@ def _interpreter(session: Session, python: str | None) -> str:
 
 def _row(plugin: Plugin) -> tuple[str, ...]:
     package = f"{plugin.distribution} {plugin.distribution_version}"
-    what = plugin.description if plugin.fault is None else f"broken: {plugin.fault.text}"
+    what = plugin.description if plugin.problem is None else f"broken: {plugin.problem.text}"
     return plugin.name, plugin.version, ", ".join(plugin.methods), package, what
 
 
 def _tell(session: Session, found: tuple[Plugin, ...], interpreter: str) -> None:
     session.out.say(f"Of {interpreter}. Show one: crucible models show {found[0].name}")
-    broken = [plugin.name for plugin in found if plugin.fault is not None]
+    broken = [plugin.name for plugin in found if plugin.problem is not None]
     if broken:
         session.out.warn(f"Broken: {', '.join(broken)}. The traceback: crucible models show {broken[0]}")
 

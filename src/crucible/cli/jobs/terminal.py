@@ -14,7 +14,7 @@ import tty
 from collections.abc import Iterator
 
 from crucible.client.transport.sessions import Session, SessionOver
-from crucible.wire.http.sessions import CHUNK, MAX_SIDE, Kind, Over, Size
+from crucible.wire.http.sessions import CHUNK, MAX_SIDE, FrameKind, Over, Size
 
 
 def size_here() -> Size:
@@ -49,11 +49,11 @@ class Joined:
 
     def _show(self) -> None:
         for kind, content in self._session.frames():
-            if kind is Kind.READY:
+            if kind is FrameKind.READY:
                 threading.Thread(target=self._feed, name="crucible-input", daemon=True).start()
-            elif kind is Kind.DATA:
+            elif kind is FrameKind.DATA:
                 _write(sys.stdout.fileno(), content)
-            elif kind is Kind.ERROR_DATA:
+            elif kind is FrameKind.ERROR_DATA:
                 _write(sys.stderr.fileno(), content)
 
     def _feed(self) -> None:

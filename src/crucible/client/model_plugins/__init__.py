@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from crucible.client.model_plugins.configs import read_config, read_inputs
 from crucible.client.model_plugins.lookup import find_plugin, list_plugins
-from crucible.wire.models.plugins import Fault, Plugin
+from crucible.wire.models.plugins import Plugin, PluginProblem
 
-__all__ = ["Fault", "Plugin", "find_plugin", "list_plugins", "read_config", "read_inputs"]
+__all__ = ["Plugin", "PluginProblem", "find_plugin", "list_plugins", "read_config", "read_inputs"]

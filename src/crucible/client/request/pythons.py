@@ -17,7 +17,7 @@ from pathlib import Path
 from crucible.client.request.declarations import Code, read_declaration, script_block
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec
-from crucible.wire.python_versions import BadVersion, fits
+from crucible.wire.python_versions import BadVersion, version_matches
 
 FIND_SECONDS = 20.0
 _FIND = ("python", "find", "--system", "--no-project", "--no-config", "--no-managed-python", "--no-python-downloads")
@@ -142,7 +142,7 @@ def _fitting(wanted: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
 def _fits(version: str, wanted: str) -> bool:
     """Whether a version lies in the range; one that cannot be read excludes nothing."""
     try:
-        return fits(version, wanted)
+        return version_matches(version, wanted)
     except BadVersion:
         return True
 

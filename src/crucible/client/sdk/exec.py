@@ -11,7 +11,7 @@ from crucible.client.request.checks import invalid_value
 from crucible.client.transport.http import Transport
 from crucible.client.transport.sessions import Session, SessionOver, command_of, open_session
 from crucible.core.errors import CrucibleError, TimedOut
-from crucible.wire.http.sessions import Kind
+from crucible.wire.http.sessions import FrameKind
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _run(session: Session, input: bytes, timeout: float | None) -> ExecResult:
     if timeout is not None:
         timer.start()
     threading.Thread(target=_feed, args=(session, input), name="crucible-input", daemon=True).start()
-    written: dict[Kind, list[bytes]] = {Kind.DATA: [], Kind.ERROR_DATA: []}
+    written: dict[FrameKind, list[bytes]] = {FrameKind.DATA: [], FrameKind.ERROR_DATA: []}
     try:
         for kind, content in session.frames():
             if kind in written:
@@ -74,7 +74,7 @@ def _run(session: Session, input: bytes, timeout: float | None) -> ExecResult:
         timer.cancel()
     assert session.over is not None
     code, ended = session.over.exit_code, session.over.job_ended
-    return ExecResult(code, b"".join(written[Kind.DATA]), b"".join(written[Kind.ERROR_DATA]), ended)
+    return ExecResult(code, b"".join(written[FrameKind.DATA]), b"".join(written[FrameKind.ERROR_DATA]), ended)
 
 
 def _feed(session: Session, input: bytes) -> None:

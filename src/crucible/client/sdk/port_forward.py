@@ -10,7 +10,7 @@ from collections.abc import Callable
 from crucible.client.transport.http import Transport
 from crucible.client.transport.sessions import Session, SessionOver, open_session
 from crucible.core.errors import BadInput, Conflict, CrucibleError
-from crucible.wire.http.sessions import CHUNK, Connection, Kind, Ports
+from crucible.wire.http.sessions import CHUNK, Connection, FrameKind, Ports
 
 HOST = "127.0.0.1"
 MOST = 40
@@ -124,11 +124,11 @@ def _carry(connection: socket.socket, session: Session) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         for kind, content in session.frames():
-            if kind is Kind.READY:
+            if kind is FrameKind.READY:
                 threading.Thread(target=_send, args=(connection, session), name="crucible-up", daemon=True).start()
-            elif kind is Kind.DATA:
+            elif kind is FrameKind.DATA:
                 connection.sendall(content)
-            elif kind is Kind.END:
+            elif kind is FrameKind.END:
                 connection.shutdown(socket.SHUT_WR)
     except OSError:  # whoever connected here has gone
         return

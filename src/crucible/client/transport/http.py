@@ -16,7 +16,15 @@ from crucible.client.transport.retries import RetryPolicy
 from crucible.client.transport.version_skew import VersionCheck
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, TimedOut, Unreachable
 from crucible.core.secret import Secret
-from crucible.wire.http.client import CONNECT_SECONDS, HttpClient, HttpError, Late, NotConnected, Request, Response
+from crucible.wire.http.client import (
+    CONNECT_SECONDS,
+    HttpClient,
+    HttpError,
+    NotConnected,
+    Request,
+    Response,
+    ResponseTimeout,
+)
 
 _RETRIED = frozenset({429, 502, 503})
 
@@ -127,7 +135,7 @@ class Transport:
 
     def _again(self, error: Exception) -> bool:
         """Whether to try once more; moves to where the server is now if it went away."""
-        if isinstance(error, _RetryLater | Late) or (isinstance(error, NotConnected) and error.late):
+        if isinstance(error, _RetryLater | ResponseTimeout) or (isinstance(error, NotConnected) and error.timed_out):
             return True
         if not isinstance(error, HttpError):
             return False
@@ -138,7 +146,7 @@ class Transport:
         return True
 
     def _told(self, error: HttpError) -> CrucibleError:
-        if not isinstance(error, Late):
+        if not isinstance(error, ResponseTimeout):
             return unreachable(self.endpoint, str(error))
         return TimedOut(
             f"The server at {self.endpoint.url} did not answer in time.",

@@ -34,7 +34,7 @@ class Session(AbstractContextManager["Session"]):
     def __init__(self, connection: ClientConnection, held: ExitStack) -> None:
         self._connection = connection
         self._held = held
-        self._window = s.Window()
+        self._window = s.CreditWindow()
         self._room = threading.Condition()
         self._ended = False
         self._passed_on = 0
@@ -50,7 +50,7 @@ class Session(AbstractContextManager["Session"]):
         with contextlib.suppress(OSError):
             self._held.close()
 
-    def frames(self) -> Iterator[tuple[s.Kind, bytes]]:
+    def frames(self) -> Iterator[tuple[s.FrameKind, bytes]]:
         """READY, data and ends, as they come; a piece counts as passed on when the next is asked for.
 
         After the last `over` says how it ended. Raises what the server or the agent refused it for.
@@ -58,10 +58,10 @@ class Session(AbstractContextManager["Session"]):
         try:
             while self.over is None:
                 frame = self._received()
-                kind = s.kind_of(frame, s.FROM_AGENT)
-                if kind is s.Kind.CREDIT:
+                kind = s.frame_kind(frame, s.FROM_AGENT)
+                if kind is s.FrameKind.CREDIT:
                     self._give(s.read_credit(frame))
-                elif kind is s.Kind.OVER:
+                elif kind is s.FrameKind.OVER:
                     self.over = s.read_over(frame)
                 else:
                     yield kind, frame[1:]
@@ -84,13 +84,13 @@ class Session(AbstractContextManager["Session"]):
             with self._room:
                 self._room.wait_for(lambda: self._ended or self._window.room >= s.CHUNK)
                 self._window.spend(len(part))
-            self._send(s.data(part))
+            self._send(s.data_frame(part))
 
     def end_input(self) -> None:
-        self._send(s.end())
+        self._send(s.end_frame())
 
     def resize(self, size: s.Size) -> None:
-        self._send(s.resize(size))
+        self._send(s.resize_frame(size))
 
     def _send(self, frame: bytes) -> None:
         if self._ended:
@@ -115,12 +115,12 @@ class Session(AbstractContextManager["Session"]):
         self._passed_on += count
         if self._passed_on >= CREDIT_BYTES:
             with contextlib.suppress(SessionOver):
-                self._send(s.credit(self._passed_on))
+                self._send(s.credit_frame(self._passed_on))
             self._passed_on = 0
 
     def _give(self, count: int) -> None:
         with self._room:
-            self._window.give(count)
+            self._window.grant(count)
             self._room.notify()
 
     def _end(self) -> None:
@@ -145,7 +145,7 @@ def open_session(transport: Transport, ref: str, wanted: s.Opening) -> Session:
                 proxy=None if is_loopback(endpoint.url) else True,
             )
         )
-        connection.send(s.opening(wanted))
+        connection.send(s.open_frame(wanted))
     except InvalidStatus as refused:
         raise _refusal(refused) from refused
     except (InvalidHandshake, InvalidURI) as refused:

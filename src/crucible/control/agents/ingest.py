@@ -31,7 +31,7 @@ from crucible.core.lifecycle import Event, Fact, Reason, Step, World
 from crucible.core.lifecycle import facts as f
 from crucible.core.versions import agent_note
 from crucible.storage.layout import checked_sha256, checkpoint_key
-from crucible.wire.documents.messages import Batch, Cause, Kind, Message
+from crucible.wire.documents.messages import Batch, Cause, Message, MessageKind
 from crucible.wire.files.paths import safe_name
 
 PROGRESS_NUMBERS = ("fraction", "epoch", "total_epochs", "step", "total_steps", "loss", "eta_seconds")
@@ -172,22 +172,22 @@ class Ingest:
 
     def _material(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
         match message.kind:
-            case Kind.POINTS:
+            case MessageKind.POINTS:
                 _store_points(unit, batch, message)
                 unit.changes.hint(world.job.id, Hint.POINTS)
-            case Kind.PROGRESS:
+            case MessageKind.PROGRESS:
                 where = t.attempts.c.id == batch.attempt
                 told = json.dumps(progress_of(message.data))
                 unit.conn.execute(update(t.attempts).where(where).values(progress=told))
                 unit.changes.hint(world.job.id, Hint.PROGRESS)
-            case Kind.LOG:
+            case MessageKind.LOG:
                 _store_segment(unit, batch, message)
                 unit.changes.hint(world.job.id, Hint.LOG)
-            case Kind.ARTIFACT:
+            case MessageKind.ARTIFACT:
                 _store_artifact(unit, batch, world.job.id, message)
-            case Kind.CHECKPOINT:
+            case MessageKind.CHECKPOINT:
                 return self._store_checkpoint(unit, batch, world, message)
-            case Kind.RESULT:
+            case MessageKind.RESULT:
                 results.store(unit.conn, world.job.id, batch.attempt, message.data, unit.now)
             case _:
                 return note(unit, world, str(message.data.get("text", ""))[:2000])
@@ -202,7 +202,7 @@ class Ingest:
 
     def _remember(self, unit: Unit, batch: Batch, message: Message) -> None:
         """What the runner said of itself, kept whole for people (limits, interpreter, peak memory)."""
-        if message.kind not in (Kind.STARTED, Kind.EXITED):
+        if message.kind not in (MessageKind.STARTED, MessageKind.EXITED):
             return
         known = _FACTS.value(unit.conn, attempt=batch.attempt) or "{}"
         merged = {**json.loads(known), message.kind.value: dict(message.data)}
@@ -217,7 +217,7 @@ class _Slot:
 
 def _tell_skew(unit: Unit, world: World, message: Message) -> World:
     """An agent outlives servers: one of another version goes on, and people can see it."""
-    agent = message.data.get("agent") if message.kind is Kind.STARTED else None
+    agent = message.data.get("agent") if message.kind is MessageKind.STARTED else None
     text = agent_note(str(agent), __version__) if agent else None
     return note(unit, world, text) if text else world
 
@@ -231,11 +231,11 @@ def fact_of(batch: Batch, message: Message) -> Fact | None:
     """The lifecycle fact in a message, if it is one."""
     data = message.data
     match message.kind:
-        case Kind.STAGING:
+        case MessageKind.STAGING:
             return f.RunnerStaging(batch.attempt, str(data.get("what", ""))[:500])
-        case Kind.STARTED:
+        case MessageKind.STARTED:
             return f.RunnerStarted(batch.attempt, batch.rank, _whole(data.get("pid")))
-        case Kind.EXITED:
+        case MessageKind.EXITED:
             return f.RunnerExited(
                 batch.attempt,
                 batch.rank,
@@ -244,9 +244,9 @@ def fact_of(batch: Batch, message: Message) -> Fact | None:
                 _whole(data.get("signal")),
                 _text(data.get("text"), 4000),
             )
-        case Kind.NOTICE:
+        case MessageKind.NOTICE:
             return f.InterruptionNoticed(batch.attempt, float(_number(data.get("seconds")) or 0.0))
-        case Kind.ENDED:
+        case MessageKind.ENDED:
             complete = bool(data.get("complete", True))
             return f.RunnerEnded(batch.attempt, batch.rank, complete, _text(data.get("text"), 2000))
         case _:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.core.views.jobs import ResultView
-from crucible.wire.documents.results import result_of
+from crucible.wire.documents.results import read_result_document
 
 _r = t.results.c
 _REPLACE = Statement(
@@ -30,7 +30,7 @@ _NEWEST = Statement(
 
 def store(conn: Connection, job: str, attempt: str, data: Mapping[str, object], now: float) -> None:
     """Keeps the result in a runner's message; told again, the later one stays. Raises BadResult."""
-    result = result_of(data)
+    result = read_result_document(data)
     said = {"kind": result.kind, "value": json.dumps(result.value), "stored_at": now}
     if _REPLACE.run(conn, its_attempt=attempt, **said) == 0:
         _ADD.run(conn, attempt=attempt, job=job, **said)

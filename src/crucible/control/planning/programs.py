@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, cast
 
 from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ
-from crucible.wire.files.tar_stream import FILES, Member, members
+from crucible.wire.files.tar_stream import FILES, Member, read_members
 
 MOST_UNPACKED = 200_000_000
 """Bytes of a bundle that are looked through: what is in it beside the program may be anything."""
@@ -20,7 +20,7 @@ def program_in(pieces: Iterator[bytes], command: Sequence[str]) -> dict[str, str
     """
     found: dict[str, str] = {}
     left, unpacked = MOST, 0
-    for member in members(cast(BinaryIO, io.BufferedReader(_Pieces(pieces)))):
+    for member in read_members(cast(BinaryIO, io.BufferedReader(_Pieces(pieces)))):
         unpacked += member.size
         if unpacked > MOST_UNPACKED:
             break

@@ -19,8 +19,8 @@ from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.core.people.identity import Identity
 from crucible.core.views.server import ModelPage, ModelView
 from crucible.wire.models.options import BadConfig, check_config
-from crucible.wire.models.plugins import AT_ONCE, NotOffered, Plugin, describe_all, describe_one
-from crucible.wire.models.subprocess_rpc import NoAnswer
+from crucible.wire.models.plugins import AT_ONCE, ModelNotFound, Plugin, describe_all, describe_one
+from crucible.wire.models.subprocess_rpc import RpcError
 
 T = TypeVar("T")
 
@@ -65,9 +65,9 @@ class Models:
         """Return the job that carries out `order`; `job` are further fields of it. Raises NotFound, BadInput."""
         who.require_submitter()
         plugin = await self._offered(order.model)
-        if plugin.fault is not None:
+        if plugin.problem is not None:
             package = f"{plugin.distribution} {plugin.distribution_version}"
-            raise models.broken_model(plugin.name, plugin.fault.text, plugin.fault.traceback, package, plugin.python)
+            raise models.broken_model(plugin.name, plugin.problem.text, plugin.problem.traceback, package, plugin.python)
         if order.method not in plugin.methods:
             raise models.no_method(plugin.name, order.method, plugin.methods)
         try:
@@ -89,7 +89,7 @@ class Models:
                 return kept
             try:
                 found = await self._ask(lambda python, environ: describe_one(name, python, environ, ASK_SECONDS))
-            except NotOffered as error:
+            except ModelNotFound as error:
                 raise _not_found(name, error.known) from error
             self._ones[name] = (self._clock.now(), found)
             return found
@@ -116,12 +116,12 @@ class Models:
         async with self._room:
             try:
                 return await asyncio.to_thread(describe, python, self._source.environ)
-            except NoAnswer as error:
-                raise models.cannot_list_models(python, str(error), error.words) from error
+            except RpcError as error:
+                raise models.cannot_list_models(python, str(error), error.stderr) from error
 
 
 def model_view(plugin: Plugin) -> ModelView:
-    fault, schema = plugin.fault, plugin.schema
+    fault, schema = plugin.problem, plugin.schema
     return ModelView(
         name=plugin.name,
         title=plugin.title,

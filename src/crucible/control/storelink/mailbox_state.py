@@ -13,14 +13,14 @@ from crucible.wire.documents.crypto import BadDocument, OldDocument
 from crucible.wire.documents.desired import Assignment
 from crucible.wire.documents.mailbox import (
     MAX_DOCUMENT,
-    Alive,
-    Down,
-    alive_name,
-    decode_alive,
-    down_name,
-    encode_down,
+    ControlDocument,
+    Heartbeat,
+    control_document_name,
+    decode_heartbeat,
+    encode_control_document,
+    heartbeat_name,
     is_segment,
-    mailbox,
+    mailbox_folder,
 )
 
 QUIET_SECONDS = 60.0
@@ -40,7 +40,7 @@ class Party:
 class _Heard:
     """A sign of life, and when it was first seen."""
 
-    alive: Alive
+    alive: Heartbeat
     at: float
 
 
@@ -60,17 +60,17 @@ class Box:
         self._heard: dict[str, _Heard] = {}
         self._said: dict[str, tuple[int, str]] = {}
 
-    async def hear(self, party: Party, names: Mapping[str, int], now: float) -> tuple[Alive | None, bool]:
+    async def hear(self, party: Party, names: Mapping[str, int], now: float) -> tuple[Heartbeat | None, bool]:
         """The party's newest sign of life, and whether it has come since the last look.
 
         The first one seen may be old: nothing follows from it.
         """
-        if alive_name(party.name) not in names:
+        if heartbeat_name(party.name) not in names:
             return None, False
-        raw = await self._postroom.get(self.machine, alive_name(party.name), MAX_DOCUMENT)
+        raw = await self._postroom.get(self.machine, heartbeat_name(party.name), MAX_DOCUMENT)
         before = self._heard.get(party.name)
         try:
-            alive = decode_alive(party.key, party.name, raw or b"")
+            alive = decode_heartbeat(party.key, party.name, raw or b"")
         except BadDocument as error:
             if isinstance(error, OldDocument):
                 self.old.add(party.name)
@@ -87,7 +87,7 @@ class Box:
         return all(now - item.at >= QUIET_SECONDS for item in heard.values())
 
     async def say(
-        self, party: Party, alive: Alive | None, body: Mapping[str, object], now: float, urls: Mapping[str, str]
+        self, party: Party, alive: Heartbeat | None, body: Mapping[str, object], now: float, urls: Mapping[str, str]
     ) -> None:
         """Tell the party, unless it has been told just that. Secrets of a project are always encrypted."""
         if alive is None:
@@ -97,13 +97,13 @@ class Box:
         if steady == before:
             return
         number = max(number + 1, int(now * 1000))
-        down = Down(number, alive.life, alive.count, body, urls)
+        down = ControlDocument(number, alive.life, alive.count, body, urls)
         encrypted = "secrets" in body or not await self._postroom.is_private()
-        raw = encode_down(party.key, party.name, down, encrypted=encrypted)
-        await self._postroom.put(self.machine, down_name(party.name), raw)
+        raw = encode_control_document(party.key, party.name, down, encrypted=encrypted)
+        await self._postroom.put(self.machine, control_document_name(party.name), raw)
         self._said[party.name] = (number, steady)
 
-    async def urls(self, party: Party, alive: Alive | None, keys: Mapping[str, str]) -> dict[str, str]:
+    async def urls(self, party: Party, alive: Heartbeat | None, keys: Mapping[str, str]) -> dict[str, str]:
         """For what the party always needs, and for what it asks for if it may have that."""
         wants = (*own_wants(party.name), *(alive.wants if alive is not None else ()))
         granted = {want: key for want in wants if (key := self._key(party, want, keys)) is not None}
@@ -111,7 +111,7 @@ class Box:
 
     async def runner_urls(self, parties: list[str]) -> dict[str, str]:
         """What runners begin with; their host hands it on."""
-        root = mailbox(self.machine)
+        root = mailbox_folder(self.machine)
         wants = [want for party in parties for want in own_wants(party)]
         return await self._postroom.urls({want: f"{root}/{want[4:]}" for want in wants})
 
@@ -124,7 +124,7 @@ class Box:
         writable = name == f"{top}up/{last}" and is_segment(name)
         writable = writable or (name == f"{top}blobs/{last}" and _BLOB.fullmatch(last) is not None)
         if want in own_wants(party.name) or (method == "PUT" and writable):
-            return f"{mailbox(self.machine)}/{name}"
+            return f"{mailbox_folder(self.machine)}/{name}"
         return None
 
     def forget(self, party: str) -> None:
@@ -143,12 +143,12 @@ def readable(assignment: Assignment | None) -> dict[str, str]:
     return keys
 
 
-def _is_older(alive: Alive, before: Alive) -> bool:
+def _is_older(alive: Heartbeat, before: Heartbeat) -> bool:
     """Whether somebody has put back what this life of the agent wrote earlier."""
     return alive.life == before.life and alive.count < before.count
 
 
-def _steady(alive: Alive, body: Mapping[str, object], urls: Mapping[str, str]) -> str:
+def _steady(alive: Heartbeat, body: Mapping[str, object], urls: Mapping[str, str]) -> str:
     """What makes one `down` differ from another. The seconds a machine has left fall all the time."""
     plain = {name: value for name, value in body.items() if name != "ends_in"}
     desired = plain.get("desired")

@@ -9,7 +9,15 @@ from pathlib import Path
 from crucible.control.runtime.ports import Ports
 from crucible.storage import NotFound
 from crucible.storage.store import Method, Signs
-from crucible.wire.documents.mailbox import CLAIM, HOST, ROOT, alive_name, down_name, is_private, mailbox
+from crucible.wire.documents.mailbox import (
+    CLAIM,
+    HOST,
+    ROOT,
+    control_document_name,
+    heartbeat_name,
+    is_private,
+    mailbox_folder,
+)
 
 LANE = "mailbox"
 DEADLINE = 30.0
@@ -32,7 +40,7 @@ class Postroom:
         if self._folder is not None:
             return {"folder": str(self._folder)}
         wants = (f"PUT {CLAIM}", f"GET {CLAIM}", *own_wants(HOST))
-        return {"urls": await self.urls({want: f"{mailbox(machine)}/{want[4:]}" for want in wants})}
+        return {"urls": await self.urls({want: f"{mailbox_folder(machine)}/{want[4:]}" for want in wants})}
 
     async def is_private(self) -> bool:
         """Whether the store is a folder that nobody but this user can open, as it is now."""
@@ -66,7 +74,7 @@ class Postroom:
 
     async def listing(self, machine: str) -> dict[str, int]:
         """Names in the machine's mailbox, with their sizes."""
-        root = mailbox(machine)
+        root = mailbox_folder(machine)
 
         def sizes() -> dict[str, int]:
             return {key[len(root) + 1 :]: size for key, size in self._store.list(root)}
@@ -75,7 +83,7 @@ class Postroom:
 
     async def get(self, machine: str, name: str, limit: int) -> bytes | None:
         """The object; None when it is not there or larger than `limit`."""
-        key = f"{mailbox(machine)}/{name}"
+        key = f"{mailbox_folder(machine)}/{name}"
 
         def read() -> bytes | None:
             try:
@@ -87,19 +95,19 @@ class Postroom:
         return await self._ports.calls.run(LANE, read, DEADLINE)
 
     async def put(self, machine: str, name: str, data: bytes) -> None:
-        key = f"{mailbox(machine)}/{name}"
+        key = f"{mailbox_folder(machine)}/{name}"
         await self._ports.calls.run(LANE, lambda: self._store.put(key, data), DEADLINE)
 
     async def pieces(self, machine: str, name: str) -> AsyncIterator[bytes]:
         """The object's bytes; NotFound when it is not there."""
-        key = f"{mailbox(machine)}/{name}"
+        key = f"{mailbox_folder(machine)}/{name}"
         run = self._ports.calls.run
         opened: Iterator[bytes] = await run(LANE, lambda: self._store.open_range(key), DEADLINE)
         while (piece := await run(LANE, lambda: next(opened, b""), COPY_DEADLINE)) != b"":
             yield piece
 
     async def delete(self, machine: str, names: Iterable[str]) -> None:
-        keys = [f"{mailbox(machine)}/{name}" for name in names]
+        keys = [f"{mailbox_folder(machine)}/{name}" for name in names]
         for key in keys:
             self._urls.pop((key, "PUT"), None)
             self._urls.pop((key, "GET"), None)
@@ -113,11 +121,11 @@ class Postroom:
 
     async def sweep(self, machine: str, below: str = "") -> None:
         """Forget URLs, and remove what deleting leaves in a folder: empty ones, and pieces never finished."""
-        prefix = f"{mailbox(machine)}/{below}"
+        prefix = f"{mailbox_folder(machine)}/{below}"
         self._urls = {pair: url for pair, url in self._urls.items() if not pair[0].startswith(prefix)}
         if self._folder is None:
             return
-        path = self._folder / mailbox(machine) / below
+        path = self._folder / mailbox_folder(machine) / below
         await self._ports.calls.run(LANE, lambda: shutil.rmtree(path, ignore_errors=True), COPY_DEADLINE)
 
 
@@ -127,4 +135,4 @@ def _method(want: str) -> Method:
 
 def own_wants(party: str) -> tuple[str, str]:
     """What every party needs, all the time."""
-    return f"PUT {alive_name(party)}", f"GET {down_name(party)}"
+    return f"PUT {heartbeat_name(party)}", f"GET {control_document_name(party)}"

@@ -26,14 +26,14 @@ from crucible.wire.documents.mailbox import (
     HOST,
     MAX_DOCUMENT,
     SECRETS,
-    Alive,
-    alive_name,
-    attempt_of,
+    Heartbeat,
     decode_claim,
+    heartbeat_name,
     host_key,
     is_segment,
-    party_of,
+    parse_runner_party,
     runner_key,
+    runner_party,
 )
 from crucible.wire.documents.messages import derive_secret
 
@@ -58,7 +58,7 @@ class _Slot:
 
     @property
     def party(self) -> str:
-        return party_of(self.attempt, self.rank)
+        return runner_party(self.attempt, self.rank)
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Visit:
 
     # The host
 
-    async def _hear_host(self) -> tuple[Party, Alive | None, bool]:
+    async def _hear_host(self) -> tuple[Party, Heartbeat | None, bool]:
         """A host that was never heard is news, however long its sign of life has been there."""
         nonce = derive_secret(self.key, "nonce", self.row.id)
         host = Party(HOST, host_key(nonce, self.row.id))
@@ -122,7 +122,7 @@ class Visit:
         row = await self.ports.db.read(lambda conn: repository.load_machine(conn, self.row.id))
         self.row = row or self.row
 
-    async def _document(self, heard: Alive | None) -> Desired | None:
+    async def _document(self, heard: Heartbeat | None) -> Desired | None:
         """What is wanted of the machine; None when nothing is any more."""
         try:
             if heard is not None:
@@ -131,7 +131,7 @@ class Visit:
         except MachineUnwanted:
             return None
 
-    async def _say_to_host(self, host: Party, alive: Alive | None, document: Desired | None) -> None:
+    async def _say_to_host(self, host: Party, alive: Heartbeat | None, document: Desired | None) -> None:
         """Before its claim is granted a host hears nothing, unless that its time for it is over."""
         if self.row.claimed_by is None and self.box.denied:
             document = None
@@ -139,7 +139,7 @@ class Visit:
             return
         desired = None if document is None else json.loads(encode_desired(document))
         body = {"host": self.row.claimed_by, "desired": desired}
-        parties = [party_of(a.attempt, a.rank) for a in (document.assignments if document is not None else ())]
+        parties = [runner_party(a.attempt, a.rank) for a in (document.assignments if document is not None else ())]
         urls = {**await self.box.urls(host, alive, {}), **await self.box.runner_urls(parties)}
         await self.box.say(host, alive, body, self.ports.clock.now(), urls)
 
@@ -180,7 +180,7 @@ class Visit:
         wishes = await self.agents.attempt_desired(slot.attempt, slot.rank, False, known_by_nobody, 0.0)
         return {} if wishes is None else wishes.as_json()
 
-    async def _secrets(self, slot: _Slot, alive: Alive | None) -> Mapping[str, object]:
+    async def _secrets(self, slot: _Slot, alive: Heartbeat | None) -> Mapping[str, object]:
         """Encrypted, and for as long as the runner asks for them."""
         if alive is None or SECRETS not in alive.wants or slot.ended:
             return {}
@@ -193,7 +193,7 @@ class Visit:
             return {}
 
     async def _say_to_runner(
-        self, party: Party, alive: Alive | None, assignment: Assignment | None, wishes: Mapping[str, object]
+        self, party: Party, alive: Heartbeat | None, assignment: Assignment | None, wishes: Mapping[str, object]
     ) -> None:
         keys = readable(assignment)
         urls = await self.box.urls(party, alive, keys)
@@ -214,12 +214,12 @@ class Visit:
 
     # The end
 
-    async def _clear(self, host: Alive | None) -> None:
+    async def _clear(self, host: Heartbeat | None) -> None:
         """A machine that is gone writes no more: once all is taken in, or given up, its mailbox goes.
 
         One whose host's sign of life has another key than ours is another deployment's, and stays.
         """
-        if host is None and alive_name(HOST) in self.names:
+        if host is None and heartbeat_name(HOST) in self.names:
             return
         now = self.ports.clock.now()
         self.box.gone_since = now if self.box.gone_since is None else self.box.gone_since
@@ -236,7 +236,7 @@ class Visit:
 def _writer(name: str) -> tuple[str, int] | None:
     """Attempt and rank of the runner whose object it is."""
     parts = name.split("/")
-    return attempt_of(parts[1]) if parts[0] == "parties" and len(parts) > 2 else None
+    return parse_runner_party(parts[1]) if parts[0] == "parties" and len(parts) > 2 else None
 
 
 def _slots(conn: Connection, machine: str, writers: Collection[str]) -> list[_Slot]:

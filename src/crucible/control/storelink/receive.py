@@ -20,8 +20,16 @@ from crucible.control.storelink.mailboxes import Postroom
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.storage import HashMismatch, NotFound
 from crucible.storage.layout import checked_sha256
-from crucible.wire.documents.mailbox import artifact_blob, checkpoint_blob, is_segment, log_blob, party_of
-from crucible.wire.documents.messages import MAX_BATCH_BYTES, BadBatch, Batch, Kind, Message, decode_batch, encode_batch
+from crucible.wire.documents.mailbox import artifact_blob, checkpoint_blob, is_segment, log_blob, runner_party
+from crucible.wire.documents.messages import (
+    MAX_BATCH_BYTES,
+    BadBatch,
+    Batch,
+    Message,
+    MessageKind,
+    decode_batch,
+    encode_batch,
+)
 from crucible.wire.files.paths import UnsafePath, safe_name
 
 log = structlog.get_logger(__name__)
@@ -47,7 +55,7 @@ class Runner:
 
     @property
     def party(self) -> str:
-        return party_of(self.attempt, self.rank)
+        return runner_party(self.attempt, self.rank)
 
 
 @dataclass(frozen=True)
@@ -188,10 +196,10 @@ class Intake:
     async def _copy(self, runner: Runner, message: Message, blob: str) -> None:
         data, sha256 = message.data, str(message.data["sha256"])
         content = self._postroom.pieces(runner.machine, blob)
-        if message.kind is Kind.ARTIFACT:
+        if message.kind is MessageKind.ARTIFACT:
             path = safe_name(str(data["path"]))
             await self._agents.put_artifact(runner.attempt, runner.rank, path, sha256, content)
-        elif message.kind is Kind.CHECKPOINT:
+        elif message.kind is MessageKind.CHECKPOINT:
             await self._agents.put_checkpoint(runner.attempt, runner.rank, sha256, content)
         else:
             n, start, lines = (int(str(data.get(name, 0))) for name in ("n", "start", "lines"))
@@ -241,13 +249,13 @@ def _blobs(party: str, messages: Iterable[Message]) -> list[tuple[str, Message]]
 
 
 def _blob(party: str, message: Message) -> str | None:
-    if message.kind not in (Kind.LOG, Kind.ARTIFACT, Kind.CHECKPOINT):
+    if message.kind not in (MessageKind.LOG, MessageKind.ARTIFACT, MessageKind.CHECKPOINT):
         return None
     data, sha256 = message.data, checked_sha256(str(message.data["sha256"]))
-    if message.kind is Kind.LOG:
+    if message.kind is MessageKind.LOG:
         n, start, lines = (int(str(data[name])) for name in ("n", "start", "lines"))
         return log_blob(party, n, sha256) if min(n, start, lines) >= 0 else None
-    if message.kind is Kind.ARTIFACT:
+    if message.kind is MessageKind.ARTIFACT:
         return artifact_blob(party, safe_name(str(data["path"])), sha256)
     return checkpoint_blob(party, sha256)
 
@@ -255,10 +263,10 @@ def _blob(party: str, message: Message) -> str | None:
 def _row_of(runner: Runner, message: Message) -> Select[tuple[str]]:
     """Finds the row that says that this was taken in before."""
     data, sha256 = message.data, str(message.data["sha256"])
-    if message.kind is Kind.ARTIFACT:
+    if message.kind is MessageKind.ARTIFACT:
         a = t.artifacts.c
         return select(a.sha256).where(a.attempt == runner.attempt, a.path == str(data["path"]), a.sha256 == sha256)
-    if message.kind is Kind.CHECKPOINT:
+    if message.kind is MessageKind.CHECKPOINT:
         c = t.checkpoints.c
         return select(c.sha256).where(c.attempt == runner.attempt, c.sha256 == sha256, c.pruned_at.is_(None))
     s = t.log_segments.c
@@ -274,7 +282,7 @@ def _without(batch: Batch, lost: Mapping[int, str], secret: bytes) -> bytes:
 
 def _lost(message: Message, why: str) -> Message:
     what = message.data.get("path") or message.data.get("name") or f"output segment {message.data.get('n')}"
-    return replace(message, kind=Kind.NOTE, data={"text": f"{what!s:.200} is not kept: {why:.500}"})
+    return replace(message, kind=MessageKind.NOTE, data={"text": f"{what!s:.200} is not kept: {why:.500}"})
 
 
 async def _whole(content: AsyncIterator[bytes], limit: int) -> bytes:

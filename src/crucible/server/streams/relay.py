@@ -10,7 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from crucible.control.agents.sessions import Line, Meeting
 from crucible.core.errors import Unreachable
-from crucible.wire.http.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, Kind, kind_of
+from crucible.wire.http.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, FrameKind, frame_kind
 
 MAX_AHEAD = 2 * WINDOW
 """Bytes that are kept of somebody whose session has not begun: what he may send without credit, and changes of size."""
@@ -98,12 +98,12 @@ async def relay(client: Line, agent: Line) -> None:
         await asyncio.gather(up, down, return_exceptions=True)
 
 
-async def _pass_on(source: Line, target: Line, allowed: frozenset[Kind]) -> bool:
+async def _pass_on(source: Line, target: Line, allowed: frozenset[FrameKind]) -> bool:
     """Whether the session was told to be over; not where one of them has gone."""
     with contextlib.suppress(LineLost):
         while (frame := await source.receive()) is not None:
-            kind = kind_of(frame, allowed)
+            kind = frame_kind(frame, allowed)
             await target.send(frame)
-            if kind is Kind.OVER:
+            if kind is FrameKind.OVER:
                 return True
     return False

@@ -51,7 +51,7 @@ async def _hold(line: SocketLine, job: RunningJob) -> CrucibleError | None:
         async with asyncio.timeout(OPEN_SECONDS):
             frame = await line.receive()
         if frame is not None:
-            s.kind_of(frame, frozenset({s.Kind.OPEN}))
+            s.frame_kind(frame, frozenset({s.FrameKind.OPEN}))
             await _meet(line, job, frame)
     except s.BadFrame as error:
         return BadInput("A frame of the session is not right.", why=f"{error}.", fix="See docs/attach.md, Frames.")
@@ -86,5 +86,5 @@ async def _close(socket: WebSocket, line: SocketLine, error: CrucibleError | Non
     if error is not None:
         problem = s.Problem(error.code, error.http_status, error.what, error.why, error.fix)
         with contextlib.suppress(LineLost):
-            await line.send(s.over(s.Over(problem=problem)))
+            await line.send(s.over_frame(s.Over(problem=problem)))
     await line.close(pace_of(socket).close)

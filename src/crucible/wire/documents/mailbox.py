@@ -58,7 +58,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Alive:
+class Heartbeat:
     """An agent's sign of life. `count` rises within one `life`.
 
     `wants` are objects it has no URL for, as `PUT name` or `GET name`. `devices` is what a host found.
@@ -71,7 +71,7 @@ class Alive:
 
 
 @dataclass(frozen=True)
-class Down:
+class ControlDocument:
     """What the control plane says to one party; `number` rises. `life` and `count` are of the last `alive` it read.
 
     `body` for a host: `host` (the native id that holds the claim), `desired` (the document; None: the machine
@@ -90,16 +90,16 @@ class Down:
 # Names, relative to the mailbox
 
 
-def mailbox(machine: str) -> str:
+def mailbox_folder(machine: str) -> str:
     """The folder of the machine's mailbox. Raises ValueError for what is no id."""
     return f"{ROOT}/{_checked(machine)}"
 
 
-def party_of(attempt: str, rank: int) -> str:
+def runner_party(attempt: str, rank: int) -> str:
     return f"{_checked(attempt)}.{int(rank)}"
 
 
-def attempt_of(party: str) -> Optional[tuple[str, int]]:
+def parse_runner_party(party: str) -> Optional[tuple[str, int]]:
     """Attempt and rank, or None for what is no runner's party."""
     attempt, _, rank = party.rpartition(".")
     if not _NAME.fullmatch(attempt) or not re.fullmatch(r"0|[1-9][0-9]{0,5}", rank):
@@ -107,11 +107,11 @@ def attempt_of(party: str) -> Optional[tuple[str, int]]:
     return attempt, int(rank)
 
 
-def alive_name(party: str) -> str:
+def heartbeat_name(party: str) -> str:
     return f"parties/{party}/alive"
 
 
-def down_name(party: str) -> str:
+def control_document_name(party: str) -> str:
     return f"parties/{party}/down"
 
 
@@ -149,7 +149,7 @@ def _checked(name: str) -> str:
     return name
 
 
-def new_life() -> str:
+def new_incarnation() -> str:
     return f"{int(time.time() * 1000) & 0xFFFFFFFFFFF:012x}{os.urandom(6).hex()}"
 
 
@@ -185,15 +185,15 @@ def decode_claim(key: bytes, raw: bytes) -> Claim:
     return Claim(_text(doc, "native_id"))
 
 
-def encode_alive(key: bytes, party: str, alive: Alive, *, encrypted: bool) -> bytes:
+def encode_heartbeat(key: bytes, party: str, alive: Heartbeat, *, encrypted: bool) -> bytes:
     doc = {"life": alive.life, "wants": list(alive.wants), "devices": alive.devices}
-    return encode_document(key, alive_name(party), alive.count, doc, encrypted=encrypted)
+    return encode_document(key, heartbeat_name(party), alive.count, doc, encrypted=encrypted)
 
 
-def decode_alive(key: bytes, party: str, raw: bytes) -> Alive:
-    count, doc = decode_document(key, alive_name(party), raw)
+def decode_heartbeat(key: bytes, party: str, raw: bytes) -> Heartbeat:
+    count, doc = decode_document(key, heartbeat_name(party), raw)
     wants, devices = doc.get("wants"), doc.get("devices")
-    return Alive(
+    return Heartbeat(
         _text(doc, "life"),
         count,
         tuple(str(want) for want in wants[:MAX_WANTS]) if isinstance(wants, list) else (),
@@ -201,18 +201,18 @@ def decode_alive(key: bytes, party: str, raw: bytes) -> Alive:
     )
 
 
-def encode_down(key: bytes, party: str, down: Down, *, encrypted: bool) -> bytes:
+def encode_control_document(key: bytes, party: str, down: ControlDocument, *, encrypted: bool) -> bytes:
     doc = {"life": down.life, "count": down.count, "body": dict(down.body), "urls": dict(down.urls)}
-    return encode_document(key, down_name(party), down.number, doc, encrypted=encrypted)
+    return encode_document(key, control_document_name(party), down.number, doc, encrypted=encrypted)
 
 
-def decode_down(key: bytes, party: str, raw: bytes) -> Down:
-    number, doc = decode_document(key, down_name(party), raw)
+def decode_control_document(key: bytes, party: str, raw: bytes) -> ControlDocument:
+    number, doc = decode_document(key, control_document_name(party), raw)
     body, urls = doc.get("body"), doc.get("urls")
     if not isinstance(body, dict) or not isinstance(urls, dict):
         raise BadDocument("a document without its parts")
     links = {str(name): str(url) for name, url in urls.items()}
-    return Down(number, _text(doc, "life"), _number(doc, "count"), body, links)
+    return ControlDocument(number, _text(doc, "life"), _number(doc, "count"), body, links)
 
 
 def _text(doc: Mapping[str, Any], name: str) -> str:

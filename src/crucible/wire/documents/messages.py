@@ -18,7 +18,7 @@ VERSION = 1
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 
 
-class Kind(str, enum.Enum):
+class MessageKind(str, enum.Enum):
     """The kinds of message; the comment names the keys of `data`."""
 
     STAGING = "staging"  # what: str (a line for people: "building the environment")
@@ -35,7 +35,7 @@ class Kind(str, enum.Enum):
     ENDED = "ended"  # nothing follows: outputs are in. complete: bool, text
 
 
-_KINDS = frozenset(kind.value for kind in Kind)
+_KINDS = frozenset(kind.value for kind in MessageKind)
 
 
 class Cause(str, enum.Enum):
@@ -59,7 +59,7 @@ class Message:
     """One message. `at` is the agent's wall clock in seconds: kept for people, never compared with ours."""
 
     n: int
-    kind: Kind
+    kind: MessageKind
     at: float
     data: Mapping[str, object]
 
@@ -108,8 +108,8 @@ def decode_batch(raw: bytes, secret: bytes) -> Batch:
 def _message(n: int, kind: str, at: float, data: Mapping[str, object]) -> Message:
     """A kind that only a newer agent knows becomes a note: its number must not be missing."""
     if kind not in _KINDS:
-        return Message(int(n), Kind.NOTE, float(at), {"text": f"a message of the unknown kind {kind!r}"})
-    return Message(int(n), Kind(kind), float(at), dict(data))
+        return Message(int(n), MessageKind.NOTE, float(at), {"text": f"a message of the unknown kind {kind!r}"})
+    return Message(int(n), MessageKind(kind), float(at), dict(data))
 
 
 def sign(body: bytes, secret: bytes) -> str:

@@ -47,10 +47,10 @@ def decode_result(raw: bytes) -> Result:
         doc = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise BadResult("the result is no JSON") from error
-    return result_of(doc)
+    return read_result_document(doc)
 
 
-def result_of(doc: object) -> Result:
+def read_result_document(doc: object) -> Result:
     """The result in a document `{"kind", "value"}`. Raises BadResult."""
     if not isinstance(doc, Mapping) or "value" not in doc or not isinstance(doc.get("kind"), str):
         raise BadResult("the result has no kind or no value")
@@ -65,7 +65,7 @@ def _check_kind(result: Result) -> None:
     if result.kind == "benchmark" and not isinstance(result.value, dict):
         raise BadResult(
             "the result of a benchmark is an object of names and what was measured, such as "
-            f'{{"accuracy": 0.9}}, not {_named(result.value)}'
+            f'{{"accuracy": 0.9}}, not {_describe_type(result.value)}'
         )
 
 
@@ -97,13 +97,15 @@ def _check_text(text: str, where: str) -> None:
 
 def _check_number(value: object, where: str) -> None:
     if not isinstance(value, (int, float)):
-        raise BadResult(f"{where} is {_named(value)}, and a result is made of numbers, texts, lists and objects")
+        raise BadResult(
+            f"{where} is {_describe_type(value)}, and a result is made of numbers, texts, lists and objects"
+        )
     if isinstance(value, float) and not math.isfinite(value):
         raise BadResult(f"{where} is {value}, which JSON has no number for")
     if isinstance(value, int) and abs(value) >= MAX_INTEGER:
         raise BadResult(f"{where} is a whole number of more than 63 bits")
 
 
-def _named(value: object) -> str:
+def _describe_type(value: object) -> str:
     words = {list: "a list", tuple: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return words.get(type(value), f"a {type(value).__name__}")

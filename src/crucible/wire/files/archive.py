@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Union
 
-from crucible.wire.files.paths import MAX_NAME_BYTES, UnsafePath, goes_in_circles, is_inside, safe_join, safe_name
-from crucible.wire.files.tar_stream import FILES, FOLDER, LINK, BadArchive, Member, members
+from crucible.wire.files.paths import MAX_NAME_BYTES, UnsafePath, has_link_loop, is_inside, safe_join, safe_name
+from crucible.wire.files.tar_stream import FILES, FOLDER, LINK, BadArchive, Member, read_members
 
 __all__ = ["BadArchive", "Entry", "Folder", "Link", "pack", "unpack"]
 
@@ -88,8 +88,8 @@ def unpack(source: BinaryIO, dest: Path, *, max_bytes: int, max_files: int, comp
         raise FileExistsError(f"{dest} exists and is not an empty folder")
     work = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=dest.parent))
     try:
-        unpacking = _Unpacking(work, max_bytes, max_files)
-        for member in members(source, compressed=compressed):
+        unpacking = _Unpacker(work, max_bytes, max_files)
+        for member in read_members(source, compressed=compressed):
             unpacking.add(member)
         unpacking.make_links()
         work.chmod(0o755)
@@ -169,7 +169,7 @@ def _open_regular(path: Path) -> BinaryIO:
 # Unpacking
 
 
-class _Unpacking:
+class _Unpacker:
     """Builds the tree in `root`. Links are made last, so that nothing is ever written through one."""
 
     def __init__(self, root: Path, max_bytes: int, max_files: int) -> None:
@@ -198,7 +198,7 @@ class _Unpacking:
             self._take_name(member.name)
             self._links.append(member)
         else:
-            raise BadArchive(f"{member.name!a} is {member.described}, which is not allowed")
+            raise BadArchive(f"{member.name!a} is {member.kind_label}, which is not allowed")
 
     def make_links(self) -> None:
         """All their folders first: a link that would be another's folder then finds its place taken."""
@@ -267,7 +267,7 @@ class _Unpacking:
 
     def _check_inside(self, name: str) -> None:
         path = self._root / name
-        if goes_in_circles(path):
+        if has_link_loop(path):
             raise BadArchive(f"{name!a} is a link through too many links")
         if not is_inside(self._root, path):
             raise BadArchive(f"{name!a} is a link that leads outside")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from crucible.wire.files.archive import Entry, Folder, Link, pack
-from crucible.wire.files.ignore import BUILT_IN, Ignore
-from crucible.wire.files.paths import UnsafePath, goes_in_circles, is_inside, safe_name
+from crucible.wire.files.ignore import BUILT_IN, IgnoreRules
+from crucible.wire.files.paths import UnsafePath, has_link_loop, is_inside, safe_name
 from crucible.wire.limits import DEFAULT_LIMIT, MAX_FILES
 
 IGNORE_FILE = ".crucibleignore"
@@ -62,9 +62,9 @@ def collect(
     Sockets, pipes and devices are passed over. Raises UnsafePath for a link that points out of `root` and for
     a name that no archive may hold, BundleTooLarge, and OSError for what cannot be read.
     """
-    rules = Ignore([*BUILT_IN, *_ignore_file(root), *ignore])
-    found = _walk(root, "", rules) if only is None else _listed(root, only, rules)
-    return sorted(_within(found, limit_bytes), key=lambda entry: entry.name)
+    rules = IgnoreRules([*BUILT_IN, *_ignore_file(root), *ignore])
+    found = _walk(root, "", rules) if only is None else _read_named(root, only, rules)
+    return sorted(_check_limits(found, limit_bytes), key=lambda entry: entry.name)
 
 
 def make_bundle(entries: Iterable[Entry], into: Path) -> Bundle:
@@ -93,7 +93,7 @@ def _ignore_file(root: Path) -> list[str]:
         return []
 
 
-def _walk(root: Path, folder: str, rules: Ignore) -> Iterator[Entry]:
+def _walk(root: Path, folder: str, rules: IgnoreRules) -> Iterator[Entry]:
     """Everything below `folder` that is not ignored; the folder itself if that leaves nothing."""
     empty = True
     with os.scandir(root / folder) as listing:
@@ -109,7 +109,7 @@ def _walk(root: Path, folder: str, rules: Ignore) -> Iterator[Entry]:
         yield Entry(safe_name(folder), Folder())
 
 
-def _listed(root: Path, only: Iterable[str], rules: Ignore) -> Iterator[Entry]:
+def _read_named(root: Path, only: Iterable[str], rules: IgnoreRules) -> Iterator[Entry]:
     for name in dict.fromkeys(line.rstrip("/") for line in only):
         path = safe_name(name)
         if not is_inside(root, (root / path).parent):
@@ -118,7 +118,7 @@ def _listed(root: Path, only: Iterable[str], rules: Ignore) -> Iterator[Entry]:
             yield from _at(root, path, (root / path).lstat().st_mode, rules)
 
 
-def _at(root: Path, name: str, mode: int, rules: Ignore) -> Iterator[Entry]:
+def _at(root: Path, name: str, mode: int, rules: IgnoreRules) -> Iterator[Entry]:
     if stat.S_ISDIR(mode):
         yield from _walk(root, name, rules)
     elif stat.S_ISLNK(mode):
@@ -130,7 +130,7 @@ def _at(root: Path, name: str, mode: int, rules: Ignore) -> Iterator[Entry]:
 def _link(root: Path, name: str) -> Link:
     """The link as the shortest relative one to where it ends: it then never leaves the folder on its way."""
     path = root / name
-    if goes_in_circles(path):
+    if has_link_loop(path):
         raise UnsafePath(name, "is a link that leads to itself")
     if not is_inside(root, path):
         why = f"is a link to {os.readlink(path)!a}, outside the folder that is sent"
@@ -138,7 +138,7 @@ def _link(root: Path, name: str) -> Link:
     return Link(os.path.relpath(os.path.realpath(path), os.path.realpath(path.parent)))
 
 
-def _within(entries: Iterable[Entry], limit: int) -> list[Entry]:
+def _check_limits(entries: Iterable[Entry], limit: int) -> list[Entry]:
     kept: list[Entry] = []
     size = 0
     for entry in entries:

@@ -29,7 +29,7 @@ BUILT_IN = (
 
 
 @dataclass(frozen=True)
-class Rule:
+class IgnorePattern:
     """One pattern. `parts` are matched against the parts of a path; `**` stands for any number of them."""
 
     parts: tuple[str, ...]
@@ -40,7 +40,7 @@ class Rule:
         return (is_folder or not self.folders_only) and _match(self.parts, path)
 
 
-class Ignore:
+class IgnoreRules:
     """Rules in their order; the last one that matches a path decides.
 
     `*`, `?` and `[...]` stay within one part of the path and `**` spans parts; a pattern with a `/` before
@@ -66,7 +66,7 @@ class Ignore:
         return any(self.ignores(folder, is_folder=True) for folder in above) or self.ignores(path)
 
 
-def _parse(line: str) -> Rule | None:
+def _parse(line: str) -> IgnorePattern | None:
     text = line.rstrip(" \t\n")
     if not text or text.startswith("#"):
         return None
@@ -75,7 +75,7 @@ def _parse(line: str) -> Rule | None:
     folders_only = text.endswith("/")
     bound = "/" in text.rstrip("/")
     parts = [part for part in text.split("/") if part]
-    return Rule(tuple(parts if bound else ["**", *parts]), folders_only, keeps) if parts else None
+    return IgnorePattern(tuple(parts if bound else ["**", *parts]), folders_only, keeps) if parts else None
 
 
 def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:

@@ -54,7 +54,7 @@ def is_inside(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> boo
     return real == top or real.startswith(top.rstrip(os.sep) + os.sep)
 
 
-def goes_in_circles(path: str | os.PathLike[str]) -> bool:
+def has_link_loop(path: str | os.PathLike[str]) -> bool:
     """Whether the system gives up following the links of `path`: a circle, or more than about 40 of them."""
     try:
         os.stat(path)

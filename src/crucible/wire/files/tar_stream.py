@@ -53,7 +53,7 @@ class Member:
     content: Iterator[bytes]
 
     @property
-    def described(self) -> str:
+    def kind_label(self) -> str:
         return _KINDS.get(self.kind, f"of unknown kind {self.kind!r}")
 
 
@@ -103,7 +103,7 @@ class _TarStream:
             raise BadArchive(f"it is not a sound gzip file: {error}") from error
 
 
-def members(source: BinaryIO, *, compressed: bool = True) -> Iterator[Member]:
+def read_members(source: BinaryIO, *, compressed: bool = True) -> Iterator[Member]:
     """The members in their order. BadArchive for anything that is not a sound archive, to its very end."""
     stream = _TarStream(gzip.GzipFile(fileobj=source, mode="rb") if compressed else source)
     while True:

@@ -46,18 +46,18 @@ class HttpError(Exception):
 class NotConnected(HttpError):
     def __init__(self, why: str, *, late: bool = False) -> None:
         super().__init__(why)
-        self.late = late
+        self.timed_out = late
 
 
-class Late(HttpError):
+class ResponseTimeout(HttpError):
     pass
 
 
-class Broken(HttpError):
+class BadResponse(HttpError):
     pass
 
 
-class TooLong(Broken):
+class ResponseTooLong(BadResponse):
     pass
 
 
@@ -137,7 +137,7 @@ class HttpClient:
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
 
     def close(self) -> None:
-        while (kept := self._kept()) is not None:
+        while (kept := self._pop_idle()) is not None:
             kept[1].close()
 
     def keep(self, connection: http.client.HTTPConnection) -> None:
@@ -148,7 +148,7 @@ class HttpClient:
         exchange = self.start(request)
         try:
             return exchange.finish()
-        except Broken:
+        except BadResponse:
             if not (exchange.reused and request.repeatable and isinstance(request.body, (bytes, type(None)))):
                 raise
         self.close()
@@ -156,13 +156,13 @@ class HttpClient:
 
     def start(self, request: Request) -> Exchange:
         """Send a request without waiting for its answer; raises HttpError."""
-        connection = self._waiting(request.repeatable)
+        connection = self._take_idle(request.repeatable)
         reused = connection is not None
         if connection is None:
             connection = self.connect(request.connect_seconds)
         connection.sock.settimeout(request.seconds)
         try:
-            with _translated():
+            with _http_errors():
                 self._write(connection, request)
         except HttpError:
             connection.close()
@@ -184,23 +184,23 @@ class HttpClient:
 
     def has_connection(self) -> bool:
         """Return whether a kept connection is there that the server has not closed."""
-        while (kept := self._kept()) is not None:
-            if not _has_ended(kept[1].sock):
+        while (kept := self._pop_idle()) is not None:
+            if not _is_closed_by_server(kept[1].sock):
                 self._idle.append(kept)  # with the time since when it waits
                 return True
             kept[1].close()
         return False
 
-    def _waiting(self, repeatable: bool) -> Optional[http.client.HTTPConnection]:
-        while (kept := self._kept()) is not None:
+    def _take_idle(self, repeatable: bool) -> Optional[http.client.HTTPConnection]:
+        while (kept := self._pop_idle()) is not None:
             since, connection = kept
             is_fresh = repeatable or time.monotonic() - since < KEEP_SECONDS
-            if is_fresh and not _has_ended(connection.sock):
+            if is_fresh and not _is_closed_by_server(connection.sock):
                 return connection
             connection.close()
         return None
 
-    def _kept(self) -> Optional[tuple[float, http.client.HTTPConnection]]:
+    def _pop_idle(self) -> Optional[tuple[float, http.client.HTTPConnection]]:
         """Taken in one step: between a look and a pop another thread may have taken the last."""
         try:
             return self._idle.pop()
@@ -247,7 +247,7 @@ class Exchange:
         # HTTPResponse asks its socket for a file to read from, and for nothing else.
         self.connection.response_class = lambda _, **more: http.client.HTTPResponse(reader, **more)  # type: ignore[assignment, arg-type]
         try:
-            with _translated():
+            with _http_errors():
                 raw = self.connection.getresponse()
         except HttpError:
             self.connection.close()
@@ -292,7 +292,7 @@ class Response:
                     parts.append(piece)
                     size += len(piece)
                     if size > limit:
-                        raise TooLong(f"The answer is longer than {limit} bytes.")
+                        raise ResponseTooLong(f"The answer is longer than {limit} bytes.")
             finally:
                 self.close()
             self._content = b"".join(parts)
@@ -304,11 +304,11 @@ class Response:
 
     def pieces(self, size: int = CHUNK) -> Iterator[bytes]:
         """Yield the body as it comes; raises HttpError, also where it ends too early."""
-        with _translated():
+        with _http_errors():
             while piece := self._raw.read(size):
                 yield piece
         if self._raw.length:
-            raise Broken("The answer ended too early.")
+            raise BadResponse("The answer ended too early.")
 
     def close(self) -> None:
         """The connection serves the next request if this answer was read to its end."""
@@ -349,7 +349,7 @@ class _Reader(io.RawIOBase):
         super().close()
 
 
-def _has_ended(waiting: socket.socket) -> bool:
+def _is_closed_by_server(waiting: socket.socket) -> bool:
     """Whether the server has hung up: nothing else can be there to read between two requests."""
     poll = select.poll()
     poll.register(waiting, select.POLLIN)
@@ -357,11 +357,11 @@ def _has_ended(waiting: socket.socket) -> bool:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _http_errors() -> Iterator[None]:
     """Raise what goes wrong on a connection as an HttpError."""
     try:
         yield
     except (TimeoutError, socket.timeout) as error:
-        raise Late("The answer did not come in time.") from error
+        raise ResponseTimeout("The answer did not come in time.") from error
     except (OSError, http.client.HTTPException) as error:
-        raise Broken(str(error) or type(error).__name__) from error
+        raise BadResponse(str(error) or type(error).__name__) from error

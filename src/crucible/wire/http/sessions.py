@@ -38,7 +38,7 @@ BEGIN_SECONDS = 30.0
 _CREDIT = struct.Struct(">I")
 
 
-class Kind(enum.Enum):
+class FrameKind(enum.Enum):
     OPEN = b"O"
     READY = b"R"
     DATA = b"D"
@@ -52,8 +52,10 @@ class Kind(enum.Enum):
     OVER = b"V"
 
 
-FROM_CLIENT = frozenset({Kind.OPEN, Kind.DATA, Kind.END, Kind.CREDIT, Kind.RESIZE})
-FROM_AGENT = frozenset({Kind.READY, Kind.DATA, Kind.ERROR_DATA, Kind.END, Kind.CREDIT, Kind.OVER})
+FROM_CLIENT = frozenset({FrameKind.OPEN, FrameKind.DATA, FrameKind.END, FrameKind.CREDIT, FrameKind.RESIZE})
+FROM_AGENT = frozenset(
+    {FrameKind.READY, FrameKind.DATA, FrameKind.ERROR_DATA, FrameKind.END, FrameKind.CREDIT, FrameKind.OVER}
+)
 
 
 class BadFrame(ValueError):
@@ -146,41 +148,41 @@ class Over:
         return 1 if self.code is None else self.code
 
 
-def data(content: bytes, kind: Kind = Kind.DATA) -> bytes:
+def data_frame(content: bytes, kind: FrameKind = FrameKind.DATA) -> bytes:
     return kind.value + content
 
 
-def end() -> bytes:
-    return Kind.END.value
+def end_frame() -> bytes:
+    return FrameKind.END.value
 
 
-def ready() -> bytes:
-    return Kind.READY.value
+def ready_frame() -> bytes:
+    return FrameKind.READY.value
 
 
-def credit(count: int) -> bytes:
-    return Kind.CREDIT.value + _CREDIT.pack(count)
+def credit_frame(count: int) -> bytes:
+    return FrameKind.CREDIT.value + _CREDIT.pack(count)
 
 
-def resize(size: Size) -> bytes:
-    return _json(Kind.RESIZE, asdict(size))
+def resize_frame(size: Size) -> bytes:
+    return _json(FrameKind.RESIZE, asdict(size))
 
 
-def opening(wanted: Opening) -> bytes:
+def open_frame(wanted: Opening) -> bytes:
     name = next(name for name, kind in OPENINGS.items() if isinstance(wanted, kind))
-    return _json(Kind.OPEN, {"kind": name, **asdict(wanted)})
+    return _json(FrameKind.OPEN, {"kind": name, **asdict(wanted)})
 
 
-def over(how: Over) -> bytes:
-    return _json(Kind.OVER, asdict(how))
+def over_frame(how: Over) -> bytes:
+    return _json(FrameKind.OVER, asdict(how))
 
 
-def kind_of(frame: bytes, allowed: frozenset[Kind]) -> Kind:
+def frame_kind(frame: bytes, allowed: frozenset[FrameKind]) -> FrameKind:
     """Raises BadFrame for a frame that is too long, unknown, or not for that side to send."""
     if len(frame) > MAX_FRAME:
         raise BadFrame(f"a frame of {len(frame)} bytes; {MAX_FRAME} are the most")
     try:
-        kind = Kind(frame[:1])
+        kind = FrameKind(frame[:1])
     except ValueError:
         raise BadFrame("a frame of an unknown kind") from None
     if kind not in allowed:
@@ -198,7 +200,7 @@ def read_credit(frame: bytes) -> int:
 
 
 def read_size(frame: bytes) -> Size:
-    size: Size = _made(Size, _object(frame))
+    size: Size = _build(Size, _object(frame))
     return size
 
 
@@ -215,8 +217,8 @@ def read_opening(frame: bytes) -> Opening:
             raise BadFrame("the kind of a terminal is a text")
         if terminal is not None and not isinstance(terminal, dict):
             raise BadFrame("terminal has rows and columns")
-        doc = {**doc, "words": tuple(words), "terminal": None if terminal is None else _made(Size, terminal)}
-    made: Opening = _made(kind, doc)
+        doc = {**doc, "words": tuple(words), "terminal": None if terminal is None else _build(Size, terminal)}
+    made: Opening = _build(kind, doc)
     return made
 
 
@@ -239,7 +241,7 @@ def read_over(frame: bytes) -> Over:
     )
 
 
-class Window:
+class CreditWindow:
     """How many bytes of data one side may still send."""
 
     def __init__(self, size: int = WINDOW) -> None:
@@ -250,13 +252,13 @@ class Window:
         """For the one who sends: so many went. A little more than there was room for does no harm."""
         self.room -= count
 
-    def take(self, count: int) -> None:
+    def receive(self, count: int) -> None:
         """For the one who receives: so many came. Raises BadFrame where that is more than there was room for."""
         if count > self.room:
             raise BadFrame("more data than there was credit for")
         self.room -= count
 
-    def give(self, count: int) -> None:
+    def grant(self, count: int) -> None:
         """So many were passed on at the other side. More than were sent is a lie."""
         if self.room + count > self._size:
             raise BadFrame("credit for data that were not sent")
@@ -269,7 +271,7 @@ def _problem(doc: Mapping[str, Any]) -> Problem:
     return Problem(status=int(status or 0) if _is_number(status, 400, 599) else 500, **texts)
 
 
-def _made(kind: Any, doc: Mapping[str, Any]) -> Any:
+def _build(kind: Any, doc: Mapping[str, Any]) -> Any:
     """One from the fields that it has; what a newer side adds is passed over."""
     known = {name: value for name, value in doc.items() if name in kind.__dataclass_fields__}
     try:
@@ -278,7 +280,7 @@ def _made(kind: Any, doc: Mapping[str, Any]) -> Any:
         raise BadFrame(f"not a {kind.__name__.lower()}: {error}") from error
 
 
-def _json(kind: Kind, doc: Mapping[str, object]) -> bytes:
+def _json(kind: FrameKind, doc: Mapping[str, object]) -> bytes:
     return kind.value + json.dumps(doc, separators=(",", ":")).encode()
 
 

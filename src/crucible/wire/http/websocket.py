@@ -29,7 +29,7 @@ class Handshake:
     expected: str
 
     @classmethod
-    def of(cls, host: str, path: str, headers: Mapping[str, str]) -> Handshake:
+    def create(cls, host: str, path: str, headers: Mapping[str, str]) -> Handshake:
         key = base64.b64encode(os.urandom(16))
         lines = [
             f"GET {path} HTTP/1.1",
@@ -57,7 +57,7 @@ class Handshake:
         return status
 
 
-def encode(opcode: int, payload: bytes, mask: Callable[[int], bytes] = os.urandom) -> bytes:
+def encode_message(opcode: int, payload: bytes, mask: Callable[[int], bytes] = os.urandom) -> bytes:
     """One whole message, masked as a client has to."""
     size = len(payload)
     if size < 126:
@@ -67,10 +67,10 @@ def encode(opcode: int, payload: bytes, mask: Callable[[int], bytes] = os.urando
     else:
         head = struct.pack(">BBQ", 0x80 | opcode, 0x80 | 127, size)
     key = mask(4)
-    return head + key + _masked(payload, key)
+    return head + key + _apply_mask(payload, key)
 
 
-def _masked(payload: bytes, key: bytes) -> bytes:
+def _apply_mask(payload: bytes, key: bytes) -> bytes:
     """Over one large number: a loop over bytes would be many times slower."""
     size = len(payload)
     if not size:

@@ -15,7 +15,7 @@ from typing import Any, Optional, Union
 
 _REQUIRED: Any = object()
 TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict}
-_CALLED = {
+_TYPE_LABELS = {
     "int": "a whole number",
     "float": "a number",
     "str": "a text",
@@ -76,7 +76,7 @@ class Option:
     def kind(self) -> str:
         return self.type.__name__
 
-    def checked(self, name: str, value: object) -> object:
+    def check(self, name: str, value: object) -> object:
         """The value as its type; raises BadConfig."""
         if value is None and not self.required and self.default is None:
             return None
@@ -84,7 +84,7 @@ class Option:
             value = _as_float(value)
         wrong = not isinstance(value, self.type) or (isinstance(value, bool) and self.type is not bool)
         if wrong or (isinstance(value, float) and not math.isfinite(value)):
-            raise BadConfig([f"{name} must be {_CALLED[self.kind]}, not {value!r:.80}"])
+            raise BadConfig([f"{name} must be {_TYPE_LABELS[self.kind]}, not {value!r:.80}"])
         if self.choices and value not in self.choices:
             raise BadConfig([self._not_chosen(name, value)])
         self._check_size(name, value)
@@ -104,13 +104,13 @@ class Option:
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float))):
                 raise BadSchema(f"a limit is a number, not {limit!r}")
             if limit is not None and self.kind in ("bool", "dict"):
-                raise BadSchema(f"{_CALLED[self.kind]} has no limits")
+                raise BadSchema(f"{_TYPE_LABELS[self.kind]} has no limits")
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise BadSchema(f"the minimum {self.minimum} is above the maximum {self.maximum}")
 
     def _check_own(self, what: str, value: object) -> None:
         try:
-            self.checked(what, value)
+            self.check(what, value)
         except BadConfig as error:
             raise BadSchema(str(error)) from error
 
@@ -125,7 +125,7 @@ class Option:
 
     def _not_chosen(self, name: str, value: object) -> str:
         known = [str(choice) for choice in self.choices]
-        return f"{name} must be one of {', '.join(known)}, not {value!r:.80}{_meant(str(value), known)}"
+        return f"{name} must be one of {', '.join(known)}, not {value!r:.80}{_did_you_mean(str(value), known)}"
 
 
 Schema = Mapping[str, Option]
@@ -162,7 +162,7 @@ def check_config(schema: Optional[Schema], config: object) -> dict[str, Any]:
     return found
 
 
-def schema_of(doc: Mapping[str, Mapping[str, Any]]) -> dict[str, Option]:
+def read_schema(doc: Mapping[str, Mapping[str, Any]]) -> dict[str, Option]:
     """The schema whose options were told with `as_json`. Raises BadSchema."""
     try:
         return {name: _option(told) for name, told in doc.items()}
@@ -188,18 +188,18 @@ def _as_float(value: int) -> float:
 
 def _value(name: str, option: Option, config: Mapping[str, object]) -> object:
     if name in config:
-        return option.checked(name, config[name])
+        return option.check(name, config[name])
     if option.required:
-        raise BadConfig([f"{name} is required: {_CALLED[option.kind]}"])
+        raise BadConfig([f"{name} is required: {_TYPE_LABELS[option.kind]}"])
     default = option.default
     return default.copy() if isinstance(default, (list, dict)) else default
 
 
 def _unknown(name: str, schema: Schema) -> str:
     known = f"; there are {', '.join(schema)}" if schema else "; this model has none"
-    return f"there is no option {name!r}{_meant(name, list(schema)) or known}"
+    return f"there is no option {name!r}{_did_you_mean(name, list(schema)) or known}"
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
+def _did_you_mean(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""

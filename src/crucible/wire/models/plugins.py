@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
-from crucible.wire.models.options import BadSchema, Option, schema_of
-from crucible.wire.models.subprocess_rpc import Asker, NoAnswer
+from crucible.wire.models.options import BadSchema, Option, read_schema
+from crucible.wire.models.subprocess_rpc import RpcError, SubprocessRpc
 from crucible.wire.shim import write_shim
 
 LIST_SECONDS = 20.0
@@ -26,7 +26,7 @@ AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Fault:
+class PluginProblem:
     """Why a plugin cannot be used, in its own words; `traceback` where something of its own was raised."""
 
     text: str
@@ -45,7 +45,7 @@ class Plugin:
     distribution: str
     distribution_version: str
     python: str
-    fault: Optional[Fault] = None
+    problem: Optional[PluginProblem] = None
     title: str = ""
     version: str = ""
     description: str = ""
@@ -69,11 +69,11 @@ class Plugin:
             "min_gpu_memory_gb": self.min_gpu_memory_gb,
             "methods": list(self.methods),
             "schema": None if self.schema is None else {name: item.as_json() for name, item in self.schema.items()},
-            "error": None if self.fault is None else {"text": self.fault.text, "traceback": self.fault.traceback},
+            "error": None if self.problem is None else {"text": self.problem.text, "traceback": self.problem.traceback},
         }
 
 
-class NotOffered(LookupError):
+class ModelNotFound(LookupError):
     """No package offers this name; `known` are those that are offered."""
 
     def __init__(self, known: tuple[str, ...]) -> None:
@@ -81,7 +81,7 @@ class NotOffered(LookupError):
         self.known = known
 
 
-class _Turns:
+class _TimeShares:
     """How long each of some plugins may take, a few at once, so that all are done by the deadline."""
 
     def __init__(self, waiting: int, deadline: float) -> None:
@@ -103,62 +103,62 @@ def describe_all(python: str, environ: Mapping[str, str], seconds: float = DESCR
     One that has not answered when its time is over is named with that as its fault.
     """
     deadline = time.monotonic() + seconds
-    with _asker(python, environ) as asker:
+    with _open_rpc(python, environ) as asker:
         entries = _entries(asker, min(LIST_SECONDS, seconds))
-        turns = _Turns(len(entries), deadline)
+        turns = _TimeShares(len(entries), deadline)
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             try:
-                return tuple(pool.map(lambda entry: _described(asker, entry, turns.take()), entries))
+                return tuple(pool.map(lambda entry: _describe(asker, entry, turns.take()), entries))
             except BaseException:
                 # Ctrl-C: leaving waits for the threads, and a plugin may hang.
-                asker.abandoned.set()
+                asker.cancelled.set()
                 raise
 
 
 def describe_one(name: str, python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> Plugin:
     """The model of this name, perhaps with a fault, within so many seconds. Blocks; raises NotOffered, NoAnswer."""
     deadline = time.monotonic() + seconds
-    with _asker(python, environ) as asker:
+    with _open_rpc(python, environ) as asker:
         entries = _entries(asker, min(LIST_SECONDS, seconds))
         entry = next((entry for entry in entries if entry.name == name), None)
         if entry is None:
-            raise NotOffered(tuple(entry.name for entry in entries))
-        return _described(asker, entry, max(deadline - time.monotonic(), 0.0))
+            raise ModelNotFound(tuple(entry.name for entry in entries))
+        return _describe(asker, entry, max(deadline - time.monotonic(), 0.0))
 
 
 @contextmanager
-def _asker(python: str, environ: Mapping[str, str]) -> Iterator[Asker]:
+def _open_rpc(python: str, environ: Mapping[str, str]) -> Iterator[SubprocessRpc]:
     with tempfile.TemporaryDirectory(prefix="crucible-models-") as folder:
         write_shim(Path(folder))
-        yield Asker(python, Path(folder), environ)
+        yield SubprocessRpc(python, Path(folder), environ)
 
 
-def _entries(asker: Asker, seconds: float) -> tuple[Plugin, ...]:
+def _entries(asker: SubprocessRpc, seconds: float) -> tuple[Plugin, ...]:
     """What is offered, one of each name: two of one name have a fault, which describing them tells."""
     try:
-        entries: Any = asker.ask(seconds=seconds)["entries"]
+        entries: Any = asker.call(seconds=seconds)["entries"]
         return tuple({str(entry["name"]): _entry(entry, asker.python) for entry in entries}.values())
     except (KeyError, TypeError) as error:
-        raise NoAnswer(f"its answer cannot be read: {error!r}") from error
+        raise RpcError(f"its answer cannot be read: {error!r}") from error
 
 
 def _entry(entry: Mapping[str, Any], python: str) -> Plugin:
     return Plugin(str(entry["name"]), str(entry["value"]), str(entry["distribution"]), str(entry["version"]), python)
 
 
-def _described(asker: Asker, entry: Plugin, seconds: float) -> Plugin:
+def _describe(asker: SubprocessRpc, entry: Plugin, seconds: float) -> Plugin:
     try:
-        return _filled(entry, asker.ask("--model", entry.name, seconds=seconds))
-    except NoAnswer as error:
-        return replace(entry, fault=Fault(str(error), error.words or None))
+        return _fill(entry, asker.call("--model", entry.name, seconds=seconds))
+    except RpcError as error:
+        return replace(entry, problem=PluginProblem(str(error), error.stderr or None))
     except (BadSchema, KeyError, TypeError, ValueError, OverflowError) as error:
-        return replace(entry, fault=Fault(f"its description cannot be read: {error}"))
+        return replace(entry, problem=PluginProblem(f"its description cannot be read: {error}"))
 
 
-def _filled(entry: Plugin, answer: Mapping[str, Any]) -> Plugin:
+def _fill(entry: Plugin, answer: Mapping[str, Any]) -> Plugin:
     if "error" in answer:
         error = answer["error"]
-        return replace(entry, fault=Fault(str(error["text"]), error["traceback"]))
+        return replace(entry, problem=PluginProblem(str(error["text"]), error["traceback"]))
     model, about = answer["model"], answer["model"]["metadata"]
     return replace(
         entry,
@@ -168,6 +168,6 @@ def _filled(entry: Plugin, answer: Mapping[str, Any]) -> Plugin:
         framework=str(about["framework"]),
         min_gpu_memory_gb=float(about["min_gpu_memory_gb"]),
         methods=tuple(str(method) for method in model["methods"]),
-        schema=None if model["schema"] is None else schema_of(model["schema"]),
+        schema=None if model["schema"] is None else read_schema(model["schema"]),
         package=Path(model["package"]) if model["package"] else None,
     )

@@ -21,16 +21,16 @@ PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL")
 """What a job gets of its host's variables; a plugin is asked as it would run, and sees no secret of the shell's."""
 
 
-class NoAnswer(Exception):
+class RpcError(Exception):
     """It did not answer; the text says why, `words` are the last that it wrote."""
 
     def __init__(self, text: str, words: str = "") -> None:
         super().__init__(text)
-        self.words = words
+        self.stderr = words
 
 
 @dataclass(frozen=True)
-class Asker:
+class SubprocessRpc:
     """`shim` is a folder that gives a Python its `crucible`; it is also where the process runs.
 
     Once `abandoned` is set nobody waits for an answer, and what runs is ended.
@@ -39,9 +39,9 @@ class Asker:
     python: str
     shim: Path
     environ: Mapping[str, str]
-    abandoned: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
-    def ask(self, *arguments: str, seconds: float) -> Mapping[str, object]:
+    def call(self, *arguments: str, seconds: float) -> Mapping[str, object]:
         """The answer of `crucible.inside.describe`. Raises NoAnswer."""
         kept = {name: self.environ[name] for name in PASSED_ON if name in self.environ}
         try:
@@ -55,9 +55,9 @@ class Asker:
                 start_new_session=True,
             )
         except OSError as error:
-            raise NoAnswer(f"{self.python} cannot be run: {error.strerror}") from error
+            raise RpcError(f"{self.python} cannot be run: {error.strerror}") from error
         try:
-            return _answer(process, seconds, self.abandoned)
+            return _answer(process, seconds, self.cancelled)
         finally:
             _end(process)
 
@@ -66,14 +66,14 @@ def _answer(process: subprocess.Popen[bytes], seconds: float, abandoned: threadi
     data, words, in_time = _read(process, time.monotonic() + seconds, abandoned)
     said = words.decode("utf-8", "replace").strip()
     if len(data) > MOST_ANSWER:
-        raise NoAnswer(f"its description is larger than {MOST_ANSWER // 1024} KiB", said)
+        raise RpcError(f"its description is larger than {MOST_ANSWER // 1024} KiB", said)
     if not in_time:
-        raise NoAnswer(f"it did not answer within {round(seconds, 1):g} seconds", said)
+        raise RpcError(f"it did not answer within {round(seconds, 1):g} seconds", said)
     try:
         # An escape such as \ud800 is half a character, which nobody who stores or sends text takes.
         doc = json.loads(json.dumps(json.loads(data), ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        raise NoAnswer(_how_it_ended(process), said) from None
+        raise RpcError(_how_it_ended(process), said) from None
     return doc if isinstance(doc, dict) else {}
 
 

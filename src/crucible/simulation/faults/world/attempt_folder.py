@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from crucible.agent.clock import Deadline
 from crucible.simulation.faults.world.event import Bell
 from crucible.wire.documents.desired import Assignment
-from crucible.wire.documents.messages import Kind, Message
+from crucible.wire.documents.messages import Message, MessageKind
 
 SEGMENT_LINES = 3
 
@@ -35,7 +35,7 @@ class Folder:
     done: bool = False
     changed: Bell = field(default_factory=Bell)
 
-    def say(self, kind: Kind, data: dict[str, object], at: float) -> None:
+    def say(self, kind: MessageKind, data: dict[str, object], at: float) -> None:
         self.spool.append(Message(len(self.spool) + 1, kind, at, data))
         self.changed.ring()
 
@@ -59,5 +59,5 @@ class Folder:
     def unsent(self) -> list[Message]:
         return self.spool[self.acked :]
 
-    def has_said(self, kind: Kind) -> bool:
+    def has_said(self, kind: MessageKind) -> bool:
         return any(message.kind is kind for message in self.spool)

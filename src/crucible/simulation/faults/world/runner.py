@@ -18,7 +18,7 @@ from crucible.simulation.faults.world.attempt_folder import Folder
 from crucible.simulation.faults.world.network import Gone, Lost, Refused, Request, pieces
 from crucible.simulation.faults.world.program import Exit, Program, Script
 from crucible.simulation.faults.world.task_group import Crew
-from crucible.wire.documents.messages import Batch, Cause, Kind, encode_batch
+from crucible.wire.documents.messages import Batch, Cause, MessageKind, encode_batch
 
 if TYPE_CHECKING:
     from crucible.simulation.faults.world.machine import Machine
@@ -79,7 +79,7 @@ class Runner:
         self._news.set()
 
     async def _live(self) -> None:
-        recovers = self._folder.began or self._folder.has_said(Kind.EXITED)
+        recovers = self._folder.began or self._folder.has_said(MessageKind.EXITED)
         self._state, actions = self._recover() if recovers else self._begin()
         for work in (self._deliver(), self._listen(), self._keep()):
             self.crew.start(work)
@@ -96,7 +96,7 @@ class Runner:
         self._ended()
 
     def _begin(self) -> rs.Step:
-        self._say(Kind.STAGING, {"what": "preparing"})
+        self._say(MessageKind.STAGING, {"what": "preparing"})
         a = self._assignment
         return rs.begin(a.grace, a.limits.seconds, self._machine.clock(), self._folder.deadline, a.checkpoint)
 
@@ -106,13 +106,13 @@ class Runner:
         if program is not None:
             program.die()
         now = self._machine.clock()
-        if self._folder.has_said(Kind.ENDED):
+        if self._folder.has_said(MessageKind.ENDED):
             return rs.RunnerState(0.0, None, now, rs.Phase.ENDED), (rs.Finish(),)
         state = rs.RunnerState(0.0, None, now, rs.Phase.SAVING)
-        if self._folder.has_said(Kind.EXITED):
+        if self._folder.has_said(MessageKind.EXITED):
             return state, (rs.StoreOutputs(),)
         lost = {"code": None, "signal": None, "cause": Cause.RUNNER_LOST.value, "text": "the runner died"}
-        return state, (rs.SendMessage(Kind.EXITED, dict(lost)), rs.StoreOutputs())
+        return state, (rs.SendMessage(MessageKind.EXITED, dict(lost)), rs.StoreOutputs())
 
     def _turn(self) -> float:
         """A program that was told to stop is killed in time; nothing else has to be on the second."""
@@ -170,7 +170,7 @@ class Runner:
             case rs.Finish():
                 self._finish = action
 
-    def _say(self, kind: Kind, data: dict[str, object]) -> None:
+    def _say(self, kind: MessageKind, data: dict[str, object]) -> None:
         self._folder.say(kind, data, self._machine.clock())
         self._news.set()
 
@@ -231,7 +231,7 @@ class Runner:
             await self._insist(lambda agents: agents.put_artifact(attempt, rank, path, sha256, pieces(data)))
         except Refused:
             return False
-        self._say(Kind.ARTIFACT, {"path": path, "size": len(data), "sha256": sha256})
+        self._say(MessageKind.ARTIFACT, {"path": path, "size": len(data), "sha256": sha256})
         return True
 
     # Threads of the real one
@@ -263,7 +263,7 @@ class Runner:
         sha256 = hashlib.sha256(data).hexdigest()
         await self._insist(lambda agents: agents.put_log(attempt, rank, n, start, lines, sha256, data))
         told = {"n": n, "start": start, "end": start + len(data), "lines": lines, "sha256": sha256}
-        self._say(Kind.LOG, dict(told))
+        self._say(MessageKind.LOG, dict(told))
 
     async def _upload(self, step: int) -> None:
         attempt, rank = self._key
@@ -271,7 +271,7 @@ class Runner:
         sha256 = hashlib.sha256(data).hexdigest()
         await self._insist(lambda agents: agents.put_checkpoint(attempt, rank, sha256, pieces(data)))
         told = {"name": f"step-{step}.pt", "form": "file", "size": len(data), "sha256": sha256, "step": step}
-        self._say(Kind.CHECKPOINT, dict(told))
+        self._say(MessageKind.CHECKPOINT, dict(told))
 
     async def _deliver(self) -> None:
         backoff, folder = Backoff(chance=self._machine.chance), self._folder
@@ -303,12 +303,12 @@ class Runner:
         job, attempt = self._assignment.job, self._assignment.attempt
         for message in folder.spool[folder.acked : acked]:
             data, sha256 = message.data, str(message.data.get("sha256"))
-            if message.kind is Kind.CHECKPOINT:
+            if message.kind is MessageKind.CHECKPOINT:
                 truth.checkpoint(Saved(job, attempt, int(str(data["step"])), sha256))
-            elif message.kind is Kind.LOG:
+            elif message.kind is MessageKind.LOG:
                 n, start, end = (int(str(data[name])) for name in ("n", "start", "end"))
                 truth.written.append(Segment(job, attempt, n, start, end, sha256))
-            elif message.kind is Kind.ARTIFACT:
+            elif message.kind is MessageKind.ARTIFACT:
                 truth.output(Output(job, attempt, str(data["path"]), sha256))
         folder.acked = max(folder.acked, acked)
         self._news.set()
