@@ -12,8 +12,8 @@ from tests.client.scripted import OK, Scripted
 
 from crucible.wire.http import client as http
 from crucible.wire.http.client import (
+    BadResponse,
     BaseUrl,
-    Broken,
     HttpClient,
     HttpError,
     NotConnected,
@@ -119,15 +119,15 @@ def test_a_body_comes_in_pieces_whatever_its_length_says() -> None:
 )
 def test_an_answer_that_ends_too_early_is_broken_not_short(cut: bytes) -> None:
     with Scripted([cut], [cut]) as server, closing(http_to(server)) as link:
-        with pytest.raises(Broken):
+        with pytest.raises(BadResponse):
             link.send(get()).content  # noqa: B018
-        with pytest.raises(Broken):
+        with pytest.raises(BadResponse):
             list(link.send(get()).pieces(1))
 
 
 @pytest.mark.parametrize("nonsense", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 zwo OK\r\n\r\n"])
 def test_what_is_no_answer_is_broken(nonsense: bytes) -> None:
-    with Scripted([nonsense]) as server, pytest.raises(Broken):
+    with Scripted([nonsense]) as server, pytest.raises(BadResponse):
         http_to(server).send(get())
 
 
@@ -169,7 +169,7 @@ def test_a_kept_connection_that_dies_is_replaced_for_what_may_be_sent_twice(
         if repeatable:
             assert link.send(again).content == b"ok"
         else:
-            with pytest.raises(Broken):
+            with pytest.raises(BadResponse):
                 link.send(again)
     assert server.connections == len(connections)
 
@@ -187,7 +187,7 @@ def test_nobody_there_is_not_connected() -> None:
         url = server.url
     with pytest.raises(NotConnected) as told:
         HttpClient(BaseUrl.parse(url)).send(get())
-    assert not told.value.late
+    assert not told.value.timed_out
 
 
 def test_a_name_that_is_no_name_is_not_connected() -> None:
