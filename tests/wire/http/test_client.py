@@ -161,7 +161,7 @@ def test_an_answer_beyond_the_limit_is_refused_and_its_connection_closed() -> No
 def test_a_kept_connection_that_dies_is_replaced_for_what_may_be_sent_twice(
     monkeypatch: pytest.MonkeyPatch, repeatable: bool
 ) -> None:
-    monkeypatch.setattr(http, "_has_ended", lambda _: False)  # the server hangs up just after the look
+    monkeypatch.setattr(http, "_is_closed_by_server", lambda _: False)  # the server hangs up just after the look
     connections = ([OK, b""], [OK]) if repeatable else ([OK, b""],)
     with Scripted(*connections) as server, closing(http_to(server)) as link:
         assert link.send(get()).content == b"ok"

@@ -15,7 +15,7 @@ from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_environment
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import PYTHON, Source, SourceKind
-from crucible.wire.files.ignore import BUILT_IN, Ignore
+from crucible.wire.files.ignore import BUILT_IN, IgnoreRules
 from crucible.wire.files.paths import UnsafePath, safe_join
 
 ENTRIES = ("main.py", "train.py", "__main__.py")
@@ -108,7 +108,7 @@ def _special_note(root: Path) -> tuple[str, ...]:
 
 
 def _special_files(root: Path) -> Iterator[str]:
-    rules = Ignore(BUILT_IN)
+    rules = IgnoreRules(BUILT_IN)
     seen = 0
     for folder, folders, files in os.walk(root):
         below = Path(folder).relative_to(root)
