@@ -67,7 +67,9 @@ class Models:
         plugin = await self._offered(order.model)
         if plugin.problem is not None:
             package = f"{plugin.distribution} {plugin.distribution_version}"
-            raise models.broken_model(plugin.name, plugin.problem.text, plugin.problem.traceback, package, plugin.python)
+            raise models.broken_model(
+                plugin.name, plugin.problem.text, plugin.problem.traceback, package, plugin.python
+            )
         if order.method not in plugin.methods:
             raise models.no_method(plugin.name, order.method, plugin.methods)
         try:
