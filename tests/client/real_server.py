@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import re
 import threading
@@ -31,6 +32,7 @@ from crucible.server.http.listen import Listener, bind, url_of
 from crucible.server.security.size_limits import MAX_BUNDLE
 from crucible.server.streams.follow import Pace
 from crucible.wire.documents.messages import Cause, MessageKind
+from crucible.wire.files.archive import Entry, pack
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -223,6 +225,10 @@ class RealServer:
         """A job that waits for its machine; `spec` as `job_spec` takes it."""
         return self.run(self._submit, **spec)
 
+    def submit_program(self, code: str, **spec: Any) -> RunningJob:
+        """A waiting job that runs this program, with its plan made."""
+        return self.run(self._submit_program, code, spec)
+
     def start(self, **spec: Any) -> RunningJob:
         """A job that runs."""
         job = self.submit(**spec)
@@ -255,6 +261,15 @@ class RealServer:
         submitted = await self.app.control.jobs.submit(OWNER, job_spec(**given), None)
         self._own.add(submitted.view.id)
         return RunningJob(self, submitted.view.id)
+
+    async def _submit_program(self, code: str, spec: Mapping[str, Any]) -> RunningJob:
+        packed = io.BytesIO()
+        pack([Entry.of_bytes("main.py", code.encode())], packed)
+        bundle = sha(packed.getvalue())
+        await self.app.control.bundles.put(OWNER, bundle, pieces(packed.getvalue()))
+        job = await self._submit(**{"command": ("{python}", "main.py"), "bundle": bundle, **spec})
+        await self.plan_jobs()
+        return job
 
     async def perform(
         self,

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.client.fake_server import plan_view, planned_offer
 
 from crucible.client.payload.base import Payload
 from crucible.client.request.job_request import make_spec
 from crucible.client.request.planning import apply_plan, needs_no_plan, plan_request, program_of
 from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import Capacity
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.core.routing.plan_request import Goal, Objective, PlanRequest
-from crucible.core.views.plans import PlanView
+from crucible.core.views.plans import PlannedView, PlanView, SizesView, SubmissionView
 from crucible.wire.files.archive import Entry, Link
 
 PAYLOAD = Payload(
@@ -107,9 +108,14 @@ def test_what_is_plain_is_not_asked(fields: dict[str, object], entries: bool, pl
     assert needs_no_plan(planned(payload, **fields)) is plain
 
 
+def plan_for(backend: str, **job: Any) -> PlanView:
+    """Return a plan whose chosen offer is this backend's; `job` is what a submission has to add."""
+    chosen = PlannedView(backend=backend, capacity=Capacity(cpus=2, memory_bytes=8 * 2**30))
+    return PlanView(chosen=chosen, offers=(chosen,), offers_count=1, job=SubmissionView(backend=backend, **job))
+
+
 def test_the_plan_is_followed_where_nothing_was_named() -> None:
-    said = {"backend": "cloud", "market": "spot", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
-    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=said))
+    plan = plan_for("cloud", market=Market.SPOT, resources=SizesView(gpus=1, gpu_memory_bytes=7))
     spec = apply_plan(plan, job(resources={"gpus": 2}))
     assert (spec.backend, spec.market) == ("cloud", Market.SPOT)
     assert (spec.resources.gpus, spec.resources.gpu_memory_bytes) == (2, 7)
@@ -117,15 +123,14 @@ def test_the_plan_is_followed_where_nothing_was_named() -> None:
 
 
 def test_at_a_place_that_was_named_it_asks_for_what_the_program_needs() -> None:
-    said = {"backend": "cloud", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
-    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=said))
+    plan = plan_for("cloud", resources=SizesView(gpus=1, gpu_memory_bytes=7))
     spec = apply_plan(plan, job(backend="cloud", resources={"gpus": 2}))
     assert (spec.resources.gpus, spec.resources.gpu_memory_bytes) == (2, 7)
 
 
 @pytest.mark.parametrize("spec", [job(backend="rehearsal"), job(name="x")])
 def test_what_was_named_stands_and_here_needs_no_name(spec: JobSpec) -> None:
-    assert apply_plan(PlanView.model_validate(plan_view("local")), spec) == spec
+    assert apply_plan(plan_for("local"), spec) == spec
 
 
 def test_of_a_notebook_the_cells_are_read(tmp_path: Path) -> None:

@@ -2,16 +2,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.client.fake_server import completed, failed, job_view
-
 from crucible.client.sdk.status import StatusReducer, status_of
 from crucible.core.job.states import JobState, Status
 from crucible.core.views.frames import HealthFrame, JobFrame, LogFrame, PointsFrame, ProgressFrame
-from crucible.core.views.jobs import HealthView, JobView, ProgressView
+from crucible.core.views.jobs import CheckpointMark, CostView, HealthView, JobView, ProgressView, ReasonView
+
+COMPLETED = JobView(id="job-1", status="completed", phase="completed", exit_code=0)
+FAILED = JobView(
+    id="job-1",
+    status="failed",
+    phase="failed",
+    exit_code=3,
+    reason=ReasonView(code="user_error", message="The code failed.", advice="Look at the last output."),
+)
 
 
 def view(**changes: Any) -> JobView:
-    return JobView.model_validate(job_view(**changes))
+    """Return a running job."""
+    return JobView(**{"id": "job-1", "status": "running", "phase": "running", "backend": "local", **changes})
 
 
 def job_frame(**changes: Any) -> JobFrame:
@@ -23,8 +31,8 @@ def progress_frame(fraction: float) -> ProgressFrame:
 
 
 def test_a_status_is_in_percent_and_dollars() -> None:
-    cost = {"micros": 1_500_000, "estimated_remaining_micros": 250_000}
-    status = status_of(view(progress={"fraction": 0.125, "epoch": 1, "total_epochs": 8}, cost=cost))
+    cost = CostView(micros=1_500_000, estimated_remaining_micros=250_000)
+    status = status_of(view(progress=ProgressView(fraction=0.125, epoch=1, total_epochs=8), cost=cost))
     assert (status.progress, status.cost, status.estimated_remaining) == (12.5, 1.5, 0.25)
     assert (status.state, status.phase, status.backend) == (Status.RUNNING, JobState.RUNNING, "local")
     assert (status.epoch, status.total_epochs) == (1, 8)
@@ -33,16 +41,16 @@ def test_a_status_is_in_percent_and_dollars() -> None:
 
 def test_progress_is_zero_until_it_is_told_and_whole_at_the_end() -> None:
     assert status_of(view()).progress == 0.0
-    assert status_of(view(progress={"fraction": 7.0})).progress == 100.0
-    assert status_of(JobView.model_validate(completed())).progress == 100.0
-    assert status_of(JobView.model_validate(failed())).progress == 0.0
+    assert status_of(view(progress=ProgressView(fraction=7.0))).progress == 100.0
+    assert status_of(COMPLETED).progress == 100.0
+    assert status_of(FAILED).progress == 0.0
 
 
 def test_the_message_says_what_it_waits_for_or_how_it_ended() -> None:
     waits = status_of(view(status="queued", phase="queued", waiting="waits for its turn"))
     assert waits.message == "waits for its turn"
-    assert status_of(view(conditions=["unreachable"])).message == "unreachable"
-    ended = status_of(JobView.model_validate(failed(3)))
+    assert status_of(view(conditions=("unreachable",))).message == "unreachable"
+    ended = status_of(FAILED)
     assert (ended.message, ended.advice, ended.exit_code) == ("The code failed.", "Look at the last output.", 3)
     assert ended.ended
 
@@ -58,16 +66,16 @@ def test_what_is_not_new_is_not_told_again() -> None:
     assert watch.job.progress is not None
 
 
-SICK = {"verdict": "diverging", "level": "bad", "message": "loss rises", "advice": "Lower the learning rate."}
+SICK = HealthView(verdict="diverging", level="bad", message="loss rises", advice="Lower the learning rate.")
 
 
 def test_whether_it_does_well_is_told_when_that_changes_and_stays_known() -> None:
-    assert status_of(view(health=SICK)).health == HealthView.model_validate(SICK)
+    assert status_of(view(health=SICK)).health == SICK
     watch = StatusReducer(view())
     first = watch.apply(job_frame())
     assert first is not None
     assert first.health is None
-    told = watch.apply(HealthFrame.model_validate({"health": SICK}))
+    told = watch.apply(HealthFrame(health=SICK))
     assert told is not None
     assert told.health is not None
     assert (told.health.verdict, told.health.advice) == ("diverging", "Lower the learning rate.")
@@ -77,10 +85,10 @@ def test_whether_it_does_well_is_told_when_that_changes_and_stays_known() -> Non
 
 
 def test_of_the_newest_checkpoint_it_says_which_and_nothing_that_is_not_known() -> None:
-    mark = {"id": "ckp-1", "short": "ckp-1", "name": "epoch_3.pt", "step": 3}
+    mark = CheckpointMark(id="ckp-1", short="ckp-1", name="epoch_3.pt", step=3)
     found = status_of(view(checkpoint=mark)).checkpoint
     assert found is not None
-    assert found.as_json() == mark
+    assert found.as_json() == {"id": "ckp-1", "short": "ckp-1", "name": "epoch_3.pt", "step": 3}
 
 
 def test_a_move_is_told_once() -> None:
