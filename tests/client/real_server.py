@@ -219,7 +219,7 @@ class RealServer:
 
     def play_now(self, job: RunningJob, play: Play) -> None:
         """The same for a job that is there, once a socket follows it."""
-        self._plays[job.id] = play
+        self._plays[job.id] = lambda _: play(job)
 
     def submit(self, **spec: Any) -> RunningJob:
         """A job that waits for its machine; `spec` as `job_spec` takes it."""

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.client.fake_server import FakeServer, plan_view, planned_offer
+from tests.client.programs import training
+from tests.client.real_server import RealServer
 
 from crucible import MLPlatform
 from crucible.client.compat import WorkloadRouter
@@ -11,51 +12,52 @@ from crucible.core.routing.profile import Confidence
 
 pytestmark = pytest.mark.enable_socket
 
-CHEAP = planned_offer(
-    "cloud", rate_micros_per_hour=500_000, total_micros=1_000_000, score=1.0, confidence="medium", startup_seconds=30.0
-)
-DEAR = {**CHEAP, "rate_micros_per_hour": 900_000, "score": 0.5}
-AFAR = {**CHEAP, "backend": "modal", "runnable": False, "why": "modal is not connected", "score": 0.9}
-
 
 @pytest.fixture
 def router(platform: MLPlatform) -> WorkloadRouter:
     return WorkloadRouter(platform)
 
 
-async def test_of_each_backend_the_best_best_first(router: WorkloadRouter, server: FakeServer) -> None:
-    server.plan = plan_view(offers=[CHEAP, DEAR, AFAR])
-    first, second = await router.recommend_backend("import torch", {"optimize_for": "speed"})
-    assert (first.backend, first.score, first.cost_estimate.hourly, first.cost_estimate.total) == ("cloud", 1, 0.5, 1)
+async def test_of_each_backend_the_best_best_first(router: WorkloadRouter, real: RealServer) -> None:
+    code = training(device="cuda")
+    first, *others = await router.recommend_backend(code, {"optimize_for": "speed"})
+    assert (first.backend, first.score, first.cost_estimate.hourly) == ("aws", 1, 0.5)
+    assert 0.01 < first.cost_estimate.total < 0.1
     assert first.cost_estimate.confidence is Confidence.MEDIUM
-    assert (first.availability.status, first.availability.wait_time) == (Availability.AVAILABLE, 30.0)
-    assert (second.backend, second.availability.status) == ("modal", Availability.LIMITED)
-    assert second.cons[0] == "modal is not connected"
-    assert server.plans_asked[0]["optimize"] == "speed"
-    assert server.plans_asked[0]["files"] == {"main.py": "import torch"}
+    assert (first.availability.status, first.availability.wait_time) == (Availability.AVAILABLE, 60.0)
+    assert others
+    assert "aws" not in {one.backend for one in others}
+    assert len({one.backend for one in others}) == len(others)
+    assert {(one.availability.status, one.availability.wait_time) for one in others} == {(Availability.LIMITED, None)}
+    for one in others:
+        assert f"Not connected, and no command connects {one.backend} yet" in one.cons[0]
+    ((_, asked),) = real.sent
+    assert asked["optimize"] == "speed"
+    assert asked["files"] == {"main.py": code}
 
 
-async def test_what_the_code_is_like(router: WorkloadRouter, server: FakeServer) -> None:
-    profile = {"gpu_memory_gb": 6.5, "checkpointing": True, "dataset": {"name": "mnist", "gb": 0.05}}
-    server.plan = plan_view(profile=profile, hours=2.5, interruptible=True)
-    found = await router.analyze_workload("import torch")
-    assert (found.duration_hours, found.gpu_memory_gb, found.interruptible) == (2.5, 6.5, True)
-    assert (found.needs_persistent_storage, found.dataset_size_gb) == (True, 0.05)
+async def test_what_the_code_is_like(router: WorkloadRouter) -> None:
+    found = await router.analyze_workload(training(5, samples=6_000_000, saves=True))
+    assert found.duration_hours == pytest.approx(0.53, abs=0.01)
+    assert (found.gpu_memory_gb, found.interruptible) == (0.51, False)
+    assert (found.needs_persistent_storage, found.dataset_size_gb) == (True, 0)
+    other = await router.analyze_workload(training(1, samples=None))
+    assert (other.interruptible, other.needs_persistent_storage, other.dataset_size_gb) == (True, False, 0.011)
 
 
-@pytest.mark.parametrize(("saves", "epochs", "minutes"), [(True, 5, 30.0), (True, None, None), (False, 5, None)])
+@pytest.mark.parametrize(("saves", "epochs", "minutes"), [(True, 5, 6.4), (True, None, None), (False, 5, None)])
 async def test_how_often_it_saves(
-    router: WorkloadRouter, server: FakeServer, saves: bool, epochs: int | None, minutes: float | None
+    router: WorkloadRouter, saves: bool, epochs: int | None, minutes: float | None
 ) -> None:
-    server.plan = plan_view(profile={"checkpointing": saves, "epochs": epochs}, hours=2.5)
-    assert (await router.analyze_workload("import torch")).checkpoint_frequency == minutes
+    found = await router.analyze_workload(training(epochs, samples=6_000_000, saves=saves))
+    assert found.duration_hours
+    assert found.checkpoint_frequency == pytest.approx(minutes, abs=0.1)
 
 
-async def test_what_cannot_be_read_is_asked(router: WorkloadRouter, server: FakeServer) -> None:
-    server.plan = plan_view(profile={"unknown": {"runtime_hours": "How many steps?"}})
+async def test_what_cannot_be_read_is_asked(router: WorkloadRouter) -> None:
     with pytest.raises(BadInput, match="cannot be read") as raised:
         await router.analyze_workload("x = 1")
-    assert "How many steps?" in raised.value.fix
+    assert "How long does it run today, and on what?" in raised.value.fix
 
 
 async def test_an_aim_that_is_none(router: WorkloadRouter) -> None:

@@ -5,18 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.fake_server import JOB, FakeServer, completed, failed, job_view
+from tests.client.real_server import RealServer, RunningJob
 
 from crucible import MLPlatform, SyncMLPlatform
 from crucible.client.compat import AsyncTrainingClient, TrainingClient, TrainingJobRequest
+from crucible.control.db import schema as t
 from crucible.core.errors import BadInput, NotFound, TimedOut, UnknownName
+from crucible.storage.layout import bundle_key
 from crucible.wire.files.archive import unpack
 
 pytestmark = pytest.mark.enable_socket
 
 REQUEST = TrainingJobRequest(
     tenant_id="my-tenant",
-    training_params={"epochs": 10, "batch_size": 16},
+    training_params={"command": ["python", "train.py"], "epochs": 10, "batch_size": 16},
     model_params={"architecture": "yolo"},
     custom_name="my-training-job",
     wandb_tags=["tag1", "tag2"],
@@ -34,90 +36,106 @@ def beside(platform: MLPlatform) -> AsyncTrainingClient:
     return AsyncTrainingClient(platform=platform)
 
 
-def test_a_request_goes_to_orchestrate_once(client: TrainingClient, server: FakeServer) -> None:
-    server.busy_answers = 1
-    assert client.submit(REQUEST) == JOB
-    assert server.specs == [
-        {
-            "tenant_id": "my-tenant",
-            "training_params": {"epochs": 10, "batch_size": 16},
-            "model_params": {"architecture": "yolo"},
-            "custom_name": "my-training-job",
-            "wandb_tags": ["tag1", "tag2"],
-        }
-    ]
-    assert [path for _, path in server.requests] == ["/orchestrate", "/orchestrate"]
-    assert len(server.keys[0]) == 32
+def test_a_request_goes_to_orchestrate_once(client: TrainingClient, real: RealServer) -> None:
+    real.faults.refuse("/orchestrate")
+    real.faults.cut("/orchestrate")
+    assert client.submit(REQUEST) == real.last.id
+    body = {
+        "tenant_id": "my-tenant",
+        "training_params": {"command": ["python", "train.py"], "epochs": 10, "batch_size": 16},
+        "model_params": {"architecture": "yolo"},
+        "custom_name": "my-training-job",
+        "wandb_tags": ["tag1", "tag2"],
+    }
+    assert real.sent == [("/orchestrate", body)] * 2
+    assert [path for _, path in real.requests] == ["/orchestrate"] * 3
+    assert len({*real.keys}) == 1
+    assert len(real.keys[0]) == 32
+    assert real.run(real.rig.count, t.jobs) == 1
 
 
 def test_a_worker_is_sent_with_what_it_imports_and_its_python(
-    blocking: SyncMLPlatform, server: FakeServer, tmp_path: Path
+    blocking: SyncMLPlatform, real: RealServer, tmp_path: Path
 ) -> None:
     (tmp_path / "helper.py").write_text("WORD = 1\n")
     (tmp_path / "worker.py").write_text("import helper\nprint(helper.WORD)\n")
     TrainingClient(worker="worker.py", platform=blocking).submit(REQUEST)
-    ((sha, archive),) = server.bundles.items()
+    (sha,) = real.bundles
+    archive = real.rig.ports.store.get(bundle_key(sha))
     unpack(io.BytesIO(archive), tmp_path / "sent", max_bytes=10_000, max_files=10)
     assert {path.name for path in (tmp_path / "sent").iterdir()} == {"worker.py", "helper.py"}
-    params = server.specs[0]["training_params"]
+    params = real.sent[-1][1]["training_params"]
     assert (params["command"], params["bundle"], params["epochs"]) == (["{python}", "worker.py"], sha, 10)
     assert params["environment"]["interpreter"]
-    assert REQUEST.training_params == {"epochs": 10, "batch_size": 16}
+    assert REQUEST.training_params == {"command": ["python", "train.py"], "epochs": 10, "batch_size": 16}
 
 
-def test_a_worker_that_is_not_there(blocking: SyncMLPlatform, server: FakeServer) -> None:
+def test_a_worker_that_is_not_there(blocking: SyncMLPlatform, real: RealServer) -> None:
     with pytest.raises(BadInput, match=r"nosuch\.py does not exist"):
         TrainingClient(worker="nosuch.py", platform=blocking).submit(REQUEST)
-    assert not server.specs
+    assert not real.sent
 
 
-def test_its_status_is_the_documents_answer(client: TrainingClient, server: FakeServer) -> None:
-    server.jobs[JOB] = job_view(progress=HALFWAY)
-    found = client.status(JOB)
+def halfway(real: RealServer) -> RunningJob:
+    job = real.start()
+    real.run(job.progress, **HALFWAY)
+    return job
+
+
+def test_its_status_is_the_documents_answer(client: TrainingClient, real: RealServer) -> None:
+    job = halfway(real)
+    found = client.status(job.id)
     assert not found.ended
     assert found.as_json() == {
-        "task_id": JOB,
+        "task_id": job.id,
         "status": "running",
-        "created_at": "2026-11-15T10:00:00.000Z",
+        "created_at": "2023-11-14T22:13:20.000Z",
         "progress": {"epoch": 5, "total_epochs": 10, "progress_percent": 50, "message": "Training epoch 5/10"},
     }
 
 
-def test_watching_to_the_end(client: TrainingClient, server: FakeServer) -> None:
-    server.jobs[JOB], server.ends_as = job_view(), failed(3)
-    *others, last = client.monitor(JOB)
+def test_watching_to_the_end(client: TrainingClient, real: RealServer) -> None:
+    job = real.start()
+    statuses = client.monitor(job.id)
+    assert next(statuses).status == "running"
+    real.run(job.end, 3)
+    *others, last = statuses
     assert last not in others
-    assert (last.status, last.ended, last.progress.message) == ("failed", True, "The code failed.")
-    server.jobs[JOB], server.ends_as = job_view(), completed()
-    assert client.wait(JOB, 30).status == "completed"
-    assert client.job(JOB).id == JOB
+    assert (last.status, last.ended) == ("failed", True)
+    assert last.progress.message == "The program ended with an error."
+    job = real.start()
+    real.play_now(job, RunningJob.end)
+    assert client.wait(job.id, 30).status == "completed"
+    assert client.job(job.id).id == job.id
 
 
-def test_a_task_that_has_not_ended_in_time(client: TrainingClient, server: FakeServer) -> None:
-    server.jobs[JOB], server.acts = job_view(), [([], 0)]
+def test_a_task_that_has_not_ended_in_time(client: TrainingClient, real: RealServer) -> None:
+    job = real.start().id
     with pytest.raises(TimedOut, match=r"has not ended within 0\.01 seconds"):
-        client.wait(JOB, 0.01)
+        client.wait(job, 0.01)
     with pytest.raises(BadInput, match="timeout"):
-        client.wait(JOB, -1)
+        client.wait(job, -1)
 
 
-def test_cancelling(client: TrainingClient, server: FakeServer) -> None:
-    server.jobs[JOB] = job_view()
-    client.cancel(JOB)
-    assert client.wait(JOB, 30).status == "cancelled"
+def test_cancelling(client: TrainingClient, real: RealServer) -> None:
+    job = real.start().id
+    client.cancel(job)
+    assert client.wait(job, 30).status == "cancelled"
     with pytest.raises(NotFound):
         client.status("nosuch")
 
 
-async def test_the_same_beside_an_event_loop(beside: AsyncTrainingClient, server: FakeServer) -> None:
-    assert await beside.submit(REQUEST) == JOB
-    server.jobs[JOB], server.ends_as = job_view(progress=HALFWAY), completed()
-    assert (await beside.status(JOB)).progress.epoch == 5
-    assert [status.status async for status in beside.monitor(JOB)][-1] == "completed"
-    assert (await beside.wait(JOB, 30)).ended
-    server.jobs[JOB] = job_view()
-    await beside.cancel(JOB)
-    assert (await beside.status(JOB)).status == "cancelled"
+async def test_the_same_beside_an_event_loop(beside: AsyncTrainingClient, real: RealServer) -> None:
+    submitted = await beside.submit(REQUEST)
+    assert submitted == real.last.id
+    job = halfway(real)
+    assert (await beside.status(job.id)).progress.epoch == 5
+    real.play_now(job, RunningJob.end)
+    assert [status.status async for status in beside.monitor(job.id)][-1] == "completed"
+    assert (await beside.wait(job.id, 30)).ended
+    other = real.start().id
+    await beside.cancel(other)
+    assert (await beside.status(other)).status == "cancelled"
     with pytest.raises(BadInput, match="takes a TrainingJobRequest"):
         await beside.submit({"tenant_id": "me"})  # type: ignore[arg-type]
 
