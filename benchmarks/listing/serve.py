@@ -15,7 +15,7 @@ from pathlib import Path
 import uvicorn
 
 from crucible.control.control_plane import ControlPlane
-from crucible.control.runtime.compose import Embedded, embedded_control
+from crucible.control.runtime.compose import ControlOptions, build_control
 from crucible.core.secret import Secret
 from crucible.server.api import build_api
 from crucible.server.http.listen import bind, url_of
@@ -28,7 +28,7 @@ def control_over(database: str, folder: Path) -> ControlPlane:
     """A control plane whose rounds never start: what waits goes on waiting."""
     url_file = folder / "agents.url"
     url_file.write_text("http://127.0.0.1:9", encoding="utf-8")
-    given = Embedded(
+    given = ControlOptions(
         home=folder,
         database=database if "://" in database else Path(database),
         store=str(folder / "store"),
@@ -42,7 +42,7 @@ def control_over(database: str, folder: Path) -> ControlPlane:
         bundle_limit=1024,
         environ={},
     )
-    return embedded_control(given)
+    return build_control(given)
 
 
 async def serve(database: str, folder: Path) -> None:

@@ -87,7 +87,7 @@ async def running(settings: Settings, rig: Rig, options: app.Options = OPTIONS) 
             await until(lambda: task.done() or (home / "server.json").exists())
             if task.done():
                 await task
-            yield Running(home, task, http, replace(rig, parts=control._parts))
+            yield Running(home, task, http, replace(rig, services=control._services))
         finally:
             stop.set()
             with suppress(Trouble, ZeroDivisionError):
@@ -168,7 +168,7 @@ async def test_a_request_to_stop_ends_it_soon_though_agents_wait(settings: Setti
         found = server.found
         await server.rig.running()
         machine = await server.rig.machine()
-        version = (await server.rig.agents.look(machine.id)).version
+        version = (await server.rig.agents.read_desired(machine.id)).version
         poll = asyncio.create_task(
             server.http.get(
                 f"{found['agents_url']}/agent/v1/machines/{machine.id}/desired?version={version}&wait=30",

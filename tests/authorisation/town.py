@@ -72,8 +72,8 @@ async def found_town(rig: Rig) -> Town:
     client = OpenIdClient(ISSUER, CLIENT, Secret(SECRET), "Example ID")
     deployment = replace(rig.deployment, neighbours=True, openid=client, openid_transport=transport(provider))
     control = ControlPlane(rig.ports, rig.backends, deployment)
-    await control._parts.backends.refresh()
-    await control._parts.duties.renew(rig.ports.db, rig.clock)
+    await control._services.backends.refresh()
+    await control._services.duties.renew(rig.ports.db, rig.clock)
     await _settle(control)
     tokens = {name: await token_of(control, name) for name in PEOPLE}
     tokens["revoked"] = await token_of(control, "member", revoked=True)

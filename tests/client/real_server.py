@@ -300,7 +300,7 @@ class RealServer:
     async def plan_jobs(self) -> None:
         """Make the plans of the jobs that have none."""
         self.rig.clock.move(2)
-        while await self.rig.parts.forecasts.round() < IDLE_SECONDS:
+        while await self.rig.services.forecasts.round() < IDLE_SECONDS:
             pass
 
     async def perform_effects(self) -> None:

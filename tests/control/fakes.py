@@ -19,7 +19,7 @@ from crucible.backends.base import (
     Seen,
     Slots,
 )
-from crucible.control.runtime.ports import guarded
+from crucible.control.runtime.ports import run_guarded
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
@@ -88,7 +88,7 @@ class InlineCalls:
 
     async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
         self.lanes.append(lane)
-        result = guarded(lane, work)
+        result = run_guarded(lane, work)
         if lane in self.hanging:
             raise TimedOut(f"{lane} did not answer within {deadline:g} s.")
         return result

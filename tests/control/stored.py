@@ -24,7 +24,7 @@ from crucible.control.agents import contacts
 from crucible.control.db import schema as t
 from crucible.control.db.port import Db
 from crucible.control.reconcile import codec, repository
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.control.telemetry.feed import Feed
@@ -151,7 +151,7 @@ class Stored:
     def _contact(self, job: str) -> None:
         world, live = self.world(job), self.world(job).live
         if live is not None:
-            self._run(self.db.write(contacts.Batch(attempts={live.id: self.now}).store))
+            self._run(self.db.write(contacts.ContactBatch(attempts={live.id: self.now}).store))
             seen = world.with_attempt(replace(live, last_seen=self.now))
             self._expect(worlds={**self.records.worlds, job: seen})
 
@@ -162,7 +162,7 @@ class Stored:
         fact = self._arriving(fact)
         before, rows = _with_machine(self.world(job), fact), self._rows()
 
-        def decide(unit: Unit) -> None:
+        def decide(unit: UnitOfWork) -> None:
             unit.advance(before, fact)
             raise Killed
 
@@ -179,7 +179,7 @@ class Stored:
         late = self._arriving(second.make(stale, self.now))
         known, rows, now = _with_machine(stale, late), self._rows(), self.now
         try:
-            after = self._run(self.db.write(lambda conn: Unit(conn, now).advance(known, late)))
+            after = self._run(self.db.write(lambda conn: UnitOfWork(conn, now).advance(known, late)))
         except repository.Stale:
             assert self._rows() == rows, "a decision is written as a whole or not at all"
             self._decide_again(job, known, late, second)
@@ -193,7 +193,7 @@ class Stored:
         fact = self._arriving(act.make(self.world(job), self.now))
         before, tries = _with_machine(self.world(job), fact), [(stale, late)]
 
-        def decide(unit: Unit) -> World:
+        def decide(unit: UnitOfWork) -> World:
             return unit.advance(*(tries.pop() if tries else (before, fact)))
 
         self._told(before, fact, self._write(decide))
@@ -251,7 +251,7 @@ class Stored:
         # `Runner.run` would set a handler of signals each time, and put all it is given into words.
         return self.runner.get_loop().run_until_complete(work)
 
-    def _write(self, fn: Callable[[Unit], T]) -> T:
+    def _write(self, fn: Callable[[UnitOfWork], T]) -> T:
         return self._run(self.writer.write(fn))
 
     def _rows(self) -> list[list[tuple[Any, ...]]]:
@@ -298,7 +298,7 @@ def _records(conn: Connection, jobs: Iterable[str]) -> Records:
     worlds = {job: repository.load_world(conn, job) for job in jobs}
     return Records(
         {job: world for job, world in worlds.items() if world is not None},
-        {row["id"]: codec.machine_of(row) for row in conn.execute(select(t.machines)).mappings()},
+        {row["id"]: codec.machine_from_row(row) for row in conn.execute(select(t.machines)).mappings()},
         events,
         [(row.kind, row.machine) for row in conn.execute(select(x.kind, x.machine).order_by(x.id))],
     )

@@ -13,7 +13,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.sqlite.connection import driver_of
 from crucible.control.jobs import listing, queries
 from crucible.control.jobs.views import MOST_AHEAD
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.system_ports import SystemIds
 from crucible.core.ids import Prefix
 from crucible.core.job.job_filter import JobFilter
@@ -26,17 +26,17 @@ A_FEW = MANY // 2
 async def test_placing_does_not_look_at_every_job(two_backends: Rig) -> None:
     rig = two_backends
     last = await a_line(rig)
-    few = await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now())))
+    few = await instructions(rig, lambda conn: rig.scheduler.place(UnitOfWork(conn, rig.clock.now())))
     await lengthen(rig, last)
-    assert await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now()))) < few + A_FEW
+    assert await instructions(rig, lambda conn: rig.scheduler.place(UnitOfWork(conn, rig.clock.now()))) < few + A_FEW
 
 
 async def test_a_place_that_is_not_connected_costs_no_more(rig: Rig) -> None:
     last = await a_line(rig)
-    few = await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now())))
+    few = await instructions(rig, lambda conn: rig.scheduler.place(UnitOfWork(conn, rig.clock.now())))
     await lengthen(rig, last, backend="gone")
     await rig.place()
-    assert await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now()))) < few + A_FEW
+    assert await instructions(rig, lambda conn: rig.scheduler.place(UnitOfWork(conn, rig.clock.now()))) < few + A_FEW
 
 
 async def test_the_newest_jobs_are_listed_without_the_others(rig: Rig) -> None:

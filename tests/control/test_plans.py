@@ -49,7 +49,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 async def plan(rig: Rig, asked: dict[str, Any] | None = None, **more: Any) -> Any:
     """`asked` is what a plan may be asked beyond a submission."""
     ask = PlanRequest.model_validate({**dict(job_spec(**more)), **(asked or {})})
-    return (await rig.parts.plans.plan(OWNER, ask)).as_json()
+    return (await rig.services.plans.plan(OWNER, ask)).as_json()
 
 
 def runnable(found: Any) -> list[tuple[str, str]]:

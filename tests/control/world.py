@@ -35,10 +35,10 @@ from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.hooks import Post
 from crucible.control.jobs.submit import StoredJob
 from crucible.control.reconcile import repository
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.resources.machines import Machines
 from crucible.control.runtime.ports import Ports
-from crucible.control.runtime.services import Deployment, Parts
+from crucible.control.runtime.services import Deployment, Services
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.compute.resources import Allocation, GiB
 from crucible.core.ids import Prefix, make_id
@@ -54,23 +54,33 @@ KEY = b"the deployment's key"
 
 @dataclass
 class Rig:
-    """The parts of a control plane, joined as the service joins them, each within a test's reach."""
+    """The services of a control plane, joined as the service joins them, each within a test's reach."""
 
     clock: FakeClock
     calls: InlineCalls
     backend: FakeBackend
     backends: dict[str, FakeBackend]
-    parts: Parts
+    services: Services
 
     def __post_init__(self) -> None:
-        parts = self.parts
-        self.ports, self.deployment, self.feed, self.writer = parts.ports, parts.deployment, parts.feed, parts.writer
-        self.connected, self.duties, self.scheduler = parts.backends, parts.duties, parts.scheduler
-        self.submitter, self.performer, self.poller = parts.submitter, parts.performer, parts.poller
-        self.janitor, self.contacts, self.reconciler = parts.janitor, parts.contacts, parts.reconciler
-        self.tails, self.logs, self.bundles, self.agents = parts.tails, parts.logs, parts.bundles, parts.agents
-        self.uploads, self.ledger, self.revival = parts.uploads, parts.ledger, parts.resumer
-        self.machines = Machines(parts.ports, parts.backends, parts.writer, parts.janitor, parts.access)
+        services = self.services
+        self.ports, self.deployment, self.feed, self.writer = (
+            services.ports,
+            services.deployment,
+            services.feed,
+            services.writer,
+        )
+        self.connected, self.duties, self.scheduler = services.backends, services.duties, services.scheduler
+        self.submitter, self.performer, self.poller = services.submitter, services.performer, services.poller
+        self.janitor, self.contacts, self.reconciler = services.janitor, services.contacts, services.reconciler
+        self.tails, self.logs, self.bundles, self.agents = (
+            services.tails,
+            services.logs,
+            services.bundles,
+            services.agents,
+        )
+        self.uploads, self.ledger, self.revival = services.uploads, services.ledger, services.resumer
+        self.machines = Machines(services.ports, services.backends, services.writer, services.janitor, services.access)
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         return await self.ports.db.read(fn)
@@ -139,7 +149,7 @@ class Rig:
         return job, runner
 
     async def change_machine(self, machine: str, *facts: Any) -> Machine:
-        def change(unit: Unit) -> Machine:
+        def change(unit: UnitOfWork) -> Machine:
             found = repository.load_machine(unit.conn, machine)
             assert found is not None
             return unit.advance_machine(found, *facts)
@@ -271,8 +281,8 @@ def join(
     post: Post | None = None,
 ) -> Rig:
     given = Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000, post=post or FakePost(clock))
-    parts = Parts(ports, backends, given)
-    return Rig(clock=clock, calls=calls, backend=backends["local"], backends=backends, parts=parts)
+    services = Services(ports, backends, given)
+    return Rig(clock=clock, calls=calls, backend=backends["local"], backends=backends, services=services)
 
 
 async def other_worker(rig: Rig, worker: str) -> Rig:

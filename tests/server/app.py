@@ -82,7 +82,7 @@ async def running_app(folder: Path, *others: FakeBackend, **options: Any) -> Asy
     limit = options.get("bundle_limit", rig.deployment.bundle_limit)
     rig.deployment = replace(rig.deployment, bundle_limit=limit)
     control, stops = service(rig), list[None]()
-    rig = replace(rig, parts=control._parts)
+    rig = replace(rig, services=control._services)
     await rig.connected.refresh()
     await rig.duties.renew(rig.ports.db, rig.clock)
     given = {"token": TOKEN, "nonce": "n-1", "version": "1.2.3", "home": "/home/me/.crucible", **options}

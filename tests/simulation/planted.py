@@ -26,9 +26,9 @@ from crucible.control.objects import pending_objects
 from crucible.control.objects.uploads import Uploads
 from crucible.control.reconcile import effects, repository
 from crucible.control.reconcile.crashpoints import crashpoint
-from crucible.control.reconcile.outbox import Claimed
+from crucible.control.reconcile.outbox import ClaimedEffect
 from crucible.control.reconcile.reconciler import Reconciler
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.scheduling import scheduler
 from crucible.control.secrets import Vault
 from crucible.control.secrets import rows as secret_rows
@@ -76,7 +76,7 @@ def made_before_intended(patch: pytest.MonkeyPatch) -> None:
     real = scheduler.Scheduler._commit
 
     def placed(
-        self: Any, unit: Unit, world: World, attempt: Any, machine: Machine, place: Any, *, new: bool
+        self: Any, unit: UnitOfWork, world: World, attempt: Any, machine: Machine, place: Any, *, new: bool
     ) -> Machine:
         if new:
             nonce = derive_secret(KEY, "nonce", machine.id).decode()
@@ -110,20 +110,20 @@ def _ends_with(patch: pytest.MonkeyPatch, expected: type[CrucibleError]) -> None
     """An error at the call that ends a machine counts as its end."""
     real = effects.Performer._call
 
-    async def call(self: Any, effect: Claimed, backend: Any, work: Any) -> Any:
+    async def call(self: Any, effect: ClaimedEffect, backend: Any, work: Any) -> Any:
         try:
             return await real(self, effect, backend, work)
         except expected:
             if effect.kind is not EffectKind.TERMINATE:
                 raise
-            await self._note(effect, f.LaunchAnswered("told"))
+            await self._record(effect, f.LaunchAnswered("told"))
             await self._writer.write(lambda unit: _gone(unit, effect.machine.id))
             return []
 
     patch.setattr(effects.Performer, "_call", call)
 
 
-def _gone(unit: Unit, name: str) -> None:
+def _gone(unit: UnitOfWork, name: str) -> None:
     machine = repository.load_machine(unit.conn, name)
     assert machine is not None
     repository.save_machine(unit.conn, machine, machines._gone(machine, unit.now, "told to end"), (), unit.now)
@@ -131,7 +131,7 @@ def _gone(unit: Unit, name: str) -> None:
 
 def deleting_the_deleted_fails(patch: pytest.MonkeyPatch) -> None:
     """A machine ends with the answer to its termination alone, and what is gone already has none but an error."""
-    real, news = ElasticBackend.terminate, poller._news
+    real, news = ElasticBackend.terminate, poller._is_news
 
     def terminate(self: Any, ref: base.MachineRef) -> None:
         found = self._cloud.instances.get(ref.native_id)
@@ -143,26 +143,26 @@ def deleting_the_deleted_fails(patch: pytest.MonkeyPatch) -> None:
         return machine.state is not MachineState.RELEASING and news(machine, observation)
 
     patch.setattr(ElasticBackend, "terminate", terminate)
-    patch.setattr(poller, "_news", only_of_wanted)
+    patch.setattr(poller, "_is_news", only_of_wanted)
 
 
 def old_launches_are_sent(patch: pytest.MonkeyPatch) -> None:
     """A launch that was decided on is sent, whether its machine was given up meanwhile or not."""
-    look_for = effects.Performer._look_for
+    look_for = effects.Performer._find_abandoned
 
-    async def launch(self: Any, effect: Claimed, backend: Any) -> None:
+    async def launch(self: Any, effect: ClaimedEffect, backend: Any) -> None:
         if effect.machine.state is MachineState.GONE or effect.machine.native_id is not None:
             return await look_for(self, effect, backend)
         await self._launch(replace(effect, machine=replace(effect.machine, state=MachineState.CREATING)))
 
-    patch.setattr(effects.Performer, "_look_for", launch)
+    patch.setattr(effects.Performer, "_find_abandoned", launch)
 
 
 def anybody_claims(patch: pytest.MonkeyPatch) -> None:
     """Whoever comes with the nonce is the machine."""
 
-    def claim(unit: Unit, machine: str, native_id: str) -> None:
-        row = agents._wanted(unit, machine)
+    def claim(unit: UnitOfWork, machine: str, native_id: str) -> None:
+        row = agents._load_wanted(unit, machine)
         repository.save_machine(unit.conn, row, replace(row, claimed_by=native_id), (), unit.now)
 
     patch.setattr(agents, "_claim", claim)
@@ -223,9 +223,9 @@ def cancel_comes_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def the_latest_on_the_machine(patch: pytest.MonkeyPatch) -> None:
     """What a machine reports is taken for a report on the newest attempt there."""
-    real = Ingest._message
+    real = Ingest._apply_message
 
-    def message(self: Any, unit: Unit, batch: Batch, world: World, told: Message) -> World:
+    def message(self: Any, unit: UnitOfWork, batch: Batch, world: World, told: Message) -> World:
         job, attempt = _newest_beside(unit.conn, batch.attempt)
         if attempt == batch.attempt:
             return real(self, unit, batch, world, told)
@@ -234,7 +234,7 @@ def the_latest_on_the_machine(patch: pytest.MonkeyPatch) -> None:
         after = real(self, unit, replace(batch, attempt=attempt), other, told)
         return after if job == world.job.id else world
 
-    patch.setattr(Ingest, "_message", message)
+    patch.setattr(Ingest, "_apply_message", message)
 
 
 def _newest_beside(conn: Connection, attempt: str) -> tuple[str, str]:
@@ -253,7 +253,7 @@ def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """A submission that comes again is another one."""
     real = Submitter.store
 
-    def store(self: Submitter, unit: Unit, spec: Any, key: str | None, *more: Any, **options: Any) -> StoredJob:
+    def store(self: Submitter, unit: UnitOfWork, spec: Any, key: str | None, *more: Any, **options: Any) -> StoredJob:
         return real(self, unit, spec, None, *more, **options)
 
     patch.setattr(Submitter, "store", store)
@@ -297,14 +297,14 @@ def outputs_are_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
 
 def code_is_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
     """A bundle has its row, whether the store took it or not."""
-    real = Uploads.bundle
+    real = Uploads.put_bundle
 
     async def bundle(self: Any, sha256: str, *what: Any) -> tuple[int, bool]:
         with suppress(CrucibleError):
             return await real(self, sha256, *what)
         return 1, True
 
-    patch.setattr(Uploads, "bundle", bundle)
+    patch.setattr(Uploads, "put_bundle", bundle)
 
 
 def who_exits_has_completed(patch: pytest.MonkeyPatch) -> None:
@@ -376,12 +376,12 @@ def removals_are_tried_once(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_waits_for_what_is_coming(patch: pytest.MonkeyPatch) -> None:
     """Bytes that were on their way when they were to be removed stay, though their sender has died."""
-    patch.setattr(pending_objects, "listed", lambda conn: [])
+    patch.setattr(pending_objects, "list_pending", lambda conn: [])
 
 
 def nobody_expects_code(patch: pytest.MonkeyPatch) -> None:
     """Bytes of a bundle whose row never comes are looked for by nobody."""
-    patch.setattr(pending_objects, "expect", lambda conn, stray: None)
+    patch.setattr(pending_objects, "add_pending", lambda conn, pending: None)
 
 
 def only_the_last_event(patch: pytest.MonkeyPatch) -> None:
@@ -397,26 +397,26 @@ def only_the_last_event(patch: pytest.MonkeyPatch) -> None:
 
 def our_own_count_is_the_bill(patch: pytest.MonkeyPatch) -> None:
     """What the provider metered is read, and not written down."""
-    patch.setattr(ledger, "_merged", lambda known, entries, asked_at: known)
+    patch.setattr(ledger, "_merge", lambda known, entries, asked_at: known)
 
 
 def prices_never_change(patch: pytest.MonkeyPatch) -> None:
     """A machine costs for all its time what it cost when it was made."""
-    real = ledger._merged
+    real = ledger._merge
 
     def keep(known: Sequence[Segment], entries: Sequence[base.Metered], asked_at: float) -> list[Segment]:
         first = [tuple(replace(s, rate=entry.segments[0].rate) for s in entry.segments) for entry in entries]
         return real(known, [replace(e, segments=s) for e, s in zip(entries, first, strict=True)], asked_at)
 
-    patch.setattr(ledger, "_merged", keep)
+    patch.setattr(ledger, "_merge", keep)
 
 
 def who_stood_still_writes_on(patch: pytest.MonkeyPatch) -> None:
     """What a meter said is written down by whoever read it, however long ago, though another has closed the bill."""
 
-    def record(self: Any, unit: Unit, ids: list[str], metered: list[base.Metered], asked_at: float) -> None:
+    def record(self: Any, unit: UnitOfWork, ids: list[str], metered: list[base.Metered], asked_at: float) -> None:
         known = repository.load_machines(unit.conn, set(ids))
-        ledger._write(unit, list(known.values()), metered, asked_at)
+        ledger._write_segments(unit, list(known.values()), metered, asked_at)
 
     patch.setattr(ledger.Ledger, "_record", record)
 

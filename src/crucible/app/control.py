@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def build_control(home: Home, settings: Settings) -> ControlPlane:
     """The control plane that the settings describe. Opens the database and the store; starts nothing."""
     from crucible.control.machines.machine_factory import LeaseTerms
-    from crucible.control.objects.quota import Bounds
-    from crucible.control.runtime.compose import Embedded, embedded_control
+    from crucible.control.objects.quota import QuotaLimits
+    from crucible.control.runtime.compose import ControlOptions, build_control
 
     _arm_crashpoint()
     openid = _openid(settings)
     database = settings.database.value
-    return embedded_control(
-        Embedded(
+    return build_control(
+        ControlOptions(
             home=home.path,
             database=home.database if database is None else database.reveal(),
             store=settings.store.value or str(home.store),
@@ -36,7 +36,7 @@ def build_control(home: Home, settings: Settings) -> ControlPlane:
             local_folder=settings.local_folder.value or home.path,
             rehearsal_state=settings.rehearsal_state.value,
             terms=LeaseTerms(settings.lease_seconds.value, settings.machine_seconds.value),
-            bounds=Bounds(settings.disk_reserve.value or 0, settings.store_quota.value),
+            quota=QuotaLimits(settings.disk_reserve.value or 0, settings.store_quota.value),
             prune_after=settings.prune_after.value,
             backends=settings.backends.value,
             channel=settings.channel.value,

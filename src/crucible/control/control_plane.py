@@ -14,9 +14,9 @@ from crucible.control.resources.machines import Machines
 from crucible.control.resources.maintenance import Maintenance
 from crucible.control.resources.models import Models
 from crucible.control.resources.outputs import Outputs
-from crucible.control.runtime.background import Rounds
+from crucible.control.runtime.background import BackgroundTasks
 from crucible.control.runtime.ports import Ports
-from crucible.control.runtime.services import Deployment, Parts
+from crucible.control.runtime.services import Deployment, Services
 
 
 class ControlPlane:
@@ -26,32 +26,32 @@ class ControlPlane:
     """
 
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
-        self._parts = parts = Parts(ports, backends, deployment)
-        self._rounds = Rounds(parts)
+        self._services = services = Services(ports, backends, deployment)
+        self._rounds = BackgroundTasks(services)
         self._ready = False
-        access = parts.access
+        access = services.access
         self.store = ports.store
-        self.agents = parts.agents
-        self.jobs = Jobs(parts)
-        self.labels = Labels(parts)
-        self.outputs = Outputs(parts)
-        self.checkpoints = Checkpoints(parts)
-        self.sessions = ExecAccess(parts)
-        self.bundles = parts.bundles
-        self.plans = parts.plans
-        self.backends = Backends(parts.backends)
-        self.catalog = parts.catalog
-        self.machines = Machines(ports, parts.backends, parts.writer, parts.janitor, access)
+        self.agents = services.agents
+        self.jobs = Jobs(services)
+        self.labels = Labels(services)
+        self.outputs = Outputs(services)
+        self.checkpoints = Checkpoints(services)
+        self.sessions = ExecAccess(services)
+        self.bundles = services.bundles
+        self.plans = services.plans
+        self.backends = Backends(services.backends)
+        self.catalog = services.catalog
+        self.machines = Machines(ports, services.backends, services.writer, services.janitor, access)
         self.models = Models(deployment.models, ports.clock)
-        self.maintenance = Maintenance(parts)
-        self.people = parts.people
-        self.tokens = parts.tokens
-        self.login = parts.login
-        self.secrets = parts.vault
-        self.hooks = parts.hooks
+        self.maintenance = Maintenance(services)
+        self.people = services.people
+        self.tokens = services.tokens
+        self.login = services.login
+        self.secrets = services.vault
+        self.hooks = services.hooks
 
     async def start(self) -> None:
-        await self._parts.vault.settle()
+        await self._services.vault.settle()
         await self.agents.start()
         await self._rounds.start()
         self._ready = True

@@ -14,7 +14,7 @@ from crucible.core.errors import Conflict, NotAllowed, NotFound
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
-from crucible.core.views.agents import WishesView
+from crucible.core.views.agents import DesiredAttemptView
 from crucible.storage import HashMismatch
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.documents.desired import Desired
@@ -224,7 +224,7 @@ async def test_a_runner_hears_of_a_stop_at_once(rig: Rig) -> None:
     waiting = asyncio.create_task(rig.agents.attempt_desired(runner.attempt, 0, False, 0, LONG))
     await begun(waiting)
     await service(rig).jobs.cancel(OWNER, job)
-    assert await asyncio.wait_for(waiting, 5) == WishesView(stop=True)
+    assert await asyncio.wait_for(waiting, 5) == DesiredAttemptView(stop=True)
 
 
 async def test_a_runner_that_knows_everything_waits(rig: Rig) -> None:
@@ -238,7 +238,7 @@ async def test_a_runner_that_knows_everything_waits(rig: Rig) -> None:
 async def test_any_difference_is_answered_at_once(rig: Rig, stop: bool, checkpoint: int) -> None:
     _, runner = await rig.running()
     asked = rig.agents.attempt_desired(runner.attempt, 0, stop, checkpoint, LONG)
-    assert await asyncio.wait_for(asked, 5) == WishesView()
+    assert await asyncio.wait_for(asked, 5) == DesiredAttemptView()
 
 
 async def test_a_settled_attempt_is_said_to_be_so(rig: Rig) -> None:

@@ -8,10 +8,10 @@ from crucible.control.agents.contacts import Contacts
 
 def test_the_newest_contact_of_each_is_kept_until_it_is_taken() -> None:
     contacts = Contacts()
-    contacts.attempt("a", 1.0)
-    contacts.attempt("a", 2.0)
-    contacts.machine("m", 3.0)
-    assert contacts.waiting
+    contacts.record_attempt("a", 1.0)
+    contacts.record_attempt("a", 2.0)
+    contacts.record_machine("m", 3.0)
+    assert contacts.has_pending
     batch = contacts.take()
     assert (batch.attempts, batch.machines) == ({"a": 2.0}, {"m": 3.0})
     assert contacts.take().attempts == {}
@@ -19,26 +19,26 @@ def test_the_newest_contact_of_each_is_kept_until_it_is_taken() -> None:
 
 def test_what_is_given_back_does_not_hide_what_is_newer() -> None:
     contacts = Contacts()
-    contacts.attempt("a", 1.0)
-    contacts.machine("m", 1.0)
+    contacts.record_attempt("a", 1.0)
+    contacts.record_machine("m", 1.0)
     batch = contacts.take()
-    contacts.attempt("a", 2.0)
-    contacts.give_back(batch)
+    contacts.record_attempt("a", 2.0)
+    contacts.restore(batch)
     found = contacts.take()
     assert (found.attempts, found.machines) == ({"a": 2.0}, {"m": 1.0})
 
 
 def test_without_contacts_nothing_waits() -> None:
-    assert not Contacts().waiting
+    assert not Contacts().has_pending
 
 
 async def test_a_batch_is_stored_where_it_belongs(rig: Rig) -> None:
     job, runner = await rig.running()
     other = await rig.attempt(await rig.submit())
     machine = await rig.machine()
-    rig.contacts.attempt(runner.attempt, START + 11.0)
-    rig.contacts.attempt("att-unknown", START + 12.0)
-    rig.contacts.machine(machine.id, START + 13.0)
+    rig.contacts.record_attempt(runner.attempt, START + 11.0)
+    rig.contacts.record_attempt("att-unknown", START + 12.0)
+    rig.contacts.record_machine(machine.id, START + 13.0)
     batch = rig.contacts.take()
     await rig.sql(batch.store)
     assert (await rig.attempt(job)).last_seen == START + 11.0

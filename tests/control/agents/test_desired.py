@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.control.world import KEY, Rig, job_spec, pieces, secret, service, sha
 
-from crucible.control.agents.desired import Wishes, attempt_wishes, desired_document, seed_of
+from crucible.control.agents.desired import Wishes, attempt_desired, desired_document, job_seed
 from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
@@ -41,7 +41,7 @@ async def test_an_assignment_carries_all_a_runner_needs(rig: Rig) -> None:
     assert found.command == spec.command
     assert (found.bundle, found.in_place, found.grace, found.stop) == (sha(data), None, 3, False)
     assert found.environment == Environment(requirements=("torch", "numpy"), python="3.12", origin="requirements.txt")
-    told = {"CRUCIBLE_ATTEMPT": "1", "CRUCIBLE_KIND": "train", "CRUCIBLE_SEED": str(seed_of(job, spec))}
+    told = {"CRUCIBLE_ATTEMPT": "1", "CRUCIBLE_KIND": "train", "CRUCIBLE_SEED": str(job_seed(job, spec))}
     assert found.env == {"A": "1", **told}
     assert found.data == (DataItem("mnist", "/data/mnist"),)
     assert found.limits == Limits(memory_bytes=GiB, cpus=1, seconds=60, gpus=(0,))
@@ -118,7 +118,7 @@ async def test_wishes_of_one_attempt(rig: Rig) -> None:
     job, runner = await rig.running()
 
     async def wishes() -> Wishes | None:
-        return await rig.read(lambda conn: attempt_wishes(conn, runner.attempt))
+        return await rig.read(lambda conn: attempt_desired(conn, runner.attempt))
 
     assert await wishes() == Wishes(stop=False, settled=False, checkpoint=0)
     await service(rig).checkpoints.request(OWNER, job)
@@ -127,4 +127,4 @@ async def test_wishes_of_one_attempt(rig: Rig) -> None:
     assert await wishes() == Wishes(stop=True, settled=False, checkpoint=1)
     await runner.end()
     assert await wishes() == Wishes(stop=True, settled=True, checkpoint=1)
-    assert await rig.read(lambda conn: attempt_wishes(conn, "att-unknown")) is None
+    assert await rig.read(lambda conn: attempt_desired(conn, "att-unknown")) is None

@@ -8,7 +8,7 @@ import pytest
 from tests.control.world import FakeRunner, Rig, service
 
 from crucible.control.agents import ingest
-from crucible.control.agents.ingest import AttemptGone, Gap, progress_of
+from crucible.control.agents.ingest import AttemptGone, Gap, parse_progress
 from crucible.control.db import schema as t
 from crucible.control.telemetry import points
 from crucible.control.telemetry.feed import Hint
@@ -100,7 +100,7 @@ async def test_each_cause_has_its_outcome(
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_every_cause_is_understood(cause: Cause) -> None:
-    assert ingest.reason_of({"cause": cause.value}) in Reason
+    assert ingest.parse_reason({"cause": cause.value}) in Reason
 
 
 async def test_a_stop_that_was_asked_for_is_a_cancellation(rig: Rig) -> None:
@@ -270,15 +270,15 @@ async def test_progress_is_the_newest(rig: Rig) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e300, 10**400, "0.5", True, [1], {"a": 1}, None])
 def test_progress_that_is_no_plain_number_is_left_out(value: object) -> None:
-    told = progress_of({"fraction": value, "epoch": 3, "unknown": 7})
+    told = parse_progress({"fraction": value, "epoch": 3, "unknown": 7})
     assert (told["fraction"], told["epoch"]) == (None, 3)
     assert "unknown" not in told
     json.dumps(told, allow_nan=False)
 
 
 def test_the_words_of_progress_are_short() -> None:
-    assert progress_of({"message": "x" * 5000})["message"] == "x" * 200
-    assert progress_of({"message": 5})["message"] is None
+    assert parse_progress({"message": "x" * 5000})["message"] == "x" * 200
+    assert parse_progress({"message": 5})["message"] is None
 
 
 async def test_a_batch_sent_twice_at_once_is_stored_once(rig: Rig) -> None:

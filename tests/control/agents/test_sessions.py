@@ -11,7 +11,7 @@ from tests.control.world import FakeRunner, Rig, service
 
 from crucible.backends.base import Reach
 from crucible.control.agents import sessions
-from crucible.control.agents.sessions import Sessions, Visit
+from crucible.control.agents.sessions import Sessions, SessionTarget
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.resources.exec_access import MAX_NOTED, NOTED_AGAIN_SECONDS
@@ -24,7 +24,7 @@ from crucible.wire.documents.messages import MessageKind
 from crucible.wire.http import sessions as s
 
 LS = s.Command(("ls", "-l"))
-VISIT = Visit("usr-1", "job-1", "att-1", "mch-1")
+VISIT = SessionTarget("usr-1", "job-1", "att-1", "mch-1")
 SOON, LONG = 0.05, 30.0
 
 
@@ -77,19 +77,19 @@ async def test_an_agent_that_waits_hears_of_a_session_at_once(rig: Rig) -> None:
     told: Any = await asyncio.wait_for(waiting, 5)
     ((id, at),) = [(session.id, session.at) for session in told.sessions]
     assert at is None
-    with control.agents.met(runner.attempt, id) as meeting:
-        meeting.came.set_result(line)
+    with control.agents.accept_session(runner.attempt, id) as meeting:
+        meeting.agent_stream.set_result(line)
         assert await asyncio.wait_for(visiting, 5) is line
-        assert meeting.over.is_set()
+        assert meeting.closed.is_set()
     assert await called(control, runner.attempt) == []
 
 
 async def test_a_runner_is_told_again_until_it_says_that_it_knows(rig: Rig) -> None:
     _, runner = await rig.running()
     control = service(rig)
-    registry = control._parts.sessions
+    registry = control._services.sessions
     visit = replace(VISIT, attempt=runner.attempt)
-    with registry.held("ses-1", visit), registry.held("ses-2", visit):
+    with registry.open("ses-1", visit), registry.open("ses-2", visit):
         assert await called(control, runner.attempt) == ["ses-1", "ses-2"]
         assert await called(control, runner.attempt, "ses-1") == ["ses-1", "ses-2"]
         assert await called(control, runner.attempt, "ses-1", "ses-2") == []
@@ -99,42 +99,42 @@ async def test_a_runner_is_told_again_until_it_says_that_it_knows(rig: Rig) -> N
 async def test_only_the_first_rank_and_an_agent_that_knows_of_sessions_is_told(rig: Rig) -> None:
     _, runner = await rig.running()
     control = service(rig)
-    with control._parts.sessions.held("ses-1", replace(VISIT, attempt=runner.attempt)):
+    with control._services.sessions.open("ses-1", replace(VISIT, attempt=runner.attempt)):
         assert await control.agents.attempt_desired(runner.attempt, 0, False, 0, 0) is None
         assert await control.agents.attempt_desired(runner.attempt, 1, False, 0, 0, ()) is None
 
 
 async def test_an_agent_that_does_not_come_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MEET_SECONDS", 0.01)
+    monkeypatch.setattr(sessions, "DIAL_SECONDS", 0.01)
     job, _ = await rig.running()
     control = service(rig)
     with pytest.raises(TimedOut, match="did not open the line"):
         async with (await control.sessions.enter(OWNER, job)).session(LS):
             raise AssertionError("nobody came")
-    assert not control._parts.sessions._open
+    assert not control._services.sessions._open
 
 
 async def test_a_session_belongs_to_one_attempt_and_is_taken_once(rig: Rig) -> None:
     registry = Sessions(rig.ports, "http://here")
-    with registry.held("ses-1", VISIT):
+    with registry.open("ses-1", VISIT):
         for attempt, id in (("att-2", "ses-1"), ("att-1", "ses-2")):
-            with pytest.raises(NotFound), registry.met(attempt, id):
+            with pytest.raises(NotFound), registry.accept(attempt, id):
                 raise AssertionError("it is not there")
-        with registry.met("att-1", "ses-1") as meeting:
-            meeting.came.set_result(OneLine())
-            with pytest.raises(NotFound), registry.met("att-1", "ses-1"):
+        with registry.accept("att-1", "ses-1") as meeting:
+            meeting.agent_stream.set_result(OneLine())
+            with pytest.raises(NotFound), registry.accept("att-1", "ses-1"):
                 raise AssertionError("it is taken")
-    with pytest.raises(NotFound), registry.met("att-1", "ses-1"):
+    with pytest.raises(NotFound), registry.accept("att-1", "ses-1"):
         raise AssertionError("it is over")
 
 
 async def test_an_agent_that_breaks_off_before_it_came_lets_nobody_wait(rig: Rig) -> None:
     registry = Sessions(rig.ports, "http://here")
-    with registry.held("ses-1", VISIT) as meeting:
-        with registry.met("att-1", "ses-1"):
+    with registry.open("ses-1", VISIT) as meeting:
+        with registry.accept("att-1", "ses-1"):
             pass
         with pytest.raises(Unreachable, match="let it go"):
-            await meeting.agent()
+            await meeting.wait_for_agent()
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ async def test_an_agent_that_breaks_off_before_it_came_lets_nobody_wait(rig: Rig
     ],
 )
 async def test_sessions_are_bounded(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, limit: str, other: Visit, where: str
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, limit: str, other: SessionTarget, where: str
 ) -> None:
     monkeypatch.setattr(sessions, limit, 1)
     registry = Sessions(rig.ports, "http://here")
-    with registry.held("ses-1", VISIT), pytest.raises(TooManyAttempts, match=where), registry.held("ses-2", other):
+    with registry.open("ses-1", VISIT), pytest.raises(TooManyAttempts, match=where), registry.open("ses-2", other):
         raise AssertionError("there is no room")
-    with registry.held("ses-3", other):
-        assert registry.called(other.attempt)
+    with registry.open("ses-3", other):
+        assert registry.pending_calls(other.attempt)
 
 
 # A program that has not begun
@@ -174,7 +174,7 @@ async def enters(control: ControlPlane, job: str) -> object:
 
 
 async def until_early(control: ControlPlane) -> None:
-    while not control._parts.sessions._early:
+    while not control._services.sessions._reserved:
         await asyncio.sleep(0)
 
 
@@ -188,10 +188,10 @@ async def test_a_session_waits_until_the_program_has_begun(rig: Rig) -> None:
     await runner.say(MessageKind.STARTED, pid=77)
     id = await asyncio.wait_for(until_called(control, runner.attempt), 5)
     line = OneLine()
-    with control.agents.met(runner.attempt, id) as meeting:
-        meeting.came.set_result(line)
+    with control.agents.accept_session(runner.attempt, id) as meeting:
+        meeting.agent_stream.set_result(line)
         assert await asyncio.wait_for(entering, 5) is line
-    assert not control._parts.sessions._early
+    assert not control._services.sessions._reserved
 
 
 async def test_a_program_that_does_not_begin_is_not_waited_for_for_long(
@@ -203,7 +203,7 @@ async def test_a_program_that_does_not_begin_is_not_waited_for_for_long(
     with pytest.raises(Conflict, match="has not begun") as refused:
         await enters(control, job)
     assert "were waited for" in refused.value.why
-    assert not control._parts.sessions._early
+    assert not control._services.sessions._reserved
 
 
 async def test_a_job_that_ends_while_its_program_is_waited_for(rig: Rig) -> None:
@@ -226,7 +226,7 @@ async def test_those_who_wait_for_a_program_count_among_the_sessions(rig: Rig, m
         await enters(control, job)
     entering.cancel()
     await asyncio.gather(entering, return_exceptions=True)
-    assert not control._parts.sessions._early
+    assert not control._services.sessions._reserved
 
 
 # Several processes
@@ -234,12 +234,12 @@ async def test_those_who_wait_for_a_program_count_among_the_sessions(rig: Rig, m
 
 async def test_another_process_says_where_the_session_waits(rig: Rig) -> None:
     registry = Sessions(rig.ports, "http://here")
-    registry._overheard("session:att-1:ses-9:mch-1:http://[::1]:81/x")
-    assert registry.called("att-1") == [SessionCallView(id="ses-9", at="http://[::1]:81/x")]
-    assert registry.called("att-2") == []
-    rig.clock.move(sessions.MEET_SECONDS + 1)
-    assert registry.called("att-1") == []
-    registry._overheard(None)
+    registry._on_remote_call("session:att-1:ses-9:mch-1:http://[::1]:81/x")
+    assert registry.pending_calls("att-1") == [SessionCallView(id="ses-9", at="http://[::1]:81/x")]
+    assert registry.pending_calls("att-2") == []
+    rig.clock.move(sessions.DIAL_SECONDS + 1)
+    assert registry.pending_calls("att-1") == []
+    registry._on_remote_call(None)
 
 
 class Overheard(LocalWakeups):
@@ -252,7 +252,7 @@ class Overheard(LocalWakeups):
     def wake(self, topic: str) -> None:
         super().wake(topic)
         for other in self.others if topic.startswith("session:") else ():
-            other._overheard(topic)
+            other._on_remote_call(topic)
 
 
 async def test_a_session_asked_for_at_one_process_is_told_by_another(rig: Rig) -> None:
@@ -260,19 +260,19 @@ async def test_a_session_asked_for_at_one_process_is_told_by_another(rig: Rig) -
     here = Sessions(replace(rig.ports, wakeups=wakeups), "https://here.example:8443/agents")
     there = Sessions(rig.ports, "https://there.example")
     wakeups.others = [there]
-    with rig.ports.wakeups.listening("machine:mch-1") as listener, here.held("ses-1", VISIT):
+    with rig.ports.wakeups.listening("machine:mch-1") as listener, here.open("ses-1", VISIT):
         assert await listener.wait(SOON), "the runner that waits there is woken"
-        assert there.called("att-1") == [SessionCallView(id="ses-1", at="https://here.example:8443/agents")]
-        with pytest.raises(NotFound), there.met("att-1", "ses-1"):
+        assert there.pending_calls("att-1") == [SessionCallView(id="ses-1", at="https://here.example:8443/agents")]
+        with pytest.raises(NotFound), there.accept("att-1", "ses-1"):
             raise AssertionError("it waits elsewhere")
 
 
 async def test_what_others_wait_for_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_ELSEWHERE", 3)
+    monkeypatch.setattr(sessions, "MAX_REMOTE_CALLS", 3)
     registry = Sessions(rig.ports, "http://here")
     for number in range(9):
-        registry._overheard(f"session:att-1:ses-{number}:mch-1:http://there")
-    assert len(registry.called("att-1")) == 3
+        registry._on_remote_call(f"session:att-1:ses-{number}:mch-1:http://there")
+    assert len(registry.pending_calls("att-1")) == 3
 
 
 # Who may enter
@@ -329,8 +329,8 @@ async def visit(control: ControlPlane, job: str, attempt: str, wanted: s.Opening
             pass
 
     staying = asyncio.create_task(stay())
-    with control.agents.met(attempt, await until_called(control, attempt)) as meeting:
-        meeting.came.set_result(OneLine())
+    with control.agents.accept_session(attempt, await until_called(control, attempt)) as meeting:
+        meeting.agent_stream.set_result(OneLine())
         await asyncio.wait_for(staying, 5)
 
 

@@ -8,11 +8,11 @@ from tests.control.fakes import FakeClock
 
 from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.db.timed import TimedDb
-from crucible.control.runtime.durations import Durations
+from crucible.control.runtime.durations import DurationHistogram
 
 
 def test_durations_are_counted_up_to_each_bound() -> None:
-    found = Durations((0.1, 1.0))
+    found = DurationHistogram((0.1, 1.0))
     for seconds in (0.0, 0.1, 0.5, 3.0):
         found.add(seconds)
     assert found.counts == [2, 3, 4]
@@ -21,7 +21,7 @@ def test_durations_are_counted_up_to_each_bound() -> None:
 
 @given(st.lists(st.floats(0, 1e6)))
 def test_the_last_count_is_of_all_and_none_falls(seconds: list[float]) -> None:
-    found = Durations()
+    found = DurationHistogram()
     for one in seconds:
         found.add(one)
     assert found.counts == sorted(found.counts)

@@ -52,7 +52,7 @@ async def test_calls_are_counted_with_their_time_and_who_waits_to_be_tried_again
         return (await service(wired.rig).maintenance.gauges(OWNER)).stored.hooks_waiting
 
     await wired.hook()
-    calls = wired.rig.parts.sender.calls
+    calls = wired.rig.services.sender.calls
     wired.post.replies[URL] = [DOWN]
     await wired.end_a_job()
     await wired.notify()
@@ -128,7 +128,7 @@ async def test_a_receiver_that_hangs_holds_up_itself_alone(wired: Wired) -> None
     await wired.hook(OTHER)
     wired.post.hanging = {URL}
     await wired.end_a_job()
-    part = wired.rig.parts.notifier
+    part = wired.rig.services.notifier
     await part.round()
     await wired.until_sent(1, OTHER)
     await wired.end_a_job()
@@ -144,9 +144,9 @@ async def test_what_was_under_way_when_a_server_stopped_is_sent_by_the_next(wire
     await wired.hook()
     wired.post.hanging = {URL}
     await wired.end_a_job()
-    await wired.rig.parts.notifier.round()
+    await wired.rig.services.notifier.round()
     await wired.until_sent(1)
-    await wired.rig.parts.notifier.stop()
+    await wired.rig.services.notifier.stop()
     wired.post.hanging = set()
     again = await wired.restarted()
     await again.notify()
@@ -164,7 +164,9 @@ async def test_a_death_at_either_border_loses_nothing(wired: Wired, point: str, 
     await wired.end_a_job()
     arm(point, die)
     with pytest.raises(Died):
-        await wired.rig.parts.notifier._serve((await wired.rig.parts.hooks.list_hooks(OWNER, "default")).items[0].id)
+        await wired.rig.services.notifier._serve(
+            (await wired.rig.services.hooks.list_hooks(OWNER, "default")).items[0].id
+        )
     again = await wired.restarted()
     await again.notify()
     assert len(wired.sent()) == times
@@ -209,7 +211,7 @@ async def test_one_that_was_disabled_is_told_what_happens_after_it_is_enabled(wi
     await wired.notify()
     await wired.end_a_job()
     assert "410" in (await wired.view(hook)).disabled_why
-    await wired.rig.parts.hooks.change(OWNER, "default", hook, enabled=True)
+    await wired.rig.services.hooks.change(OWNER, "default", hook, enabled=True)
     job = await wired.end_a_job()
     await wired.notify()
     assert wired.told()[-1]["data"]["job"]["id"] == job
@@ -222,17 +224,17 @@ async def test_enabling_one_that_waits_tries_it_at_once(wired: Wired) -> None:
     wired.post.replies[URL] = [DOWN]
     await wired.end_a_job()
     await wired.notify()
-    await wired.rig.parts.hooks.change(OWNER, "default", hook, enabled=True)
+    await wired.rig.services.hooks.change(OWNER, "default", hook, enabled=True)
     await wired.notify()
     assert len(wired.sent()) == 2
 
 
 @pytest.mark.parametrize("removed", [False, True])
 async def test_one_that_was_switched_off_meanwhile_is_not_settled_by_an_old_try(wired: Wired, removed: bool) -> None:
-    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    hook, hooks = await wired.hook(), wired.rig.services.hooks
     wired.post.hanging = {URL}
     await wired.end_a_job()
-    await wired.rig.parts.notifier.round()
+    await wired.rig.services.notifier.round()
     await wired.until_sent(1)
     before = await wired.row(hook)
     if removed:
@@ -240,7 +242,7 @@ async def test_one_that_was_switched_off_meanwhile_is_not_settled_by_an_old_try(
     else:
         await hooks.change(OWNER, "default", hook, enabled=False)
     wired.post.released.set()
-    await wired.rig.parts.notifier.rest()
+    await wired.rig.services.notifier.rest()
     assert await wired.rig.count(deliveries.t.deliveries) == 0
     left = (await hooks.list_hooks(OWNER, "default")).items
     assert [view.state for view in left] == ([] if removed else ["disabled"])
@@ -252,17 +254,17 @@ async def test_only_the_holder_of_the_duty_tells(wired: Wired) -> None:
     await wired.end_a_job()
     other = await other_worker(wired.rig, "w2")
     await other.duties.renew(other.ports.db, other.clock)
-    await other.parts.notifier.round()
-    await other.parts.notifier.rest()
+    await other.services.notifier.round()
+    await other.services.notifier.rest()
     assert wired.sent() == []
     wired.rig.clock.move(HOLD_SECONDS)
     await other.duties.renew(other.ports.db, other.clock)
-    await wired.rig.parts.notifier.round()  # it believes that it still has it
-    await wired.rig.parts.notifier.rest()
+    await wired.rig.services.notifier.round()  # it believes that it still has it
+    await wired.rig.services.notifier.rest()
     assert wired.sent() == [], "and finds that it has not"
     assert wired.rig.duties.has(Duty.NOTIFIER)
-    await other.parts.notifier.round()
-    await other.parts.notifier.rest()
+    await other.services.notifier.round()
+    await other.services.notifier.rest()
     assert len(wired.sent()) == 1
 
 
@@ -288,7 +290,7 @@ async def test_the_feed_is_looked_through_in_pieces_and_what_was_seen_is_written
 async def test_the_last_tries_are_kept_and_no_more(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
     hook = await wired.hook()
     for _ in range(deliveries.KEPT + 5):
-        await wired.rig.parts.hooks.test(OWNER, "default", hook)
+        await wired.rig.services.hooks.test(OWNER, "default", hook)
     assert len(await wired.tries(hook)) == deliveries.KEPT
     assert await wired.rig.count(deliveries.t.deliveries) == deliveries.KEPT
 
@@ -305,7 +307,7 @@ async def test_a_lost_key_is_a_failure_that_says_so(wired: Wired) -> None:
 async def test_a_process_without_a_way_out_looks_at_nothing(rig: Rig) -> None:
     from crucible.control.hooks import Sender
 
-    mute = Notifier(rig.ports, rig.duties, Sender(rig.ports, rig.parts.vault, None))
+    mute = Notifier(rig.ports, rig.duties, Sender(rig.ports, rig.services.vault, None))
     assert await mute.round() >= 60
 
 

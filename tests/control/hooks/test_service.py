@@ -26,7 +26,7 @@ async def add(hooks: Hooks, who: Identity = OWNER, project: str = "default", url
 
 
 async def test_a_new_hook_shows_its_secret_once(wired: Wired) -> None:
-    hooks = wired.rig.parts.hooks
+    hooks = wired.rig.services.hooks
     made = await hooks.add(OWNER, "default", URL, events=ENDS, format=HookFormat.JSON, secret=SECRET)
     assert made.secret == SECRET.reveal()
     assert (made.url, made.events, made.state) == (URL, ("completed", "failed", "cancelled"), "enabled")
@@ -41,25 +41,25 @@ async def test_a_secret_lies_encrypted_and_is_nothing_that_jobs_or_people_can_na
     (row,) = await wired.rig.rows(t.secrets)
     assert row["name"] == f"hook:{hook}"
     assert SECRET.reveal() not in json.dumps(row)
-    assert (await wired.rig.parts.vault.list_secrets(OWNER, "default")).items == ()
+    assert (await wired.rig.services.vault.list_secrets(OWNER, "default")).items == ()
     with pytest.raises(NotFound):
-        await wired.rig.parts.vault.remove(OWNER, "default", f"hook:{hook}")
+        await wired.rig.services.vault.remove(OWNER, "default", f"hook:{hook}")
     with pytest.raises(BadInput):
-        await wired.rig.parts.vault.set(OWNER, "default", f"hook:{hook}", Secret("another value"))
+        await wired.rig.services.vault.set(OWNER, "default", f"hook:{hook}", Secret("another value"))
     with pytest.raises(ValueError, match="secrets"):
         await wired.rig.submit(secrets={"X": f"hook:{hook}"})
 
 
 async def test_new_keys_of_secrets_change_nothing_for_receivers(wired: Wired) -> None:
     hook = await wired.hook()
-    await wired.rig.parts.vault.rotate(OWNER)
-    await wired.rig.parts.hooks.test(OWNER, "default", hook)
+    await wired.rig.services.vault.rotate(OWNER)
+    await wired.rig.services.hooks.test(OWNER, "default", hook)
     (sent,) = wired.sent()
     verify_message(SECRET, sent.headers, sent.body, wired.rig.clock.now())
 
 
 async def test_after_a_rotation_the_old_secret_is_good_for_a_day(wired: Wired) -> None:
-    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    hook, hooks = await wired.hook(), wired.rig.services.hooks
     assert (await hooks.rotate(OWNER, "default", hook, OTHER)).secret == OTHER.reveal()
     await hooks.test(OWNER, "default", hook)
     wired.rig.clock.move(OVERLAP)
@@ -73,7 +73,7 @@ async def test_after_a_rotation_the_old_secret_is_good_for_a_day(wired: Wired) -
 
 
 async def test_rotating_twice_forgets_the_first(wired: Wired) -> None:
-    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    hook, hooks = await wired.hook(), wired.rig.services.hooks
     await hooks.rotate(OWNER, "default", hook, OTHER)
     await hooks.rotate(OWNER, "default", hook, signing_secret(b"3" * 32))
     await hooks.test(OWNER, "default", hook)
@@ -121,7 +121,7 @@ async def test_what_was_done_is_recorded_with_the_host_alone(town: Town) -> None
 
 
 async def test_addresses_that_may_not_be_called_are_refused_when_they_are_given(wired: Wired) -> None:
-    hooks = wired.rig.parts.hooks
+    hooks = wired.rig.services.hooks
     hook = await wired.hook()
     for url, error in (("http://10.0.0.1/", RefusedByPolicy), ("ftp://x", BadInput), ("https://unknown/", BadInput)):
         with pytest.raises(error):
@@ -132,7 +132,7 @@ async def test_addresses_that_may_not_be_called_are_refused_when_they_are_given(
 
 
 async def test_a_change_keeps_what_it_does_not_name(wired: Wired) -> None:
-    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    hook, hooks = await wired.hook(), wired.rig.services.hooks
     await hooks.change(OWNER, "default", hook, url="https://other.example/")
     view = await hooks.change(OWNER, "default", hook, events=[HookEvent.FAILED, HookEvent.STARTED])
     assert (view.url, view.events, view.enabled) == ("https://other.example/", ("started", "failed"), True)
@@ -140,7 +140,7 @@ async def test_a_change_keeps_what_it_does_not_name(wired: Wired) -> None:
 
 
 async def test_a_test_says_what_the_receiver_said_also_of_one_that_is_disabled(wired: Wired) -> None:
-    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    hook, hooks = await wired.hook(), wired.rig.services.hooks
     await hooks.change(OWNER, "default", hook, enabled=False)
     good = await hooks.test(OWNER, "default", hook)
     wired.post.replies[URL] = [DOWN]
@@ -154,8 +154,8 @@ async def test_a_test_says_what_the_receiver_said_also_of_one_that_is_disabled(w
 
 async def test_what_is_removed_leaves_nothing(wired: Wired) -> None:
     hook = await wired.hook()
-    await wired.rig.parts.hooks.test(OWNER, "default", hook)
-    await wired.rig.parts.hooks.remove(OWNER, "default", hook[-8:])
+    await wired.rig.services.hooks.test(OWNER, "default", hook)
+    await wired.rig.services.hooks.remove(OWNER, "default", hook[-8:])
     for table in (t.hooks, t.deliveries, t.secrets):
         assert await wired.rig.count(table) == 0
     with pytest.raises(NotFound, match="no hook"):
@@ -163,7 +163,7 @@ async def test_what_is_removed_leaves_nothing(wired: Wired) -> None:
 
 
 async def test_references_are_endings_that_fit_one(wired: Wired) -> None:
-    hooks = wired.rig.parts.hooks
+    hooks = wired.rig.services.hooks
     hook = await wired.hook()
     for ref in (hook, hook.upper(), hook[-3:], f"hook-{hook[-6:]}"):
         assert (await hooks.get(OWNER, "default", ref)).id == hook
@@ -182,7 +182,7 @@ async def test_a_reference_that_fits_several_is_a_conflict(wired: Wired) -> None
 
     await wired.rig.sql(copy)
     with pytest.raises(Conflict):
-        await wired.rig.parts.hooks.get(OWNER, "default", first[-6:])
+        await wired.rig.services.hooks.get(OWNER, "default", first[-6:])
 
 
 async def test_a_project_has_so_many_and_no_more(wired: Wired) -> None:
@@ -195,7 +195,7 @@ async def test_a_project_has_so_many_and_no_more(wired: Wired) -> None:
 async def test_a_server_without_a_way_out_says_so(wired: Wired) -> None:
     from crucible.control.hooks import Sender
 
-    hooks = Hooks(wired.rig.ports, wired.rig.parts.access, Sender(wired.rig.ports, wired.rig.parts.vault, None))
+    hooks = Hooks(wired.rig.ports, wired.rig.services.access, Sender(wired.rig.ports, wired.rig.services.vault, None))
     with pytest.raises(Trouble, match="sends no notifications"):
         await add(hooks)
 

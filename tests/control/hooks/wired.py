@@ -37,7 +37,7 @@ class Wired:
         format: HookFormat = HookFormat.JSON,
         secret: Secret = SECRET,
     ) -> str:
-        hooks = self.rig.parts.hooks
+        hooks = self.rig.services.hooks
         return (await hooks.add(OWNER, project, url, events=events, format=format, secret=secret)).id
 
     async def row(self, hook: str) -> Hook:
@@ -46,10 +46,10 @@ class Wired:
         return found
 
     async def view(self, hook: str, project: str = "default") -> HookView:
-        return await self.rig.parts.hooks.get(OWNER, project, hook)
+        return await self.rig.services.hooks.get(OWNER, project, hook)
 
     async def tries(self, hook: str) -> tuple[DeliveryView, ...]:
-        return (await self.rig.parts.hooks.list_deliveries(OWNER, "default", hook, limit=100)).items
+        return (await self.rig.services.hooks.list_deliveries(OWNER, "default", hook, limit=100)).items
 
     async def end_a_job(self, code: int = 0, **more: Any) -> str:
         """A job runs to its end."""
@@ -61,8 +61,8 @@ class Wired:
     async def notify(self) -> float:
         """A round of the notifier, to its end; the seconds until the next."""
         await self.rig.duties.renew(self.rig.ports.db, self.rig.clock)
-        wait = await self.rig.parts.notifier.round()
-        await self.rig.parts.notifier.rest()
+        wait = await self.rig.services.notifier.round()
+        await self.rig.services.notifier.rest()
         return wait
 
     async def until_sent(self, count: int, url: str = URL) -> None:

@@ -7,7 +7,7 @@ from tests.control.world import Rig, new_id
 
 from crucible.backends.base import NotYetGone, Seen
 from crucible.control.db import schema as t
-from crucible.control.machines.janitor import Findings
+from crucible.control.machines.janitor import JanitorReport
 from crucible.core.errors import Unreachable
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import MachineState
@@ -18,13 +18,13 @@ STRANGER = new_id(Prefix.MACHINE, 99)
 
 async def test_what_is_known_and_wanted_is_left_alone(rig: Rig) -> None:
     await rig.running()
-    assert await rig.janitor.tidy() == Findings()
+    assert await rig.janitor.tidy() == JanitorReport()
     assert rig.backend.terminated == []
 
 
 async def test_a_stranger_with_our_tag_is_reported_and_untouched(rig: Rig) -> None:
     ref = rig.backend.add(STRANGER)
-    assert await rig.janitor.tidy() == Findings(strangers=(ref,))
+    assert await rig.janitor.tidy() == JanitorReport(unknown=(ref,))
     assert rig.backend.terminated == []
     assert rig.backend.made[STRANGER].seen is Seen.UP
     assert await rig.rows(t.machines) == []
@@ -32,7 +32,7 @@ async def test_a_stranger_with_our_tag_is_reported_and_untouched(rig: Rig) -> No
 
 async def test_another_deployments_machines_are_never_seen(rig: Rig) -> None:
     rig.backend.add(STRANGER, OTHER_DEPLOYMENT)
-    assert await rig.janitor.tidy() == Findings()
+    assert await rig.janitor.tidy() == JanitorReport()
 
 
 async def leftover(rig: Rig) -> str:
@@ -48,7 +48,7 @@ async def test_a_leftover_is_ended_until_it_is_gone(rig: Rig) -> None:
     rig.backend.ends = [NotYetGone("Stopping."), "ok"]
     assert [ref.machine for ref in (await rig.janitor.tidy()).leftovers] == [machine]
     assert [ref.machine for ref in (await rig.janitor.tidy()).leftovers] == [machine]
-    assert await rig.janitor.tidy() == Findings()
+    assert await rig.janitor.tidy() == JanitorReport()
     assert (await rig.machine(machine)).state is MachineState.GONE
 
 
@@ -58,13 +58,13 @@ async def test_a_leftover_that_does_not_end_hides_no_other(rig: Rig) -> None:
     rig.backend.ends = [NotYetGone("Stopping.")]
     found = await rig.janitor.tidy()
     assert [ref.machine for ref in found.leftovers] == [machine]
-    assert found.strangers == (stranger,)
+    assert found.unknown == (stranger,)
 
 
 async def test_a_machine_being_released_is_the_performers(rig: Rig) -> None:
     await rig.running()
     await rig.change_machine((await rig.machine()).id, f.Unwanted("enough"))
-    assert await rig.janitor.tidy() == Findings()
+    assert await rig.janitor.tidy() == JanitorReport()
     assert rig.backend.terminated == []
 
 
@@ -73,7 +73,7 @@ async def test_a_double_of_a_claimed_machine_is_ended_and_the_machine_left_alone
     machine = await rig.machine()
     double = replace(rig.backend.made[machine.id].ref, native_id="i-double")
     rig.backend.made["double"] = Made(double, DEPLOYMENT)
-    assert await rig.janitor.tidy() == Findings(doubles=(double,))
+    assert await rig.janitor.tidy() == JanitorReport(duplicates=(double,))
     assert rig.backend.terminated == [double]
     assert await rig.machine() == machine
 
@@ -83,13 +83,13 @@ async def test_before_a_host_has_claimed_it_nobody_knows_which_is_the_double(rig
     await rig.performer.perform_due()
     machine = await rig.machine()
     rig.backend.made["double"] = Made(replace(rig.backend.made[machine.id].ref, native_id="i-double"), DEPLOYMENT)
-    assert await rig.janitor.tidy() == Findings()
+    assert await rig.janitor.tidy() == JanitorReport()
 
 
 async def test_one_places_trouble_stops_no_other(two_backends: Rig) -> None:
     two_backends.backend.down = Unreachable("No answer.")
     ref = two_backends.backends["ssh"].add(STRANGER)
-    assert (await two_backends.janitor.tidy()).strangers == (ref,)
+    assert (await two_backends.janitor.tidy()).unknown == (ref,)
 
 
 async def test_every_machine_being_released_has_an_open_termination(rig: Rig) -> None:

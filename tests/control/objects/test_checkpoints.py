@@ -33,7 +33,7 @@ async def list_of(rig: Rig, job: str) -> tuple[CheckpointView, ...]:
 async def start_of(rig: Rig, job: str) -> int | None:
     """The step that the next attempt would start from."""
     world = await rig.world(job)
-    chosen = await rig.read(lambda conn: checkpoints.start_of(conn, world))
+    chosen = await rig.read(lambda conn: checkpoints.next_start(conn, world))
     rows = {row["id"]: row["step"] for row in await rig.rows(t.checkpoints)}
     return rows[chosen] if chosen else None
 
@@ -121,11 +121,11 @@ async def test_an_exact_name_beats_an_ending_and_two_endings_are_a_conflict() ->
         CheckpointView(id=f"ckp-{n}", short=n, name=name, latest=n == "11aaa")
         for n, name in (("11aaa", "x"), ("22aaa", "y"), ("33bbb", "aaa"), ("44ccc", "latest"))
     ]
-    assert checkpoints.find(views, "aaa", "job-1").name == "aaa"
-    assert checkpoints.find(views, "latest", "job-1").id == "ckp-44ccc"
-    assert checkpoints.find(views, "3bbb", "job-1").id == "ckp-33bbb"
+    assert checkpoints.find_checkpoint(views, "aaa", "job-1").name == "aaa"
+    assert checkpoints.find_checkpoint(views, "latest", "job-1").id == "ckp-44ccc"
+    assert checkpoints.find_checkpoint(views, "3bbb", "job-1").id == "ckp-33bbb"
     with pytest.raises(Conflict):
-        checkpoints.find(views[:2], "aaa", "job-1")
+        checkpoints.find_checkpoint(views[:2], "aaa", "job-1")
 
 
 async def test_the_newest_is_of_the_newest_attempt_however_late_the_others_come(rig: Rig) -> None:

@@ -73,21 +73,21 @@ async def test_bytes_whose_row_never_came_go_once_nobody_can_send_them_any_more(
     assert stored(rig) == {KEY}, "its sender may come again"
     await weeks_pass(rig)
     assert stored(rig) == set()
-    assert await rig.read(pending_objects.listed) == []
+    assert await rig.read(pending_objects.list_pending) == []
 
 
 async def test_what_has_its_row_is_not_looked_for(rig: Rig) -> None:
     await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    assert len(await rig.read(pending_objects.listed)) == 1
+    assert len(await rig.read(pending_objects.list_pending)) == 1
     await weeks_pass(rig)
-    assert await rig.read(pending_objects.listed) == []
+    assert await rig.read(pending_objects.list_pending) == []
     assert stored(rig) == {KEY}
 
 
 async def test_nothing_is_expected_of_bytes_that_no_store_was_asked_to_take(rig: Rig) -> None:
     with pytest.raises(HashMismatch):
         await rig.bundles.put(OWNER, BUNDLE, pieces(b"other"))
-    assert await rig.read(pending_objects.listed) == []
+    assert await rig.read(pending_objects.list_pending) == []
 
 
 async def test_what_comes_again_while_the_round_that_removed_it_goes_on_is_expected_anew(rig: Rig) -> None:
@@ -120,7 +120,7 @@ async def test_bytes_of_a_slow_sender_go_though_those_of_another_were_pruned_bef
 async def test_a_row_is_never_without_its_bytes(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sender's bytes are in and its row is not, when another's of the same code come, and are pruned."""
     uploads, arrived, rest = rig.bundles._uploads, asyncio.Event(), asyncio.Event()
-    real = uploads.bundle
+    real = uploads.put_bundle
 
     async def late(*what: Any) -> tuple[int, bool]:
         done = await real(*what)
@@ -129,7 +129,7 @@ async def test_a_row_is_never_without_its_bytes(rig: Rig, monkeypatch: pytest.Mo
         return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(uploads, "bundle", late)
+        patch.setattr(uploads, "put_bundle", late)
         sending = asyncio.create_task(rig.bundles.put(OWNER, BUNDLE, pieces(CODE)))
         await arrived.wait()
     await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))

@@ -7,7 +7,7 @@ import pytest
 from tests.control.world import Rig, pieces, sha
 
 from crucible.control.objects.bundles import Bundles
-from crucible.control.objects.quota import REMEMBERED_SECONDS, Bounds, Room
+from crucible.control.objects.quota import REMEMBERED_SECONDS, QuotaLimits, StoreQuota
 from crucible.control.objects.uploads import Uploads
 from crucible.core.compute.resources import GiB
 from crucible.core.people.identity import OWNER
@@ -37,7 +37,7 @@ def disk(rig: Rig) -> SmallDisk:
 
 def bundles(rig: Rig, disk: SmallDisk, **bounds: Any) -> Bundles:
     ports = replace(rig.ports, store=disk)
-    uploads = Uploads(ports, rig.deployment.scratch, Room(ports, Bounds(**bounds)))
+    uploads = Uploads(ports, rig.deployment.scratch, StoreQuota(ports, QuotaLimits(**bounds)))
     return Bundles(ports, uploads, 1000)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.control.objects.upload_file import Arriving
+from crucible.control.objects.upload_file import UploadFile
 from crucible.core.errors import DiskFull, Trouble
 
 
@@ -47,7 +47,7 @@ def few_bytes(data: memoryview, write: Callable[[memoryview], int]) -> int:
 @pytest.mark.parametrize("how", [plain, few_bytes])
 def test_it_is_written_whole_however_little_a_write_takes(tmp_path: Path, how: object) -> None:
     disk = Disk(tmp_path, how)  # type: ignore[arg-type]
-    file = Arriving(disk.make)
+    file = UploadFile(disk.make)
     file.write([b"0123456789", b""])
     file.write([b"ab", b"c" * 10])
     data = b"0123456789ab" + b"c" * 10
@@ -56,7 +56,7 @@ def test_it_is_written_whole_however_little_a_write_takes(tmp_path: Path, how: o
 
 
 def test_it_can_be_empty(tmp_path: Path) -> None:
-    file = Arriving(Disk(tmp_path, plain).make)
+    file = UploadFile(Disk(tmp_path, plain).make)
     file.write([])
     assert file.sha256 == hashlib.sha256(b"").hexdigest()
     assert file.hand_over(lambda path: path.stat().st_size) == 0
@@ -68,41 +68,41 @@ def test_failures_of_the_disk_are_told_with_a_fix(tmp_path: Path, number: int, k
         raise OSError(number, os.strerror(number))
 
     disk = Disk(tmp_path, fail)
-    file = Arriving(disk.make)
+    file = UploadFile(disk.make)
     with pytest.raises(Trouble) as raised:
         file.write([b"x"])
     assert type(raised.value) is kind
     assert os.strerror(number) in raised.value.why
     assert raised.value.fix
-    assert file.forsake()
+    assert file.abandon()
     file.remove()
     assert not disk.path.exists()
 
 
 def test_what_was_taken_is_not_removed(tmp_path: Path) -> None:
     disk = Disk(tmp_path, plain)
-    file = Arriving(disk.make)
+    file = UploadFile(disk.make)
     file.write([b"x"])
     file.hand_over(lambda path: path.rename(tmp_path / "taken"))
-    assert not file.forsake()
+    assert not file.abandon()
     assert (tmp_path / "taken").read_bytes() == b"x"
 
 
 def test_what_could_not_be_taken_is_removed(tmp_path: Path) -> None:
     disk = Disk(tmp_path, plain)
-    file = Arriving(disk.make)
+    file = UploadFile(disk.make)
     file.write([b"x"])
     with pytest.raises(Trouble):
         file.hand_over(lambda path: path.rename(tmp_path / "no/such/folder"))
-    assert file.forsake()
+    assert file.abandon()
     file.remove()
     assert not disk.path.exists()
 
 
 def test_nothing_is_made_for_an_upload_that_was_given_up(tmp_path: Path) -> None:
     disk = Disk(tmp_path, plain)
-    file = Arriving(disk.make)
-    assert not file.forsake()
+    file = UploadFile(disk.make)
+    assert not file.abandon()
     with pytest.raises(Trouble, match="given up"):
         file.write([b"x"])
     assert disk.file is None
@@ -118,11 +118,11 @@ def test_a_write_under_way_ends_before_the_file_is_closed(tmp_path: Path) -> Non
         return written[-1]
 
     disk = Disk(tmp_path, slow)
-    file = Arriving(disk.make)
+    file = UploadFile(disk.make)
     thread = threading.Thread(target=file.write, args=([b"late"],))
     thread.start()
     assert begun.wait(10)
-    assert not file.forsake(), "the thread removes it"
+    assert not file.abandon(), "the thread removes it"
     assert disk.file is not None
     assert not disk.file.closed
     go.set()

@@ -82,7 +82,7 @@ async def test_an_object_is_moved_into_the_store(rig: Rig, tmp_path: Path, scrat
         inodes.extend(path.stat().st_ino for path in left_in(scratch))
 
     data = b"x" * BATCH + b"y"
-    assert await uploads.object("a/k", sha(data), watched(), LIMIT) == len(data)
+    assert await uploads.put_object("a/k", sha(data), watched(), LIMIT) == len(data)
     assert [(tmp_path / "store/a/k").stat().st_ino] == inodes, "nothing was copied"
     assert (tmp_path / "store/a/k").read_bytes() == data
     assert left_in(scratch) == []
@@ -90,7 +90,7 @@ async def test_an_object_is_moved_into_the_store(rig: Rig, tmp_path: Path, scrat
 
 async def test_an_empty_object_is_one(rig: Rig, tmp_path: Path) -> None:
     uploads = make(rig, tmp_path, CountingCalls())
-    assert await uploads.object("k", sha(b""), pieces(), LIMIT) == 0
+    assert await uploads.put_object("k", sha(b""), pieces(), LIMIT) == 0
     assert (tmp_path / "store/k").read_bytes() == b""
 
 
@@ -99,23 +99,23 @@ async def test_small_pieces_are_written_together(rig: Rig, tmp_path: Path) -> No
     uploads = make(rig, tmp_path, calls)
     data = b"z" * (2 * BATCH + 7)
     small = [data[i : i + 4096] for i in range(0, len(data), 4096)]
-    await uploads.object("k", sha(data), pieces(*small), LIMIT)
+    await uploads.put_object("k", sha(data), pieces(*small), LIMIT)
     assert len(calls.deadlines) == 4, "two batches, the rest, and the adoption"
     assert calls.deadlines[-1] == PUT_DEADLINE + len(data) / SLOWEST
 
 
 async def test_a_bundle_says_whether_it_is_new(rig: Rig, tmp_path: Path) -> None:
     uploads = make(rig, tmp_path, CountingCalls())
-    assert await uploads.bundle(sha(b"abc"), pieces(b"abc"), LIMIT) == (3, True)
-    assert await uploads.bundle(sha(b"abc"), pieces(b"a", b"bc"), LIMIT) == (3, False)
+    assert await uploads.put_bundle(sha(b"abc"), pieces(b"abc"), LIMIT) == (3, True)
+    assert await uploads.put_bundle(sha(b"abc"), pieces(b"a", b"bc"), LIMIT) == (3, False)
 
 
 async def test_what_cannot_be_kept_leaves_nothing(rig: Rig, tmp_path: Path, scratch: Path) -> None:
     uploads = make(rig, tmp_path, ThreadCalls())
     with pytest.raises(HashMismatch):
-        await uploads.object("k", sha(b"abc"), pieces(b"abd"), LIMIT)
+        await uploads.put_object("k", sha(b"abc"), pieces(b"abd"), LIMIT)
     with pytest.raises(TooLarge):
-        await uploads.object("k", sha(b"abc"), pieces(b"x" * BATCH, b"y"), BATCH)
+        await uploads.put_object("k", sha(b"abc"), pieces(b"x" * BATCH, b"y"), BATCH)
     assert left_in(scratch) == []
     assert not (tmp_path / "store/k").exists()
 
@@ -123,7 +123,7 @@ async def test_what_cannot_be_kept_leaves_nothing(rig: Rig, tmp_path: Path, scra
 async def test_a_full_store_is_told(rig: Rig, scratch: Path) -> None:
     ports = replace(rig.ports, store=FullStore(rig.ports.store._inner))  # type: ignore[attr-defined]
     with pytest.raises(StoreFull) as raised:
-        await Uploads(ports, scratch).object("k", sha(b"abc"), pieces(b"abc"), LIMIT)
+        await Uploads(ports, scratch).put_object("k", sha(b"abc"), pieces(b"abc"), LIMIT)
     assert raised.value.http_status == 507
     assert left_in(scratch) == []
 
@@ -132,7 +132,7 @@ async def test_a_scratch_folder_that_cannot_be_made_is_told(rig: Rig, scratch: P
     scratch.write_bytes(b"in the way")
     uploads = Uploads(replace(rig.ports, calls=ThreadCalls()), scratch)
     with pytest.raises(Exception, match="could not be written") as raised:
-        await uploads.object("k", sha(b"abc"), pieces(b"abc"), LIMIT)
+        await uploads.put_object("k", sha(b"abc"), pieces(b"abc"), LIMIT)
     assert raised.value.http_status == 503  # type: ignore[attr-defined]
 
 
@@ -143,7 +143,7 @@ async def test_work_that_starts_after_its_deadline_finds_nothing_to_do(
     calls = LateCalls(late)
     uploads = make(rig, tmp_path, calls)
     with pytest.raises(TimedOut):
-        await uploads.object("k", sha(b"x" * BATCH), pieces(b"x" * BATCH), LIMIT)
+        await uploads.put_object("k", sha(b"x" * BATCH), pieces(b"x" * BATCH), LIMIT)
     with pytest.raises(Exception, match="given up"):
         calls.catch_up()
     assert left_in(scratch) == []
@@ -159,7 +159,7 @@ async def test_a_cancelled_upload_leaves_nothing(rig: Rig, tmp_path: Path, scrat
         waiting.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(uploads.object("k", sha(b"x"), stuck(), LIMIT))
+    task = asyncio.create_task(uploads.put_object("k", sha(b"x"), stuck(), LIMIT))
     await waiting.wait()
     assert len(left_in(scratch)) == 1
     task.cancel()
@@ -179,7 +179,7 @@ async def test_an_adoption_that_takes_too_long_still_leaves_nothing(rig: Rig, tm
 
     calls = ThreadCalls()
     ports = replace(rig.ports, store=SlowStore(rig.ports.store._inner), calls=calls)  # type: ignore[attr-defined]
-    task = asyncio.create_task(Uploads(ports, scratch).object("k", sha(b"abc"), pieces(b"abc"), LIMIT))
+    task = asyncio.create_task(Uploads(ports, scratch).put_object("k", sha(b"abc"), pieces(b"abc"), LIMIT))
     assert await asyncio.to_thread(begun.wait, 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -193,15 +193,15 @@ async def test_an_adoption_that_takes_too_long_still_leaves_nothing(rig: Rig, tm
 
 async def test_what_a_killed_server_left_is_cleared(rig: Rig, tmp_path: Path, scratch: Path) -> None:
     uploads = make(rig, tmp_path, ThreadCalls())
-    await uploads.clear()
+    await uploads.remove_leftovers()
     scratch.mkdir()
     (scratch / "upload-of-a-killed-server").write_bytes(b"half")
     (scratch / "notes").write_bytes(b"somebody's")
 
     async def cleared() -> AsyncIterator[bytes]:
         yield b"x" * BATCH
-        await uploads.clear()
+        await uploads.remove_leftovers()
         yield b"y"
 
-    assert await uploads.object("k", sha(b"x" * BATCH + b"y"), cleared(), LIMIT) == BATCH + 1
+    assert await uploads.put_object("k", sha(b"x" * BATCH + b"y"), cleared(), LIMIT) == BATCH + 1
     assert left_in(scratch) == [scratch / "notes"], "neither what is under way nor what is another's"

@@ -59,7 +59,7 @@ async def test_those_that_ended_long_ago_go_and_the_others_stay(holding: Rig) ->
     await add(rig, "endless")
     await add(rig, "just expired", expires=OLD - DAY)
     await add(rig, "just revoked", revoked=OLD - DAY)
-    await rig.parts.retention.round()
+    await rig.services.retention.round()
     assert await names(rig) == before | kept
 
 
@@ -70,7 +70,7 @@ async def test_what_was_done_with_them_stays(holding: Rig, town: Town) -> None:
     assert any(row["target"] == made.id for row in before)
     holding.clock.move(60 + OLD)
     await holding.duties.renew(holding.ports.db, holding.clock)
-    await holding.parts.retention.round()
+    await holding.services.retention.round()
     assert "laptop" not in await names(holding)
     assert await holding.rows(t.audit) == before
     with pytest.raises(NotFound):
@@ -89,7 +89,7 @@ async def test_many_go_in_parts(holding: Rig, monkeypatch: pytest.MonkeyPatch) -
 
     tokens_forget = tokens.forget
     monkeypatch.setattr(tokens, "forget", forget)
-    await holding.parts.retention.round()
+    await holding.services.retention.round()
     assert await names(holding) == before
     assert (sum(parts), max(parts) <= 6, len(parts)) == (10, True, 2)
 
@@ -99,16 +99,16 @@ async def test_one_who_has_lost_the_duty_removes_nothing(holding: Rig) -> None:
     other = await other_worker(holding, "w2")
     holding.clock.move(1000)
     await other.duties.renew(other.ports.db, other.clock)
-    await holding.parts.retention.round()
+    await holding.services.retention.round()
     assert "old" in await names(holding), "he does not know yet that another has it"
-    await other.parts.retention.round()
+    await other.services.retention.round()
     assert "old" not in await names(holding)
 
 
 async def test_after_a_restore_nothing_is_removed_until_that_is_confirmed(holding: Rig) -> None:
     await add(holding, "old", revoked=OLD)
     await holding.ports.db.write(lambda conn: restore_hold.mark(conn, holding.clock.now(), 0.0))
-    await holding.parts.retention.round()
+    await holding.services.retention.round()
     assert "old" in await names(holding)
 
 

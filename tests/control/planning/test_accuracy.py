@@ -52,7 +52,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def plan(rig: Rig, code: str = TRAIN, **asked: Any) -> Any:
     ask = PlanRequest.model_validate({"code": code, **asked})
-    return (await rig.parts.plans.plan(OWNER, ask)).as_json()
+    return (await rig.services.plans.plan(OWNER, ask)).as_json()
 
 
 async def told(rig: Rig, **asked: Any) -> float:
@@ -71,7 +71,7 @@ async def planned(rig: Rig) -> None:
     """Until nothing is due, a moment after the last submission."""
     rig.clock.time += WAIT_SECONDS
     while any(row["due_at"] is not None and row["due_at"] <= rig.clock.now() for row in await rig.rows(t.plans)):
-        await rig.parts.forecasts.round()
+        await rig.services.forecasts.round()
 
 
 async def submitted(rig: Rig, **spec: Any) -> str:

@@ -43,7 +43,7 @@ async def stored(rig: Rig, job: str) -> Any:
 async def test_a_job_is_predicted_as_its_plan_would_have(rig: Rig) -> None:
     before = await plan(rig, command=("python", "main.py"))
     job = await rig.submit(command=RUN, backend="local", bundle=await bundled(rig))
-    await rig.parts.forecasts.round()
+    await rig.services.forecasts.round()
     assert await stored(rig, job) is None, "nobody waits for it"
     await planned(rig)
     (item,) = await items(rig)
@@ -205,7 +205,7 @@ async def test_a_job_that_ends_while_it_is_planned_keeps_no_plan(rig: Rig, contr
     job = await rig.submit(command=RUN, bundle=await bundled(rig))
     await control.jobs.cancel(OWNER, job)
     await rig.listen(600)
-    await rig.parts.forecasts._plan(job, (await rig.world(job)).job.spec)
+    await rig.services.forecasts._plan(job, (await rig.world(job)).job.spec)
     assert (await stored(rig, job), await rig.count(t.predictions)) == (None, 0)
 
 
@@ -267,7 +267,7 @@ async def test_of_two_servers_one_plans_a_job(rig: Rig) -> None:
     await rig.submit(command=RUN, bundle=await bundled(rig))
     rig.clock.time += 10
     rig.calls.lanes.clear()
-    await asyncio.gather(rig.parts.forecasts.round(), twin.parts.forecasts.round())
+    await asyncio.gather(rig.services.forecasts.round(), twin.services.forecasts.round())
     assert rig.calls.lanes.count(LANE) == 1
     assert await rig.count(t.predictions) == 1
 
@@ -277,7 +277,7 @@ async def test_one_that_is_late_does_not_replace_the_plan(rig: Rig) -> None:
     job = await submitted(rig)
     before = await stored(rig, job)
     rig.clock.time += 10
-    await twin.parts.forecasts._plan(job, (await rig.world(job)).job.spec)
+    await twin.services.forecasts._plan(job, (await rig.world(job)).job.spec)
     assert await stored(rig, job) == before
     assert await rig.count(t.predictions) == 1
 
@@ -286,7 +286,7 @@ async def test_a_server_plans_for_the_backends_that_it_has(rig: Rig, tmp_path: P
     job = await rig.submit(command=RUN, backend="cloud", bundle=await bundled(rig))
     rig.clock.time += 10
     lone = ControlPlane(rig.ports, {"local": rig.backend}, rig.deployment)
-    await lone._parts.forecasts.round()
+    await lone._services.forecasts.round()
     assert await stored(rig, job) is None
     await planned(rig)
     assert (await stored(rig, job)).chosen.backend == "cloud"

@@ -97,7 +97,7 @@ async def test_a_plan_is_cached_for_the_same_authority_alone(rig: Rig) -> None:
 
 async def test_a_forecast_shares_nothing_with_plans(rig: Rig) -> None:
     ask = PlanRequest(code="import torch", backend="local")
-    await rig.parts.plans.plan(OWNER, ask)
+    await rig.services.plans.plan(OWNER, ask)
     before = rig.calls.lanes.count(LANE)
-    await rig.parts.plans.of_job(ask)
+    await rig.services.plans.of_job(ask)
     assert rig.calls.lanes.count(LANE) == before + 1

@@ -12,7 +12,7 @@ from tests.control.reconcile.test_effects import effect, effects, intended, rele
 from tests.control.world import Rig, join, other_worker, service, with_calls
 
 from crucible.control.db import schema as t
-from crucible.control.reconcile.outbox import CALL_DEADLINE, CLAIM_SECONDS, OTHERS_SECONDS, Outbox
+from crucible.control.reconcile.outbox import CALL_DEADLINE, CLAIM_SECONDS, UNCONNECTED_SECONDS, Outbox
 from crucible.core.errors import Unreachable
 
 T = TypeVar("T")
@@ -60,8 +60,8 @@ async def test_a_machine_of_a_place_that_is_not_connected_any_more_stops_no_othe
     without = join(rig.ports, rig.clock, rig.calls, {"local": rig.backend}, rig.deployment.scratch)
     assert await without.performer.perform_due() == 1
     assert len(rig.backend.made) == 1
-    assert await without.performer.next_due() == rig.clock.now() + OTHERS_SECONDS
-    rig.clock.move(OTHERS_SECONDS)
+    assert await without.performer.next_due() == rig.clock.now() + UNCONNECTED_SECONDS
+    rig.clock.move(UNCONNECTED_SECONDS)
     assert await without.performer.perform_due() == 1, "nobody else has done it"
     errors = {e["machine"]: e["error"] for e in await rig.rows(t.effects) if not e["done"]}
     (why,) = errors.values()
@@ -90,11 +90,11 @@ async def test_who_held_a_claim_too_long_does_not_put_down_anothers(rig: Rig) ->
     rig.clock.move(CLAIM_SECONDS)
     (held,) = await rig.sql(lambda conn: other.claim(conn, rig.clock.now()))
     assert (held.tries, held.until) == (1, rig.clock.now() + CLAIM_SECONDS)
-    assert await rig.sql(lambda conn: mine.done(conn, late)) is False
-    await rig.sql(lambda conn: mine.later(conn, late, "too late", 0))
+    assert await rig.sql(lambda conn: mine.mark_done(conn, late)) is False
+    await rig.sql(lambda conn: mine.postpone(conn, late, "too late", 0))
     row = await effect(rig)
     assert (row["claimed_by"], row["done"], row["error"]) == ("w2", False, None)
-    assert await rig.sql(lambda conn: other.done(conn, held)) is True
+    assert await rig.sql(lambda conn: other.mark_done(conn, held)) is True
     row = await effect(rig)
     assert (row["claimed_by"], row["claimed_until"], row["done"]) == (None, None, True)
 

@@ -11,7 +11,7 @@ from tests.control.world import Rig, other_worker
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.control.db.port import Db
-from crucible.control.reconcile.reconciler import CLAIM_SECONDS, GAP_SECONDS, PUT_OFF_SECONDS, Reconciler
+from crucible.control.reconcile.reconciler import CLAIM_SECONDS, GAP_SECONDS, POSTPONE_SECONDS, Reconciler
 from crucible.core.errors import DiskFull
 from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.advance import LOOK_AGAIN
@@ -199,9 +199,9 @@ async def test_a_job_that_cannot_be_looked_at_is_put_off_and_holds_up_no_other(r
     await rig.reconciler.round()
     assert (await rig.world(job)).job.conditions == {"unreachable"}
     due = next(r["due_at"] for r in await rig.rows(t.jobs) if r["id"] == broken)
-    assert due == rig.clock.now() + PUT_OFF_SECONDS
+    assert due == rig.clock.now() + POSTPONE_SECONDS
     await rig.sql(set_job(broken, spec=rows[broken]))
-    await rig.listen(PUT_OFF_SECONDS)
+    await rig.listen(POSTPONE_SECONDS)
     assert (await rig.world(broken)).job.conditions == {"unreachable"}
 
 
@@ -213,12 +213,12 @@ async def test_contacts_that_could_not_be_stored_are_stored_later(rig: Rig) -> N
     job, runner = await rig.running()
     await rig.reconciler.round()
     rig.clock.move(1)
-    rig.contacts.attempt(runner.attempt, rig.clock.now())
+    rig.contacts.record_attempt(runner.attempt, rig.clock.now())
     full = FullDb(rig.ports.db)
     reconciler = Reconciler(replace(rig.ports, db=full), rig.writer, rig.scheduler, rig.contacts)
     with pytest.raises(DiskFull):
         await reconciler.round()
-    assert rig.contacts.waiting
+    assert rig.contacts.has_pending
     full.full = False
     await reconciler.round()
     assert (await rig.attempt(job)).last_seen == rig.clock.now()
@@ -246,7 +246,7 @@ class FullDb:
 async def test_contacts_are_stored_before_silence_is_judged(rig: Rig) -> None:
     job, runner = await rig.running()
     rig.clock.move(NOTICE_AFTER)
-    rig.contacts.attempt(runner.attempt, rig.clock.now())
+    rig.contacts.record_attempt(runner.attempt, rig.clock.now())
     await rig.reconciler.round()
     assert (await rig.world(job)).job.conditions == frozenset()
     assert (await rig.attempt(job)).last_seen == rig.clock.now()

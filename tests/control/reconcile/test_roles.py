@@ -21,7 +21,7 @@ PLACES = ["local"]
 
 
 async def take(rig: Rig, holder: str) -> int | None:
-    return await rig.sql(lambda conn: roles.take(conn, DUTY, holder, rig.clock.now()))
+    return await rig.sql(lambda conn: roles.take_duty(conn, DUTY, holder, rig.clock.now()))
 
 
 async def renew(rig: Rig, duties: Duties) -> frozenset[Duty]:
@@ -71,13 +71,13 @@ async def test_the_epoch_grows_with_every_change_of_hands(rig: Rig) -> None:
 
 async def test_a_release_hands_over_at_once(rig: Rig) -> None:
     await take(rig, "a")
-    await rig.sql(lambda conn: roles.release(conn, "a"))
+    await rig.sql(lambda conn: roles.release_duties(conn, "a"))
     assert await take(rig, "b") == 2
 
 
 async def test_a_release_touches_nobody_elses(rig: Rig) -> None:
     await take(rig, "a")
-    await rig.sql(lambda conn: roles.release(conn, "b"))
+    await rig.sql(lambda conn: roles.release_duties(conn, "b"))
     assert await take(rig, "b") is None
 
 
@@ -143,7 +143,7 @@ async def test_who_waits_looks_again_when_anothers_time_is_up(rig: Rig) -> None:
 async def test_a_renewal_that_is_not_committed_is_not_believed(rig: Rig) -> None:
     class Broken:
         async def write(self, fn: Callable[[Connection], T]) -> T:
-            await rig.sql(lambda conn: roles.release(conn, "w1"))
+            await rig.sql(lambda conn: roles.release_duties(conn, "w1"))
             await rig.sql(fn)
             raise CommitUnknown("Whether this was stored is not known.")
 

@@ -11,7 +11,7 @@ from tests.control.world import Rig, job_spec
 from crucible.control.db import schema as t
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.repository import Stale
-from crucible.control.reconcile.unit_of_work import TRIES, Unit, Writer
+from crucible.control.reconcile.unit_of_work import MAX_ATTEMPTS, UnitOfWork, Writer
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.control.telemetry.feed import Feed, Hint
 from crucible.core.lifecycle import Step, World
@@ -51,7 +51,7 @@ class Told(LocalWakeups):
         self.happened.append(topic.partition(":")[0])
 
 
-def load(unit: Unit, job: str) -> World:
+def load(unit: UnitOfWork, job: str) -> World:
     world = repository.load_world(unit.conn, job)
     assert world is not None
     return world
@@ -63,7 +63,7 @@ async def test_a_stale_decision_is_made_again_on_what_is_true_now(rig: Rig) -> N
     await rig.writer.write(lambda unit: unit.advance(load(unit, job), CancelRequested()))
     seen: list[str] = []
 
-    def decide(unit: Unit) -> None:
+    def decide(unit: UnitOfWork) -> None:
         world = outdated.pop() if outdated else load(unit, job)
         seen.append(world.job.desired.value)
         unit.save(world, _noted(world))
@@ -79,13 +79,13 @@ async def test_a_decision_that_stays_stale_gives_up(rig: Rig) -> None:
     await rig.writer.write(lambda unit: unit.advance(load(unit, job), CancelRequested()))
     tries: list[int] = []
 
-    def decide(unit: Unit) -> None:
+    def decide(unit: UnitOfWork) -> None:
         tries.append(1)
         unit.save(old, _noted(old))
 
     with pytest.raises(Stale):
         await rig.writer.write(decide)
-    assert len(tries) == TRIES
+    assert len(tries) == MAX_ATTEMPTS
 
 
 async def test_nobody_is_woken_before_the_commit(rig: Rig) -> None:
@@ -104,7 +104,7 @@ async def test_effects_are_announced_only_when_there_are_some(rig: Rig) -> None:
 async def test_a_function_that_raises_announces_and_stores_nothing(rig: Rig) -> None:
     watched = Watched(rig)
 
-    def broken(unit: Unit) -> None:
+    def broken(unit: UnitOfWork) -> None:
         rig.submitter.store(unit, job_spec(), None)
         raise RuntimeError("after everything was written")
 

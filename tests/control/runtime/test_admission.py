@@ -9,15 +9,15 @@ from tests.control.world import Rig
 
 from crucible.control.db import schema as t
 from crucible.control.reconcile.roles import HOLD_SECONDS, Duties
-from crucible.control.runtime.admission import GIVE_UP, STARTING_SECONDS, Admission, OtherComputer, WrongDeployment
-from crucible.control.runtime.host_id import Computer
+from crucible.control.runtime.admission import RELEASE_SQL, STARTING_SECONDS, Admission, OtherComputer, WrongDeployment
+from crucible.control.runtime.host_id import HostId
 from crucible.core.lifecycle import MachineState
 
-HERE, THERE = Computer("m1", "desk", "/var/crucible"), Computer("m2", "rack", "/srv/crucible")
+HERE, THERE = HostId("m1", "desk", "/var/crucible"), HostId("m2", "rack", "/srv/crucible")
 NEARBY = frozenset({"local"})
 
 
-async def admit(rig: Rig, computer: Computer | None = HERE, key: str = "dpl-1") -> None:
+async def admit(rig: Rig, computer: HostId | None = HERE, key: str = "dpl-1") -> None:
     await rig.sql(lambda conn: Admission(key, NEARBY, computer)(conn, rig.clock.now()))
 
 
@@ -82,6 +82,6 @@ async def test_a_computer_that_is_gone_for_good_can_be_given_up(rig: Rig) -> Non
     await rig.submit()
     with pytest.raises(OtherComputer, match="in use") as refused:
         await admit(rig, THERE)
-    assert GIVE_UP in refused.value.fix
-    await rig.sql(lambda conn: conn.execute(text(GIVE_UP)).rowcount)
+    assert RELEASE_SQL in refused.value.fix
+    await rig.sql(lambda conn: conn.execute(text(RELEASE_SQL)).rowcount)
     await admit(rig, THERE)

@@ -7,7 +7,7 @@ from tests.control.reconcile.test_effects import intended
 from tests.control.world import Rig, add_row
 
 from crucible.control.db import schema as t
-from crucible.control.runtime.clock_skew import MARGIN, forget_what_is_ahead
+from crucible.control.runtime.clock_skew import MARGIN, clear_future_deadlines
 from crucible.core.errors import Unreachable
 
 HOUR = 3600.0
@@ -17,7 +17,7 @@ async def restart(rig: Rig, ahead: float) -> bool:
     """A start by a clock that the last run was so many seconds ahead of."""
     rig.clock.time -= ahead
     with capture_logs():
-        return await rig.sql(lambda conn: forget_what_is_ahead(conn, rig.clock.now()))
+        return await rig.sql(lambda conn: clear_future_deadlines(conn, rig.clock.now()))
 
 
 async def test_what_was_to_be_tried_again_is_tried_at_once(rig: Rig) -> None:

@@ -10,16 +10,16 @@ from crucible.backends.base import LaunchRefused
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db.timed import TimedDb
 from crucible.control.runtime import gauges
-from crucible.control.runtime.gauges import Stored
+from crucible.control.runtime.gauges import StoredCounts
 from crucible.core.people.identity import OWNER
 
 
-async def stored(rig: Rig) -> Stored:
-    return await rig.read(lambda conn: gauges.stored(conn, rig.clock.now()))
+async def stored(rig: Rig) -> StoredCounts:
+    return await rig.read(lambda conn: gauges.count_stored(conn, rig.clock.now()))
 
 
 async def test_an_empty_service_has_zeros(rig: Rig) -> None:
-    nothing = Stored(jobs={"queued": 0, "running": 0}, queue=0, machines={}, agents=0, hooks_waiting=0)
+    nothing = StoredCounts(jobs={"queued": 0, "running": 0}, queue=0, machines={}, agents=0, hooks_waiting=0)
     assert await stored(rig) == nothing
 
 
@@ -36,7 +36,7 @@ async def test_jobs_machines_and_agents_are_counted(rig: Rig) -> None:
     assert (await stored(rig)).agents == 0
     await runner.end()
     names = ("submitted", "placed", "retrying", "completed", "failed", "cancelled")
-    assert [rig.writer.counted[name] for name in names] == [3, 2, 0, 1, 0, 0]
+    assert [rig.writer.event_counts[name] for name in names] == [3, 2, 0, 1, 0, 0]
     assert rig.performer.launches == {("local", "made"): 1}
 
 

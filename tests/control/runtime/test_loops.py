@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.control.world import Rig
 
-from crucible.control.runtime.loops import AFTER_TROUBLE, LONGEST_TROUBLE, Loop, Loops, after_trouble
+from crucible.control.runtime.loops import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, Loop, Loops, retry_delay
 from crucible.core.errors import Unreachable
 
 NEVER = 3600.0
@@ -126,8 +126,8 @@ async def test_a_loop_in_trouble_asks_less_and_less_often(rig: Rig, monkeypatch:
 
 
 def test_however_long_the_trouble_the_wait_is_bounded() -> None:
-    assert after_trouble(1) == AFTER_TROUBLE
-    assert after_trouble(10**9) == LONGEST_TROUBLE
+    assert retry_delay(1) == FIRST_RETRY_SECONDS
+    assert retry_delay(10**9) == LONGEST_RETRY_SECONDS
 
 
 async def test_one_loops_trouble_is_not_anothers(rig: Rig) -> None:

@@ -118,7 +118,7 @@ async def test_the_places_that_are_not_connected_are_listed(rig: Rig) -> None:
 
 async def test_every_face_says_the_same(rig: Rig) -> None:
     control, said = service(rig), why_unconnected("aws", HERE)
-    await control._parts.backends.refresh()
+    await control._services.backends.refresh()
     plan: Any = await control.plans.plan(OWNER, PlanRequest.model_validate({"command": ["true"], "backend": "aws"}))
     assert {(offer.runnable, offer.why) for offer in plan.offers} == {(False, said)}
     page: Any = await control.catalog.page(OfferFilter(provider=("aws",)), limit=3, cursor=None)

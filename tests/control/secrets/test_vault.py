@@ -43,11 +43,11 @@ def keys(rig: Rig) -> Path:
 
 
 async def put(rig: Rig, name: str = "TOKEN", value: str = VALUE, project: str = "default") -> None:
-    await rig.parts.vault.set(OWNER, project, name, Secret(value))
+    await rig.services.vault.set(OWNER, project, name, Secret(value))
 
 
 async def got(rig: Rig, name: str = "TOKEN", project: str = "default") -> str:
-    return (await rig.read(lambda conn: rig.parts.vault.values(conn, project, {"X": name})))["X"].reveal()
+    return (await rig.read(lambda conn: rig.services.vault.values(conn, project, {"X": name})))["X"].reveal()
 
 
 async def test_a_value_comes_back_to_jobs_and_lies_encrypted(rig: Rig) -> None:
@@ -61,25 +61,25 @@ async def test_a_value_comes_back_to_jobs_and_lies_encrypted(rig: Rig) -> None:
 async def test_the_list_has_names_and_no_values(rig: Rig) -> None:
     await put(rig, "B")
     await put(rig, "A")
-    found = (await rig.parts.vault.list_secrets(OWNER, "default")).items
+    found = (await rig.services.vault.list_secrets(OWNER, "default")).items
     assert [(item.name, item.updated_by) for item in found] == [("A", "owner"), ("B", "owner")]
     assert all(set(item.as_json()) == {"name", "updated_at", "updated_by"} for item in found)
 
 
 async def test_a_new_value_takes_the_place_of_the_old(rig: Rig) -> None:
     await put(rig)
-    view, created = await rig.parts.vault.set(OWNER, "default", "TOKEN", Secret("another value"))
+    view, created = await rig.services.vault.set(OWNER, "default", "TOKEN", Secret("another value"))
     assert (view.name, created) == ("TOKEN", False)
     assert await got(rig) == "another value"
 
 
 async def test_one_that_was_removed_is_gone(rig: Rig) -> None:
     await put(rig)
-    await rig.parts.vault.remove(OWNER, "default", "TOKEN")
+    await rig.services.vault.remove(OWNER, "default", "TOKEN")
     with pytest.raises(NotFound, match="no secret 'TOKEN'"):
         await got(rig)
     with pytest.raises(NotFound):
-        await rig.parts.vault.remove(OWNER, "default", "TOKEN")
+        await rig.services.vault.remove(OWNER, "default", "TOKEN")
 
 
 @pytest.mark.parametrize(("name", "value"), [("no name", VALUE), ("TOKEN", "abc")])
@@ -144,7 +144,7 @@ async def test_rotation_leaves_one_new_key_and_every_value(rig: Rig, keys: Path)
     for n in range(5):
         await put(rig, f"S{n}", f"value number {n}")
     before, rows_before = keys.read_text(), await rig.rows(t.secrets)
-    assert await rig.parts.vault.rotate(OWNER) == RotationView(secrets=5, keys=1)
+    assert await rig.services.vault.rotate(OWNER) == RotationView(secrets=5, keys=1)
     assert len(Keyring(keys).read()) == 1
     assert keys.read_text() != before
     assert [await got(rig, f"S{n}") for n in range(5)] == [f"value number {n}" for n in range(5)]
@@ -154,7 +154,7 @@ async def test_rotation_leaves_one_new_key_and_every_value(rig: Rig, keys: Path)
 
 
 async def test_rotation_before_there_is_anything(rig: Rig, keys: Path) -> None:
-    assert (await rig.parts.vault.rotate(OWNER)).secrets == 0
+    assert (await rig.services.vault.rotate(OWNER)).secrets == 0
     await put(rig)
     assert await got(rig) == VALUE
 
@@ -170,10 +170,10 @@ async def test_a_rotation_that_dies_loses_nothing(rig: Rig, keys: Path, point: s
 
     arm(point, die)
     with pytest.raises(Died):
-        await rig.parts.vault.rotate(OWNER)
+        await rig.services.vault.rotate(OWNER)
     disarm()
     assert old in Keyring(keys).read(), "the old key stays until all rows are encrypted anew"
-    again = Vault(rig.ports, rig.parts.access, keys)
+    again = Vault(rig.ports, rig.services.access, keys)
     assert await got(rig) == VALUE
     await put(rig, "MEANWHILE", "set in between")
     if how == "a new start":
@@ -187,18 +187,18 @@ async def test_a_rotation_that_dies_loses_nothing(rig: Rig, keys: Path, point: s
 
 
 async def test_a_start_leaves_a_single_key_alone(rig: Rig, keys: Path) -> None:
-    await rig.parts.vault.settle()
+    await rig.services.vault.settle()
     assert not keys.exists()
     await put(rig)
     before = keys.read_text()
-    await rig.parts.vault.settle()
+    await rig.services.vault.settle()
     assert keys.read_text() == before
 
 
 async def test_two_rotations_at_once_are_one(rig: Rig, keys: Path) -> None:
     await put(rig)
     with Keyring(keys).changing(), pytest.raises(Conflict, match="being changed"):
-        await rig.parts.vault.rotate(OWNER)
+        await rig.services.vault.rotate(OWNER)
     assert await got(rig) == VALUE
 
 
@@ -210,7 +210,7 @@ async def test_a_key_file_that_is_not_the_one(rig: Rig, keys: Path, spoil: str) 
         keys.unlink()
     else:
         keys.write_text(good[:20] if spoil == "cut off" else new_key().text)
-    for attempt in (got(rig), put(rig, "OTHER"), rig.parts.vault.rotate(OWNER)):
+    for attempt in (got(rig), put(rig, "OTHER"), rig.services.vault.rotate(OWNER)):
         with pytest.raises(Trouble) as caught:
             await attempt
         assert "backup" in caught.value.fix
@@ -222,7 +222,7 @@ async def test_a_key_file_that_is_not_the_one(rig: Rig, keys: Path, spoil: str) 
 async def test_who_has_lost_the_keys_begins_anew(rig: Rig, keys: Path) -> None:
     await put(rig)
     keys.unlink()
-    await rig.parts.vault.remove(OWNER, "default", "TOKEN")
+    await rig.services.vault.remove(OWNER, "default", "TOKEN")
     await put(rig, value="a new beginning")
     assert await got(rig) == "a new beginning"
 
@@ -230,9 +230,9 @@ async def test_who_has_lost_the_keys_begins_anew(rig: Rig, keys: Path) -> None:
 async def test_a_server_whose_copy_of_the_keys_is_old_says_so_and_changes_nothing(rig: Rig, keys: Path) -> None:
     await put(rig)
     other = await other_worker(rig, "w2")
-    twin = Vault(other.ports, other.parts.access, keys.with_name("copy.keys"))
+    twin = Vault(other.ports, other.services.access, keys.with_name("copy.keys"))
     keys.with_name("copy.keys").write_text(keys.read_text())
-    await rig.parts.vault.rotate(OWNER)
+    await rig.services.vault.rotate(OWNER)
     with pytest.raises(Trouble, match="is not the one"):
         await twin.set(OWNER, "default", "TOKEN", Secret("with an old key"))
     keys.with_name("copy.keys").write_text(keys.read_text())
@@ -314,7 +314,7 @@ async def test_a_job_without_secrets_needs_no_keys(rig: Rig, keys: Path) -> None
 async def test_a_secret_that_was_removed_meanwhile(rig: Rig) -> None:
     await put(rig)
     job, runner = await rig.running(secrets={"HF": "TOKEN"})
-    await rig.parts.vault.remove(OWNER, "default", "TOKEN")
+    await rig.services.vault.remove(OWNER, "default", "TOKEN")
     with pytest.raises(NotFound, match="no secret 'TOKEN'"):
         await rig.agents.secrets(runner.attempt)
     await runner.end(code=1)

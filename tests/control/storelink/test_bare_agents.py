@@ -90,7 +90,7 @@ def test_a_launch_on_this_computer_says_so(tmp_path: Path, bare_python: str, age
 async def test_in_a_private_folder_it_runs_what_has_no_secrets(
     mailroom: Mailroom, tmp_path: Path, bare_python: str, agent: Path, hosts: list[Host], secrets: dict[str, str]
 ) -> None:
-    await mailroom.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    await mailroom.rig.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
     command = ("/bin/sh", "-c", f"echo $HF > {tmp_path / 'started'}; exit 7")
     job, machine = await mailroom.new_machine(command=command, secrets=secrets)
     hosts.append(Host(tmp_path, bare_python, agent, machine, {"folder": str(mailroom.folder)}))

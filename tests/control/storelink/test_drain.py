@@ -9,7 +9,7 @@ import pytest
 from tests.control.storelink.world import Mailroom, StoreRunner
 from tests.control.world import KEY
 
-from crucible.control.storelink import Postroom, StoreLink, drain, receive, storelink
+from crucible.control.storelink import Mailboxes, StoreLink, drain, receive, storelink
 from crucible.core.lifecycle import JobState, Reason, World
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.silence import SETTLE_WINDOW
@@ -69,7 +69,7 @@ async def test_the_runners_word_counts_however_long_its_last_checkpoint_takes(
     mailroom: Mailroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, machine, runner = await running(mailroom)
-    monkeypatch.setattr(receive, "PATIENCE", 0.01)
+    monkeypatch.setattr(receive, "WAIT_SECONDS", 0.01)
     may_go_on, put = asyncio.Event(), mailroom.rig.agents.put_checkpoint
 
     async def slow(*args: Any) -> None:
@@ -148,11 +148,11 @@ async def test_a_server_that_starts_late_reads_the_mail_before_it_judges(mailroo
     mailroom.rig.clock.move(3600.0 / 4)
     deaf = await mailroom.restart(Silent(mailroom.rig.ports.store))
     await passes(deaf, 10.0)
-    assert not deaf.link.has_read
+    assert not deaf.link.all_read
     assert (await world(mailroom, job)).live is not None
     hearing = await mailroom.restart()
     await passes(hearing, 4.0)
-    assert hearing.link.has_read
+    assert hearing.link.all_read
     assert (await world(mailroom, job)).job.state is JobState.COMPLETED
 
 
@@ -182,7 +182,7 @@ async def test_where_the_store_is_not_used_nobody_waits_for_mail(mailroom: Mailr
     job, _ = await rig.running(retries={"infrastructure": 0})
     machine = (await rig.machine()).id
     mailroom.link = StoreLink(
-        rig.ports, rig.agents, Postroom(rig.ports, mailroom.folder), KEY, rig.backends, invites=False
+        rig.ports, rig.agents, Mailboxes(rig.ports, mailroom.folder), KEY, rig.backends, invites=False
     )
     await mailroom.link.round()
     await goes(mailroom, machine)

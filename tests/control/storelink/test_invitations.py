@@ -10,7 +10,7 @@ from tests.control.storelink.world import Mailroom
 from tests.control.world import Rig
 
 from crucible.backends.base import Reach
-from crucible.control.storelink import Invitations, Postroom, folder_of
+from crucible.control.storelink import Invitations, Mailboxes, store_folder
 from crucible.core.channels import Channel
 from crucible.storage import Store
 
@@ -39,21 +39,21 @@ def _place(reach: Reach) -> FakeBackend:
 
 
 async def test_by_default_agents_call(mailroom: Mailroom) -> None:
-    postroom = Postroom(mailroom.rig.ports, mailroom.folder)
+    postroom = Mailboxes(mailroom.rig.ports, mailroom.folder)
     invitations = Invitations(postroom, HERE, str(mailroom.folder))
-    assert await invitations.of(_place(Reach.LOOPBACK), "mch-1") is None
+    assert await invitations.make_invitation(_place(Reach.LOOPBACK), "mch-1") is None
 
 
 async def test_a_folder_is_named(mailroom: Mailroom) -> None:
-    postroom = Postroom(mailroom.rig.ports, mailroom.folder)
+    postroom = Mailboxes(mailroom.rig.ports, mailroom.folder)
     invitations = Invitations(postroom, HERE, str(mailroom.folder), Channel.STORE)
-    assert await invitations.of(_place(Reach.LOOPBACK), "mch-1") == {"folder": str(mailroom.folder)}
+    assert await invitations.make_invitation(_place(Reach.LOOPBACK), "mch-1") == {"folder": str(mailroom.folder)}
 
 
 async def test_a_bucket_comes_with_urls_for_one_mailbox(rig: Rig) -> None:
     store = Signing(rig.ports.store)
-    postroom = Postroom(replace(rig.ports, store=store))  # type: ignore[arg-type]
-    invited = await Invitations(postroom, HERE, "s3://bucket").of(_place(Reach.INTERNET), "mch-1")
+    postroom = Mailboxes(replace(rig.ports, store=store))  # type: ignore[arg-type]
+    invited = await Invitations(postroom, HERE, "s3://bucket").make_invitation(_place(Reach.INTERNET), "mch-1")
     assert invited is not None
     urls = invited["urls"]
     assert isinstance(urls, dict)
@@ -67,15 +67,15 @@ async def test_a_bucket_comes_with_urls_for_one_mailbox(rig: Rig) -> None:
 
 async def test_a_url_is_signed_again_before_it_runs_out(rig: Rig) -> None:
     store = Signing(rig.ports.store)
-    postroom = Postroom(replace(rig.ports, store=store))  # type: ignore[arg-type]
-    first = await postroom.urls({"PUT x": "mailboxes/m/x"})
-    assert await postroom.urls({"PUT x": "mailboxes/m/x"}) == first
+    postroom = Mailboxes(replace(rig.ports, store=store))  # type: ignore[arg-type]
+    first = await postroom.sign_urls({"PUT x": "mailboxes/m/x"})
+    assert await postroom.sign_urls({"PUT x": "mailboxes/m/x"}) == first
     rig.clock.move(3.1 * 24 * 3600)
-    assert await postroom.urls({"PUT x": "mailboxes/m/x"}) != first
+    assert await postroom.sign_urls({"PUT x": "mailboxes/m/x"}) != first
 
 
 def test_which_stores_are_folders(tmp_path: Path) -> None:
-    assert folder_of(str(tmp_path)) == tmp_path
-    assert folder_of(f"file://{tmp_path}") == tmp_path
-    assert folder_of("s3://bucket/prefix") is None
-    assert folder_of("") is None
+    assert store_folder(str(tmp_path)) == tmp_path
+    assert store_folder(f"file://{tmp_path}") == tmp_path
+    assert store_folder("s3://bucket/prefix") is None
+    assert store_folder("") is None

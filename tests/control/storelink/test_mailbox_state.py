@@ -8,25 +8,25 @@ import pytest
 from tests.control.storelink.test_invitations import Signing
 from tests.control.world import Rig
 
-from crucible.control.storelink.mailbox_state import Box, Party
-from crucible.control.storelink.mailboxes import Postroom
+from crucible.control.storelink.mailbox_state import MailboxParty, MailboxState
+from crucible.control.storelink.mailboxes import Mailboxes
 from crucible.wire.documents.mailbox import Heartbeat, checkpoint_blob, log_blob, segment_name
 
 LIFE = "a" * 24
-ME = Party("att-1.0", b"key")
+ME = MailboxParty("att-1.0", b"key")
 
 
 @pytest.fixture
-def box(rig: Rig) -> Box:
-    return Box(Postroom(replace(rig.ports, store=Signing(rig.ports.store))), "mch-1")  # type: ignore[arg-type]
+def box(rig: Rig) -> MailboxState:
+    return MailboxState(Mailboxes(replace(rig.ports, store=Signing(rig.ports.store))), "mch-1")  # type: ignore[arg-type]
 
 
-async def _granted(box: Box, *wants: str, keys: dict[str, str] | None = None) -> set[str]:
+async def _granted(box: MailboxState, *wants: str, keys: dict[str, str] | None = None) -> set[str]:
     urls = await box.urls(ME, Heartbeat(LIFE, 1, wants), keys or {})
     return set(urls) - {"PUT parties/att-1.0/alive", "GET parties/att-1.0/down"}
 
 
-async def test_its_own(box: Box) -> None:
+async def test_its_own(box: MailboxState) -> None:
     wants = {
         f"PUT {segment_name(ME.name, LIFE, 3)}",
         f"PUT {log_blob(ME.name, 1, '0' * 64)}",
@@ -35,7 +35,7 @@ async def test_its_own(box: Box) -> None:
     assert await _granted(box, *wants) == wants
 
 
-async def test_what_it_is_to_read(box: Box) -> None:
+async def test_what_it_is_to_read(box: MailboxState) -> None:
     keys = {"bundles/abc": "bundles/ab/abc.tar.gz"}
     assert await _granted(box, "GET bundles/abc", keys=keys) == {"GET bundles/abc"}
     assert await _granted(box, "GET bundles/other", "PUT bundles/abc", keys=keys) == set()
@@ -58,15 +58,15 @@ async def test_what_it_is_to_read(box: Box) -> None:
         "",
     ],
 )
-async def test_nothing_else(box: Box, want: str) -> None:
+async def test_nothing_else(box: MailboxState, want: str) -> None:
     assert await _granted(box, want) == set()
 
 
-async def test_the_same_is_not_said_twice(box: Box, rig: Rig) -> None:
+async def test_the_same_is_not_said_twice(box: MailboxState, rig: Rig) -> None:
     alive = Heartbeat(LIFE, 1)
-    await box.say(ME, alive, {"ends_in": 10.0, "stop": False}, 5.0, {})
+    await box.write_down(ME, alive, {"ends_in": 10.0, "stop": False}, 5.0, {})
     first = rig.ports.store.get("mailboxes/mch-1/parties/att-1.0/down")
-    await box.say(ME, alive, {"ends_in": 9.0, "stop": False}, 6.0, {})
+    await box.write_down(ME, alive, {"ends_in": 9.0, "stop": False}, 6.0, {})
     assert rig.ports.store.get("mailboxes/mch-1/parties/att-1.0/down") == first
-    await box.say(ME, alive, {"ends_in": 9.0, "stop": True}, 6.0, {})
+    await box.write_down(ME, alive, {"ends_in": 9.0, "stop": True}, 6.0, {})
     assert rig.ports.store.get("mailboxes/mch-1/parties/att-1.0/down") != first

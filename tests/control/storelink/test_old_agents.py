@@ -41,7 +41,7 @@ async def test_its_users_hear_it_once_and_it_counts_as_silent(mailroom: Mailroom
     (note,) = await notes(again)
     assert "version 0.1.0" in note
     assert "crucible machines terminate" in note
-    assert not again.rig.contacts.waiting
+    assert not again.rig.contacts.has_pending
     await again.rig.listen(60.0)
     world = await again.rig.world(job)
     assert (world.job.state, world.job.conditions) == (JobState.RUNNING, {Condition.UNREACHABLE})

@@ -195,7 +195,7 @@ async def test_a_store_that_is_full_delays_the_mail_and_nothing_else(mailroom: M
 
 async def test_a_large_output_does_not_hold_up_the_round(mailroom: Mailroom, monkeypatch: pytest.MonkeyPatch) -> None:
     _, runner, _ = await _running(mailroom)
-    monkeypatch.setattr(receive, "PATIENCE", 0.01)
+    monkeypatch.setattr(receive, "WAIT_SECONDS", 0.01)
     may_go_on = asyncio.Event()
     put = mailroom.rig.agents.put_artifact
 

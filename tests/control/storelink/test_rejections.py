@@ -13,7 +13,7 @@ from tests.control.fakes import FakeBackend
 from tests.control.world import Rig, give_back, job_spec, make_rig, other_worker
 
 from crucible.backends.base import Reach, Slots
-from crucible.control.runtime.services import Parts
+from crucible.control.runtime.services import Services
 from crucible.control.storelink.invitations import lacks_cryptography
 from crucible.core.channels import Channel
 from crucible.core.errors import NoCapacity
@@ -36,11 +36,11 @@ async def over_a_store(rig: Rig, store: str, *, python: str, **deployment: Any) 
     """The same control plane, which talks through the store; `python` runs the agents of `local`."""
     rig.backend.capabilities = replace(rig.backend.capabilities, agent_python=python)
     given = {"store_url": store, "channel": Channel.STORE, **deployment}
-    parts = Parts(rig.ports, rig.backends, replace(rig.deployment, **given))
-    made = Rig(clock=rig.clock, calls=rig.calls, backend=rig.backend, backends=rig.backends, parts=parts)
+    services = Services(rig.ports, rig.backends, replace(rig.deployment, **given))
+    made = Rig(clock=rig.clock, calls=rig.calls, backend=rig.backend, backends=rig.backends, services=services)
     await made.connected.refresh()
     await made.duties.renew(rig.ports.db, rig.clock)
-    await made.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    await made.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
     return made
 
 
@@ -53,7 +53,7 @@ def folder(tmp_path: Path, mode: int) -> str:
 
 async def plan(rig: Rig, **more: Any) -> Any:
     ask = PlanRequest.model_validate(dict(job_spec(backend="local", **more)))
-    return (await rig.parts.plans.plan(OWNER, ask)).as_json()
+    return (await rig.services.plans.plan(OWNER, ask)).as_json()
 
 
 @pytest.mark.parametrize("kind", ["open folder", "bucket"])
@@ -121,7 +121,7 @@ async def test_a_job_that_waits_there_already_says_why_or_goes_on_to_its_next(
 ) -> None:
     """It was taken when its agents could talk: the server was told since to use the store."""
     rig.backend.capabilities = replace(rig.backend.capabilities, slots=slots)
-    await rig.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    await rig.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
     idle = await other_worker(rig, "w2")
     plain, bound = await idle.submit(), await idle.submit(secrets=SECRETS)
     moving = await idle.submit(secrets=SECRETS, backend="local", fallback=("ssh",))

@@ -14,9 +14,9 @@ from tests.control.world import give_back, pieces, secret, sha
 from crucible.agent.link.channel import ClaimedByAnother, DesiredAttempt, Gone, Refused
 from crucible.agent.link.connection import Unreachable
 from crucible.control.db import schema as t
-from crucible.control.machines.pools import release_idle
+from crucible.control.machines.pools import release_idle_pools
 from crucible.control.reconcile import repository
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
@@ -107,7 +107,7 @@ async def test_a_sign_of_life_is_a_contact_once_it_changes(mailroom: Mailroom) -
     mailroom.rig.contacts.take()
     later = await mailroom.restart()
     await later.link.round()
-    assert not later.rig.contacts.waiting, "what lay there may be old"
+    assert not later.rig.contacts.has_pending, "what lay there may be old"
     host.beat()
     runner.beat()
     await later.link.round()
@@ -150,7 +150,7 @@ async def test_a_machine_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None
     job, machine, host = await mailroom.host_up()
     (await mailroom.runner(job)).whole_life()
     await mailroom.link.round()
-    known = (await mailroom.rig.agents.look(machine)).version
+    known = (await mailroom.rig.agents.read_desired(machine)).version
     await _release(mailroom)
     host.line.ask(known, 25.0, None)
     with pytest.raises(Gone):
@@ -241,7 +241,7 @@ class Recording:
 async def test_no_secret_lies_readable_in_the_store(any_store: Mailroom) -> None:
     """Where others may look, nothing does; in a folder of the one user of both sides a project's secrets do not."""
     value = "a-secret-of-the-project"
-    await any_store.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret(value))
+    await any_store.rig.services.vault.set(OWNER, "default", "TOKEN", Secret(value))
     job, machine, host = await any_store.host_up(env={"TOKEN": "a-value-of-the-user"}, secrets={"HF": "TOKEN"})
     runner = await any_store.runner(job)
     assert await any_store.while_serving(runner.channel.secrets) == {"HF": value}
@@ -306,7 +306,7 @@ async def test_a_sign_of_life_that_is_put_back_is_no_contact(mailroom: Mailroom)
 
 async def test_secrets_come_encrypted_and_only_while_they_are_asked_for(mailroom: Mailroom) -> None:
     value = "a-secret-of-the-project"
-    await mailroom.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret(value))
+    await mailroom.rig.services.vault.set(OWNER, "default", "TOKEN", Secret(value))
     job, machine, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
     runner = await mailroom.runner(job)
     assert await mailroom.while_serving(runner.channel.secrets) == {"HF": value}
@@ -327,9 +327,9 @@ async def test_secrets_come_encrypted_and_only_while_they_are_asked_for(mailroom
 
 
 async def test_secrets_that_are_not_there_any_more_are_refused_by_mail(mailroom: Mailroom) -> None:
-    await mailroom.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    await mailroom.rig.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
     job, _, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
-    await mailroom.rig.parts.vault.remove(OWNER, "default", "TOKEN")
+    await mailroom.rig.services.vault.remove(OWNER, "default", "TOKEN")
     runner = await mailroom.runner(job)
     with pytest.raises(Refused, match="no secret 'TOKEN'"):
         await mailroom.while_serving(runner.channel.secrets)
@@ -360,14 +360,14 @@ async def _job(mailroom: Mailroom, job: str) -> dict[str, object]:
     return next(row for row in await mailroom.rig.rows(t.jobs) if row["id"] == job)
 
 
-def _cancel(unit: Unit, job: str) -> None:
+def _cancel(unit: UnitOfWork, job: str) -> None:
     world = repository.load_world(unit.conn, job)
     assert world is not None
     unit.advance(world, f.CancelRequested())
 
 
 async def _release(mailroom: Mailroom) -> None:
-    await mailroom.rig.writer.write(release_idle)
+    await mailroom.rig.writer.write(release_idle_pools)
 
 
 async def _gone(mailroom: Mailroom, machine: str) -> None:

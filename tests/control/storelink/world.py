@@ -17,7 +17,7 @@ from crucible.agent.storelink.channel import StoreChannel
 from crucible.agent.storelink.client import MailboxClient
 from crucible.agent.storelink.machine import StoreMachineChannel
 from crucible.agent.storelink.mailbox import FolderMailbox
-from crucible.control.storelink import Postroom, StoreLink
+from crucible.control.storelink import Mailboxes, StoreLink
 from crucible.storage import Store, open_store
 from crucible.wire.documents.mailbox import HOST, host_key, mailbox_folder, runner_key, runner_party
 from crucible.wire.documents.messages import Message, MessageKind
@@ -82,7 +82,7 @@ class Mailroom:
 
 
 def make_link(rig: Rig, folder: Path | None) -> StoreLink:
-    return StoreLink(rig.ports, rig.agents, Postroom(rig.ports, folder), KEY, rig.backends)
+    return StoreLink(rig.ports, rig.agents, Mailboxes(rig.ports, folder), KEY, rig.backends)
 
 
 async def make_mailroom(tmp_path: Path, mode: int = 0o700, *, bucket: bool = False) -> Mailroom:

@@ -22,7 +22,7 @@ class Radio(LocalWakeups):
         for other in self.others:
             other.hear(topic)
 
-    def overhear(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+    def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
         self._tell.append((prefix, tell))
 
     def hear(self, topic: str | None) -> None:

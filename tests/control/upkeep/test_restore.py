@@ -17,7 +17,7 @@ from crucible.control.db import Db, open_database
 from crucible.control.db import schema as t
 from crucible.control.db.port import NewerDatabase, OlderDatabase
 from crucible.control.runtime.admission import Admission
-from crucible.control.runtime.host_id import Computer
+from crucible.control.runtime.host_id import HostId
 from crucible.control.upkeep import restore as restore_module
 from crucible.control.upkeep import restore_hold
 from crucible.control.upkeep.backup import MANIFEST, Source, write_backup
@@ -28,7 +28,7 @@ __all__ = ["db", "source"]
 
 LATER = START + 3600
 NEARBY = frozenset({"local"})
-HERE, THERE = Computer("m1", "desk", "/var/crucible"), Computer("m2", "rack", "/srv/crucible")
+HERE, THERE = HostId("m1", "desk", "/var/crucible"), HostId("m2", "rack", "/srv/crucible")
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from crucible.backends.base import Seen
 from crucible.control.agents.agents import MachineUnwanted
 from crucible.control.agents.ingest import AttemptGone, Gap
 from crucible.control.db import schema as t
-from crucible.control.machines.pools import release_idle
+from crucible.control.machines.pools import release_idle_pools
 from crucible.control.reconcile import codec
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.upkeep import restore_hold
 from crucible.control.upkeep.restore_hold import RestoreUnconfirmed
 from crucible.core.ids import Prefix
@@ -96,7 +96,7 @@ async def test_the_janitor_ends_nothing_and_reports_all_the_same(rig: Rig) -> No
     stranger = rig.backend.add(STRANGER)
     await restore(rig)
     found = await rig.janitor.tidy()
-    assert found.strangers == (stranger,)
+    assert found.unknown == (stranger,)
     assert [ref.machine for ref in found.leftovers] == [machine]
     assert rig.backend.terminated == []
     await confirm(rig)
@@ -109,9 +109,9 @@ async def test_pools_release_only_what_was_made_since(rig: Rig) -> None:
     _, runner = await rig.running()
     await runner.end()
     await restore(rig)
-    assert await rig.writer.write(release_idle) == 0
+    assert await rig.writer.write(release_idle_pools) == 0
     await confirm(rig)
-    assert await rig.writer.write(release_idle) == 1
+    assert await rig.writer.write(release_idle_pools) == 1
 
 
 async def test_a_launch_that_was_open_is_neither_sent_nor_believed_unsent(rig: Rig) -> None:
@@ -314,7 +314,7 @@ async def test_claims_and_duties_of_the_time_before_are_void(rig: Rig) -> None:
 
 
 async def test_a_unit_sees_the_hold_in_its_own_transaction(rig: Rig) -> None:
-    def both(unit: Unit) -> tuple[bool, bool]:
+    def both(unit: UnitOfWork) -> tuple[bool, bool]:
         restore_hold.mark(unit.conn, unit.now, 0.0)
         held = restore_hold.held(unit.conn)
         restore_hold.confirm(unit.conn, unit.now)

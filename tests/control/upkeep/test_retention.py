@@ -13,7 +13,7 @@ from tests.control.world import FakeRunner, Rig, add_row, pieces, sha
 from crucible.control.db import schema as t
 from crucible.control.objects import gc_marks, pending_objects
 from crucible.control.objects.bundles import MARK
-from crucible.control.objects.quota import Bounds, Room
+from crucible.control.objects.quota import QuotaLimits, StoreQuota
 from crucible.control.upkeep import restore_hold
 from crucible.control.upkeep import retention as retention_module
 from crucible.control.upkeep.retention import Removal, Retention
@@ -29,7 +29,7 @@ from crucible.wire.documents.messages import MessageKind
 
 def retention(rig: Rig, store: Store | None = None, **more: Any) -> Retention:
     ports = rig.ports if store is None else replace(rig.ports, store=store)
-    return Retention(ports, rig.writer, Room(ports), rig.duties, **more)
+    return Retention(ports, rig.writer, StoreQuota(ports), rig.duties, **more)
 
 
 class Dying:
@@ -303,11 +303,11 @@ async def test_a_bundle_whose_removal_was_cut_off_and_that_came_back_stays(rig: 
 async def test_a_full_store_makes_unused_bundles_go(rig: Rig) -> None:
     await rig.bundles.put(OWNER, sha(b"x" * 100), pieces(b"x" * 100))
     rig.clock.move(2 * 3600)
-    room = Room(rig.ports, Bounds(quota=50))
-    assert await room.tight() is not None
+    room = StoreQuota(rig.ports, QuotaLimits(quota=50))
+    assert await room.why_full() is not None
     await Retention(rig.ports, rig.writer, room, rig.duties).round()
     assert stored(rig) == set()
-    assert await room.tight() is None
+    assert await room.why_full() is None
 
 
 async def test_nothing_is_removed_after_a_restore_before_it_is_confirmed(rig: Rig) -> None:
@@ -448,7 +448,7 @@ async def test_a_sending_that_failed_keeps_nothing(
 async def sent_by_one_that_died(rig: Rig) -> tuple[str, Retention]:
     """The job of a pruned checkpoint that came a second time, and that a server was sending when it died."""
     job, runner, keeper = await pruned_checkpoint(rig, b"again")
-    dies = gc_marks.sending(rig.ports, checkpoint_key(job, sha(b"again")), f"{runner.attempt}:0", 7)
+    dies = gc_marks.mark_upload(rig.ports, checkpoint_key(job, sha(b"again")), f"{runner.attempt}:0", 7)
     await dies.__aenter__()
     await put_and_told(rig, runner, b"again")
     await put_and_told(rig, runner, b"a third")
@@ -478,7 +478,7 @@ async def test_what_was_on_its_way_goes_though_the_store_is_down_when_it_could(r
     rig.clock.move(gc_marks.REMOVAL_SECONDS)
     await keeper.round()
     assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
-    assert await rig.read(pending_objects.listed) == []
+    assert await rig.read(pending_objects.list_pending) == []
 
 
 async def test_bytes_whose_sender_died_go_once_nobody_can_mean_them_any_more(rig: Rig) -> None:
@@ -491,7 +491,7 @@ async def test_bytes_whose_sender_died_go_once_nobody_can_mean_them_any_more(rig
     rig.clock.move(gc_marks.ARRIVAL_SECONDS)
     await retention(rig).round()
     assert checkpoint_key(job, sha(b"again")) not in stored(rig)
-    assert await rig.read(pending_objects.listed) == []
+    assert await rig.read(pending_objects.list_pending) == []
 
 
 async def test_a_row_that_comes_while_a_round_is_under_way_keeps_its_object(rig: Rig) -> None:
@@ -507,7 +507,7 @@ async def test_nothing_is_stored_under_a_removal(rig: Rig) -> None:
     """A removal that has begun cannot be called back: whoever stores the same bytes waits until it is over."""
     job, runner, _ = await pruned_checkpoint(rig, b"again")
     key, start = checkpoint_key(job, sha(b"again")), rig.clock.now()
-    claimed = await rig.sql(lambda conn: gc_marks.claim(conn, [key], "w2", start))
+    claimed = await rig.sql(lambda conn: gc_marks.claim_removal(conn, [key], "w2", start))
     assert claimed.free == [key]
     done = await retention(rig).tidy()
     assert list(done.failed) == [key], "nobody else removes it meanwhile"

@@ -149,14 +149,14 @@ async def test_a_claim_that_is_none(agent: httpx2.AsyncClient, body: object) -> 
 
 async def test_the_desired_document(running: Agent, agent: httpx2.AsyncClient) -> None:
     answer = await agent.get(f"{running.desired}?version=0", headers=running.as_host)
-    wanted = await running.app.control.agents.look(running.machine)
+    wanted = await running.app.control.agents.read_desired(running.machine)
     assert decode_desired(answer.content) == wanted
     assert [one.attempt for one in wanted.assignments] == [running.attempt]
     assert answer.headers["ETag"] == f'"{wanted.version}"'
 
 
 async def test_a_known_document_is_not_sent_again(running: Agent, agent: httpx2.AsyncClient) -> None:
-    version = (await running.app.control.agents.look(running.machine)).version
+    version = (await running.app.control.agents.read_desired(running.machine)).version
     answer = await agent.get(f"{running.desired}?version={version}&wait=0.01", headers=running.as_host)
     assert (answer.status_code, answer.content) == (304, b"")
 
@@ -187,7 +187,7 @@ async def until_polled(running: Agent, times: int = 1) -> None:
 
 
 async def test_a_poll_waits_without_keeping_others_waiting(running: Agent, agent: httpx2.AsyncClient) -> None:
-    version = (await running.app.control.agents.look(running.machine)).version
+    version = (await running.app.control.agents.read_desired(running.machine)).version
     url = f"{running.desired}?version={version}&wait=30"
     polls = [asyncio.create_task(agent.get(url, headers=running.as_host)) for _ in range(50)]
     await until_polled(running, 50)
@@ -200,7 +200,7 @@ async def test_a_poll_waits_without_keeping_others_waiting(running: Agent, agent
 
 async def test_a_poll_is_answered_when_the_server_closes(running: Agent) -> None:
     closing = asyncio.Event()
-    version = (await running.app.control.agents.look(running.machine)).version
+    version = (await running.app.control.agents.read_desired(running.machine)).version
     transport = httpx2.ASGITransport(build_agents_api(running.app.control.agents, closing))
     async with (
         httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as agent,

@@ -33,8 +33,8 @@ async def client(app: App, site: Path, tmp_path: Path) -> AsyncIterator[httpx2.A
     """Asks a server with that Python."""
     python = ModelsPython(str(tmp_path / "venv" / "bin" / "python"), dict(os.environ))
     control = ControlPlane(app.rig.ports, app.rig.backends, replace(app.rig.deployment, models=python))
-    await control._parts.backends.refresh()
-    await control._parts.duties.renew(app.rig.ports.db, app.rig.clock)
+    await control._services.backends.refresh()
+    await control._services.duties.renew(app.rig.ports.db, app.rig.clock)
     api = build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with asking(api, TOKEN) as client:
         yield client
@@ -65,7 +65,7 @@ async def test_a_model_is_asked_by_a_job(app: App, client: httpx2.AsyncClient) -
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.headers["Location"] == f"/api/v1/jobs/{first.json()['id']}"
     (row,) = await app.rig.rows(t.jobs)
-    spec = codec.spec(row["spec"])
+    spec = codec.parse_spec(row["spec"])
     assert (spec.kind.value, spec.name) == ("inference", "mine")
     assert spec.command[-2:] == ("--inputs", "[1, 2]")
 

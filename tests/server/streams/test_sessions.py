@@ -34,7 +34,7 @@ class Job:
     @property
     def open(self) -> list[str]:
         """The sessions that have been asked for and are not over."""
-        return list(self.app.control._parts.sessions._open)
+        return list(self.app.control._services.sessions._open)
 
     @property
     def headers(self) -> dict[str, str]:

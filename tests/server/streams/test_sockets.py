@@ -15,7 +15,7 @@ from tests.server.asgi import SocketClient
 from tests.server.conftest import PACE, TOKEN
 
 from crucible.control.db import schema as t
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.telemetry import points
 from crucible.core.errors import Unreachable
 from crucible.core.lifecycle import Event, Step
@@ -63,7 +63,7 @@ async def note(app: App, job: str, count: int = 1) -> None:
     """Events of a job, all in one commit."""
     world = await app.rig.world(job)
 
-    def save(unit: Unit) -> None:
+    def save(unit: UnitOfWork) -> None:
         unit.save(world, Step(world, (Event("note", {"text": "x"}),) * count))
 
     await app.rig.writer.write(save)

@@ -12,8 +12,8 @@ from sqlalchemy import bindparam, or_, select
 
 from crucible.control.agents import desired
 from crucible.control.agents.contacts import Contacts
-from crucible.control.agents.ingest import SEGMENT, AttemptGone, Ingest, note
-from crucible.control.agents.sessions import Meeting, Sessions
+from crucible.control.agents.ingest import SEGMENT, AttemptGone, Ingest, add_note
+from crucible.control.agents.sessions import AgentSession, Sessions
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.objects import gc_marks
@@ -21,7 +21,7 @@ from crucible.control.objects.bundles import Bundles, StoredFile
 from crucible.control.objects.uploads import LANE, PUT_DEADLINE, Uploads
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.crashpoints import crashpoint
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.secrets import Vault
 from crucible.control.telemetry.feed import Feed, Hint
@@ -30,14 +30,14 @@ from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
 from crucible.core.lifecycle import Machine, MachineState
 from crucible.core.lifecycle.facts import HostSeen, RunnerContacted
-from crucible.core.views.agents import SessionCallView, WishesView
+from crucible.core.views.agents import DesiredAttemptView, SessionCallView
 from crucible.storage import Store
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.documents.desired import Desired
 from crucible.wire.documents.messages import BadBatch, decode_batch, derive_secret
 
 NONCE_SECONDS = 30 * 60
-REMEMBERED = 10_000
+JOB_CACHE_SIZE = 10_000
 """Attempts whose job is known without asking the database."""
 LONGEST_WAIT = 30.0
 LARGEST_ARTIFACT = 1024**4
@@ -64,7 +64,7 @@ class UnreadableBatch(BadInput):
 
 
 @dataclass(frozen=True)
-class Tools:
+class AgentServices:
     """What this room's parts share."""
 
     ports: Ports
@@ -78,41 +78,41 @@ class Tools:
 
 
 class Agents:
-    def __init__(self, tools: Tools, ingest: Ingest, uploads: Uploads, bundles: Bundles) -> None:
-        self._tools = tools
+    def __init__(self, services: AgentServices, ingest: Ingest, uploads: Uploads, bundles: Bundles) -> None:
+        self._services = services
         self._ingest = ingest
         self._uploads = uploads
         self._bundles = bundles
         self._jobs: dict[str, str] = {}
-        self._sendings = itertools.count()
+        self._upload_numbers = itertools.count()
 
     async def start(self) -> None:
         """Before anything is taken from agents."""
-        ports = self._tools.ports
-        await ports.db.write(lambda conn: gc_marks.unsent(conn, ports.worker))
+        ports = self._services.ports
+        await ports.db.write(lambda conn: gc_marks.release_uploads(conn, ports.worker))
 
     @property
     def store(self) -> Store:
-        return self._tools.ports.store
+        return self._services.ports.store
 
     def check_machine(self, machine: str, bearer: str) -> None:
-        self._check("machine", machine, bearer)
+        self._check_secret("machine", machine, bearer)
 
     def check_attempt(self, attempt: str, bearer: str) -> None:
-        self._check("attempt", attempt, bearer)
+        self._check_secret("attempt", attempt, bearer)
 
-    def _check(self, purpose: str, name: str, bearer: str) -> None:
+    def _check_secret(self, purpose: str, name: str, bearer: str) -> None:
         """Raises NotAllowed unless the bearer is this machine's or attempt's own secret."""
-        secret = derive_secret(self._tools.key, purpose, name)
+        secret = derive_secret(self._services.key, purpose, name)
         if not hmac.compare_digest(secret, bearer.encode(errors="replace")):
             raise NotAllowed(f"This is not the secret of that {purpose}.", fix="Agents take it from their launch.")
 
     async def claim(self, machine: str, nonce: str, native_id: str) -> str:
         """The machine's secret, for the one host that comes first; every other gets Conflict."""
-        self._check("nonce", machine, nonce)
-        await self._tools.writer.write(lambda unit: _claim(unit, machine, native_id))
+        self._check_secret("nonce", machine, nonce)
+        await self._services.writer.write(lambda unit: _claim(unit, machine, native_id))
         crashpoint("claim.after_commit")
-        return derive_secret(self._tools.key, "machine", machine).decode()
+        return derive_secret(self._services.key, "machine", machine).decode()
 
     async def desired(
         self, machine: str, version: int, wait: float, devices: Mapping[str, object] | None = None
@@ -121,18 +121,18 @@ class Agents:
 
         `devices` is what the host found on its machine; a counted place knows that already.
         """
-        await self._host_seen(machine)
-        with self._tools.ports.wakeups.listening(f"machine:{machine}") as listener:
-            document = await self._document(machine)
+        await self._record_host(machine)
+        with self._services.ports.wakeups.listening(f"machine:{machine}") as listener:
+            document = await self._load_desired(machine)
             if document.version == version and wait > 0:
                 await listener.wait(min(wait, LONGEST_WAIT))
-                document = await self._document(machine)
+                document = await self._load_desired(machine)
         crashpoint("desired.before_answer")
         return document if document.version != version else None
 
-    async def look(self, machine: str) -> Desired:
+    async def read_desired(self, machine: str) -> Desired:
         """The machine's document, for one who passes it on: nobody was heard. Raises MachineUnwanted."""
-        return await self._document(machine)
+        return await self._load_desired(machine)
 
     async def attempt_desired(
         self,
@@ -142,32 +142,32 @@ class Agents:
         checkpoint: int,
         wait: float,
         sessions: Collection[str] | None = None,
-    ) -> WishesView | None:
+    ) -> DesiredAttemptView | None:
         """What is wanted of one attempt, once it differs from what its runner knows.
 
         `sessions`: those that the runner has heard of; None for one that knows of none at all.
         """
         machine = await self._machine_of(attempt)
-        with self._tools.ports.wakeups.listening(f"machine:{machine}") as listener:
-            known = WishesView(stop=stop, settled=False, checkpoint=checkpoint)
-            wishes = await self._wishes(attempt)
-            called = self._called(attempt, rank, sessions)
+        with self._services.ports.wakeups.listening(f"machine:{machine}") as listener:
+            known = DesiredAttemptView(stop=stop, settled=False, checkpoint=checkpoint)
+            wishes = await self._record_and_read(attempt)
+            called = self._pending_calls(attempt, rank, sessions)
             if wishes == known and not called and wait > 0:
                 await listener.wait(min(wait, LONGEST_WAIT))
-                wishes = await self._wishes(attempt)
-                called = self._called(attempt, rank, sessions)
+                wishes = await self._record_and_read(attempt)
+                called = self._pending_calls(attempt, rank, sessions)
         if called:
             return wishes.model_copy(update={"sessions": tuple(called)})
         return wishes if wishes != known else None
 
-    def _called(self, attempt: str, rank: int, known: Collection[str] | None) -> list[SessionCallView]:
+    def _pending_calls(self, attempt: str, rank: int, known: Collection[str] | None) -> list[SessionCallView]:
         """The sessions that the runner is to dial, if one of them is news to it."""
-        called = self._tools.sessions.called(attempt) if rank == 0 and known is not None else []
+        called = self._services.sessions.pending_calls(attempt) if rank == 0 and known is not None else []
         return called if any(session.id not in (known or ()) for session in called) else []
 
-    def met(self, attempt: str, session: str) -> AbstractContextManager[Meeting]:
+    def accept_session(self, attempt: str, session: str) -> AbstractContextManager[AgentSession]:
         """The session that the attempt's runner dialled; raises NotFound."""
-        return self._tools.sessions.met(attempt, session)
+        return self._services.sessions.accept(attempt, session)
 
     async def secrets(self, attempt: str) -> dict[str, str]:
         """The variables of the attempt that are secrets, in the clear: for its runner alone, while it goes on.
@@ -175,8 +175,8 @@ class Agents:
         Raises NotFound for one that is not there any more, AttemptGone once the attempt is over.
         """
         await self._job_of(attempt)
-        vault = self._tools.vault
-        found = await self._tools.ports.db.read(lambda conn: vault.values_of_attempt(conn, attempt))
+        vault = self._services.vault
+        found = await self._services.ports.db.read(lambda conn: vault.values_of_attempt(conn, attempt))
         if found is None:
             raise AttemptGone("The attempt is over.", fix="The runner ends itself.")
         return {variable: value.reveal() for variable, value in found.items()}
@@ -184,56 +184,56 @@ class Agents:
     async def ingest(self, attempt: str, rank: int, raw: bytes, *, contact: bool = True) -> int:
         """Stores a batch; the highest number stored, once that is durable. `contact`: it is a sign of life."""
         try:
-            batch = decode_batch(raw, derive_secret(self._tools.key, "attempt", attempt))
+            batch = decode_batch(raw, derive_secret(self._services.key, "attempt", attempt))
         except BadBatch as error:
             raise UnreadableBatch("The batch cannot be read.", why=str(error), fix=_OWN_BATCH) from error
         if (batch.attempt, batch.rank) != (attempt, rank):
             raise UnreadableBatch("The batch is of another attempt.", fix=_OWN_BATCH)
 
-        def store(unit: Unit) -> tuple[int, str]:
+        def store(unit: UnitOfWork) -> tuple[int, str]:
             done = self._ingest.store(unit, batch, contact=contact)
             crashpoint("ingest.before_commit")
             return done.acked, done.job
 
-        acked, job = await self._tools.writer.write(store)
+        acked, job = await self._services.writer.write(store)
         self._remember(attempt, job)
         crashpoint("ingest.after_commit")
         return acked
 
-    async def heard(self, attempt: str) -> None:
+    async def record_contact(self, attempt: str) -> None:
         """A sign of life of the attempt that its runner did not bring itself."""
         job = await self._job_of(attempt)
 
-        def tell(unit: Unit) -> None:
+        def tell(unit: UnitOfWork) -> None:
             world = repository.load_world(unit.conn, job)
             assert world is not None, "an attempt has a job"
             unit.advance(world, RunnerContacted(attempt))
 
-        await self._tools.writer.write(tell)
+        await self._services.writer.write(tell)
 
-    async def note(self, attempt: str, text: str) -> None:
+    async def add_note(self, attempt: str, text: str) -> None:
         """Add a line for people to the events of the attempt's job."""
         job = await self._job_of(attempt)
 
-        def tell(unit: Unit) -> None:
+        def tell(unit: UnitOfWork) -> None:
             world = repository.load_world(unit.conn, job)
             assert world is not None, "an attempt has a job"
-            note(unit, world, text)
+            add_note(unit, world, text)
 
-        await self._tools.writer.write(tell)
+        await self._services.writer.write(tell)
 
     async def bridge(self, attempt: str, rank: int, first: int) -> bool:
         """Whether all before `first` is given up: after a restore, when it was asked for and nobody has it."""
-        return bool(await self._tools.ports.db.write(lambda conn: restore_hold.bridge(conn, attempt, rank, first)))
+        return bool(await self._services.ports.db.write(lambda conn: restore_hold.bridge(conn, attempt, rank, first)))
 
     async def put_log(
         self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes, *, contact: bool = True
     ) -> None:
         """Stores a segment. It counts once its LOG message has come; from then on it never changes."""
         job = await self._job_of(attempt)
-        if not await self._announced(attempt, rank, n):
-            key, store = log_segment_key(job, attempt, rank, n), self._tools.ports.store
-            await self._tools.ports.calls.run(LANE, lambda: store.put(key, data, sha256=sha256), PUT_DEADLINE)
+        if not await self._is_announced(attempt, rank, n):
+            key, store = log_segment_key(job, attempt, rank, n), self._services.ports.store
+            await self._services.ports.calls.run(LANE, lambda: store.put(key, data, sha256=sha256), PUT_DEADLINE)
             crashpoint("log.after_put")
         self.put_tail(attempt, rank, start, data, contact=contact)
 
@@ -241,22 +241,23 @@ class Agents:
         """Keeps the newest output for those who watch."""
         if rank:
             return
-        self._tools.tails.add(attempt, start, data)
+        self._services.tails.add(attempt, start, data)
         if contact:
-            self._tools.contacts.attempt(attempt, self._tools.ports.clock.now())
+            self._services.contacts.record_attempt(attempt, self._services.ports.clock.now())
         if attempt in self._jobs:
-            self._tools.feed.publish(self._jobs[attempt], {Hint.LOG})
+            self._services.feed.publish(self._jobs[attempt], {Hint.LOG})
 
     async def put_artifact(self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]) -> None:
         job = await self._job_of(attempt)
-        await self._uploads.object(artifact_key(job, attempt, path), sha256, chunks, LARGEST_ARTIFACT)
+        await self._uploads.put_object(artifact_key(job, attempt, path), sha256, chunks, LARGEST_ARTIFACT)
         crashpoint("artifact.after_put")
 
     async def put_checkpoint(self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes]) -> None:
         """Stores the bytes. They count as a checkpoint once the CHECKPOINT message has come."""
         key = checkpoint_key(await self._job_of(attempt), sha256)
-        async with gc_marks.sending(self._tools.ports, key, f"{attempt}:{rank}", next(self._sendings)) as sent:
-            await self._uploads.object(key, sha256, chunks, LARGEST_CHECKPOINT, sent.begin)
+        number = next(self._upload_numbers)
+        async with gc_marks.mark_upload(self._services.ports, key, f"{attempt}:{rank}", number) as sent:
+            await self._uploads.put_object(key, sha256, chunks, LARGEST_CHECKPOINT, sent.begin)
             crashpoint("checkpoint.after_put")
 
     async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile:
@@ -265,7 +266,7 @@ class Agents:
         start = select(t.attempts.c.resume_from).where(t.attempts.c.id == attempt).scalar_subquery()
         its_own = (or_(c.job == job, c.id == start), c.sha256 == sha256, c.pruned_at.is_(None))
         query = select(c.job, c.size).where(*its_own).limit(1)
-        row = await self._tools.ports.db.read(lambda conn: conn.execute(query).first())
+        row = await self._services.ports.db.read(lambda conn: conn.execute(query).first())
         if row is None:
             raise NotFound(f"This job has no checkpoint {sha256[:12]}….", fix="Resume from another one.")
         return StoredFile(checkpoint_key(row.job, sha256), row.size, sha256)
@@ -273,44 +274,44 @@ class Agents:
     async def open_bundle(self, sha: str) -> StoredFile:
         return await self._bundles.open(sha)
 
-    async def _host_seen(self, machine: str) -> None:
+    async def _record_host(self, machine: str) -> None:
         """A contact is news when the machine was not up, or its place had begun to call it gone."""
-        known = await self._tools.ports.db.read(lambda conn: repository.load_machine(conn, machine))
+        known = await self._services.ports.db.read(lambda conn: repository.load_machine(conn, machine))
         making = known is not None and known.state in (MachineState.INTENDED, MachineState.CREATING)
         if known is not None and (making or known.gone_sightings):
-            await self._tools.writer.write(lambda unit: _seen(unit, machine))
+            await self._services.writer.write(lambda unit: _advance_host_seen(unit, machine))
         else:
-            self._tools.contacts.machine(machine, self._tools.ports.clock.now())
+            self._services.contacts.record_machine(machine, self._services.ports.clock.now())
 
-    async def _document(self, machine: str) -> Desired:
-        key = self._tools.key
-        now = self._tools.ports.clock.now()
-        found = await self._tools.ports.db.read(lambda conn: desired.desired_document(conn, machine, key, now))
+    async def _load_desired(self, machine: str) -> Desired:
+        key = self._services.key
+        now = self._services.ports.clock.now()
+        found = await self._services.ports.db.read(lambda conn: desired.desired_document(conn, machine, key, now))
         if found is None:
             raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends when nothing runs.")
         return found
 
-    async def _wishes(self, attempt: str) -> WishesView:
-        self._tools.contacts.attempt(attempt, self._tools.ports.clock.now())
-        return await self.wishes(attempt)
+    async def _record_and_read(self, attempt: str) -> DesiredAttemptView:
+        self._services.contacts.record_attempt(attempt, self._services.ports.clock.now())
+        return await self.read_attempt_desired(attempt)
 
-    async def wishes(self, attempt: str) -> WishesView:
+    async def read_attempt_desired(self, attempt: str) -> DesiredAttemptView:
         """What is wanted of the attempt, for one who passes it on: nobody was heard."""
-        found = await self._tools.ports.db.read(lambda conn: desired.attempt_wishes(conn, attempt))
+        found = await self._services.ports.db.read(lambda conn: desired.attempt_desired(conn, attempt))
         if found is None:
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
-        return WishesView(stop=found.stop, settled=found.settled, checkpoint=found.checkpoint)
+        return DesiredAttemptView(stop=found.stop, settled=found.settled, checkpoint=found.checkpoint)
 
     async def _machine_of(self, attempt: str) -> str:
-        machine = await self._tools.ports.db.read(lambda conn: _MACHINE_OF.value(conn, attempt=attempt))
+        machine = await self._services.ports.db.read(lambda conn: _MACHINE_OF.value(conn, attempt=attempt))
         return str(machine or "")
 
-    async def _announced(self, attempt: str, rank: int, n: int) -> bool:
-        found = await self._tools.ports.db.read(lambda conn: SEGMENT.value(conn, attempt=attempt, rank=rank, n=n))
+    async def _is_announced(self, attempt: str, rank: int, n: int) -> bool:
+        found = await self._services.ports.db.read(lambda conn: SEGMENT.value(conn, attempt=attempt, rank=rank, n=n))
         return found is not None
 
     def _remember(self, attempt: str, job: str) -> None:
-        if len(self._jobs) >= REMEMBERED:
+        if len(self._jobs) >= JOB_CACHE_SIZE:
             self._jobs.clear()
         self._jobs[attempt] = job
 
@@ -318,15 +319,15 @@ class Agents:
         known = self._jobs.get(attempt)
         if known is not None:
             return known
-        job = await self._tools.ports.db.read(lambda conn: _JOB_OF.value(conn, attempt=attempt))
+        job = await self._services.ports.db.read(lambda conn: _JOB_OF.value(conn, attempt=attempt))
         if job is None:
-            await self._tools.ports.db.read(restore_hold.spare)
+            await self._services.ports.db.read(restore_hold.spare)
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
         self._remember(attempt, str(job))
         return str(job)
 
 
-def _wanted(unit: Unit, machine: str) -> Machine:
+def _load_wanted(unit: UnitOfWork, machine: str) -> Machine:
     row = repository.load_machine(unit.conn, machine)
     if row is None or row.state in (MachineState.RELEASING, MachineState.GONE):
         restore_hold.spare_machine(unit.conn, machine)
@@ -334,12 +335,12 @@ def _wanted(unit: Unit, machine: str) -> Machine:
     return row
 
 
-def _seen(unit: Unit, machine: str) -> None:
-    unit.advance_machine(_wanted(unit, machine), HostSeen())
+def _advance_host_seen(unit: UnitOfWork, machine: str) -> None:
+    unit.advance_machine(_load_wanted(unit, machine), HostSeen())
 
 
-def _claim(unit: Unit, machine: str, native_id: str) -> None:
-    row = _wanted(unit, machine)
+def _claim(unit: UnitOfWork, machine: str, native_id: str) -> None:
+    row = _load_wanted(unit, machine)
     if row.claimed_by not in (None, native_id):
         raise Conflict("Another host has claimed this machine.", fix="This one shuts down.")
     if row.claimed_by is None:

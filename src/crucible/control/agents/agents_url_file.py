@@ -12,23 +12,23 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Signpost:
+class AgentsUrlFile:
     """Of several servers on a computer, the one on duty points it to itself; agents read it at every call."""
 
     path: Path
     url: str
 
-    def point(self) -> None:
+    def write(self) -> None:
         """Replaced as a whole. A failure is told; the next renewal of the duty tries again."""
         try:
-            if self._says() != self.url:
+            if self._read() != self.url:
                 fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
                 fresh.write_text(self.url, encoding="utf-8")
                 fresh.replace(self.path)
         except OSError as error:
             log.warning("agents cannot be told where we are", path=str(self.path), why=str(error))
 
-    def _says(self) -> str | None:
+    def _read(self) -> str | None:
         try:
             return self.path.read_text(encoding="utf-8").strip()
         except (FileNotFoundError, UnicodeDecodeError):

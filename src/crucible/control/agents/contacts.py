@@ -11,17 +11,17 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 
 
-def _seen(table: Table) -> Statement:
+def _update_last_seen(table: Table) -> Statement:
     older = or_(table.c.last_seen.is_(None), table.c.last_seen < bindparam("last_seen"))
     mine = update(table).where(table.c.id == bindparam("name"), older)
     return Statement(mine.values(last_seen=bindparam("last_seen")))
 
 
-_ATTEMPT, _MACHINE = _seen(t.attempts), _seen(t.machines)
+_ATTEMPT, _MACHINE = _update_last_seen(t.attempts), _update_last_seen(t.machines)
 
 
 @dataclass(frozen=True)
-class Batch:
+class ContactBatch:
     attempts: Mapping[str, float] = field(default_factory=dict)
     machines: Mapping[str, float] = field(default_factory=dict)
 
@@ -38,22 +38,22 @@ class Contacts:
         self._machines: dict[str, float] = {}
 
     @property
-    def waiting(self) -> bool:
+    def has_pending(self) -> bool:
         return bool(self._attempts or self._machines)
 
-    def attempt(self, attempt: str, now: float) -> None:
+    def record_attempt(self, attempt: str, now: float) -> None:
         self._attempts[attempt] = now
 
-    def machine(self, machine: str, now: float) -> None:
+    def record_machine(self, machine: str, now: float) -> None:
         self._machines[machine] = now
 
-    def give_back(self, batch: Batch) -> None:
+    def restore(self, batch: ContactBatch) -> None:
         """What could not be stored waits for the next time; what has come meanwhile is newer."""
         self._attempts = {**batch.attempts, **self._attempts}
         self._machines = {**batch.machines, **self._machines}
 
-    def take(self) -> Batch:
+    def take(self) -> ContactBatch:
         """What has gathered since the last call."""
-        batch = Batch(self._attempts, self._machines)
+        batch = ContactBatch(self._attempts, self._machines)
         self._attempts, self._machines = {}, {}
         return batch

@@ -38,13 +38,13 @@ class Wishes:
     checkpoint: int
 
 
-def attempt_wishes(conn: Connection, attempt: str) -> Wishes | None:
+def attempt_desired(conn: Connection, attempt: str) -> Wishes | None:
     """None when there is no such attempt."""
-    row = _WISHES.first(conn, attempt=attempt)
+    row = _ATTEMPT.first(conn, attempt=attempt)
     if row is None:
         restore_hold.spare(conn)
         return None
-    return Wishes(_stop(row), row["attempt_state"] == AttemptState.ENDED.value, row["checkpoint"])
+    return Wishes(_should_stop(row), row["attempt_state"] == AttemptState.ENDED.value, row["checkpoint"])
 
 
 _MACHINE = Statement(
@@ -78,21 +78,21 @@ _ASSIGNED = Statement(
     .where(t.slots.c.machine == bindparam("machine"), t.slots.c.ended.is_(False))
     .order_by(t.slots.c.attempt, t.slots.c.rank)
 )
-_WISHES = Statement(select(*_COLUMNS).select_from(_JOINED).where(t.slots.c.attempt == bindparam("attempt")).limit(1))
+_ATTEMPT = Statement(select(*_COLUMNS).select_from(_JOINED).where(t.slots.c.attempt == bindparam("attempt")).limit(1))
 
 
-def _stop(row: Row) -> bool:
+def _should_stop(row: Row) -> bool:
     return bool(row["desired"] != DesiredState.RUN.value or row["attempt_generation"] != row["generation"])
 
 
-def seed_of(job: str, spec: JobSpec) -> int:
+def job_seed(job: str, spec: JobSpec) -> int:
     """The job's seed: the one asked for, or one of its own that stays the same over all attempts."""
     return zlib.crc32(job.encode()) if spec.seed is None else spec.seed
 
 
 def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
-    spec, size = codec.spec(row["spec"]), codec.resources(row["resources"])
-    allocation = codec.allocation(row["allocation"])
+    spec, size = codec.parse_spec(row["spec"]), codec.parse_resources(row["resources"])
+    allocation = codec.parse_allocation(row["allocation"])
     return Assignment(
         attempt=row["attempt"],
         job=row["job"],
@@ -106,7 +106,7 @@ def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
             **spec.env,
             "CRUCIBLE_ATTEMPT": str(row["number"]),
             "CRUCIBLE_KIND": spec.kind.value,
-            "CRUCIBLE_SEED": str(seed_of(row["job"], spec)),
+            "CRUCIBLE_SEED": str(job_seed(row["job"], spec)),
         },
         data=tuple(DataItem(item.name, item.source) for item in spec.data),
         limits=Limits(
@@ -116,8 +116,8 @@ def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
             gpus=allocation.gpus,
         ),
         grace=spec.grace_seconds,
-        resume_from=checkpoints.resume_of(conn, row["resume_from"]) if row["resume_from"] else None,
-        stop=_stop(row),
+        resume_from=checkpoints.load_resume(conn, row["resume_from"]) if row["resume_from"] else None,
+        stop=_should_stop(row),
         checkpoint=row["checkpoint"],
         secrets=tuple(sorted(spec.secrets)),
     )

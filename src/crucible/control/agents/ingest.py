@@ -20,7 +20,7 @@ from crucible.control.db.statement import Statement, inserting
 from crucible.control.jobs import results
 from crucible.control.objects import checkpoints, gc_marks
 from crucible.control.reconcile import repository
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.telemetry import points
@@ -61,7 +61,7 @@ class AttemptGone(CrucibleError):
 
 
 @dataclass(frozen=True)
-class Ingested:
+class IngestResult:
     acked: int
     job: str
 
@@ -115,7 +115,7 @@ class Ingest:
         self._scheduler = scheduler
         self._ids = ids
 
-    def store(self, unit: Unit, batch: Batch, *, contact: bool = True) -> Ingested:
+    def store(self, unit: UnitOfWork, batch: Batch, *, contact: bool = True) -> IngestResult:
         """Stores the new messages of a batch. Raises Gap and AttemptGone; a message twice is fine.
 
         `contact`: who sent it hears us too, so it is a sign of life.
@@ -127,57 +127,57 @@ class Ingest:
             if bridged is None:
                 raise Gap(slot.acked)
             if not bridged:
-                return Ingested(slot.acked, slot.job)
+                return IngestResult(slot.acked, slot.job)
         if fresh:
-            self._take(unit, batch, slot.job, fresh, contact)
-        return Ingested(fresh[-1].n if fresh else slot.acked, slot.job)
+            self._apply_messages(unit, batch, slot.job, fresh, contact)
+        return IngestResult(fresh[-1].n if fresh else slot.acked, slot.job)
 
-    def _slot(self, unit: Unit, batch: Batch) -> _Slot:
+    def _slot(self, unit: UnitOfWork, batch: Batch) -> _Slot:
         row = _SLOT.first(unit.conn, attempt=batch.attempt, rank=batch.rank)
         if row is None:
             restore_hold.spare(unit.conn)
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
         return _Slot(row["acked"], row["job"])
 
-    def _take(self, unit: Unit, batch: Batch, job: str, fresh: list[Message], contact: bool) -> None:
+    def _apply_messages(self, unit: UnitOfWork, batch: Batch, job: str, fresh: list[Message], contact: bool) -> None:
         world = repository.load_world(unit.conn, job)
         assert world is not None, "an attempt has a job"
         world = unit.advance(world, f.RunnerContacted(batch.attempt)) if contact else world
         was_live = world.live is not None
         for message in fresh:
-            world = self._message(unit, batch, world, message)
+            world = self._apply_message(unit, batch, world, message)
         self._acknowledge(unit, batch, fresh)
         if was_live and world.live is None:
             self._scheduler.place(unit)
 
-    def _acknowledge(self, unit: Unit, batch: Batch, fresh: list[Message]) -> None:
+    def _acknowledge(self, unit: UnitOfWork, batch: Batch, fresh: list[Message]) -> None:
         """Only from the number that was read: the same batch, sent twice at once, is stored once."""
         mine = {"its_attempt": batch.attempt, "its_rank": batch.rank, "before": fresh[0].n - 1}
         if _ACKNOWLEDGE.run(unit.conn, **mine, acked=fresh[-1].n) != 1:
             raise repository.Stale("Another batch of this rank came meanwhile.", fix="Read again.")
 
-    def _message(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+    def _apply_message(self, unit: UnitOfWork, batch: Batch, world: World, message: Message) -> World:
         """Stores one message.
 
         What cannot be read is noted, not refused: the runner could only send it again.
         """
         try:
-            fact = fact_of(batch, message)
+            fact = to_fact(batch, message)
             if fact is None:
-                return self._material(unit, batch, world, message)
+                return self._store_record(unit, batch, world, message)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            return note(unit, world, f"a {message.kind.value} message could not be read: {error}")
-        self._remember(unit, batch, message)
-        return _tell_skew(unit, unit.advance(world, fact), message)
+            return add_note(unit, world, f"a {message.kind.value} message could not be read: {error}")
+        self._store_facts(unit, batch, message)
+        return _note_version_skew(unit, unit.advance(world, fact), message)
 
-    def _material(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+    def _store_record(self, unit: UnitOfWork, batch: Batch, world: World, message: Message) -> World:
         match message.kind:
             case MessageKind.POINTS:
                 _store_points(unit, batch, message)
                 unit.changes.hint(world.job.id, Hint.POINTS)
             case MessageKind.PROGRESS:
                 where = t.attempts.c.id == batch.attempt
-                told = json.dumps(progress_of(message.data))
+                told = json.dumps(parse_progress(message.data))
                 unit.conn.execute(update(t.attempts).where(where).values(progress=told))
                 unit.changes.hint(world.job.id, Hint.PROGRESS)
             case MessageKind.LOG:
@@ -190,17 +190,17 @@ class Ingest:
             case MessageKind.RESULT:
                 results.store(unit.conn, world.job.id, batch.attempt, message.data, unit.now)
             case _:
-                return note(unit, world, str(message.data.get("text", ""))[:2000])
+                return add_note(unit, world, str(message.data.get("text", ""))[:2000])
         return world
 
-    def _store_checkpoint(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+    def _store_checkpoint(self, unit: UnitOfWork, batch: Batch, world: World, message: Message) -> World:
         """Its object is kept for the row's sake from now on, and no longer because it was on its way."""
-        world = checkpoints.add(unit, self._ids, world, batch.attempt, batch.rank, message.data)
+        world = checkpoints.add_checkpoint(unit, self._ids, world, batch.attempt, batch.rank, message.data)
         key = checkpoint_key(world.job.id, str(message.data["sha256"]))
-        gc_marks.arrived(unit.conn, key, f"{batch.attempt}:{batch.rank}")
+        gc_marks.clear_arriving(unit.conn, key, f"{batch.attempt}:{batch.rank}")
         return world
 
-    def _remember(self, unit: Unit, batch: Batch, message: Message) -> None:
+    def _store_facts(self, unit: UnitOfWork, batch: Batch, message: Message) -> None:
         """What the runner said of itself, kept whole for people (limits, interpreter, peak memory)."""
         if message.kind not in (MessageKind.STARTED, MessageKind.EXITED):
             return
@@ -215,78 +215,78 @@ class _Slot:
     job: str
 
 
-def _tell_skew(unit: Unit, world: World, message: Message) -> World:
+def _note_version_skew(unit: UnitOfWork, world: World, message: Message) -> World:
     """An agent outlives servers: one of another version goes on, and people can see it."""
     agent = message.data.get("agent") if message.kind is MessageKind.STARTED else None
     text = agent_note(str(agent), __version__) if agent else None
-    return note(unit, world, text) if text else world
+    return add_note(unit, world, text) if text else world
 
 
-def note(unit: Unit, world: World, text: str) -> World:
+def add_note(unit: UnitOfWork, world: World, text: str) -> World:
     """Add a line for people to the job's events."""
     return unit.save(world, Step(world, (Event("note", {"text": text}),)))
 
 
-def fact_of(batch: Batch, message: Message) -> Fact | None:
+def to_fact(batch: Batch, message: Message) -> Fact | None:
     """The lifecycle fact in a message, if it is one."""
     data = message.data
     match message.kind:
         case MessageKind.STAGING:
             return f.RunnerStaging(batch.attempt, str(data.get("what", ""))[:500])
         case MessageKind.STARTED:
-            return f.RunnerStarted(batch.attempt, batch.rank, _whole(data.get("pid")))
+            return f.RunnerStarted(batch.attempt, batch.rank, _parse_int(data.get("pid")))
         case MessageKind.EXITED:
             return f.RunnerExited(
                 batch.attempt,
                 batch.rank,
-                reason_of(data),
-                _whole(data.get("code")),
-                _whole(data.get("signal")),
-                _text(data.get("text"), 4000),
+                parse_reason(data),
+                _parse_int(data.get("code")),
+                _parse_int(data.get("signal")),
+                _clean_text(data.get("text"), 4000),
             )
         case MessageKind.NOTICE:
-            return f.InterruptionNoticed(batch.attempt, float(_number(data.get("seconds")) or 0.0))
+            return f.InterruptionNoticed(batch.attempt, float(_parse_number(data.get("seconds")) or 0.0))
         case MessageKind.ENDED:
             complete = bool(data.get("complete", True))
-            return f.RunnerEnded(batch.attempt, batch.rank, complete, _text(data.get("text"), 2000))
+            return f.RunnerEnded(batch.attempt, batch.rank, complete, _clean_text(data.get("text"), 2000))
         case _:
             return None
 
 
-def progress_of(data: Mapping[str, object]) -> dict[str, object]:
+def parse_progress(data: Mapping[str, object]) -> dict[str, object]:
     """The known parts of a progress message, each a plain finite number or a short text."""
-    numbers = {name: _number(data.get(name)) for name in PROGRESS_NUMBERS}
+    numbers = {name: _parse_number(data.get(name)) for name in PROGRESS_NUMBERS}
     message = data.get("message")
     return {**numbers, "message": message[:200] if isinstance(message, str) else None}
 
 
-def _number(value: object) -> float | int | None:
+def _parse_number(value: object) -> float | int | None:
     """None for what no face could show: text, infinities, numbers beyond any count."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) < LARGEST_NUMBER else None
 
 
-def reason_of(data: Mapping[str, object]) -> Reason:
+def parse_reason(data: Mapping[str, object]) -> Reason:
     cause = Cause(str(data.get("cause", Cause.EXIT.value)))
     if cause is Cause.EXIT:
         return Reason.COMPLETED if data.get("code") == 0 else Reason.EXIT_CODE
     return _REASONS[cause]
 
 
-def _store_points(unit: Unit, batch: Batch, message: Message) -> None:
+def _store_points(unit: UnitOfWork, batch: Batch, message: Message) -> None:
     series = message.data.get("series")
     if not isinstance(series, dict):
         return
     known = points.names_of(unit.conn, batch.attempt, batch.rank)
     for name, raw in series.items():
-        label, found = _text(name, 200), list(_points(raw))
+        label, found = _clean_text(name, 200), list(_parse_points(raw))
         if found and (label in known or len(known) < MAX_SERIES):
             points.append(unit.conn, batch.attempt, batch.rank, label, found)
             known.add(label)
 
 
-def _points(raw: object) -> Iterable[points.Point]:
+def _parse_points(raw: object) -> Iterable[points.Point]:
     for item in raw if isinstance(raw, list) else ():
         try:
             step, value, at = item
@@ -295,41 +295,41 @@ def _points(raw: object) -> Iterable[points.Point]:
             continue
 
 
-def _store_segment(unit: Unit, batch: Batch, message: Message) -> None:
+def _store_segment(unit: UnitOfWork, batch: Batch, message: Message) -> None:
     data = message.data
-    start, end = _count(data["start"]), _count(data["end"])
+    start, end = _parse_count(data["start"]), _parse_count(data["end"])
     if end < start:
         raise ValueError("a segment ends before it starts")
     row = {
         "attempt": batch.attempt,
         "rank": batch.rank,
-        "n": _segment_number(data["n"]),
+        "n": _parse_segment_number(data["n"]),
         "start": start,
         "end": end,
-        "lines": _count(data.get("lines", 0)),
-        "sha256": _text(data.get("sha256"), 64),
+        "lines": _parse_count(data.get("lines", 0)),
+        "sha256": _clean_text(data.get("sha256"), 64),
         "stored_at": unit.now,
     }
     if SEGMENT.value(unit.conn, attempt=batch.attempt, rank=batch.rank, n=row["n"]) is None:
         _ADD_SEGMENT.run(unit.conn, **row)
 
 
-def _store_artifact(unit: Unit, batch: Batch, job: str, message: Message) -> None:
+def _store_artifact(unit: UnitOfWork, batch: Batch, job: str, message: Message) -> None:
     data = message.data
     path = safe_name(str(data["path"]))
     known = (t.artifacts.c.attempt == batch.attempt, t.artifacts.c.path == path)
-    values = {"size": _count(data["size"]), "sha256": checked_sha256(str(data["sha256"])), "stored_at": unit.now}
+    values = {"size": _parse_count(data["size"]), "sha256": checked_sha256(str(data["sha256"])), "stored_at": unit.now}
     if unit.conn.execute(update(t.artifacts).where(*known).values(values)).rowcount == 0:
         key = {"attempt": batch.attempt, "path": path, "rank": batch.rank, "job": job}
         unit.conn.execute(insert(t.artifacts).values({**key, **values}))
 
 
-def _text(value: object, longest: int) -> str:
+def _clean_text(value: object, longest: int) -> str:
     """Text that every database can hold: NUL, and what is no character (half of a pair), is replaced."""
     return str(value or "")[:longest].replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
-def _whole(value: object) -> int | None:
+def _parse_int(value: object) -> int | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     if not abs(value) < LARGEST_NUMBER:
@@ -337,15 +337,15 @@ def _whole(value: object) -> int | None:
     return int(value)
 
 
-def _count(value: object) -> int:
-    whole = _whole(value)
+def _parse_count(value: object) -> int:
+    whole = _parse_int(value)
     if whole is None or whole < 0:
         raise ValueError(f"{value!r} is no count")
     return whole
 
 
-def _segment_number(value: object) -> int:
-    n = _count(value)
+def _parse_segment_number(value: object) -> int:
+    n = _parse_count(value)
     if n >= MOST_SEGMENTS:
         raise ValueError(f"there is no segment {n}")
     return n

@@ -18,14 +18,14 @@ from crucible.control.runtime.ports import Ports
 from crucible.core.errors import NotFound, TimedOut, TooManyAttempts, Unreachable
 from crucible.core.views.agents import SessionCallView
 
-MEET_SECONDS = 10.0
+DIAL_SECONDS = 10.0
 TOPIC = "session"
 MOST_OF_JOB, MOST_OF_USER, MOST = 48, 96, 240
 """Sessions at once: of one job, of one user, of this process."""
-MOST_ELSEWHERE = 1000
+MAX_REMOTE_CALLS = 1000
 
 
-class Line(Protocol):
+class SessionStream(Protocol):
     """Frames to and from somebody."""
 
     async def send(self, frame: bytes) -> None: ...
@@ -35,7 +35,7 @@ class Line(Protocol):
 
 
 @dataclass(frozen=True)
-class Visit:
+class SessionTarget:
     """Whom a session is for, and where its job runs."""
 
     user: str
@@ -45,20 +45,22 @@ class Visit:
 
 
 @dataclass(eq=False)
-class Meeting:
+class AgentSession:
     """One session, from its call to its end."""
 
     id: str
-    visit: Visit
-    came: asyncio.Future[Line] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    target: SessionTarget
+    agent_stream: asyncio.Future[SessionStream] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def agent(self) -> Line:
+    async def wait_for_agent(self) -> SessionStream:
         """The agent's line, once it has dialled; raises TimedOut."""
         try:
-            return await asyncio.wait_for(asyncio.shield(self.came), MEET_SECONDS)
+            return await asyncio.wait_for(asyncio.shield(self.agent_stream), DIAL_SECONDS)
         except asyncio.CancelledError:
-            if not self.came.cancelled():
+            if not self.agent_stream.cancelled():
                 raise
             raise Unreachable(
                 "The job's machine opened the line for the session and let it go.", fix="Try again."
@@ -77,26 +79,26 @@ class Sessions:
     def __init__(self, ports: Ports, agents_url: str) -> None:
         self._ports = ports
         self._agents_url = agents_url
-        self._open: dict[str, Meeting] = {}
-        self._early: list[Visit] = []
-        self._elsewhere: dict[str, tuple[str, str, float]] = {}
-        ports.wakeups.overhear(f"{TOPIC}:", self._overheard)
+        self._open: dict[str, AgentSession] = {}
+        self._reserved: list[SessionTarget] = []
+        self._remote_calls: dict[str, tuple[str, str, float]] = {}
+        ports.wakeups.subscribe_remote(f"{TOPIC}:", self._on_remote_call)
 
     @contextmanager
-    def early(self, visit: Visit) -> Iterator[None]:
+    def reserve(self, visit: SessionTarget) -> Iterator[None]:
         """Room for a session whose job's program has not begun; the agent is not called. Raises TooManyAttempts."""
-        self._need_room(visit)
-        self._early.append(visit)
+        self._check_limits(visit)
+        self._reserved.append(visit)
         try:
             yield
         finally:
-            self._early.remove(visit)
+            self._reserved.remove(visit)
 
     @contextmanager
-    def held(self, id: str, visit: Visit) -> Iterator[Meeting]:
+    def open(self, id: str, visit: SessionTarget) -> Iterator[AgentSession]:
         """A session that the agent is called to, until this ends. Raises TooManyAttempts."""
-        self._need_room(visit)
-        meeting = self._open[id] = Meeting(id, visit)
+        self._check_limits(visit)
+        meeting = self._open[id] = AgentSession(id, visit)
         wake = self._ports.wakeups.wake
         wake(f"{TOPIC}:{visit.attempt}:{id}:{visit.machine}:{self._agents_url}")
         wake(f"machine:{visit.machine}")
@@ -104,30 +106,30 @@ class Sessions:
             yield meeting
         finally:
             del self._open[id]
-            meeting.over.set()
-            meeting.came.cancel()
+            meeting.closed.set()
+            meeting.agent_stream.cancel()
 
-    def called(self, attempt: str) -> list[SessionCallView]:
+    def pending_calls(self, attempt: str) -> list[SessionCallView]:
         """The sessions whose agent has not come yet."""
         now = self._ports.clock.now()
-        waiting = [m for m in self._open.values() if m.visit.attempt == attempt and not m.came.done()]
-        others = [(id, url) for id, (of, url, until) in self._elsewhere.items() if of == attempt and until > now]
+        waiting = [m for m in self._open.values() if m.target.attempt == attempt and not m.agent_stream.done()]
+        others = [(id, url) for id, (of, url, until) in self._remote_calls.items() if of == attempt and until > now]
         found: list[tuple[str, str | None]] = [*((m.id, None) for m in waiting), *others]
         return [SessionCallView(id=id, at=url) for id, url in found]
 
     @contextmanager
-    def met(self, attempt: str, id: str) -> Iterator[Meeting]:
+    def accept(self, attempt: str, id: str) -> Iterator[AgentSession]:
         """The session that an agent dialled, if it is its own and nobody has come; raises NotFound."""
         meeting = self._open.get(id)
-        if meeting is None or meeting.visit.attempt != attempt or meeting.came.done():
+        if meeting is None or meeting.target.attempt != attempt or meeting.agent_stream.done():
             raise NotFound("There is no such session of this attempt.", fix="The agent lets it be.")
         try:
             yield meeting
         finally:
-            meeting.came.cancel()
+            meeting.agent_stream.cancel()
 
-    def _need_room(self, visit: Visit) -> None:
-        there = [*self._early, *(meeting.visit for meeting in self._open.values())]
+    def _check_limits(self, visit: SessionTarget) -> None:
+        there = [*self._reserved, *(meeting.target for meeting in self._open.values())]
         users = Counter(one.user for one in there)
         jobs = Counter(one.job for one in there)
         for count, most, where in (
@@ -143,13 +145,13 @@ class Sessions:
                     retry_after=1,
                 )
 
-    def _overheard(self, topic: str | None) -> None:
+    def _on_remote_call(self, topic: str | None) -> None:
         """Another process has called the agent; one that was missed is given up there."""
         if topic is None:
             return
         _, attempt, id, machine, url = topic.split(":", 4)
         now = self._ports.clock.now()
-        self._elsewhere = {key: value for key, value in self._elsewhere.items() if value[2] > now}
-        if len(self._elsewhere) < MOST_ELSEWHERE:
-            self._elsewhere[id] = (attempt, url, now + MEET_SECONDS)
+        self._remote_calls = {key: value for key, value in self._remote_calls.items() if value[2] > now}
+        if len(self._remote_calls) < MAX_REMOTE_CALLS:
+            self._remote_calls[id] = (attempt, url, now + DIAL_SECONDS)
             self._ports.wakeups.wake(f"machine:{machine}")

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection
 
 from crucible.control.db.port import Db
-from crucible.control.runtime.durations import Durations
+from crucible.control.runtime.durations import DurationHistogram
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class TimedDb:
     def __init__(self, db: Db, clock: Now) -> None:
         self._db = db
         self._clock = clock
-        self.writes = Durations()
+        self.writes = DurationHistogram()
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
         begun = self._clock.now()

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook
 from crucible.control.reconcile.crashpoints import crashpoint
-from crucible.control.runtime.durations import Durations
+from crucible.control.runtime.durations import DurationHistogram
 from crucible.control.runtime.ports import Ports
 from crucible.control.secrets import Vault
 from crucible.core.errors import NotFound, Trouble
@@ -45,7 +45,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.delivered = self.failed = 0
-        self.times = Durations()
+        self.times = DurationHistogram()
 
     def add(self, sent: Sent) -> None:
         self.times.add(sent.seconds)

@@ -14,7 +14,7 @@ from crucible.control.jobs.submit import StoredJob, Submitter
 from crucible.control.people import audit
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.repository import Stale
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.core.errors import CrucibleError
 from crucible.core.job.spec import JobSpec
@@ -52,7 +52,7 @@ class BulkJobs:
             found += await self._writer.write(partial(_apply_to_each, partial(self.request_cancel, who=who), part))
         return found
 
-    def request_cancel(self, unit: Unit, job: str, who: Identity = OWNER) -> bool:
+    def request_cancel(self, unit: UnitOfWork, job: str, who: Identity = OWNER) -> bool:
         """Asks for a job's end; whether that changed anything."""
         world = repository.load_world(unit.conn, job)
         assert world is not None, "found a moment ago, and jobs are never deleted"
@@ -62,7 +62,7 @@ class BulkJobs:
             self._scheduler.place(unit)
         return after.job != world.job
 
-    def _store(self, unit: Unit, order: KeyedSpec, *, who: Identity) -> StoredJob | CrucibleError:
+    def _store(self, unit: UnitOfWork, order: KeyedSpec, *, who: Identity) -> StoredJob | CrucibleError:
         """What is refused is refused before anything of it is stored; what is stale is decided again."""
         try:
             return self._submit.store(unit, *order, who)
@@ -72,7 +72,7 @@ class BulkJobs:
             return error
 
 
-def _apply_to_each(act: Callable[[Unit, T], R], items: Sequence[T], unit: Unit) -> list[R]:
+def _apply_to_each(act: Callable[[UnitOfWork, T], R], items: Sequence[T], unit: UnitOfWork) -> list[R]:
     return [act(unit, item) for item in items]
 
 

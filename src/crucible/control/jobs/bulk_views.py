@@ -50,7 +50,7 @@ def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[JobView
     attempts = [attempt.id for world in worlds.values() for attempt in world.attempts]
     details = {name: found for chunk in _chunks(attempts) for name, found in details_of(conn, padded(chunk)).items()}
     prices = _prices(conn, {machine for world in worlds.values() for machine in world.machines})
-    newest, called = checkpoints.newest_of_each(conn, jobs), labels.of(conn, jobs)
+    newest, called = checkpoints.newest_marks(conn, jobs), labels.of(conn, jobs)
     ahead = jobs_ahead(conn, [world.job for world in worlds.values()])
     for job in ids:
         if world := worlds.get(job):
@@ -75,7 +75,7 @@ def details_of(conn: Connection, attempts: Sequence[str]) -> dict[str, AttemptDe
         row["attempt"]: AttemptDetails(
             progress=ProgressView(**stored_json(row["progress"])) if row["progress"] else None,
             facts=stored_json(row["facts"]),
-            resume_from=checkpoints.mark(row) if row["id"] else None,
+            resume_from=checkpoints.to_mark(row) if row["id"] else None,
         )
         for row in _DETAILS.all(conn, attempts=attempts)
     }
@@ -103,7 +103,9 @@ def _worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
     for row in _JOBS.all(conn, jobs=jobs):
         tries = tuple(attempts.get(row["id"], ()))
         mine = {slot.machine for attempt in tries for slot in attempt.slots}
-        worlds[row["id"]] = World(codec.job_of(row), tries, {name: machines[name] for name in mine if name in machines})
+        worlds[row["id"]] = World(
+            codec.job_from_row(row), tries, {name: machines[name] for name in mine if name in machines}
+        )
     return worlds
 
 
@@ -115,7 +117,7 @@ def _attempts(conn: Connection, jobs: list[str]) -> dict[str, list[Attempt]]:
             slots.setdefault(slot["attempt"], []).append(slot)
     found: dict[str, list[Attempt]] = {}
     for row in rows:
-        found.setdefault(row["job"], []).append(codec.attempt_of(row, slots.get(row["id"], [])))
+        found.setdefault(row["job"], []).append(codec.attempt_from_row(row, slots.get(row["id"], [])))
     return found
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, short
@@ -27,7 +27,7 @@ def list_notes(conn: Connection, job: str) -> list[NoteView]:
     return [_view(row) for row in _OF_JOB.all(conn, job=job)]
 
 
-def add(unit: Unit, ids: Ids, job: str, author: str, text: str) -> NoteView:
+def add(unit: UnitOfWork, ids: Ids, job: str, author: str, text: str) -> NoteView:
     """Append a note. Raises Conflict where the job has as many as it may."""
     if _COUNT.value(unit.conn, job=job) >= MAX_NOTES:
         raise Conflict(
@@ -39,7 +39,7 @@ def add(unit: Unit, ids: Ids, job: str, author: str, text: str) -> NoteView:
     return _view(row)
 
 
-def remove(unit: Unit, job: str, ref: str) -> NoteView:
+def remove(unit: UnitOfWork, job: str, ref: str) -> NoteView:
     """Delete and return the note of this id, short id or ending. Raises NotFound, Conflict."""
     known = list_notes(unit.conn, job)
     ending = ref.lower().removeprefix(f"{Prefix.NOTE.value}-")

@@ -133,7 +133,7 @@ def _world(conn: Connection, job: str) -> World:
 def _view(conn: Connection, world: World, details: Details, now: float) -> JobView:
     job = world.job
     ahead = bulk_views.jobs_ahead(conn, [job]).get(job.id, 0)
-    newest = checkpoints.newest_of(conn, job.id)
+    newest = checkpoints.newest_mark(conn, job.id)
     called = labels.of(conn, [job.id]).get(job.id)
     return job_view(world, details, bulk_views.segments_of(conn, world.machines), ahead, now, newest, called)
 
@@ -212,7 +212,7 @@ def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: I
         query = query.where(t.machines.c.id.in_(_seen(used, who)))
     if not gone_too:
         query = query.where(t.machines.c.state != MachineState.GONE.value)
-    machines = [codec.machine_of(row) for row in conn.execute(query).mappings().all()]
+    machines = [codec.machine_from_row(row) for row in conn.execute(query).mappings().all()]
     prices = bulk_views.segments_of(conn, [m.id for m in machines])
     return MachinePage(items=tuple(machine_view(m, prices.get(m.id, ()), now) for m in machines))
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from crucible.control.agents.desired import seed_of
+from crucible.control.agents.desired import job_seed
 from crucible.control.db import schema as t
 from crucible.control.jobs.submit import StoredJob, Submitter
 from crucible.control.objects import checkpoints
 from crucible.control.people import audit
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.crashpoints import crashpoint
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
@@ -42,7 +42,7 @@ class Resumer:
         """The same job, queued again. Raises Conflict while it goes on, NotFound for an unknown checkpoint,
         RefusedByPolicy for a place where he may run nothing."""
 
-        def reopen(unit: Unit) -> None:
+        def reopen(unit: UnitOfWork) -> None:
             world = _world(unit, job)
             chosen = self._check(unit, world, checkpoint, backend, who)
             unit.advance(world, ResumeRequested(chosen, backend))
@@ -55,7 +55,7 @@ class Resumer:
         crashpoint("resume.after_commit")
 
     def _check(
-        self, unit: Unit, world: World, checkpoint: str | None, backend: str | None, who: Identity
+        self, unit: UnitOfWork, world: World, checkpoint: str | None, backend: str | None, who: Identity
     ) -> str | None:
         job = world.job
         if not job.state.terminal:
@@ -78,18 +78,18 @@ class Resumer:
         if checkpoint is None:
             return None
         views = checkpoints.list_checkpoints(unit.conn, job.id, higher_is_better=job.spec.keep.higher_is_better)
-        return checkpoints.find(views, checkpoint, job.id).id
+        return checkpoints.find_checkpoint(views, checkpoint, job.id).id
 
     async def rerun(self, job: str, key: str | None, who: Identity = OWNER) -> StoredJob:
         """A new job from the record of an old one: same code, command, seed and, where known, same packages."""
 
-        def again(unit: Unit) -> StoredJob:
+        def again(unit: UnitOfWork) -> StoredJob:
             return self.submit.store(unit, _record(_world(unit, job), unit), key, who, recorded=True)
 
         return await self.writer.write(again)
 
     async def request_checkpoint(self, job: str) -> None:
-        def ask(unit: Unit) -> None:
+        def ask(unit: UnitOfWork) -> None:
             world = _world(unit, job)
             if world.live is None or world.live.state is not AttemptState.RUNNING:
                 raise Conflict(
@@ -101,14 +101,14 @@ class Resumer:
         await self.writer.write(ask)
 
 
-def _world(unit: Unit, job: str) -> World:
+def _world(unit: UnitOfWork, job: str) -> World:
     world = repository.load_world(unit.conn, job)
     if world is None:
         raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
     return world
 
 
-def _refuse_pruned(unit: Unit, job: str) -> None:
+def _refuse_pruned(unit: UnitOfWork, job: str) -> None:
     """What it could start from is being removed, or is gone already."""
     if unit.conn.execute(select(t.jobs.c.pruned_at).where(t.jobs.c.id == job)).scalar() is not None:
         raise Conflict(
@@ -117,17 +117,17 @@ def _refuse_pruned(unit: Unit, job: str) -> None:
         )
 
 
-def _record(world: World, unit: Unit) -> JobSpec:
+def _record(world: World, unit: UnitOfWork) -> JobSpec:
     """The spec that repeats the job: its seed is pinned, and its environment where the runner told of it."""
     job = world.job
     pinned = _packages(unit, world)
-    changes: dict[str, object] = {"seed": seed_of(job.id, job.spec), "rerun_of": job.id, "project": job.project}
+    changes: dict[str, object] = {"seed": job_seed(job.id, job.spec), "rerun_of": job.id, "project": job.project}
     if pinned is not None and all(map(_PLAIN.match, job.spec.environment.requirements)):
         changes["environment"] = pinned
     return job.spec.model_copy(update=changes)
 
 
-def _packages(unit: Unit, world: World) -> EnvironmentSpec | None:
+def _packages(unit: UnitOfWork, world: World) -> EnvironmentSpec | None:
     """The exact packages and Python of the last attempt that said them, where they were built from names."""
     if not world.job.spec.environment.requirements:
         return None

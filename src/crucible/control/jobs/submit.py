@@ -11,11 +11,11 @@ from crucible.backends.base import Reach
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.control.objects import checkpoints
-from crucible.control.objects.bundles import held
+from crucible.control.objects.bundles import may_use
 from crucible.control.people import audit, projects
 from crucible.control.planning import forecast
 from crucible.control.reconcile.crashpoints import crashpoint
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.scheduler import Scheduler
@@ -50,7 +50,7 @@ class Submitter:
         self._neighbours = neighbours
 
     def store(
-        self, unit: Unit, spec: JobSpec, key: str | None, who: Identity = OWNER, *, recorded: bool = False
+        self, unit: UnitOfWork, spec: JobSpec, key: str | None, who: Identity = OWNER, *, recorded: bool = False
     ) -> StoredJob:
         """Stores the job once per idempotency key of a project.
 
@@ -67,7 +67,7 @@ class Submitter:
         parse_tags(spec.tags)
         self._vault.need(unit.conn, project, spec.secrets.values())
         if spec.resume_from is not None:
-            named = checkpoints.named(unit.conn, spec.resume_from, who)
+            named = checkpoints.resolve_checkpoint(unit.conn, spec.resume_from, who)
             spec = spec.model_copy(update={"resume_from": named})
         if not recorded:
             self._require_bundle(unit, spec, who)
@@ -82,7 +82,7 @@ class Submitter:
         crashpoint("submit.before_commit")
         return StoredJob(job.id, created=True)
 
-    def _known(self, unit: Unit, key: str | None, request: str) -> str | None:
+    def _known(self, unit: UnitOfWork, key: str | None, request: str) -> str | None:
         if key is None:
             return None
         row = _KEY.first(unit.conn, name=key)
@@ -96,7 +96,7 @@ class Submitter:
             )
         return str(row["job"])
 
-    def _project(self, unit: Unit, spec: JobSpec, who: Identity) -> str:
+    def _project(self, unit: UnitOfWork, spec: JobSpec, who: Identity) -> str:
         """Where the job belongs; raises unless its submitter may put it there."""
         project = spec.project or who.default_project
         if not who.may(Permission.READ, project) or not projects.exists(unit.conn, project):
@@ -121,8 +121,8 @@ class Submitter:
                 "allows it: crucible config set shared_computer true, then crucible down and crucible up.",
             )
 
-    def _require_bundle(self, unit: Unit, spec: JobSpec, who: Identity) -> None:
-        if spec.bundle is not None and not held(unit.conn, spec.bundle, who):
+    def _require_bundle(self, unit: UnitOfWork, spec: JobSpec, who: Identity) -> None:
+        if spec.bundle is not None and not may_use(unit.conn, spec.bundle, who):
             raise BadInput(
                 "The job's bundle has not been uploaded.",
                 fix=f"PUT it to /api/v1/bundles/{spec.bundle} first.",

@@ -16,7 +16,7 @@ from crucible.backends.base import MachineRef, end_only
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.reconcile import repository
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.upkeep import restore_hold
@@ -34,15 +34,15 @@ _STUCK = Statement(
 
 
 @dataclass(frozen=True)
-class Findings:
+class JanitorReport:
     """`strangers` carry our tag but have no row; `leftovers` are gone by their row.
 
     `doubles` are instances of a machine that another one has proven to be: our token made two.
     """
 
-    strangers: tuple[MachineRef, ...] = ()
+    unknown: tuple[MachineRef, ...] = ()
     leftovers: tuple[MachineRef, ...] = ()
-    doubles: tuple[MachineRef, ...] = ()
+    duplicates: tuple[MachineRef, ...] = ()
 
 
 class Janitor:
@@ -52,44 +52,44 @@ class Janitor:
         self._writer = writer
         self._deployment = deployment
 
-    async def tidy(self) -> Findings:
+    async def tidy(self) -> JanitorReport:
         """One round over every place, all at once: what is left over is ended, strangers are told of."""
-        found = await self.look()
-        for ref in found.strangers:
+        found = await self.inspect()
+        for ref in found.unknown:
             log.error("a machine with our tag is unknown to us", machine=ref.machine, native_id=ref.native_id)
-        for ref in (*found.leftovers, *found.doubles):
+        for ref in (*found.leftovers, *found.duplicates):
             await self._end(ref)
         return found
 
-    async def look(self) -> Findings:
+    async def inspect(self) -> JanitorReport:
         """What our places hold that has no use. Nothing is ended."""
-        found = await asyncio.gather(*map(self._look, self._backends.names()))
-        return Findings(
-            strangers=tuple(ref for findings in found for ref in findings.strangers),
+        found = await asyncio.gather(*map(self._inspect, self._backends.names()))
+        return JanitorReport(
+            unknown=tuple(ref for findings in found for ref in findings.unknown),
             leftovers=tuple(ref for findings in found for ref in findings.leftovers),
-            doubles=tuple(ref for findings in found for ref in findings.doubles),
+            duplicates=tuple(ref for findings in found for ref in findings.duplicates),
         )
 
-    async def _look(self, name: str) -> Findings:
+    async def _inspect(self, name: str) -> JanitorReport:
         try:
-            judged = [(ref, await self._known(ref)) for ref in await self._owned(name)]
+            judged = [(ref, await self._load_machine(ref)) for ref in await self._list_owned(name)]
             strangers = tuple(ref for ref, machine in judged if machine is None)
-            await self._looked(name, clear=not strangers)
+            await self._record_listing(name, clear=not strangers)
         except CrucibleError as error:
             log.warning("listing machines failed", backend=name, error=str(error))
-            return Findings()
+            return JanitorReport()
         known = [(ref, machine) for ref, machine in judged if machine is not None]
         leftovers = tuple(ref for ref, machine in known if not machine.alive)
-        return Findings(strangers, leftovers, tuple(ref for ref, machine in known if _double(machine, ref)))
+        return JanitorReport(strangers, leftovers, tuple(ref for ref, machine in known if _is_duplicate(machine, ref)))
 
-    async def _owned(self, name: str) -> list[MachineRef]:
+    async def _list_owned(self, name: str) -> list[MachineRef]:
         backend = self._backends.get(name)
         return list(await self._ports.calls.run(name, lambda: backend.owned(self._deployment), LIST_DEADLINE))
 
-    async def _known(self, ref: MachineRef) -> Machine | None:
+    async def _load_machine(self, ref: MachineRef) -> Machine | None:
         return await self._ports.db.read(lambda conn: repository.load_machine(conn, ref.machine))
 
-    async def _looked(self, name: str, *, clear: bool) -> None:
+    async def _record_listing(self, name: str, *, clear: bool) -> None:
         """After a restore, jobs are placed once every place has shown that we know all it holds."""
         if await self._ports.db.read(restore_hold.held):
             now, window = self._ports.clock.now(), self._backends.get(name).capabilities.settle_window
@@ -114,7 +114,7 @@ class Janitor:
     async def release_stuck(self) -> None:
         """Every machine that is being released has an open termination."""
 
-        def ensure(unit: Unit) -> None:
+        def ensure(unit: UnitOfWork) -> None:
             wanted = [Effect(EffectKind.TERMINATE, machine) for machine in _STUCK.column(unit.conn)]
             repository.add_effects(unit.conn, wanted, unit.now)
             unit.changes.effects |= bool(wanted)
@@ -122,6 +122,6 @@ class Janitor:
         await self._writer.write(ensure)
 
 
-def _double(machine: Machine, ref: MachineRef) -> bool:
+def _is_duplicate(machine: Machine, ref: MachineRef) -> bool:
     """Whether another instance than this has proven to be the machine."""
     return machine.alive and machine.claimed_by is not None and machine.claimed_by != ref.native_id

@@ -15,7 +15,7 @@ from crucible.control.db.statement import Statement, inserting
 from crucible.control.jobs import bulk_views
 from crucible.control.reconcile import codec
 from crucible.control.reconcile.roles import Duties, Duty
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.core.compute.pricing import Segment
@@ -53,15 +53,15 @@ class Ledger:
 
     async def round(self) -> None:
         """One look at every provider's meter, all at once; one's trouble never stops the others."""
-        await asyncio.gather(*map(self._read, self._backends.names()))
+        await asyncio.gather(*map(self._read_meter, self._backends.names()))
 
-    async def _read(self, name: str) -> None:
+    async def _read_meter(self, name: str) -> None:
         backend = self._backends.get(name)
         if not isinstance(backend, Meters):
             return
         after = ""
         try:
-            while machines := await self._unsettled(name, after):
+            while machines := await self._load_unsettled(name, after):
                 after = machines[-1].id
                 await self._settle(backend, machines)
         except CrucibleError as error:
@@ -74,47 +74,47 @@ class Ledger:
         metered = await self._ports.calls.run(name, lambda: backend.metered(refs), METER_DEADLINE)
         await self._writer.write(lambda unit: self._record(unit, ids, metered, asked_at))
 
-    async def _unsettled(self, backend: str, after: str) -> list[Machine]:
+    async def _load_unsettled(self, backend: str, after: str) -> list[Machine]:
         rows = await self._ports.db.read(lambda conn: _UNSETTLED.all(conn, backend=backend, after=after))
-        return [codec.machine_of(row) for row in rows]
+        return [codec.machine_from_row(row) for row in rows]
 
-    def _record(self, unit: Unit, ids: Sequence[str], metered: Sequence[Metered], asked_at: float) -> None:
+    def _record(self, unit: UnitOfWork, ids: Sequence[str], metered: Sequence[Metered], asked_at: float) -> None:
         """What was read is written by the holder of the duty alone, and never over a bill that is closed."""
         if not self._duties.holds(unit.conn, Duty.POLLER):
             return
-        machines = [codec.machine_of(row) for row in _STILL_OPEN.all(unit.conn, machines=ids)]
-        _write(unit, machines, metered, asked_at)
+        machines = [codec.machine_from_row(row) for row in _STILL_OPEN.all(unit.conn, machines=ids)]
+        _write_segments(unit, machines, metered, asked_at)
 
 
-def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered], asked_at: float) -> None:
+def _write_segments(unit: UnitOfWork, machines: Sequence[Machine], metered: Sequence[Metered], asked_at: float) -> None:
     told: dict[str, list[Metered]] = {}
     for entry in metered:
         told.setdefault(entry.ref.machine, []).append(entry)
     known = bulk_views.segments_of(unit.conn, [machine.id for machine in machines])
     for machine in machines:
         entries, before = told.get(machine.id, []), known.get(machine.id, [])
-        after = _merged(before, entries, asked_at) if entries else before
-        if _final(machine, entries, asked_at):
-            after = [_ended(segment, machine.gone_at or asked_at) for segment in after]
+        after = _merge(before, entries, asked_at) if entries else before
+        if _is_final(machine, entries, asked_at):
+            after = [_close_segment(segment, machine.gone_at or asked_at) for segment in after]
             _CLOSE.run(unit.conn, machine=machine.id)
         if after != before:
             _replace(unit, machine.id, after)
 
 
-def _merged(known: Sequence[Segment], entries: Sequence[Metered], asked_at: float) -> list[Segment]:
+def _merge(known: Sequence[Segment], entries: Sequence[Metered], asked_at: float) -> list[Segment]:
     """Our own count goes as soon as the provider tells of any instance. Those that it told of and tells of no more have
     ended, and stay.
     """
     named = {entry.ref.native_id for entry in entries}
-    forgotten = [_ended(each, asked_at) for each in known if each.instance and each.instance not in named]
+    forgotten = [_close_segment(each, asked_at) for each in known if each.instance and each.instance not in named]
     return forgotten + [replace(each, instance=entry.ref.native_id) for entry in entries for each in entry.segments]
 
 
-def _ended(segment: Segment, at: float) -> Segment:
+def _close_segment(segment: Segment, at: float) -> Segment:
     return replace(segment, ends_at=at) if segment.ends_at is None else segment
 
 
-def _replace(unit: Unit, machine: str, segments: Sequence[Segment]) -> None:
+def _replace(unit: UnitOfWork, machine: str, segments: Sequence[Segment]) -> None:
     _FORGET.run(unit.conn, machine=machine)
     rows = [
         {
@@ -130,7 +130,7 @@ def _replace(unit: Unit, machine: str, segments: Sequence[Segment]) -> None:
     _ADD.run_each(unit.conn, rows)
 
 
-def _final(machine: Machine, entries: Sequence[Metered], asked_at: float) -> bool:
+def _is_final(machine: Machine, entries: Sequence[Metered], asked_at: float) -> bool:
     """Its bill could not change any more when it was asked for: gone for a while, and nothing of it ran."""
     ended = machine.state is MachineState.GONE and asked_at >= (machine.gone_at or asked_at) + FINAL_AFTER
     return ended and all(s.ends_at is not None for e in entries for s in e.segments)

@@ -52,20 +52,20 @@ class MachineFactory:
             placed_at=now,
         )
 
-    def shared(self, place: BackendOffer, now: float) -> Machine:
+    def shared_machine(self, place: BackendOffer, now: float) -> Machine:
         """A machine that several attempts will use."""
         return self._machine(place, f"pool:{place.backend.name}", None, None, now)
 
-    def own(self, place: BackendOffer, attempt: str, world: World, now: float) -> Machine:
+    def dedicated_machine(self, place: BackendOffer, attempt: str, world: World, now: float) -> Machine:
         """A machine for one attempt alone, with the end of its life."""
         abilities, startup = place.backend.capabilities, place.offer.startup_seconds
         spec = world.job.spec
         need = budget.capped(world.job.resources, spec.max_cost_micros, place.offer)
-        life = self.life(place, need, spec.grace_seconds)
+        life = self.life_seconds(place, need, spec.grace_seconds)
         host_due = now + abilities.launch_deadline + abilities.settle_window + startup + HOST_SECONDS
         return self._machine(place, f"attempt:{attempt}", now + life, host_due, now)
 
-    def life(self, place: BackendOffer, need: Resources, grace: float) -> float:
+    def life_seconds(self, place: BackendOffer, need: Resources, grace: float) -> float:
         """Seconds from its launch after which a machine for such a job ends, whatever happens."""
         life, most = self._life(need, grace), place.backend.capabilities.max_runtime
         return place.offer.startup_seconds + (life if most is None else min(life, most))
@@ -105,17 +105,17 @@ class MachineFactory:
         )
 
 
-def why_there(world: World, place: BackendOffer) -> str:
+def placement_reason(world: World, place: BackendOffer) -> str:
     """Where it runs and why there, in words."""
     offer = place.offer
     size = f"{offer.capacity.cpus:g} CPUs, {format_memory(offer.capacity.memory_bytes)}"
     if offer.capacity.gpus:
         size += f", {len(offer.capacity.gpus)} x {offer.capacity.gpu_name or 'GPU'}"
-    price = "free" if not offer.rate else f"${offer.rate / 1e6:.3f}/h{_paid(world, offer)}"
-    return f"{offer.backend} ({offer.instance_type}: {size}, {price}) because {_because(world, place)}"
+    price = "free" if not offer.rate else f"${offer.rate / 1e6:.3f}/h{_time_limit(world, offer)}"
+    return f"{offer.backend} ({offer.instance_type}: {size}, {price}) because {_why(world, place)}"
 
 
-def _paid(world: World, offer: Offer) -> str:
+def _time_limit(world: World, offer: Offer) -> str:
     """How long it may run there, where that is what its money buys."""
     need, most = world.job.resources, world.job.spec.max_cost_micros
     bounded = budget.capped(need, most, offer)
@@ -124,7 +124,7 @@ def _paid(world: World, offer: Offer) -> str:
     return f", for at most {format_duration(bounded.seconds)}, which {budget.usd(most)} buys"
 
 
-def _because(world: World, place: BackendOffer) -> str:
+def _why(world: World, place: BackendOffer) -> str:
     spec, name = world.job.spec, place.backend.name
     if name in spec.fallback and name != spec.backend:
         return "it is the next place you named"

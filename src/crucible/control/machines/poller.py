@@ -14,9 +14,9 @@ from sqlalchemy import select
 from crucible.backends.base import MachineRef, Observation, Seen
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.machines.absences import Absences
+from crucible.control.machines.absences import MissingSince
 from crucible.control.reconcile import codec, repository
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.core.errors import CrucibleError
@@ -30,15 +30,15 @@ _ALIVE = Statement(select(t.machines).where(t.machines.c.state != MachineState.G
 
 
 class Poller:
-    def __init__(self, ports: Ports, backends: ConnectedBackends, writer: Writer, absences: Absences) -> None:
+    def __init__(self, ports: Ports, backends: ConnectedBackends, writer: Writer, missing_since: MissingSince) -> None:
         self._ports = ports
         self._backends = backends
         self._writer = writer
-        self._absences = absences
+        self._missing_since = missing_since
 
     async def poll(self) -> None:
         """One round over every machine that is not gone, all places at once."""
-        alive = await self._alive()
+        alive = await self._load_alive()
         await asyncio.gather(*(self._poll(backend, machines) for backend, machines in alive.items()))
 
     async def _poll(self, backend: str, machines: list[Machine]) -> None:
@@ -47,11 +47,11 @@ class Poller:
         except CrucibleError as error:
             log.warning("poll failed", backend=backend, error=str(error))
 
-    async def _alive(self) -> dict[str, list[Machine]]:
+    async def _load_alive(self) -> dict[str, list[Machine]]:
         rows = await self._ports.db.read(_ALIVE.all)
         found: dict[str, list[Machine]] = {}
-        machines = [codec.machine_of(row) for row in rows]
-        self._absences.keep({machine.id for machine in machines})
+        machines = [codec.machine_from_row(row) for row in rows]
+        self._missing_since.keep_only({machine.id for machine in machines})
         for machine in machines:
             if machine.native_id is not None and self._backends.has(machine.backend):
                 found.setdefault(machine.backend, []).append(machine)
@@ -65,20 +65,20 @@ class Poller:
         answered, known = self._ports.clock.steady(), {m.id: m for m in machines}
         for observation in seen:
             machine = known.get(observation.ref.machine)
-            if machine is not None and _news(machine, observation):
-                await self._writer.write(lambda unit, o=observation: self._tell(unit, o, asked, answered))  # type: ignore[misc]
+            if machine is not None and _is_news(machine, observation):
+                await self._writer.write(lambda unit, o=observation: self._apply(unit, o, asked, answered))  # type: ignore[misc]
 
-    def _tell(self, unit: Unit, observation: Observation, asked: float, answered: float) -> None:
+    def _apply(self, unit: UnitOfWork, observation: Observation, asked: float, answered: float) -> None:
         machine = repository.load_machine(unit.conn, observation.ref.machine)
         if machine is None:
             return
         gone = observation.seen in (Seen.GONE, Seen.INTERRUPTED)
-        fact = _fact(observation, self._absences.lasting(machine, asked, answered) if gone else 0.0)
+        fact = _to_fact(observation, self._missing_since.seconds_missing(machine, asked, answered) if gone else 0.0)
         if fact is not None:
-            self._absences.forget(unit.advance_machine(machine, fact))
+            self._missing_since.drop_if_gone(unit.advance_machine(machine, fact))
 
 
-def _fact(observation: Observation, absent_for: float) -> f.MachineFact | None:
+def _to_fact(observation: Observation, absent_for: float) -> f.MachineFact | None:
     match observation.seen:
         case Seen.UP | Seen.STARTING:
             return f.SeenUp()
@@ -92,7 +92,7 @@ def _fact(observation: Observation, absent_for: float) -> f.MachineFact | None:
             return None
 
 
-def _news(machine: Machine, observation: Observation) -> bool:
+def _is_news(machine: Machine, observation: Observation) -> bool:
     """Whether the row would change: most polls find what is already known."""
     if observation.seen in (Seen.UP, Seen.STARTING):
         return machine.gone_sightings > 0

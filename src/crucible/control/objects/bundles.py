@@ -43,7 +43,7 @@ class Bundles:
         self._sendings = itertools.count(1)
 
     async def has(self, who: Identity, sha256: str) -> bool:
-        return await self._ports.db.read(lambda conn: held(conn, sha256, who))
+        return await self._ports.db.read(lambda conn: may_use(conn, sha256, who))
 
     async def put(self, who: Identity, sha256: str, chunks: AsyncIterator[bytes]) -> bool:
         """Store the bytes, then the row: a row means that the bundle is there whole. Returns whether it is new.
@@ -51,17 +51,17 @@ class Bundles:
         Bytes whose row never comes are removed by retention after a while.
         """
         who.require_submitter()
-        expected = pending_objects.Stray(bundle_key(sha256), None, sha256)
-        async with gc_marks.sending(self._ports, expected.key, MARK, next(self._sendings)) as sent:
+        expected = pending_objects.PendingObject(bundle_key(sha256), None, sha256)
+        async with gc_marks.mark_upload(self._ports, expected.key, MARK, next(self._sendings)) as sent:
 
             async def begin() -> None:
-                await self._ports.db.write(lambda conn: pending_objects.expect(conn, expected))
+                await self._ports.db.write(lambda conn: pending_objects.add_pending(conn, expected))
                 await sent.begin()
 
-            size, _ = await self._uploads.bundle(sha256, chunks, self._limit, begin)
+            size, _ = await self._uploads.put_bundle(sha256, chunks, self._limit, begin)
             crashpoint("bundle.after_put")
             now = self._ports.clock.now()
-            return await self._ports.db.write(lambda conn: _note(conn, sha256, size, who, now))
+            return await self._ports.db.write(lambda conn: _add_row(conn, sha256, size, who, now))
 
     async def open(self, sha256: str) -> StoredFile:
         size = await self._size(sha256)
@@ -74,7 +74,7 @@ class Bundles:
         return size
 
 
-def held(conn: Connection, sha256: str, who: Identity) -> bool:
+def may_use(conn: Connection, sha256: str, who: Identity) -> bool:
     """Whether it is there, and was brought by this user: who only knows its hash has no right to the code."""
     if not _is_there(conn, sha256):
         return False
@@ -91,9 +91,9 @@ def _holds(conn: Connection, sha256: str, who: Identity) -> bool:
     return _HOLDER.value(conn, sha256=sha256, user=who.user) is not None
 
 
-def _note(conn: Connection, sha256: str, size: int, who: Identity, now: float) -> bool:
-    gc_marks.arrived(conn, bundle_key(sha256), MARK)
-    known = held(conn, sha256, who)
+def _add_row(conn: Connection, sha256: str, size: int, who: Identity, now: float) -> bool:
+    gc_marks.clear_arriving(conn, bundle_key(sha256), MARK)
+    known = may_use(conn, sha256, who)
     if who is not OWNER and not _holds(conn, sha256, who):
         conn.execute(insert(t.holders).values(sha256=sha256, user=who.user))
     if not _is_there(conn, sha256):

@@ -14,7 +14,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
 from crucible.control.objects.bundles import StoredFile
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, is_id, short
@@ -31,10 +31,12 @@ LATEST, BEST = "latest", "best"
 SHORTEST_ENDING = 3
 
 
-def add(unit: Unit, ids: Ids, world: World, attempt: str, rank: int, told: Mapping[str, object]) -> World:
+def add_checkpoint(
+    unit: UnitOfWork, ids: Ids, world: World, attempt: str, rank: int, fields: Mapping[str, object]
+) -> World:
     """Notes a stored checkpoint that its runner announced. ValueError for what makes no sense."""
-    row = {**_read(told), "job": world.job.id, "attempt": attempt, "rank": rank, "stored_at": unit.now}
-    if _known(unit.conn, row):
+    row = {**_parse_fields(fields), "job": world.job.id, "attempt": attempt, "rank": rank, "stored_at": unit.now}
+    if _is_repeat(unit.conn, row):
         return world
     row["id"] = ids.new(Prefix.CHECKPOINT)
     _ADD.run(unit.conn, **row)
@@ -43,7 +45,7 @@ def add(unit: Unit, ids: Ids, world: World, attempt: str, rank: int, told: Mappi
     return unit.save(world, Step(world, (Event("checkpoint", {"attempt": number, **shown}),)))
 
 
-def start_of(conn: Connection, world: World) -> str | None:
+def next_start(conn: Connection, world: World) -> str | None:
     """The checkpoint the next attempt starts from: the newest since the job was last (re)opened.
 
     Before there is one: the checkpoint chosen when it was reopened, or else the newest of all, or else the one
@@ -56,7 +58,7 @@ def start_of(conn: Connection, world: World) -> str | None:
     return _newest(conn, world.job.id, [a.id for a in world.attempts]) or world.job.spec.resume_from
 
 
-def named(conn: Connection, ref: str, who: Identity = OWNER) -> str:
+def resolve_checkpoint(conn: Connection, ref: str, who: Identity = OWNER) -> str:
     """The id of a checkpoint of any job that he may see, from an id or an ending of one; raises NotFound, Conflict."""
     c = t.checkpoints.c
     ending = ref.lower().removeprefix("ckp-")
@@ -74,9 +76,9 @@ def named(conn: Connection, ref: str, who: Identity = OWNER) -> str:
     return str(ids[0])
 
 
-def resume_of(conn: Connection, checkpoint: str) -> Resume | None:
+def load_resume(conn: Connection, checkpoint: str) -> Resume | None:
     """What an agent needs to know of it; None when it is no longer kept."""
-    row = _LISTED.first(conn, checkpoint=checkpoint)
+    row = _BY_ID.first(conn, checkpoint=checkpoint)
     if row is None:
         return None
     return Resume(row["id"], row["name"], row["form"], row["size"], row["sha256"], row["step"])
@@ -92,23 +94,23 @@ def list_checkpoints(conn: Connection, job: str, *, higher_is_better: bool) -> t
     return tuple(_view(row, latest=row["id"] == latest, best=row["id"] == best) for row in rows)
 
 
-def newest_of(conn: Connection, job: str) -> CheckpointMark | None:
+def newest_mark(conn: Connection, job: str) -> CheckpointMark | None:
     """The newest that is kept, in short."""
     row = _NEWEST.first(conn, job=job)
-    return None if row is None else mark(row)
+    return None if row is None else to_mark(row)
 
 
-def newest_of_each(conn: Connection, jobs: Sequence[str]) -> dict[str, CheckpointMark]:
+def newest_marks(conn: Connection, jobs: Sequence[str]) -> dict[str, CheckpointMark]:
     """The same for many jobs at once, of those that have any."""
     rows = _KEPT.all(conn, jobs=jobs)
-    return {row["job"]: mark(row) for row in rows}  # the last of each job is its newest
+    return {row["job"]: to_mark(row) for row in rows}  # the last of each job is its newest
 
 
-def mark(row: Row) -> CheckpointMark:
+def to_mark(row: Row) -> CheckpointMark:
     return CheckpointMark(id=row["id"], short=short(row["id"]), name=row["name"], step=row["step"])
 
 
-def find(views: Sequence[CheckpointView], ref: str, job: str) -> CheckpointView:
+def find_checkpoint(views: Sequence[CheckpointView], ref: str, job: str) -> CheckpointView:
     """Return the one that a person means: an id, a name (the newest of it), `latest`, `best`, or an ending of one id.
 
     Raises NotFound, Conflict.
@@ -136,7 +138,7 @@ def stored_file(job: str, view: CheckpointView) -> StoredFile:
     return StoredFile(checkpoint_key(job, view.sha256), view.size, view.sha256)
 
 
-_TOLD = ("name", "form", "size", "sha256", "step", "metric")
+_FIELDS = ("name", "form", "size", "sha256", "step", "metric")
 """What a runner says of one."""
 _ALL = select(t.checkpoints, t.attempts.c.number).join(t.attempts, t.attempts.c.id == t.checkpoints.c.attempt)
 _NEWEST_FIRST = (t.attempts.c.number.desc(), t.checkpoints.c.cursor.desc())
@@ -151,11 +153,11 @@ _KEPT = Statement(
         t.checkpoints.c.job.in_(bindparam("jobs", expanding=True)), t.checkpoints.c.pruned_at.is_(None)
     ).order_by(t.attempts.c.number, t.checkpoints.c.cursor)
 )
-_LISTED = Statement(
+_BY_ID = Statement(
     select(t.checkpoints).where(t.checkpoints.c.pruned_at.is_(None), t.checkpoints.c.id == bindparam("checkpoint"))
 )
 _c = t.checkpoints.c
-_ADD = Statement(inserting(t.checkpoints, [*_TOLD, "id", "job", "attempt", "rank", "stored_at"]))
+_ADD = Statement(inserting(t.checkpoints, [*_FIELDS, "id", "job", "attempt", "rank", "stored_at"]))
 _LAST_OF = Statement(
     select(_c.id)
     .join(t.attempts, t.attempts.c.id == _c.attempt)
@@ -189,29 +191,29 @@ def _best(rows: list[RowMapping], *, higher_is_better: bool) -> str | None:
     return min(scored)[2] if scored else None
 
 
-def _known(conn: Connection, row: Mapping[str, object]) -> bool:
+def _is_repeat(conn: Connection, row: Mapping[str, object]) -> bool:
     """Told before: the same content under the same name by the same attempt, and nothing else since."""
     last = _LAST_CONTENT.value(conn, attempt=row["attempt"], rank=row["rank"], name=row["name"])
     return bool(last == row["sha256"])
 
 
-def _read(told: Mapping[str, object]) -> dict[str, object]:
-    form, size, step, metric = told["form"], told["size"], told.get("step"), told.get("metric")
+def _parse_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    form, size, step, metric = fields["form"], fields["size"], fields.get("step"), fields.get("metric")
     if form not in FORMS:
         raise ValueError(f"{form!r} is no form of a checkpoint")
-    if not _whole(size) or not (step is None or _whole(step)):
+    if not _is_count(size) or not (step is None or _is_count(step)):
         raise ValueError("a checkpoint's size and step are whole numbers")
     return {
-        "name": safe_name(str(told["name"])[:255]),
+        "name": safe_name(str(fields["name"])[:255]),
         "form": form,
         "size": size,
-        "sha256": checked_sha256(str(told["sha256"])),
+        "sha256": checked_sha256(str(fields["sha256"])),
         "step": step,
         "metric": float(metric) if isinstance(metric, int | float) and math.isfinite(metric) else None,
     }
 
 
-def _whole(value: object) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
 
 

@@ -34,16 +34,16 @@ class BeingRemoved(Trouble):
 
 
 @dataclass(frozen=True)
-class Claimed:
+class RemovalClaim:
     """`busy` are being removed by somebody else; `coming` are on their way."""
 
     free: list[str]
     busy: list[str]
-    coming: list[str]
+    arriving: list[str]
 
 
 @dataclass
-class Sending:
+class UploadMark:
     """`begun`: the store has been asked to take the object."""
 
     begun: bool = False
@@ -53,22 +53,22 @@ class Sending:
 
 
 @asynccontextmanager
-async def sending(ports: Ports, key: str, who: str, number: int) -> AsyncIterator[Sending]:
+async def mark_upload(ports: Ports, key: str, who: str, number: int) -> AsyncIterator[UploadMark]:
     """Announces the object, and that this worker's sending of that number is under way. It may still be where the
     store gave no answer.
     """
-    sent, state = f"{_of_worker(ports.worker)}{number}", Sending()
+    sent, state = f"{_worker_prefix(ports.worker)}{number}", UploadMark()
     await announce(ports, key, who, sent)
     try:
         yield state
     except Exception as error:
         if not (state.begun and isinstance(error, TimedOut | Unreachable)):
-            await ports.db.write(lambda conn: arrived(conn, key, sent))
+            await ports.db.write(lambda conn: clear_arriving(conn, key, sent))
         raise
-    await ports.db.write(lambda conn: arrived(conn, key, sent))
+    await ports.db.write(lambda conn: clear_arriving(conn, key, sent))
 
 
-def _of_worker(worker: str) -> str:
+def _worker_prefix(worker: str) -> str:
     return f"sent by {worker}:"
 
 
@@ -87,48 +87,48 @@ async def announce(ports: Ports, key: str, *who: str) -> None:
     )
 
 
-def arrived(conn: Connection, key: str, who: str) -> None:
+def clear_arriving(conn: Connection, key: str, who: str) -> None:
     """Its row is there, which is reason enough to keep it; or the sending is over."""
-    others = {name: at for name, at in _arriving(conn, key).items() if name != who}
-    _note(conn, key, others)
+    others = {name: at for name, at in _load_arriving(conn, key).items() if name != who}
+    _save_arriving(conn, key, others)
 
 
-def claim(conn: Connection, keys: Iterable[str], worker: str, now: float) -> Claimed:
+def claim_removal(conn: Connection, keys: Iterable[str], worker: str, now: float) -> RemovalClaim:
     """Nobody is storing the free ones, nor will before `removed`."""
     asked = list(keys)
-    still = [key for key in asked if not any(_fresh(at, now) for at in _arriving(conn, key).values())]
+    still = [key for key in asked if not any(_is_fresh(at, now) for at in _load_arriving(conn, key).values())]
     busy = [key for key in still if _is_being_removed(conn, key, now)]
     free = [key for key in still if key not in busy]
     for key in free:
-        _note(conn, key, {})
-        meta.put(conn, _name(REMOVING, key), json.dumps({"worker": worker, "at": now}))
-    return Claimed(free, busy, [key for key in asked if key not in still])
+        _save_arriving(conn, key, {})
+        meta.put(conn, _meta_name(REMOVING, key), json.dumps({"worker": worker, "at": now}))
+    return RemovalClaim(free, busy, [key for key in asked if key not in still])
 
 
-def removed(conn: Connection, keys: Iterable[str]) -> None:
-    meta.drop(conn, *(_name(REMOVING, key) for key in keys))
+def end_removal(conn: Connection, keys: Iterable[str]) -> None:
+    meta.drop(conn, *(_meta_name(REMOVING, key) for key in keys))
 
 
-def release(conn: Connection, worker: str) -> None:
+def release_removals(conn: Connection, worker: str) -> None:
     """A process of this name that died left its claims behind; nobody is removing what they name."""
     claims = meta.below(conn, REMOVING).items()
     meta.drop(conn, *(name for name, noted in claims if json.loads(noted)["worker"] == worker))
 
 
-def unsent(conn: Connection, worker: str) -> None:
+def release_uploads(conn: Connection, worker: str) -> None:
     """The same for sendings: what a process of this name was sending when it died, nobody is sending now."""
     for name, noted in meta.below(conn, ARRIVING).items():
         arriving = json.loads(noted)
-        left = {who: at for who, at in arriving.items() if not who.startswith(_of_worker(worker))}
+        left = {who: at for who, at in arriving.items() if not who.startswith(_worker_prefix(worker))}
         if len(left) < len(arriving):
-            _put(conn, name, left)
+            _put_or_drop(conn, name, left)
 
 
-def forget(conn: Connection, now: float) -> None:
+def drop_expired(conn: Connection, now: float) -> None:
     """Drops marks whose time is over."""
-    ended = [name for name, noted in meta.below(conn, REMOVING).items() if not _goes_on(noted, now)]
+    ended = [name for name, noted in meta.below(conn, REMOVING).items() if not _is_under_way(noted, now)]
     for name, noted in meta.below(conn, ARRIVING).items():
-        if not any(_fresh(at, now) for at in json.loads(noted).values()):
+        if not any(_is_fresh(at, now) for at in json.loads(noted).values()):
             ended.append(name)
     meta.drop(conn, *ended)
 
@@ -136,41 +136,41 @@ def forget(conn: Connection, now: float) -> None:
 def _announce(conn: Connection, key: str, who: Iterable[str], now: float) -> bool:
     if _is_being_removed(conn, key, now):
         return False
-    known = {name: at for name, at in _arriving(conn, key).items() if _fresh(at, now)}
-    _note(conn, key, known | dict.fromkeys(who, now))
+    known = {name: at for name, at in _load_arriving(conn, key).items() if _is_fresh(at, now)}
+    _save_arriving(conn, key, known | dict.fromkeys(who, now))
     return True
 
 
 def _is_being_removed(conn: Connection, key: str, now: float) -> bool:
-    noted = meta.get(conn, _name(REMOVING, key))
-    return noted is not None and _goes_on(noted, now)
+    noted = meta.get(conn, _meta_name(REMOVING, key))
+    return noted is not None and _is_under_way(noted, now)
 
 
-def _goes_on(noted: str, now: float) -> bool:
+def _is_under_way(noted: str, now: float) -> bool:
     return now - float(json.loads(noted)["at"]) < REMOVAL_SECONDS
 
 
-def _arriving(conn: Connection, key: str) -> dict[str, float]:
+def _load_arriving(conn: Connection, key: str) -> dict[str, float]:
     """Who is storing it, since when."""
-    found: dict[str, float] = json.loads(meta.get(conn, _name(ARRIVING, key)) or "{}")
+    found: dict[str, float] = json.loads(meta.get(conn, _meta_name(ARRIVING, key)) or "{}")
     return found
 
 
-def _note(conn: Connection, key: str, arriving: dict[str, float]) -> None:
-    _put(conn, _name(ARRIVING, key), arriving)
+def _save_arriving(conn: Connection, key: str, arriving: dict[str, float]) -> None:
+    _put_or_drop(conn, _meta_name(ARRIVING, key), arriving)
 
 
-def _put(conn: Connection, name: str, arriving: dict[str, float]) -> None:
+def _put_or_drop(conn: Connection, name: str, arriving: dict[str, float]) -> None:
     if arriving:
         meta.put(conn, name, json.dumps(arriving))
     else:
         meta.drop(conn, name)
 
 
-def _fresh(at: float, now: float) -> bool:
+def _is_fresh(at: float, now: float) -> bool:
     return now - at < ARRIVAL_SECONDS
 
 
-def _name(kind: str, key: str) -> str:
+def _meta_name(kind: str, key: str) -> str:
     """Names in `meta` are short; keys are not."""
     return f"{kind}{hashlib.sha256(key.encode()).hexdigest()[:40]}"

@@ -18,7 +18,7 @@ COMING = "retention_coming"
 
 
 @dataclass(frozen=True)
-class Stray:
+class PendingObject:
     """An object that no row needs, yet or any more. `sha256`: of content that may be stored again, for `job`, or
     for nobody in particular (a bundle).
     """
@@ -28,24 +28,24 @@ class Stray:
     sha256: str | None = None
 
 
-def listed(conn: Connection) -> list[Stray]:
-    return [Stray(key, job, sha256) for key, job, sha256 in json.loads(meta.get(conn, COMING) or "[]")]
+def list_pending(conn: Connection) -> list[PendingObject]:
+    return [PendingObject(key, job, sha256) for key, job, sha256 in json.loads(meta.get(conn, COMING) or "[]")]
 
 
-def expect(conn: Connection, stray: Stray) -> None:
+def add_pending(conn: Connection, pending: PendingObject) -> None:
     """The store is about to be asked to take it."""
-    known = listed(conn)
-    if stray not in known:
-        note(conn, [*known, stray])
+    known = list_pending(conn)
+    if pending not in known:
+        write_pending(conn, [*known, pending])
 
 
-def drop(conn: Connection, keys: Collection[str]) -> None:
+def drop_pending(conn: Connection, keys: Collection[str]) -> None:
     """They are gone, and nobody has sent them since."""
-    known = listed(conn)
+    known = list_pending(conn)
     left = [stray for stray in known if stray.key not in keys]
     if len(left) < len(known):
-        note(conn, left)
+        write_pending(conn, left)
 
 
-def note(conn: Connection, coming: Sequence[Stray]) -> None:
-    meta.put(conn, COMING, json.dumps([[stray.key, stray.job, stray.sha256] for stray in coming]))
+def write_pending(conn: Connection, objects: Sequence[PendingObject]) -> None:
+    meta.put(conn, COMING, json.dumps([[stray.key, stray.job, stray.sha256] for stray in objects]))

@@ -18,45 +18,45 @@ FIX = "Remove what is not needed with `crucible prune`, or make room on the disk
 
 
 @dataclass(frozen=True)
-class Bounds:
+class QuotaLimits:
     """`reserve`: bytes of the store's disk that stay free. `quota`: bytes the store may hold; None: no limit."""
 
     reserve: int = GiB
     quota: int | None = None
 
 
-DEFAULT = Bounds()
+DEFAULT = QuotaLimits()
 
 
-class Room:
+class StoreQuota:
     """What it sees is remembered for a few seconds: many small uploads ask once."""
 
-    def __init__(self, ports: Ports, bounds: Bounds = DEFAULT) -> None:
+    def __init__(self, ports: Ports, limits: QuotaLimits = DEFAULT) -> None:
         self._ports = ports
-        self._bounds = bounds
-        self._looked_at: float | None = None
-        self._tight: str | None = None
+        self._limits = limits
+        self._measured_at: float | None = None
+        self._why_full: str | None = None
 
     async def check(self) -> None:
         """Raises StoreFull when nothing more may be stored."""
-        why = await self.tight()
+        why = await self.why_full()
         if why is not None:
             raise StoreFull("The store takes nothing more.", why=why, fix=FIX)
 
-    async def tight(self) -> str | None:
+    async def why_full(self) -> str | None:
         """Why there is no room, or None."""
         now = self._ports.clock.now()
-        if self._looked_at is None or not 0 <= now - self._looked_at < REMEMBERED_SECONDS:
-            self._tight = await self._look()
-            self._looked_at = now
-        return self._tight
+        if self._measured_at is None or not 0 <= now - self._measured_at < REMEMBERED_SECONDS:
+            self._why_full = await self._measure()
+            self._measured_at = now
+        return self._why_full
 
     def forget(self) -> None:
         """Something was removed: look again."""
-        self._looked_at = None
+        self._measured_at = None
 
-    async def _look(self) -> str | None:
-        store, bounds = self._ports.store, self._bounds
+    async def _measure(self) -> str | None:
+        store, bounds = self._ports.store, self._limits
         free = await self._ports.calls.run(LANE, store.free_bytes, LOOK_DEADLINE)
         if free is not None and free < bounds.reserve:
             return f"{format_memory(free)} are free on its disk, and {format_memory(bounds.reserve)} stay free."

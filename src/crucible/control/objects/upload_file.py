@@ -22,7 +22,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-class Arriving:
+class UploadFile:
     """A file that grows. `write`, `hand_over` and `remove` block: threads call them, one at a time.
 
     A thread cannot be stopped, so whoever gives up waiting for one calls `forsake`, which never waits: the
@@ -37,7 +37,7 @@ class Arriving:
         self._unsynced = 0
         self._lock = threading.Lock()
         self._busy = False
-        self._forsaken = False
+        self._abandoned = False
         self.size = 0
 
     @property
@@ -46,7 +46,7 @@ class Arriving:
 
     def write(self, pieces: Sequence[bytes]) -> None:
         """Append. Raises DiskFull, or Trouble."""
-        with self._at_work():
+        with self._working():
             if self._file is None:
                 self._file, self._path = self._make()
             for piece in pieces:
@@ -58,7 +58,7 @@ class Arriving:
 
     def hand_over(self, take: Callable[[Path], T]) -> T:
         """What `take` makes of the finished file, which it takes away. After at least one `write`."""
-        with self._at_work():
+        with self._working():
             assert self._file is not None
             assert self._path is not None
             self._file.close()
@@ -66,10 +66,10 @@ class Arriving:
             self._path = None
             return taken
 
-    def forsake(self) -> bool:
+    def abandon(self) -> bool:
         """Nobody wants it any more. True if there is something to `remove` that no thread is at."""
         with self._lock:
-            self._forsaken = True
+            self._abandoned = True
             return not self._busy and self._path is not None
 
     def remove(self) -> None:
@@ -90,13 +90,13 @@ class Arriving:
         self._unsynced += len(piece)
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
+    def _working(self) -> Iterator[None]:
         with self._lock:
-            if self._forsaken:
+            if self._abandoned:
                 raise Trouble("The upload was given up.", fix="Send it again.")
             self._busy = True
         try:
-            with disk_failures_told():
+            with translate_disk_errors():
                 yield
         finally:
             if self._done():
@@ -106,11 +106,11 @@ class Arriving:
         """Whether it was forsaken meanwhile."""
         with self._lock:
             self._busy = False
-            return self._forsaken
+            return self._abandoned
 
 
 @contextmanager
-def disk_failures_told() -> Iterator[None]:
+def translate_disk_errors() -> Iterator[None]:
     """Failures of the file system as errors with a fix, before they leave the thread."""
     try:
         yield

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
-from crucible.control.objects.quota import Room
-from crucible.control.objects.upload_file import Arriving, disk_failures_told
+from crucible.control.objects.quota import StoreQuota
+from crucible.control.objects.upload_file import UploadFile, translate_disk_errors
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.storage import BundleStore, HashMismatch
@@ -36,49 +36,49 @@ def put_deadline(size: int) -> float:
     return PUT_DEADLINE + size / SLOWEST
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """Who stores it need not know when."""
 
 
 class Uploads:
     """`scratch` should be on the store's own file system: then nothing is ever copied. `room`: None is no limit."""
 
-    def __init__(self, ports: Ports, scratch: Path, room: Room | None = None) -> None:
+    def __init__(self, ports: Ports, scratch: Path, quota: StoreQuota | None = None) -> None:
         self._ports = ports
-        self._room = room
+        self._quota = quota
         self._scratch = scratch
         self._prefix = f"{PREFIX}{secrets.token_hex(8)}-"
 
-    async def clear(self) -> None:
+    async def remove_leftovers(self) -> None:
         """Remove what killed processes left in the scratch folder. Uploads under way here are not touched."""
         await self._ports.calls.run(LANE, self._remove_left_over, WRITE_DEADLINE)
 
-    async def bundle(
-        self, sha256: str, chunks: AsyncIterator[bytes], limit: int, begin: Callable[[], Awaitable[None]] = _nothing
+    async def put_bundle(
+        self, sha256: str, chunks: AsyncIterator[bytes], limit: int, begin: Callable[[], Awaitable[None]] = _do_nothing
     ) -> tuple[int, bool]:
         """Stores a bundle, as `object` does; its size and whether it is new."""
         key, bundles = bundle_key(sha256), BundleStore(self._ports.store)
         new = not await self._ports.calls.run(LANE, lambda: bundles.has(sha256), PUT_DEADLINE)
-        return await self.object(key, sha256, chunks, limit, begin), new
+        return await self.put_object(key, sha256, chunks, limit, begin), new
 
-    async def object(
+    async def put_object(
         self,
         key: str,
         sha256: str,
         chunks: AsyncIterator[bytes],
         limit: int,
-        begin: Callable[[], Awaitable[None]] = _nothing,
+        begin: Callable[[], Awaitable[None]] = _do_nothing,
     ) -> int:
         """Stores any object; its size. HashMismatch when the bytes are other ones, StoreFull without room.
 
         `begin` is called right before the store is asked to take it.
         """
-        if self._room is not None:
-            await self._room.check()
+        if self._quota is not None:
+            await self._quota.check()
         store = self._ports.store
-        async with self._arriving() as file:
+        async with self._open_file() as file:
             await self._fill(file, chunks, limit)
-            _check(file, sha256)
+            _check_hash(file, sha256)
             await begin()
             stored = await self._ports.calls.run(
                 LANE,
@@ -88,17 +88,17 @@ class Uploads:
         return stored.size
 
     @asynccontextmanager
-    async def _arriving(self) -> AsyncIterator[Arriving]:
-        file = Arriving(self._new_file)
+    async def _open_file(self) -> AsyncIterator[UploadFile]:
+        file = UploadFile(self._new_file)
         try:
             yield file
         finally:
-            if file.forsake():
+            if file.abandon():
                 # By a thread: to remove a large file takes its time. If it fails, `clear` does it some day.
                 with suppress(CrucibleError):
                     await self._ports.calls.run(LANE, file.remove, WRITE_DEADLINE)
 
-    async def _fill(self, file: Arriving, chunks: AsyncIterator[bytes], limit: int) -> None:
+    async def _fill(self, file: UploadFile, chunks: AsyncIterator[bytes], limit: int) -> None:
         received, gathered, pieces = 0, 0, list[bytes]()
         async for chunk in chunks:
             received += len(chunk)
@@ -114,7 +114,7 @@ class Uploads:
                 gathered, pieces = 0, []
         await self._write(file, pieces)
 
-    async def _write(self, file: Arriving, pieces: Sequence[bytes]) -> None:
+    async def _write(self, file: UploadFile, pieces: Sequence[bytes]) -> None:
         await self._ports.calls.run(LANE, lambda: file.write(pieces), WRITE_DEADLINE)
 
     def _new_file(self) -> tuple[FileIO, Path]:
@@ -123,13 +123,13 @@ class Uploads:
         return FileIO(descriptor, "wb"), Path(name)
 
     def _remove_left_over(self) -> None:
-        with disk_failures_told():
+        with translate_disk_errors():
             for path in self._scratch.glob(f"{PREFIX}*"):
                 if not path.name.startswith(self._prefix):
                     path.unlink(missing_ok=True)
 
 
-def _check(file: Arriving, sha256: str) -> None:
+def _check_hash(file: UploadFile, sha256: str) -> None:
     if file.sha256 != sha256:
         raise HashMismatch(
             "What arrived is not what was announced.",

@@ -100,9 +100,9 @@ MACHINE_CHANGES = (*_MACHINE_PLAIN, "version", "state", "market", "billing", "ca
 MACHINE_COLUMNS = ("id", *MACHINE_CHANGES)
 
 # Many rows hold the same text, and what it says never changes.
-spec = lru_cache(256)(JobSpec.model_validate_json)
-resources = lru_cache(256)(Resources.model_validate_json)
-allocation = lru_cache(256)(Allocation.model_validate_json)
+parse_spec = lru_cache(256)(JobSpec.model_validate_json)
+parse_resources = lru_cache(256)(Resources.model_validate_json)
+parse_allocation = lru_cache(256)(Allocation.model_validate_json)
 _capacity = lru_cache(64)(Capacity.model_validate_json)
 
 
@@ -111,14 +111,14 @@ def _billing(text: str) -> Billing:
     return Billing(**json.loads(text))
 
 
-def job_of(row: Row) -> Job:
+def job_from_row(row: Row) -> Job:
     plain: dict[str, Any] = {name: row[name] for name in _JOB_PLAIN}
     return Job(
         id=row["id"],
         **plain,
         version=row["version"],
-        spec=spec(row["spec"]),
-        resources=resources(row["resources"]),
+        spec=parse_spec(row["spec"]),
+        resources=parse_resources(row["resources"]),
         state=JobState(row["state"]),
         desired=DesiredState(row["desired"]),
         reason=Reason(row["reason"]) if row["reason"] else None,
@@ -150,13 +150,13 @@ def job_row(job: Job) -> dict[str, object]:
     }
 
 
-def attempt_of(row: Row, slot_rows: list[Row]) -> Attempt:
+def attempt_from_row(row: Row, slot_rows: list[Row]) -> Attempt:
     plain: dict[str, Any] = {name: row[name] for name in _ATTEMPT_PLAIN}
     return Attempt(
         id=row["id"],
         job=row["job"],
         **plain,
-        slots=tuple(slot_of(r) for r in slot_rows),
+        slots=tuple(slot_from_row(r) for r in slot_rows),
         state=AttemptState(row["state"]),
         reason=Reason(row["reason"]) if row["reason"] else None,
     )
@@ -174,8 +174,8 @@ def attempt_changes(attempt: Attempt) -> dict[str, object]:
     }
 
 
-def slot_of(row: Row) -> Slot:
-    return Slot(row["rank"], row["machine"], allocation(row["allocation"]), bool(row["ended"]))
+def slot_from_row(row: Row) -> Slot:
+    return Slot(row["rank"], row["machine"], parse_allocation(row["allocation"]), bool(row["ended"]))
 
 
 def slot_row(attempt: str, slot: Slot) -> dict[str, object]:
@@ -188,7 +188,7 @@ def slot_row(attempt: str, slot: Slot) -> dict[str, object]:
     }
 
 
-def machine_of(row: Row) -> Machine:
+def machine_from_row(row: Row) -> Machine:
     plain: dict[str, Any] = {name: row[name] for name in _MACHINE_PLAIN}
     return Machine(
         id=row["id"],

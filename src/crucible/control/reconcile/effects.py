@@ -17,11 +17,11 @@ from typing import TypeVar
 import structlog
 
 from crucible.backends import base
-from crucible.control.machines.absences import Absences
+from crucible.control.machines.absences import MissingSince
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.crashpoints import crashpoint
-from crucible.control.reconcile.outbox import CALL_DEADLINE, Claimed, Outbox
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.outbox import CALL_DEADLINE, ClaimedEffect, Outbox
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import CallBroke, Ports
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.upkeep import restore_hold
@@ -56,15 +56,20 @@ class LaunchContext:
 
 class Performer:
     def __init__(
-        self, ports: Ports, backends: ConnectedBackends, writer: Writer, context: LaunchContext, absences: Absences
+        self,
+        ports: Ports,
+        backends: ConnectedBackends,
+        writer: Writer,
+        context: LaunchContext,
+        missing_since: MissingSince,
     ) -> None:
         self._ports = ports
         self._backends = backends
         self._writer = writer
         self._context = context
-        self._absences = absences
+        self._missing_since = missing_since
         self._outbox = Outbox(ports.worker, backends.names())
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
         self.launches: Counter[tuple[str, str]] = Counter()
         """Calls to launch a machine, by place and by how they were answered."""
 
@@ -78,30 +83,30 @@ class Performer:
         """Begins what is due without waiting for it: a place that hangs delays no other's."""
         for effect in await self._writer.write(self._claim):
             task = asyncio.create_task(self._perform(effect))
-            self._under_way.add(task)
-            task.add_done_callback(self._ended)
+            self._running.add(task)
+            task.add_done_callback(self._log_crash)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _log_crash(self, task: asyncio.Task[None]) -> None:
         """What broke in a way nobody expected is told; it is tried again when its claim runs out."""
-        self._under_way.discard(task)
+        self._running.discard(task)
         broken = None if task.cancelled() else task.exception()
         if broken is not None:
             log.error("an effect broke", exc_info=broken)
 
     async def stop(self) -> None:
         """Leaves what is under way: its claim runs out, and what it did is found by its token."""
-        for task in tuple(self._under_way):
+        for task in tuple(self._running):
             task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     async def next_due(self) -> float | None:
         return await self._ports.db.read(self._outbox.next_due)
 
-    def _claim(self, unit: Unit) -> list[Claimed]:
+    def _claim(self, unit: UnitOfWork) -> list[ClaimedEffect]:
         restore_hold.hold_back(unit.conn, unit.now)
-        return [self._announce(unit, effect) for effect in self._outbox.claim(unit.conn, unit.now)]
+        return [self._record_send(unit, effect) for effect in self._outbox.claim(unit.conn, unit.now)]
 
-    def _announce(self, unit: Unit, effect: Claimed) -> Claimed:
+    def _record_send(self, unit: UnitOfWork, effect: ClaimedEffect) -> ClaimedEffect:
         """A launch that will be sent may take effect for a while: that is stored before it is sent."""
         machine = effect.machine
         sends = effect.kind is EffectKind.LAUNCH and machine.wanted
@@ -111,7 +116,7 @@ class Performer:
         sent = f.LaunchSent(effect.until + abilities.settle_window)
         return replace(effect, machine=unit.advance_machine(machine, sent))
 
-    async def _perform(self, effect: Claimed) -> None:
+    async def _perform(self, effect: ClaimedEffect) -> None:
         crashpoint("effect.claimed")
         try:
             if effect.kind is EffectKind.LAUNCH:
@@ -119,28 +124,28 @@ class Performer:
             else:
                 await self._terminate(effect)
         except CrucibleError as error:
-            self._tell(effect, str(error))
-            await self._later(effect, str(error))
+            self._log_failure(effect, str(error))
+            await self._postpone(effect, str(error))
 
-    def _tell(self, effect: Claimed, why: str) -> None:
+    def _log_failure(self, effect: ClaimedEffect, why: str) -> None:
         """A machine that does not end after several tries may cost somebody money: that is told loudly."""
         loud = effect.kind is EffectKind.TERMINATE and effect.tries >= LOUD_AFTER
         tell = log.error if loud else log.warning
         what = "a machine does not end" if loud else "effect failed"
         tell(what, effect=effect.kind.value, machine=effect.machine.id, tries=effect.tries + 1, why=why)
 
-    async def _launch(self, effect: Claimed) -> None:
+    async def _launch(self, effect: ClaimedEffect) -> None:
         machine = effect.machine
         backend = self._backends.get(machine.backend)
         call = base.LaunchCall(**json.loads(machine.call))
         if machine.state in (MachineState.RELEASING, MachineState.GONE):
-            return await self._look_for(effect, backend)
+            return await self._find_abandoned(effect, backend)
         if machine.state is MachineState.UP:
-            return await self._answered(effect)
+            return await self._record_answer(effect)
         if effect.tries:
             found = await self._find(effect, backend)
             if found is not None and machine.up_at is None:
-                return await self._answered(effect, f.LaunchAnswered(found))
+                return await self._record_answer(effect, f.LaunchAnswered(found))
         nonce = derive_secret(self._context.key, "nonce", machine.id).decode()
         invitation = await self._context.invite(backend, machine.id)
         bootstrap = Bootstrap(machine.id, nonce=nonce, agents_url=self._context.agents_url, store=invitation)
@@ -150,50 +155,50 @@ class Performer:
         except base.LaunchRefused as refused:
             self.launches[machine.backend, "refused"] += 1
             if machine.up_at is not None:
-                return await self._later(effect, str(refused))
-            return await self._answered(effect, f.LaunchRefused(str(refused)))
+                return await self._postpone(effect, str(refused))
+            return await self._record_answer(effect, f.LaunchRefused(str(refused)))
         except base.LaunchUnknown as unknown:
             self.launches[machine.backend, "unknown"] += 1
             until = self._ports.clock.now() + backend.capabilities.launch_deadline + backend.capabilities.settle_window
-            return await self._lost(effect, f.LaunchLost(str(unknown), until))
+            return await self._record_lost(effect, f.LaunchLost(str(unknown), until))
         except (TimedOut, CallBroke) as unknown:
             self.launches[machine.backend, "unknown"] += 1
-            return await self._lost(effect, f.LaunchLost(str(unknown)))
+            return await self._record_lost(effect, f.LaunchLost(str(unknown)))
         self.launches[machine.backend, "made"] += 1
         crashpoint("launch.after_call")
-        await self._answered(effect, f.LaunchAnswered(ref.native_id))
+        await self._record_answer(effect, f.LaunchAnswered(ref.native_id))
         crashpoint("launch.recorded")
 
-    async def _lost(self, effect: Claimed, fact: f.LaunchLost) -> None:
-        await self._note(effect, fact)
-        await self._later(effect, fact.why)
+    async def _record_lost(self, effect: ClaimedEffect, fact: f.LaunchLost) -> None:
+        await self._record(effect, fact)
+        await self._postpone(effect, fact.why)
 
-    async def _look_for(self, effect: Claimed, backend: base.Backend) -> None:
+    async def _find_abandoned(self, effect: ClaimedEffect, backend: base.Backend) -> None:
         """The launch is not wanted any more: nothing is sent, but what an earlier call made is found."""
         machine = effect.machine
         if machine.native_id is not None or not machine.alive:
-            return await self._answered(effect)
+            return await self._record_answer(effect)
         if not effect.tries:
-            return await self._answered(effect, f.LaunchRefused("cancelled before it was launched"))
+            return await self._record_answer(effect, f.LaunchRefused("cancelled before it was launched"))
         asked_at = self._ports.clock.now()
         native_id = await self._find(effect, backend) or machine.claimed_by
         if native_id is not None:
-            return await self._answered(effect, f.LaunchAnswered(native_id))
-        machine = await self._note(effect, f.FoundNothing(asked_at))
+            return await self._record_answer(effect, f.LaunchAnswered(native_id))
+        machine = await self._record(effect, f.FoundNothing(asked_at))
         if machine.state is MachineState.GONE:
-            return await self._answered(effect)
-        await self._later(effect, "no machine found yet")
+            return await self._record_answer(effect)
+        await self._postpone(effect, "no machine found yet")
 
-    async def _terminate(self, effect: Claimed) -> None:
+    async def _terminate(self, effect: ClaimedEffect) -> None:
         """Open until the machine is gone, however often it takes."""
         machine = effect.machine
         if not machine.alive:
-            return await self._answered(effect)
+            return await self._record_answer(effect)
         backend = self._backends.get(machine.backend)
         asked_at = self._ports.clock.now()
         native_id = machine.claimed_by or machine.native_id or await self._find(effect, backend)
         if native_id is None:
-            await self._note(effect, f.FoundNothing(asked_at))
+            await self._record(effect, f.FoundNothing(asked_at))
             return await self._finish(effect)
         ref = base.MachineRef(machine.backend, machine.id, native_id, machine.region)
         crashpoint("terminate.before_call")
@@ -203,62 +208,62 @@ class Performer:
             asked = self._ports.clock.steady()
             seen = await self._call(effect, backend, lambda: backend.poll([ref]))
             if all(o.seen in (base.Seen.GONE, base.Seen.INTERRUPTED) for o in seen):
-                await self._note_gone(effect, native_id, asked, self._ports.clock.steady())
+                await self._record_gone(effect, native_id, asked, self._ports.clock.steady())
         await self._finish(effect)
 
-    async def _find(self, effect: Claimed, backend: base.Backend) -> str | None:
+    async def _find(self, effect: ClaimedEffect, backend: base.Backend) -> str | None:
         token = base.LaunchCall(**json.loads(effect.machine.call)).token
         found = await self._call(effect, backend, lambda: backend.find(token))
         return found.native_id if found else None
 
-    async def _finish(self, effect: Claimed) -> None:
+    async def _finish(self, effect: ClaimedEffect) -> None:
         """Done when the machine is gone by its row."""
-        machine = await self._note(effect)
+        machine = await self._record(effect)
         if machine.alive:
-            self._tell(effect, "still there")
-            return await self._later(effect, "still there")
-        await self._answered(effect)
+            self._log_failure(effect, "still there")
+            return await self._postpone(effect, "still there")
+        await self._record_answer(effect)
 
-    async def _call(self, effect: Claimed, backend: base.Backend, work: Callable[[], T]) -> T:
+    async def _call(self, effect: ClaimedEffect, backend: base.Backend, work: Callable[[], T]) -> T:
         """A call is started only if the claim outlasts its deadline: afterwards another may hold it."""
         if self._ports.clock.now() + CALL_DEADLINE > effect.until:
             raise TimedOut("The claim would run out during the call.", fix="It is claimed again.")
         return await self._ports.calls.run(backend.name, work, CALL_DEADLINE)
 
-    async def _answered(self, effect: Claimed, *facts: f.MachineFact) -> None:
+    async def _record_answer(self, effect: ClaimedEffect, *facts: f.MachineFact) -> None:
         """Records the answer and that the effect is done, in one commit.
 
         A refusal counts only under the claim that it was met with: who took that over may have sent the call again.
         """
 
-        def record(unit: Unit) -> None:
-            ours = self._outbox.done(unit.conn, effect)
+        def record(unit: UnitOfWork) -> None:
+            ours = self._outbox.mark_done(unit.conn, effect)
             self._apply(unit, effect, tuple(fact for fact in facts if ours or not isinstance(fact, f.LaunchRefused)))
             unit.changes.effects = True
 
         await self._writer.write(record)
 
-    async def _note(self, effect: Claimed, *facts: f.MachineFact) -> Machine:
+    async def _record(self, effect: ClaimedEffect, *facts: f.MachineFact) -> Machine:
         return await self._writer.write(lambda unit: self._apply(unit, effect, facts))
 
-    async def _note_gone(self, effect: Claimed, native_id: str, asked: float, answered: float) -> None:
-        def note(unit: Unit) -> None:
-            machine = self._machine(unit, effect)
-            gone = f.SeenGone(absent_for=self._absences.lasting(machine, asked, answered))
-            self._absences.forget(unit.advance_machine(machine, f.LaunchAnswered(native_id), gone))
+    async def _record_gone(self, effect: ClaimedEffect, native_id: str, asked: float, answered: float) -> None:
+        def note(unit: UnitOfWork) -> None:
+            machine = self._load_machine(unit, effect)
+            gone = f.SeenGone(absent_for=self._missing_since.seconds_missing(machine, asked, answered))
+            self._missing_since.drop_if_gone(unit.advance_machine(machine, f.LaunchAnswered(native_id), gone))
 
         await self._writer.write(note)
 
-    def _apply(self, unit: Unit, effect: Claimed, facts: tuple[f.MachineFact, ...]) -> Machine:
-        return unit.advance_machine(self._machine(unit, effect), *facts)
+    def _apply(self, unit: UnitOfWork, effect: ClaimedEffect, facts: tuple[f.MachineFact, ...]) -> Machine:
+        return unit.advance_machine(self._load_machine(unit, effect), *facts)
 
-    def _machine(self, unit: Unit, effect: Claimed) -> Machine:
+    def _load_machine(self, unit: UnitOfWork, effect: ClaimedEffect) -> Machine:
         machine = repository.load_machine(unit.conn, effect.machine.id)
         assert machine is not None, "machines are never deleted"
         return machine
 
-    async def _later(self, effect: Claimed, why: str) -> None:
+    async def _postpone(self, effect: ClaimedEffect, why: str) -> None:
         longest = min(FIRST_WAIT * 2.0 ** min(effect.tries, 10), LONGEST_WAIT)
         at = self._ports.clock.now() + longest * self._ports.random.uniform(0.8, 1.2)
-        await self._ports.db.write(lambda conn: self._outbox.later(conn, effect, why, at))
+        await self._ports.db.write(lambda conn: self._outbox.postpone(conn, effect, why, at))
         self._ports.wakeups.wake("effects")

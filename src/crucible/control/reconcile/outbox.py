@@ -18,7 +18,7 @@ from crucible.core.lifecycle import EffectKind, Machine
 
 CALL_DEADLINE = 30.0
 CLAIM_SECONDS = CALL_DEADLINE * 4
-OTHERS_SECONDS = 60.0
+UNCONNECTED_SECONDS = 60.0
 """How long the effects at a place that is not connected here wait for a worker that has it."""
 
 
@@ -30,7 +30,7 @@ _FIRST = ~exists().where(_older.c.machine == _c.machine, _older.c.done.is_(False
 _AT_PLACES = exists().where(
     t.machines.c.id == _c.machine, t.machines.c.backend.in_(bindparam("places", expanding=True))
 )
-_DUE_AT = _c.not_before + case((_AT_PLACES, 0.0), else_=OTHERS_SECONDS)
+_DUE_AT = _c.not_before + case((_AT_PLACES, 0.0), else_=UNCONNECTED_SECONDS)
 _DUE = Statement(
     select(_c.id, _c.kind, _c.tries, _c.machine).where(_c.done.is_(False), bindparam("now") >= _DUE_AT, _FREE, _FIRST)
 )
@@ -49,7 +49,7 @@ _LATER = Statement(_MINE.values(**_FREED, error=bindparam("error"), not_before=b
 
 
 @dataclass(frozen=True)
-class Claimed:
+class ClaimedEffect:
     """`tries` counts the claims before this one: 0 means that the call has certainly never been made."""
 
     id: int
@@ -68,18 +68,18 @@ class Outbox:
         self._worker = worker
         self._places = sorted(places)
 
-    def claim(self, conn: Connection, now: float) -> list[Claimed]:
+    def claim(self, conn: Connection, now: float) -> list[ClaimedEffect]:
         """Everything that is due and free, from now on held by this worker."""
         rows = [row for row in _DUE.all(conn, now=now, places=self._places) if self._take(conn, row["id"], now)]
         machines = repository.load_machines(conn, {row["machine"] for row in rows})
-        return [_claimed(row, machines[row["machine"]], now) for row in rows]
+        return [_to_claimed(row, machines[row["machine"]], now) for row in rows]
 
-    def done(self, conn: Connection, effect: Claimed) -> bool:
+    def mark_done(self, conn: Connection, effect: ClaimedEffect) -> bool:
         """Whether it was still ours: else another may have begun it anew, and what we know of it is old."""
-        return self._put_down(conn, effect, _DONE)
+        return self._release(conn, effect, _DONE)
 
-    def later(self, conn: Connection, effect: Claimed, why: str, not_before: float) -> None:
-        self._put_down(conn, effect, _LATER, error=why, not_before=not_before)
+    def postpone(self, conn: Connection, effect: ClaimedEffect, why: str, not_before: float) -> None:
+        self._release(conn, effect, _LATER, error=why, not_before=not_before)
 
     def next_due(self, conn: Connection) -> float | None:
         """When the next effect may be tried: after its wait, its claim and all before it of its machine."""
@@ -91,10 +91,10 @@ class Outbox:
         hold = {"claimed_by": self._worker, "claimed_until": now + CLAIM_SECONDS}
         return _TAKE.run(conn, effect=effect, now=now, **hold) == 1
 
-    def _put_down(self, conn: Connection, effect: Claimed, statement: Statement, **values: object) -> bool:
+    def _release(self, conn: Connection, effect: ClaimedEffect, statement: Statement, **values: object) -> bool:
         """Ends the claim, unless another worker has taken it over meanwhile."""
         return statement.run(conn, effect=effect.id, worker=self._worker, until=effect.until, **values) == 1
 
 
-def _claimed(row: Row, machine: Machine, now: float) -> Claimed:
-    return Claimed(row["id"], EffectKind(row["kind"]), row["tries"], machine, now + CLAIM_SECONDS)
+def _to_claimed(row: Row, machine: Machine, now: float) -> ClaimedEffect:
+    return ClaimedEffect(row["id"], EffectKind(row["kind"]), row["tries"], machine, now + CLAIM_SECONDS)

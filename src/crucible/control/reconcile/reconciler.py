@@ -12,7 +12,7 @@ from crucible.control.agents.contacts import Contacts
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.reconcile import repository
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.core.errors import CrucibleError
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 BATCH = 100
 CLAIM_SECONDS = 10.0
 GAP_SECONDS = 20.0
-PUT_OFF_SECONDS = 60.0
+POSTPONE_SECONDS = 60.0
 
 
 _c = t.jobs.c
@@ -36,8 +36,8 @@ _CLAIM = Statement(
     .where(_c.id == bindparam("job"), _FREE)
     .values(claimed_by=bindparam("claimed_by"), claimed_until=bindparam("claimed_until"))
 )
-_PUT_DOWN = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(claimed_by=None, claimed_until=None))
-_PUT_OFF = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(due_at=bindparam("due_at")))
+_RELEASE = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(claimed_by=None, claimed_until=None))
+_POSTPONE = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(due_at=bindparam("due_at")))
 _QUEUED = Statement(select(_c.id).where(t.QUEUED, _c.not_before <= bindparam("now")).limit(1))
 
 
@@ -53,11 +53,11 @@ class Reconciler:
     async def round(self) -> None:
         """One round: contacts are stored, due jobs looked at, the queue served."""
         self._notice_gap(self._ports.clock.now())
-        await self._flush()
+        await self._store_contacts()
         due = await self._claim_due()
-        self._listen(self._ports.clock.now())
+        self._note_listening(self._ports.clock.now())
         for job in due:
-            await self._look_safely(job)
+            await self._sweep_safely(job)
         if await self._ports.db.read(self._anything_queued):
             await self._writer.write(self._scheduler.place)
 
@@ -68,29 +68,29 @@ class Reconciler:
         if now - self._last_round > GAP_SECONDS:
             self._listening_since = now
 
-    def _listen(self, now: float) -> None:
+    def _note_listening(self, now: float) -> None:
         """The database answers, so whatever agents say is heard."""
         self._notice_gap(now)
         self._last_round = now
 
-    async def _flush(self) -> None:
-        if not self._contacts.waiting:
+    async def _store_contacts(self) -> None:
+        if not self._contacts.has_pending:
             return
         seen = self._contacts.take()
         try:
             await self._ports.db.write(lambda conn: seen.store(conn))
         except CrucibleError:
-            self._contacts.give_back(seen)
+            self._contacts.restore(seen)
             raise
 
-    async def _look_safely(self, job: str) -> None:
+    async def _sweep_safely(self, job: str) -> None:
         """One job's trouble is put off and told; the others get their turn."""
         try:
-            await self._writer.write(lambda unit: self._look(unit, job))
+            await self._writer.write(lambda unit: self._sweep(unit, job))
         except Exception:
             log.exception("a job could not be looked at", job=job)
-            put_off = self._ports.clock.now() + PUT_OFF_SECONDS
-            await self._ports.db.write(lambda conn: _PUT_OFF.run(conn, job=job, due_at=put_off))
+            put_off = self._ports.clock.now() + POSTPONE_SECONDS
+            await self._ports.db.write(lambda conn: _POSTPONE.run(conn, job=job, due_at=put_off))
 
     async def _claim_due(self) -> list[str]:
         now = self._ports.clock.now()
@@ -102,13 +102,13 @@ class Reconciler:
         hold = {"now": now, "claimed_by": self._ports.worker, "claimed_until": now + CLAIM_SECONDS}
         return [job for job in _due(conn, now) if _CLAIM.run(conn, job=job, **hold)]
 
-    def _look(self, unit: Unit, job: str) -> None:
+    def _sweep(self, unit: UnitOfWork, job: str) -> None:
         world = repository.load_world(unit.conn, job)
         if world is None:
             return
-        self._listen(unit.now)  # this process may have stood still since the round began
+        self._note_listening(unit.now)  # this process may have stood still since the round began
         after = unit.advance(world, Tick(self._listening_since))
-        _PUT_DOWN.run(unit.conn, job=job)
+        _RELEASE.run(unit.conn, job=job)
         if world.live is not None and after.live is None:
             self._scheduler.place(unit)
 

@@ -28,7 +28,7 @@ _SLOTS = Statement(
 _MACHINES = Statement(select(t.machines).where(t.machines.c.id.in_(bindparam("machines", expanding=True))))
 
 
-def _named(columns: Iterable[str]) -> dict[str, BindParameter[Any]]:
+def _bind_columns(columns: Iterable[str]) -> dict[str, BindParameter[Any]]:
     return {name: bindparam(name) for name in columns}
 
 
@@ -36,11 +36,11 @@ _ADD_JOB = Statement(inserting(t.jobs, codec.JOB_COLUMNS))
 _SAVE_JOB = Statement(
     update(t.jobs)
     .where(t.jobs.c.id == bindparam("job"), t.jobs.c.version == bindparam("known"))
-    .values(_named([*codec.JOB_CHANGES, "version"]))
+    .values(_bind_columns([*codec.JOB_CHANGES, "version"]))
 )
 _ADD_ATTEMPT = Statement(inserting(t.attempts, codec.ATTEMPT_COLUMNS))
 _SAVE_ATTEMPT = Statement(
-    update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(_named(codec.ATTEMPT_CHANGES))
+    update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(_bind_columns(codec.ATTEMPT_CHANGES))
 )
 _ADD_SLOT = Statement(inserting(t.slots, codec.SLOT_COLUMNS))
 _END_SLOT = Statement(
@@ -53,7 +53,9 @@ _MINE = (t.machines.c.id == bindparam("machine"), t.machines.c.version == bindpa
 _SAVE_MACHINE = Statement(
     update(t.machines)
     .where(*_MINE)
-    .values({**_named(codec.MACHINE_CHANGES), "desired_version": t.machines.c.desired_version + bindparam("touched")})
+    .values(
+        {**_bind_columns(codec.MACHINE_CHANGES), "desired_version": t.machines.c.desired_version + bindparam("touched")}
+    )
 )
 _ADD_PRICE = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
 _p = t.price_segments.c
@@ -66,7 +68,7 @@ _END_PRICE = Statement(
     .where(t.price_segments.c.machine == bindparam("its_machine"), t.price_segments.c.ends_at.is_(None))
     .values(ends_at=bindparam("ends_at"))
 )
-_LOOK_AGAIN = Statement(
+_MAKE_JOBS_DUE = Statement(
     update(t.jobs)
     .where(
         t.jobs.c.id.in_(
@@ -92,7 +94,7 @@ def load_world(conn: Connection, job_id: str) -> World | None:
     if row is None:
         return None
     attempts = load_attempts(conn, job_id)
-    return World(codec.job_of(row), attempts, load_machines(conn, {s.machine for a in attempts for s in a.slots}))
+    return World(codec.job_from_row(row), attempts, load_machines(conn, {s.machine for a in attempts for s in a.slots}))
 
 
 def load_attempts(conn: Connection, job_id: str) -> tuple[Attempt, ...]:
@@ -102,14 +104,14 @@ def load_attempts(conn: Connection, job_id: str) -> tuple[Attempt, ...]:
     by_attempt: dict[str, list[Row]] = {}
     for slot in _SLOTS.all(conn, attempts=[row["id"] for row in rows]):
         by_attempt.setdefault(slot["attempt"], []).append(slot)
-    return tuple(codec.attempt_of(r, by_attempt.get(r["id"], [])) for r in rows)
+    return tuple(codec.attempt_from_row(r, by_attempt.get(r["id"], [])) for r in rows)
 
 
 def load_machines(conn: Connection, ids: Iterable[str]) -> dict[str, Machine]:
     wanted = list(ids)
     if not wanted:
         return {}
-    return {row["id"]: codec.machine_of(row) for row in _MACHINES.all(conn, machines=wanted)}
+    return {row["id"]: codec.machine_from_row(row) for row in _MACHINES.all(conn, machines=wanted)}
 
 
 def load_machine(conn: Connection, machine_id: str) -> Machine | None:
@@ -199,7 +201,7 @@ def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -
     if before.gone_at is None and after.gone_at is not None:
         _END_PRICE.run(conn, its_machine=after.id, ends_at=after.gone_at)
     if after.state is MachineState.GONE and before.state is not MachineState.GONE:
-        _LOOK_AGAIN.run(conn, machine=after.id, due_at=now)  # the jobs that were on it
+        _MAKE_JOBS_DUE.run(conn, machine=after.id, due_at=now)  # the jobs that were on it
 
 
 def _add_events(conn: Connection, job: Job, already: int, events: Iterable[Event], now: float) -> None:

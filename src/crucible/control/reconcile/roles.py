@@ -54,11 +54,11 @@ _OTHERS = Statement(
 )
 
 
-def take(conn: Connection, duty: str, holder: str, now: float) -> int | None:
+def take_duty(conn: Connection, duty: str, holder: str, now: float) -> int | None:
     """The epoch under which `holder` has the duty from now, or None while another has it."""
     row = _ROLE.first(conn, duty=duty)
     if row is None:
-        return _first(conn, duty, holder, now)
+        return _insert_duty(conn, duty, holder, now)
     if row["holder"] != holder and row["until"] > now:
         return None
     epoch = int(row["epoch"]) if row["holder"] == holder else int(row["epoch"]) + 1
@@ -68,7 +68,7 @@ def take(conn: Connection, duty: str, holder: str, now: float) -> int | None:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldDuties:
     """Duties with the epoch each was taken under; `wait` is when to look again, in seconds."""
 
     epochs: dict[Duty, int]
@@ -93,12 +93,12 @@ class Duties:
         self._epochs = held.epochs
         return held.wait
 
-    def _take(self, conn: Connection, now: float) -> Held:
-        taken = {duty: take(conn, self._name(duty), self._holder, now) for duty in Duty}
+    def _take(self, conn: Connection, now: float) -> HeldDuties:
+        taken = {duty: take_duty(conn, self._name(duty), self._holder, now) for duty in Duty}
         duties = [self._name(duty) for duty in Duty]
         ends = [end - now for end in _OTHERS.column(conn, holder=self._holder, duties=duties)]
         epochs = {duty: epoch for duty, epoch in taken.items() if epoch is not None}
-        return Held(epochs, max(min(ends, default=HOLD_SECONDS), SOON))
+        return HeldDuties(epochs, max(min(ends, default=HOLD_SECONDS), SOON))
 
     def _name(self, duty: Duty) -> str:
         return duty.value if duty in SHARED else f"{duty}{self._scope}"
@@ -114,12 +114,12 @@ class Duties:
         return _HELD.value(conn, duty=self._name(duty), holder=self._holder, epoch=epoch) is not None
 
 
-def release(conn: Connection, holder: str) -> None:
+def release_duties(conn: Connection, holder: str) -> None:
     """Gives up every duty at once, for a clean stop."""
     conn.execute(update(t.roles).where(t.roles.c.holder == holder).values(until=0.0))
 
 
-def _first(conn: Connection, duty: str, holder: str, now: float) -> int:
+def _insert_duty(conn: Connection, duty: str, holder: str, now: float) -> int:
     """Where another was first meanwhile, the whole function is run again, and finds its row."""
     _ADD.run(conn, name=duty, holder=holder, epoch=1, until=now + HOLD_SECONDS)
     return 1

@@ -27,14 +27,14 @@ from crucible.core.lifecycle.facts import MachineFact
 
 T = TypeVar("T")
 
-TRIES = 5
+MAX_ATTEMPTS = 5
 HOOKS = "hooks"
 """The topic of whoever tells others of events."""
 _HOOKED = frozenset(event.value for event in HookEvent)
 # At once and without chance: the simulator runs this too.
-_retry_when_stale = AsyncRetryingCaller(attempts=TRIES, timeout=None, wait_initial=0, wait_max=0, wait_jitter=0).on(
-    repository.Stale
-)
+_retry_when_stale = AsyncRetryingCaller(
+    attempts=MAX_ATTEMPTS, timeout=None, wait_initial=0, wait_max=0, wait_jitter=0
+).on(repository.Stale)
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Changes:
         self.jobs.setdefault(job, set()).add(stream)
 
 
-class Unit:
+class UnitOfWork:
     """One transaction's work. `now` is the same instant for all of it."""
 
     def __init__(self, conn: Connection, now: float) -> None:
@@ -67,14 +67,14 @@ class Unit:
 
     def save(self, before: World, step: Step) -> World:
         after = repository.save_step(self.conn, before, step, self.now)
-        self._note(step)
+        self._record_changes(step)
         if step.events or step.world != before:
             self.changes.hint(after.job.id, Hint.EVENT)
         return after
 
     def create(self, step: Step) -> World:
         world = repository.insert_job(self.conn, step, self.now)
-        self._note(step)
+        self._record_changes(step)
         self.changes.hint(world.job.id, Hint.EVENT)
         return world
 
@@ -86,7 +86,7 @@ class Unit:
         self.changes.machines.add(machine.id)
         return machine
 
-    def _note(self, step: Step) -> None:
+    def _record_changes(self, step: Step) -> None:
         self.changes.machines |= step.touched
         self.changes.effects |= bool(step.effects)
         self.changes.events.update(event.type for event in step.events)
@@ -101,19 +101,19 @@ class Writer:
     def __init__(self, ports: Ports, feed: Feed) -> None:
         self._ports = ports
         self._feed = feed
-        self.counted: Counter[str] = Counter()
+        self.event_counts: Counter[str] = Counter()
 
-    async def write(self, fn: Callable[[Unit], T]) -> T:
+    async def write(self, fn: Callable[[UnitOfWork], T]) -> T:
         result, changes = await _retry_when_stale(self._ports.db.write, partial(self._run, fn))
         self.announce(changes)
         return result
 
-    def _run(self, fn: Callable[[Unit], T], conn: Connection) -> tuple[T, Changes]:
-        unit = Unit(conn, now(conn, self._ports.clock.now))
+    def _run(self, fn: Callable[[UnitOfWork], T], conn: Connection) -> tuple[T, Changes]:
+        unit = UnitOfWork(conn, now(conn, self._ports.clock.now))
         return fn(unit), unit.changes
 
     def announce(self, changes: Changes) -> None:
-        self.counted.update(changes.events)
+        self.event_counts.update(changes.events)
         for job, streams in changes.jobs.items():
             self._feed.publish(job, streams)
         self._wake(f"machine:{machine}" for machine in changes.machines)

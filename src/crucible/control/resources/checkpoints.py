@@ -5,16 +5,16 @@ from __future__ import annotations
 from crucible.control.jobs import queries
 from crucible.control.objects import checkpoints
 from crucible.control.objects.bundles import StoredFile
-from crucible.control.runtime.services import Parts
+from crucible.control.runtime.services import Services
 from crucible.core.people.identity import Identity
 from crucible.core.views.jobs import CheckpointPage, CheckpointView, JobView
 
 
 class Checkpoints:
-    def __init__(self, parts: Parts) -> None:
-        self._ports = parts.ports
-        self._revival = parts.resumer
-        self._access = parts.access
+    def __init__(self, services: Services) -> None:
+        self._ports = services.ports
+        self._revival = services.resumer
+        self._access = services.access
 
     async def list_checkpoints(self, who: Identity, ref: str) -> CheckpointPage:
         """Return the checkpoints of a job, newest first, also those that were removed."""
@@ -24,7 +24,7 @@ class Checkpoints:
     async def file(self, who: Identity, ref: str, checkpoint: str) -> tuple[CheckpointView, StoredFile]:
         """Return one by its id, short id or name, `latest` or `best`; a folder is stored as a tar archive."""
         job = await self._access.readable(who, ref)
-        view = checkpoints.find((await self.list_checkpoints(who, job)).items, checkpoint, job)
+        view = checkpoints.find_checkpoint((await self.list_checkpoints(who, job)).items, checkpoint, job)
         return view, checkpoints.stored_file(job, view)
 
     async def request(self, who: Identity, ref: str) -> JobView:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, select
 
-from crucible.control.agents.sessions import Line, Visit
+from crucible.control.agents.sessions import SessionStream, SessionTarget
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.people import audit
-from crucible.control.runtime.services import Parts
+from crucible.control.runtime.services import Services
 from crucible.core.channels import Channel
 from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix, short
@@ -38,9 +38,9 @@ _NEWEST = Statement(
 
 
 class ExecAccess:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._access = parts.access
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._access = services.access
 
     async def enter(self, who: Identity, ref: str) -> RunningJob:
         """Return the job, ready for sessions.
@@ -49,7 +49,7 @@ class ExecAccess:
         """
         found = await self._access.find(who, ref)
         who.require(Permission.WRITE, found.project)
-        job = RunningJob(self._parts, who, found.project, found.id)
+        job = RunningJob(self._services, who, found.project, found.id)
         await job.look()
         return job
 
@@ -58,7 +58,7 @@ class ExecAccess:
 class Location:
     """Where a job runs, and whether its program has begun."""
 
-    visit: Visit
+    visit: SessionTarget
     begun: bool
 
 
@@ -66,37 +66,37 @@ class Location:
 class RunningJob:
     """A job in which a caller may open sessions."""
 
-    parts: Parts
+    services: Services
     who: Identity
     project: str
     job: str
 
     async def look(self) -> Location:
         """Find the program. Raises Conflict if no session can be opened, now or in a while."""
-        row = await self.parts.ports.db.read(lambda conn: _NEWEST.first(conn, job=self.job))
+        row = await self.services.ports.db.read(lambda conn: _NEWEST.first(conn, job=self.job))
         assert row is not None, "found a moment ago, and jobs are never deleted"
         begun, state = row["state"] == AttemptState.RUNNING.value, JobState(row["job_state"])
         if not begun and state is not JobState.STARTING:
             raise _not_running(self.job, state)
-        self.parts.submitter.require_permission(row["backend"], self.who)
+        self.services.submitter.require_permission(row["backend"], self.who)
         self._need_line(row["backend"])
-        return Location(Visit(self.who.user, self.job, row["id"], row["machine"]), begun)
+        return Location(SessionTarget(self.who.user, self.job, row["id"], row["machine"]), begun)
 
     @asynccontextmanager
-    async def session(self, wanted: s.Opening) -> AsyncIterator[Line]:
+    async def session(self, wanted: s.Opening) -> AsyncIterator[SessionStream]:
         """Open a session and yield the agent's line; it ends with this. Raises Conflict, TooManyAttempts, TimedOut."""
-        id = self.parts.ports.ids.new(Prefix.SESSION)
+        id = self.services.ports.ids.new(Prefix.SESSION)
         visit = await self._program()
-        with self.parts.sessions.held(id, visit) as meeting:
+        with self.services.sessions.open(id, visit) as meeting:
             await self._note(wanted)
-            yield await meeting.agent()
+            yield await meeting.wait_for_agent()
 
-    async def _program(self) -> Visit:
+    async def _program(self) -> SessionTarget:
         """Return where the program runs, waiting for a job that runs already but whose program has not begun."""
         seen = await self.look()
         if seen.begun:
             return seen.visit
-        with self.parts.sessions.early(seen.visit), self.parts.feed.watch(self.job) as watch:
+        with self.services.sessions.reserve(seen.visit), self.services.feed.watch(self.job) as watch:
             try:
                 async with asyncio.timeout(s.BEGIN_SECONDS):
                     while not (seen := await self.look()).begun:
@@ -106,7 +106,7 @@ class RunningJob:
         return seen.visit
 
     def _need_line(self, backend: str) -> None:
-        if self.parts.invitations.channel(self.parts.backends.get(backend)).channel is Channel.STORE:
+        if self.services.invitations.channel(self.services.backends.get(backend)).channel is Channel.STORE:
             raise Conflict(
                 "No line leads to the job's machine.",
                 why="Its agent talks through the store, where only messages go.",
@@ -116,7 +116,7 @@ class RunningJob:
 
     async def _note(self, wanted: s.Opening) -> None:
         """Who does what is written down before it is done."""
-        now = self.parts.ports.clock.now()
+        now = self.services.ports.clock.now()
         if isinstance(wanted, s.Command):
             await self._audit("job.exec", _command(wanted), now)
         elif isinstance(wanted, s.Connection) and self._is_news(wanted.port, now):
@@ -126,10 +126,10 @@ class RunningJob:
         def note(conn: Connection) -> None:
             audit.note(conn, self.who, action, self.job, now, self.project, data)
 
-        await self.parts.ports.db.write(note)
+        await self.services.ports.db.write(note)
 
     def _is_news(self, port: int, now: float) -> bool:
-        noted, key = self.parts.noted_ports, (self.who.user, self.who.token, self.job, port)
+        noted, key = self.services.noted_ports, (self.who.user, self.who.token, self.job, port)
         if now - noted.get(key, -NOTED_AGAIN_SECONDS) < NOTED_AGAIN_SECONDS:
             return False
         if len(noted) >= MOST_NOTED:

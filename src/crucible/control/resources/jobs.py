@@ -13,8 +13,8 @@ from crucible.control.jobs.submit import StoredJob
 from crucible.control.planning import forecast
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.roles import Duty
-from crucible.control.reconcile.unit_of_work import Unit
-from crucible.control.runtime.services import Parts
+from crucible.control.reconcile.unit_of_work import UnitOfWork
+from crucible.control.runtime.services import Services
 from crucible.control.telemetry.feed import Watch
 from crucible.core.errors import CrucibleError
 from crucible.core.job.job_filter import JobFilter
@@ -39,10 +39,10 @@ class SubmittedJob:
 
 
 class Jobs:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._ports = parts.ports
-        self._access = parts.access
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._ports = services.ports
+        self._access = services.access
 
     # Reading
 
@@ -63,7 +63,7 @@ class Jobs:
             return queries.job_detail(conn, job, now).model_copy(update=plan)
 
         view = await self._ports.db.read(read)
-        page = await self._parts.logs.page(view.id, None, -RECENT_BYTES, RECENT_BYTES, None)
+        page = await self._services.logs.page(view.id, None, -RECENT_BYTES, RECENT_BYTES, None)
         recent = tuple(page.data.decode(errors="replace").splitlines()[-RECENT_LINES:])
         return view.model_copy(update={"recent_logs": recent})
 
@@ -97,7 +97,7 @@ class Jobs:
     @asynccontextmanager
     async def watch(self, job: str | None) -> AsyncIterator[Watch]:
         """Watch a job, or all jobs, for hints that something changed."""
-        with self._parts.feed.watch(job) as watch:
+        with self._services.feed.watch(job) as watch:
             yield watch
 
     # Changing
@@ -105,16 +105,16 @@ class Jobs:
     async def share(self, who: Identity, ref: str, *, name: str, seconds: float) -> TokenView:
         """Return a token that shows this job, and nothing else, to anyone who has it."""
         found = await self._access.find(who, ref)
-        return await self._parts.tokens.share(who, found.id, found.project, name, seconds)
+        return await self._services.tokens.share(who, found.id, found.project, name, seconds)
 
     async def submit(self, who: Identity, spec: JobSpec, key: str | None) -> SubmittedJob:
         """Store a job; when this returns it is durable. The same `key` again returns the same job."""
 
-        def store(unit: Unit) -> SubmittedJob:
-            accepted = self._parts.submitter.store(unit, spec, key, who)
+        def store(unit: UnitOfWork) -> SubmittedJob:
+            accepted = self._services.submitter.store(unit, spec, key, who)
             return SubmittedJob(queries.one_job(unit.conn, accepted.job, unit.now), accepted.created)
 
-        submitted = await self._parts.writer.write(store)
+        submitted = await self._services.writer.write(store)
         crashpoint("submit.after_commit")
         self._announce_jobs()
         return submitted
@@ -123,7 +123,7 @@ class Jobs:
         self, who: Identity, orders: Sequence[tuple[JobSpec, str | None]]
     ) -> list[SubmittedJob | CrucibleError]:
         """Submit specs with their keys. Returns the result of each in order; one that is refused stops no other."""
-        done = await self._parts.bulk.submit(orders, who)
+        done = await self._services.bulk.submit(orders, who)
         self._announce_jobs()
         ids = [one.job for one in done if isinstance(one, StoredJob)]
         views = {view.id: view for view in await self._views(ids)}
@@ -132,7 +132,7 @@ class Jobs:
     async def cancel(self, who: Identity, ref: str) -> tuple[JobView, bool]:
         """Ask for a job's end. Returns the job, and whether that changed anything."""
         job = await self._access.writable(who, ref)
-        changed = await self._parts.writer.write(lambda unit: self._parts.bulk.request_cancel(unit, job, who))
+        changed = await self._services.writer.write(lambda unit: self._services.bulk.request_cancel(unit, job, who))
         crashpoint("cancel.after_commit")
         return await self._view(job), changed
 
@@ -146,7 +146,7 @@ class Jobs:
         active = listing.within(wanted.model_copy(update={"active": True}), who, Permission.WRITE)
         found = await self._ports.db.read(lambda conn: listing.fitting(conn, active, limit + 1))
         if not dry_run:
-            await self._parts.bulk.cancel(found[:limit], who)
+            await self._services.bulk.cancel(found[:limit], who)
         return await self._views(found[:limit]), len(found) > limit
 
     async def cancel_named(self, who: Identity, refs: Sequence[str], *, dry_run: bool) -> list[JobView | CrucibleError]:
@@ -155,7 +155,7 @@ class Jobs:
         found = await self._ports.db.read(lambda conn: [queries.try_to_find(conn, ref, who, write) for ref in refs])
         ids = list(dict.fromkeys(job for job in found if isinstance(job, str)))
         if not dry_run:
-            await self._parts.bulk.cancel(ids, who)
+            await self._services.bulk.cancel(ids, who)
         views = {view.id: view for view in await self._views(ids)}
         return [views[job] if isinstance(job, str) else job for job in found]
 
@@ -165,20 +165,20 @@ class Jobs:
         Raises Conflict while it has not ended, NotFound for a checkpoint that it does not have.
         """
         job = await self._access.writable(who, ref)
-        await self._parts.resumer.resume(job, wish.checkpoint, wish.backend, who)
+        await self._services.resumer.resume(job, wish.checkpoint, wish.backend, who)
         self._announce_jobs()
         return await self._view(job)
 
     async def rerun(self, who: Identity, ref: str, key: str | None) -> SubmittedJob:
         """Submit a new job with the same code, environment, arguments and seed; `key` as in `submit`."""
-        accepted = await self._parts.resumer.rerun(await self.find(who, ref), key, who)
+        accepted = await self._services.resumer.rerun(await self.find(who, ref), key, who)
         self._announce_jobs()
         return SubmittedJob(await self._view(accepted.job), accepted.created)
 
     def _announce_jobs(self) -> None:
         """Wake what plans jobs, and the scheduler if that is another process's duty."""
         self._ports.wakeups.wake(forecast.TOPIC)
-        if not self._parts.duties.has(Duty.SCHEDULER):
+        if not self._services.duties.has(Duty.SCHEDULER):
             self._ports.wakeups.wake("jobs")
 
     async def _view(self, job: str) -> JobView:

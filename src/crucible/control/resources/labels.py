@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from crucible.control.jobs import labels, notes, queries
-from crucible.control.reconcile.unit_of_work import Unit
-from crucible.control.runtime.services import Parts
+from crucible.control.reconcile.unit_of_work import UnitOfWork
+from crucible.control.runtime.services import Services
 from crucible.control.telemetry.feed import Hint
 from crucible.core.job.tags import Tag, parse_tag, parse_tags
 from crucible.core.people.identity import Identity
@@ -18,16 +18,16 @@ T = TypeVar("T")
 
 
 class Labels:
-    def __init__(self, parts: Parts) -> None:
-        self._ports = parts.ports
-        self._writer = parts.writer
-        self._access = parts.access
+    def __init__(self, services: Services) -> None:
+        self._ports = services.ports
+        self._writer = services.writer
+        self._access = services.access
 
     async def rename(self, who: Identity, ref: str, name: str | None) -> JobView:
         """Change the job's name; None removes it."""
         job = await self._access.writable(who, ref)
 
-        def rename(unit: Unit) -> JobView:
+        def rename(unit: UnitOfWork) -> JobView:
             labels.rename(unit.conn, job, name)
             return queries.one_job(unit.conn, job, unit.now)
 
@@ -55,10 +55,10 @@ class Labels:
         job = await self._access.writable(who, ref)
         return await self._write(job, lambda unit: notes.remove(unit, job, note))
 
-    async def _write(self, job: str, change: Callable[[Unit], T]) -> T:
+    async def _write(self, job: str, change: Callable[[UnitOfWork], T]) -> T:
         """Apply the change, and let those who watch the job know."""
 
-        def apply(unit: Unit) -> T:
+        def apply(unit: UnitOfWork) -> T:
             unit.changes.hint(job, Hint.EVENT)
             return change(unit)
 

@@ -12,7 +12,7 @@ from crucible.control.db import schema as t
 from crucible.control.jobs import queries
 from crucible.control.machines.janitor import LIST_DEADLINE, Janitor
 from crucible.control.reconcile import codec, repository
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends
@@ -44,9 +44,9 @@ class Machines:
     async def list_orphans(self, who: Identity) -> OrphanPage:
         """Return machines that carry our tag and are unknown to us or should be gone. Ends nothing."""
         who.require(Permission.OPERATE)
-        found = await self.janitor.look()
-        doubles = [replace(ref, machine="") for ref in found.doubles]
-        groups = ((STRANGER, found.strangers), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))
+        found = await self.janitor.inspect()
+        doubles = [replace(ref, machine="") for ref in found.duplicates]
+        groups = ((STRANGER, found.unknown), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))
         return OrphanPage(items=tuple(_orphan(ref, why) for why, refs in groups for ref in refs))
 
     async def terminate(self, who: Identity, ref: str) -> MachineView | OrphanView:
@@ -64,10 +64,10 @@ class Machines:
 
     async def _end_orphan(self, ref: str, known: Machine | None) -> MachineView | OrphanView:
         """What its place still holds of it is ended; of a machine that is gone for good, that is said."""
-        found = await self.janitor.look()
-        for orphan in (*found.strangers, *found.leftovers, *found.doubles):
+        found = await self.janitor.inspect()
+        for orphan in (*found.unknown, *found.leftovers, *found.duplicates):
             names = (orphan.native_id, orphan.machine, short(orphan.machine))
-            if ref in (names if orphan not in found.doubles else names[:1]):
+            if ref in (names if orphan not in found.duplicates else names[:1]):
                 await self._end(orphan)
                 return _orphan(orphan, "it was told to end")
         if known is not None:
@@ -95,10 +95,10 @@ def _find(conn: Connection, ref: str) -> Machine | None:
     rows = conn.execute(query).mappings().all()
     if len(rows) > 1:
         raise Conflict(f"{ref!r} fits several machines.", fix="Type more of the id.")
-    return codec.machine_of(rows[0]) if rows else None
+    return codec.machine_from_row(rows[0]) if rows else None
 
 
-def _release(unit: Unit, machine: str) -> None:
+def _release(unit: UnitOfWork, machine: str) -> None:
     row = repository.load_machine(unit.conn, machine)
     assert row is not None, "machines are never deleted"
     unit.advance_machine(row, Unwanted("a person ended it"))

@@ -10,8 +10,8 @@ from crucible.control.db.timed import TimedDb
 from crucible.control.jobs import queries
 from crucible.control.jobs.queries import Counts
 from crucible.control.runtime import gauges
-from crucible.control.runtime.gauges import Gauges
-from crucible.control.runtime.services import Parts
+from crucible.control.runtime.gauges import ServiceMetrics
+from crucible.control.runtime.services import Services
 from crucible.control.upkeep import restore_hold
 from crucible.core.people.identity import Identity, Permission
 from crucible.core.views.server import BackupView, ConfirmedView, PruneView, RestoredView
@@ -27,45 +27,45 @@ class Status:
 
 
 class Maintenance:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._ports = parts.ports
-        self._access = parts.access
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._ports = services.ports
+        self._access = services.access
 
     async def status(self, who: Identity) -> Status:
         """Return how much runs, waits and bills, and whether a restore still has to be confirmed."""
 
         def read(conn: Connection) -> Status:
-            return Status(self._parts.deployment.id, queries.counts(conn, who), restore_hold.status(conn))
+            return Status(self._services.deployment.id, queries.counts(conn, who), restore_hold.status(conn))
 
         return await self._ports.db.read(read)
 
-    async def gauges(self, who: Identity) -> Gauges:
+    async def gauges(self, who: Identity) -> ServiceMetrics:
         """Return figures for monitoring, cheap however many jobs there are."""
         who.require(Permission.READ)
-        parts, db, now = self._parts, self._ports.db, self._ports.clock.now()
-        return Gauges(
-            stored=await db.read(lambda conn: gauges.stored(conn, now)),
-            events=parts.writer.counted,
-            launches=parts.performer.launches,
-            webhooks=parts.sender.calls,
+        services, db, now = self._services, self._ports.db, self._ports.clock.now()
+        return ServiceMetrics(
+            stored=await db.read(lambda conn: gauges.count_stored(conn, now)),
+            events=services.writer.event_counts,
+            launches=services.performer.launches,
+            webhooks=services.sender.calls,
             writes=db.writes if isinstance(db, TimedDb) else None,
         )
 
     async def prune(self, who: Identity, *, older_than: float | None, dry_run: bool) -> PruneView:
         """Remove what retention allows, older than so many seconds; with `dry_run` only say what that is."""
         await self._access.need_operator(who, "store.prune", "dry run" if dry_run else "everything that is old")
-        return await self._parts.retention.prune(older_than=older_than, dry_run=dry_run)
+        return await self._services.retention.prune(older_than=older_than, dry_run=dry_run)
 
     async def backup(self, who: Identity, target: str) -> BackupView:
         """Copy the database to this path on the server's disk, while it is in use."""
         await self._access.need_operator(who, "database.backup", target)
-        return await self._parts.backup.make(target)
+        return await self._services.backup.make(target)
 
     async def confirm_restore(self, who: Identity) -> ConfirmedView:
         """Allow machines to be launched and ended again after a restore, and place jobs."""
         await self._access.need_operator(who, "database.confirm", "the restored copy")
-        done = await self._parts.writer.write(lambda unit: restore_hold.confirm(unit.conn, unit.now))
+        done = await self._services.writer.write(lambda unit: restore_hold.confirm(unit.conn, unit.now))
         for topic in ("effects", "jobs"):
             self._ports.wakeups.wake(topic)
         return done.view

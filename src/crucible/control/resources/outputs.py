@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.control.jobs import queries
 from crucible.control.objects.bundles import StoredFile
-from crucible.control.runtime.services import Parts
+from crucible.control.runtime.services import Services
 from crucible.control.telemetry.log_search import Query
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
@@ -15,11 +15,11 @@ from crucible.storage.layout import artifact_key
 
 
 class Outputs:
-    def __init__(self, parts: Parts) -> None:
-        self._db = parts.ports.db
-        self._logs = parts.logs
-        self._logsearch = parts.logsearch
-        self._access = parts.access
+    def __init__(self, services: Services) -> None:
+        self._db = services.ports.db
+        self._logs = services.logs
+        self._logsearch = services.logsearch
+        self._access = services.access
 
     async def logs(
         self, who: Identity, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None

@@ -282,7 +282,7 @@ class Plans:
         if place.backend.capabilities.shared_machines:
             return None
         need = budget.capped(effective_resources(request.tier, request.resources), request.max_cost_micros, place.offer)
-        return self._factory.life(place, need, request.grace_seconds)
+        return self._factory.life_seconds(place, need, request.grace_seconds)
 
     def _simulated(self, name: str) -> bool:
         return self._backends.has(name) and self._backends.get(name).capabilities.simulated

@@ -15,13 +15,13 @@ from sqlalchemy import Connection, select
 
 from crucible.control.db import meta
 from crucible.control.db import schema as t
-from crucible.control.runtime.host_id import Computer
+from crucible.control.runtime.host_id import HostId
 from crucible.core.errors import Conflict
 from crucible.core.lifecycle import MachineState
 
 DEPLOYMENT = "deployment"
 COMPUTER = "computer"
-GIVE_UP = "DELETE FROM meta WHERE key = 'computer'"
+RELEASE_SQL = "DELETE FROM meta WHERE key = 'computer'"
 STARTING_SECONDS = 60.0
 """A process that was admitted may take so long until it has its first duty."""
 
@@ -43,15 +43,15 @@ class Admission:
 
     deployment: str
     nearby: frozenset[str] = frozenset()
-    computer: Computer | None = None
+    computer: HostId | None = None
 
     def __call__(self, conn: Connection, now: float) -> None:
         """Raises WrongDeployment or OtherComputer."""
-        self._same_key(conn)
+        self._check_key(conn)
         if self.computer is not None:
-            self._same_computer(conn, self.computer, now)
+            self._check_host(conn, self.computer, now)
 
-    def _same_key(self, conn: Connection) -> None:
+    def _check_key(self, conn: Connection) -> None:
         known = meta.get(conn, DEPLOYMENT)
         if known is None:
             meta.put(conn, DEPLOYMENT, self.deployment)
@@ -62,14 +62,14 @@ class Admission:
                 fix="Let the setting `key_file` name the key it was made with, or `database` another database.",
             )
 
-    def _same_computer(self, conn: Connection, here: Computer, now: float) -> None:
+    def _check_host(self, conn: Connection, here: HostId, now: float) -> None:
         noted = json.loads(meta.get(conn, COMPUTER) or "null")
         if noted and noted["mark"] != here.mark and self._in_use(conn, float(noted["at"]), now):
             raise OtherComputer(
-                f"{_words(self.nearby)} of this deployment is another folder or computer.",
+                f"{_quote_names(self.nearby)} of this deployment is another folder or computer.",
                 why=f"Its machines are in {noted['folder']} on {noted['host']}, and it is in use.",
                 fix=f"There set `local_folder` to {noted['folder']}; elsewhere leave it out of `backends`. If that "
-                f"one is gone for good, in the database: {GIVE_UP}",
+                f"one is gone for good, in the database: {RELEASE_SQL}",
             )
         meta.put(conn, COMPUTER, json.dumps({**asdict(here), "at": now}))
 
@@ -84,5 +84,5 @@ class Admission:
         )
 
 
-def _words(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     return " and ".join(f"{name!r}" for name in sorted(names))

@@ -15,7 +15,7 @@ MARGIN = 60.0
 _LATEST = Statement(select(t.events.c.at).order_by(t.events.c.cursor.desc()).limit(1))
 
 
-def forget_what_is_ahead(conn: Connection, now: float) -> bool:
+def clear_future_deadlines(conn: Connection, now: float) -> bool:
     """What was to be tried again, or looked at, at an instant ahead is due now. Whether the clock was set back."""
     latest = _LATEST.value(conn)
     if latest is None or latest <= now + MARGIN:

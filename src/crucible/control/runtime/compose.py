@@ -16,16 +16,16 @@ from crucible.backends.registry import get_backend
 from crucible.backends.settings import BackendSettings
 from crucible.catalog.sources import KEYS
 from crucible.control.agents.agent_file import build_agent
-from crucible.control.agents.agents_url_file import Signpost
+from crucible.control.agents.agents_url_file import AgentsUrlFile
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import Db, open_database
 from crucible.control.db.migrate import is_postgres
 from crucible.control.db.timed import TimedDb
 from crucible.control.machines.machine_factory import LeaseTerms
-from crucible.control.objects.quota import Bounds
+from crucible.control.objects.quota import QuotaLimits
 from crucible.control.resources.models import ModelsPython
 from crucible.control.runtime.admission import Admission
-from crucible.control.runtime.host_id import this_computer
+from crucible.control.runtime.host_id import read_host_id
 from crucible.control.runtime.ports import Calls, Clock, Ports, Wakeups
 from crucible.control.runtime.services import Deployment
 from crucible.control.runtime.system_ports import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
@@ -46,7 +46,7 @@ _STARTED = secrets.token_hex(6)
 
 
 @dataclass(frozen=True)
-class Embedded:
+class ControlOptions:
     """What the composition root knows.
 
     `database`: a file, or the URL of a PostgreSQL database. `store`: a folder or a URL. `local_folder`: where
@@ -68,7 +68,7 @@ class Embedded:
     environ: dict[str, str] = field(repr=False)
     rehearsal_state: Path | None = None
     terms: LeaseTerms = LeaseTerms()
-    bounds: Bounds = Bounds()
+    quota: QuotaLimits = QuotaLimits()
     prune_after: float | None = None
     channel: Channel = Channel.HTTPS
     neighbours: bool = False
@@ -78,49 +78,49 @@ class Embedded:
     openid: OpenIdClient | None = None
 
 
-def embedded_control(given: Embedded) -> ControlPlane:
+def build_control(options: ControlOptions) -> ControlPlane:
     """Opens database and store; starts nothing."""
-    engine = _engine(given.database)
+    engine = _open_engine(options.database)
     ports = Ports(
         clock=engine.clock,
         ids=SystemIds(),
         random=SystemRandom(),
         db=TimedDb(engine.db, engine.clock),
-        store=open_store(given.store, given.store_options),
+        store=open_store(options.store, options.store_options),
         calls=ThreadCalls(),
         wakeups=engine.wakeups,
         worker=engine.worker,
     )
-    agents_url = given.agents_url_file.read_text(encoding="utf-8").strip()
-    signpost = Signpost(given.local_folder / "agents.url", agents_url)
-    backends = _backends(given, signpost.path)
-    nearby = _nearby(backends.values())
-    shared = is_postgres(given.database)
+    agents_url = options.agents_url_file.read_text(encoding="utf-8").strip()
+    signpost = AgentsUrlFile(options.local_folder / "agents.url", agents_url)
+    backends = _backends(options, signpost.path)
+    nearby = _local_backends(backends.values())
+    shared = is_postgres(options.database)
     deployment = Deployment(
-        id=deployment_id(given.key),
-        key=given.key.reveal().encode(),
+        id=deployment_id(options.key),
+        key=options.key.reveal().encode(),
         agents_url=agents_url,
-        scratch=given.home / "uploads",
-        bundle_limit=given.bundle_limit,
+        scratch=options.home / "uploads",
+        bundle_limit=options.bundle_limit,
         admit=Admission(
-            deployment_id(given.key), nearby, this_computer(given.local_folder) if nearby and shared else None
+            deployment_id(options.key), nearby, read_host_id(options.local_folder) if nearby and shared else None
         ),
         shared=shared,
-        point_agents=signpost.point if nearby else lambda: None,
-        terms=given.terms,
-        bounds=given.bounds,
-        prune_after=given.prune_after,
-        database=given.database,
+        publish_agents_url=signpost.write if nearby else lambda: None,
+        terms=options.terms,
+        quota=options.quota,
+        prune_after=options.prune_after,
+        database=options.database,
         version=__version__,
-        store_url=given.store,
-        channel=given.channel,
-        neighbours=given.neighbours,
-        models=ModelsPython(given.models_python, given.environ),
-        secrets_keys=given.secrets_keys,
-        post=_webhooks(given.webhook_hosts, ports.calls),
-        openid=given.openid,
-        catalog=given.home / "catalog",
-        price_keys={name: Secret(key) for name, word in KEYS.items() if (key := given.environ.get(word))},
+        store_url=options.store,
+        channel=options.channel,
+        neighbours=options.neighbours,
+        models=ModelsPython(options.models_python, options.environ),
+        secrets_keys=options.secrets_keys,
+        post=_webhooks(options.webhook_hosts, ports.calls),
+        openid=options.openid,
+        catalog=options.home / "catalog",
+        price_keys={name: Secret(key) for name, word in KEYS.items() if (key := options.environ.get(word))},
     )
     return ControlPlane(ports, backends, deployment)
 
@@ -141,43 +141,43 @@ def deployment_id(key: Secret) -> str:
 
 
 @dataclass(frozen=True)
-class _Engine:
+class _DatabaseEngine:
     db: Db
     clock: Clock
     wakeups: Wakeups
     worker: str
 
 
-def _engine(database: Path | str) -> _Engine:
+def _open_engine(database: Path | str) -> _DatabaseEngine:
     db = open_database(database)
     if not is_postgres(database):
-        return _Engine(db, SystemClock(), LocalWakeups(), WORKER)
+        return _DatabaseEngine(db, SystemClock(), LocalWakeups(), WORKER)
     from crucible.control.db.postgres.database import PostgresDb
     from crucible.control.db.postgres.notify import PostgresWakeups
 
     assert isinstance(db, PostgresDb), "open_database goes by the URL too"
-    return _Engine(db, db.clock, PostgresWakeups(str(database)), unique_name())
+    return _DatabaseEngine(db, db.clock, PostgresWakeups(str(database)), process_name())
 
 
-def unique_name() -> str:
+def process_name() -> str:
     """No other process, of this computer or another, now or later, has it."""
     return f"{platform.node()[:LONGEST_HOST]}:{os.getpid()}:{_STARTED}"
 
 
-def _backends(given: Embedded, agents_url_file: Path) -> dict[str, Backend]:
-    given.local_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _backends(options: ControlOptions, agents_url_file: Path) -> dict[str, Backend]:
+    options.local_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings = BackendSettings(
-        home=given.local_folder,
+        home=options.local_folder,
         agents_url_file=agents_url_file,
-        agent_file=build_agent(given.local_folder / "agent"),
-        python=given.python,
-        uv=given.uv,
-        rehearsal_state=given.rehearsal_state,
-        environ=given.environ,
+        agent_file=build_agent(options.local_folder / "agent"),
+        python=options.python,
+        uv=options.uv,
+        rehearsal_state=options.rehearsal_state,
+        environ=options.environ,
     )
-    return {name: get_backend(name, settings) for name in given.backends}
+    return {name: get_backend(name, settings) for name in options.backends}
 
 
-def _nearby(backends: Iterable[Backend]) -> frozenset[str]:
+def _local_backends(backends: Iterable[Backend]) -> frozenset[str]:
     """Those whose machines are on this computer."""
     return frozenset(backend.name for backend in backends if backend.capabilities.reach is Reach.LOOPBACK)

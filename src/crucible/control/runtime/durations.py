@@ -8,7 +8,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 """Seconds."""
 
 
-class Durations:
+class DurationHistogram:
     """How many took up to each of the bounds, and all together. Bounded memory, whatever comes."""
 
     def __init__(self, bounds: tuple[float, ...] = BOUNDS) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.hooks.sending import Calls
-from crucible.control.runtime.durations import Durations
+from crucible.control.runtime.durations import DurationHistogram
 from crucible.core.job.states import Status, status_of
 from crucible.core.lifecycle import JobState, MachineState
 
@@ -29,7 +29,7 @@ _AGENTS = Statement(select(func.count()).where(_m.state == MachineState.UP.value
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredCounts:
     """What the database knows. `jobs` that are active by status, `machines` that are not gone by backend and state."""
 
     jobs: Mapping[str, int]
@@ -40,22 +40,22 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Gauges:
+class ServiceMetrics:
     """`events`, `launches` (by backend and outcome), `webhooks` and `writes` count since this process started."""
 
-    stored: Stored
+    stored: StoredCounts
     events: Mapping[str, int]
     launches: Mapping[tuple[str, str], int]
     webhooks: Calls
-    writes: Durations | None
+    writes: DurationHistogram | None
 
 
-def stored(conn: Connection, now: float) -> Stored:
+def count_stored(conn: Connection, now: float) -> StoredCounts:
     states = {JobState(row["state"]): int(row["n"]) for row in _JOBS.all(conn)}
     jobs = dict.fromkeys((Status.QUEUED.value, Status.RUNNING.value), 0)
     for state, count in states.items():
         jobs[status_of(state).value] += count
-    return Stored(
+    return StoredCounts(
         jobs=jobs,
         queue=states.get(JobState.QUEUED, 0),
         machines={(row["backend"], row["state"]): int(row["n"]) for row in _MACHINES.all(conn)},

@@ -20,7 +20,7 @@ MARK = "place.id"
 
 
 @dataclass(frozen=True)
-class Computer:
+class HostId:
     """`mark` tells it from all others; `host` and `folder` are for people."""
 
     mark: str
@@ -28,7 +28,7 @@ class Computer:
     folder: str
 
 
-def this_computer(folder: Path, mounts: str | None = None) -> Computer:
+def read_host_id(folder: Path, mounts: str | None = None) -> HostId:
     """Marks the folder at first use. `mounts` is the text of the mount table, the kernel's own by default.
 
     Raises NetworkFileSystem: two computers that read one mark would each miss the other's processes.
@@ -41,7 +41,7 @@ def this_computer(folder: Path, mounts: str | None = None) -> Computer:
             why="Machines of this computer are its processes; another one would take them for lost.",
             fix="Set CRUCIBLE_LOCAL_FOLDER to a folder on a local disk.",
         )
-    return Computer(_mark(real), platform.node(), str(real))
+    return HostId(_mark(real), platform.node(), str(real))
 
 
 def _mark(folder: Path) -> str:

@@ -17,8 +17,8 @@ from crucible.core.errors import CrucibleError
 
 log = structlog.get_logger(__name__)
 
-AFTER_TROUBLE = 1.0
-LONGEST_TROUBLE = 8.0
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 8.0
 """Short beside the bounds of a takeover: what was away is back for some seconds before it is asked again."""
 
 
@@ -52,7 +52,7 @@ class Loops:
             while True:
                 wait = await self._round(loop)
                 failed = failed + 1 if wait is None else 0
-                await listener.wait(after_trouble(failed) if wait is None else wait)
+                await listener.wait(retry_delay(failed) if wait is None else wait)
 
     async def _round(self, loop: Loop) -> float | None:
         """None when it failed."""
@@ -65,6 +65,6 @@ class Loops:
         return None
 
 
-def after_trouble(failed: int) -> float:
+def retry_delay(failed: int) -> float:
     """Seconds before the next round, when so many have failed one after the other."""
-    return min(AFTER_TROUBLE * 2.0 ** min(failed - 1, 10), LONGEST_TROUBLE)
+    return min(FIRST_RETRY_SECONDS * 2.0 ** min(failed - 1, 10), LONGEST_RETRY_SECONDS)

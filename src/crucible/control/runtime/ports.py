@@ -46,7 +46,7 @@ class CallBroke(Trouble):
     code = "call_broke"
 
 
-def guarded(lane: str, work: Callable[[], T]) -> T:
+def run_guarded(lane: str, work: Callable[[], T]) -> T:
     """The result of `work`; whatever it raises comes as a CrucibleError, for callers to expect."""
     try:
         return work()
@@ -82,7 +82,7 @@ class Wakeups(Protocol):
     def listening(self, topic: str) -> AbstractContextManager[Listener]:
         """Wake-ups from now on are kept for the listener: who looks first and then waits misses none."""
 
-    def overhear(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+    def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
         """Other processes' topics that begin with `prefix` are told; None when some may have been missed."""
 
     async def start(self) -> None:

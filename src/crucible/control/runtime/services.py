@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from crucible.backends.base import Backend
 from crucible.catalog import Library
 from crucible.catalog.sources import Sources
-from crucible.control.agents.agents import Agents, Tools
+from crucible.control.agents.agents import Agents, AgentServices
 from crucible.control.agents.contacts import Contacts
 from crucible.control.agents.ingest import Ingest
 from crucible.control.agents.sessions import Sessions
@@ -20,13 +20,13 @@ from crucible.control.hooks import Hooks, Notifier, Post, Sender
 from crucible.control.jobs.bulk import BulkJobs
 from crucible.control.jobs.resume import Resumer
 from crucible.control.jobs.submit import Submitter
-from crucible.control.machines.absences import Absences
+from crucible.control.machines.absences import MissingSince
 from crucible.control.machines.janitor import Janitor
 from crucible.control.machines.ledger import Ledger
 from crucible.control.machines.machine_factory import LeaseTerms, MachineFactory
 from crucible.control.machines.poller import Poller
 from crucible.control.objects.bundles import Bundles
-from crucible.control.objects.quota import Bounds, Room
+from crucible.control.objects.quota import QuotaLimits, StoreQuota
 from crucible.control.objects.uploads import Uploads
 from crucible.control.planning.forecast import Forecasts
 from crucible.control.reconcile.effects import LaunchContext, Performer
@@ -44,7 +44,7 @@ from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import KEYS_FILE, Vault
-from crucible.control.storelink import Invitations, Postroom, StoreLink, folder_of
+from crucible.control.storelink import Invitations, Mailboxes, StoreLink, store_folder
 from crucible.control.telemetry.feed import Feed
 from crucible.control.telemetry.log_search import LogSearch
 from crucible.control.telemetry.logs import Logs
@@ -74,7 +74,7 @@ class Deployment:
     """Raises unless this process may work on this database."""
     shared: bool = False
     """Other processes may work on this database and at these places."""
-    point_agents: Callable[[], None] = lambda: None
+    publish_agents_url: Callable[[], None] = lambda: None
     """Tells the agents of this computer where to find this process from now on."""
     terms: LeaseTerms = LeaseTerms()
     store_url: str = ""
@@ -82,7 +82,7 @@ class Deployment:
     models: ModelsPython = ModelsPython()
     channel: Channel = Channel.HTTPS
     """The way agents talk where both would do."""
-    bounds: Bounds = Bounds()
+    quota: QuotaLimits = QuotaLimits()
     prune_after: float | None = None
     """Seconds after its end when what a job stored is removed by itself; None: never."""
     database: Path | str = field(default="", repr=False)
@@ -104,7 +104,7 @@ class Deployment:
     """Of the price interfaces that want one, by provider."""
 
 
-class Parts:
+class Services:
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         self.ports = ports
         self.deployment = deployment
@@ -116,7 +116,7 @@ class Parts:
         self.tails = Tails()
         self.contacts = Contacts()
         self.writer = Writer(ports, self.feed)
-        postroom = Postroom(ports, folder_of(deployment.store_url))
+        postroom = Mailboxes(ports, store_folder(deployment.store_url))
         invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
         self.invitations = invitations
         self.backends = ConnectedBackends(backends, ports.calls, invitations)
@@ -132,12 +132,12 @@ class Parts:
         self.plans = Plans(ports, self.backends, orders, deployment.id, self.catalog)
         self.forecasts = Forecasts(ports, self.backends, self.plans)
         self.bulk = BulkJobs(self.writer, self.submitter, self.scheduler)
-        self.room = Room(ports, deployment.bounds)
-        self.uploads = Uploads(ports, deployment.scratch, self.room)
+        self.quota = StoreQuota(ports, deployment.quota)
+        self.uploads = Uploads(ports, deployment.scratch, self.quota)
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
         self.sessions = Sessions(ports, deployment.agents_url)
         self.noted_ports: dict[tuple[str, str | None, str, int], float] = {}
-        tools = Tools(
+        tools = AgentServices(
             ports, self.writer, self.feed, self.tails, self.contacts, deployment.key, self.vault, self.sessions
         )
         self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
@@ -145,14 +145,14 @@ class Parts:
         self.logsearch = LogSearch(ports, self.tails)
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
         self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
-        context = LaunchContext(deployment.key, deployment.agents_url, invitations.of)
-        absences = Absences()
-        self.performer = Performer(ports, self.backends, self.writer, context, absences)
-        self.poller = Poller(ports, self.backends, self.writer, absences)
+        context = LaunchContext(deployment.key, deployment.agents_url, invitations.make_invitation)
+        missing_since = MissingSince()
+        self.performer = Performer(ports, self.backends, self.writer, context, missing_since)
+        self.poller = Poller(ports, self.backends, self.writer, missing_since)
         self.janitor = Janitor(ports, self.backends, self.writer, deployment.id)
         self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
         self.ledger = Ledger(ports, self.backends, self.writer, self.duties)
-        self.retention = Retention(ports, self.writer, self.room, self.duties, prune_after=deployment.prune_after)
+        self.retention = Retention(ports, self.writer, self.quota, self.duties, prune_after=deployment.prune_after)
         source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
         self.backup = Backup(ports, source)
         self.resumer = Resumer(self.writer, self.backends, self.scheduler, self.submitter, self.vault)

@@ -14,7 +14,7 @@ from typing import TypeVar
 import structlog
 
 from crucible.control.db.clock import steady
-from crucible.control.runtime.ports import guarded
+from crucible.control.runtime.ports import run_guarded
 from crucible.core.errors import TimedOut
 from crucible.core.ids import Prefix, make_id
 
@@ -95,7 +95,7 @@ class ThreadCalls:
             pool = self._lanes[lane] = ThreadPoolExecutor(self._threads, thread_name_prefix=lane)
         try:
             async with asyncio.timeout(deadline):
-                return await asyncio.get_running_loop().run_in_executor(pool, guarded, lane, work)
+                return await asyncio.get_running_loop().run_in_executor(pool, run_guarded, lane, work)
         except TimeoutError:
             raise TimedOut(f"{lane} did not answer within {deadline:g} s.", fix="It will be asked again.") from None
 
@@ -128,7 +128,7 @@ class LocalWakeups:
         for listener in self._listeners.get(topic, ()):
             listener.event.set()
 
-    def overhear(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+    def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
         pass
 
     async def start(self) -> None:

@@ -67,7 +67,7 @@ class ConnectedBackends:
     def _read_offers(self, backend: Backend) -> tuple[Offer, ...]:
         """Return what the backend offers; nothing of it is runnable if its agents could not reach this server."""
         if self._invitations is not None:
-            self._invitations.look(backend)
+            self._invitations.probe(backend)
         found, rejected = backend.offers(Resources()), self.rejection(backend.name, secrets=False)
         if rejected is None:
             return tuple(found)

@@ -47,4 +47,4 @@ def first_in_queue(conn: Connection, backend: str, most: int, now: float = END_O
 
 
 def _queued_jobs(backend: str, rows: Iterable[Row]) -> list[QueuedJob]:
-    return [QueuedJob(r["id"], backend, codec.resources(r["resources"]), r["user"], r["priority"]) for r in rows]
+    return [QueuedJob(r["id"], backend, codec.parse_resources(r["resources"]), r["user"], r["priority"]) for r in rows]

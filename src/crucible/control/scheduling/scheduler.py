@@ -16,11 +16,11 @@ from sqlalchemy import bindparam, func, select
 from crucible.backends.base import Slots
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.machines.machine_factory import LeaseTerms, MachineFactory, why_there
+from crucible.control.machines.machine_factory import LeaseTerms, MachineFactory, placement_reason
 from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.roles import Duties, Duty
-from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
 from crucible.control.scheduling.backends import BackendOffer, ConnectedBackends
 from crucible.control.scheduling.queue import first_in_queue
@@ -67,7 +67,7 @@ class Scheduler:
         self._duties = duties
         self._factory = MachineFactory(ids, deployment, terms)
 
-    def place(self, unit: Unit) -> None:
+    def place(self, unit: UnitOfWork) -> None:
         """Place the queued jobs that fit, in the order of the queue; store why the first that does not must wait.
 
         Does nothing in a process that does not hold the scheduler's duty.
@@ -93,7 +93,7 @@ class Scheduler:
         return self._backends.get(name).capabilities.slots
 
     def _without_unreachable(
-        self, unit: Unit, name: str, line: list[scheduling.QueuedJob]
+        self, unit: UnitOfWork, name: str, line: list[scheduling.QueuedJob]
     ) -> list[scheduling.QueuedJob]:
         """Return the queue without jobs whose agents could not reach this server; those move on or wait."""
         if self._backends.rejection(name, secrets=True) is None:
@@ -112,7 +112,7 @@ class Scheduler:
 
     # Counted backends
 
-    def _place_counted(self, unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
+    def _place_counted(self, unit: UnitOfWork, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
         machines = {name: self._shared_machine(unit, name) for name in lines}
         pools = [self._free_slots(unit, name, machine) for name, machine in machines.items()]
         queue = [waiting for line in lines.values() for waiting in line]
@@ -129,12 +129,12 @@ class Scheduler:
                     unit, world, decision.backend, decision.allocation, machines[decision.backend]
                 )
 
-    def _shared_machine(self, unit: Unit, backend: str) -> Machine | None:
+    def _shared_machine(self, unit: UnitOfWork, backend: str) -> Machine | None:
         """Return the shared machine of a counted backend, if it has one."""
         row = _SHARED.first(unit.conn, backend=backend, owner=f"pool:{backend}")
-        return codec.machine_of(row) if row else None
+        return codec.machine_from_row(row) if row else None
 
-    def _free_slots(self, unit: Unit, backend: str, machine: Machine | None) -> scheduling.SlotPool | None:
+    def _free_slots(self, unit: UnitOfWork, backend: str, machine: Machine | None) -> scheduling.SlotPool | None:
         """Return the slots of a counted backend; None while no job can be placed there."""
         found = self._backends.runnable_offer(backend)
         if found is None:
@@ -145,27 +145,27 @@ class Scheduler:
             )
         return scheduling.SlotPool(backend, machine.id, machine.capacity, self._used_slots(unit, machine.id))
 
-    def _is_releasing(self, unit: Unit, backend: str) -> bool:
+    def _is_releasing(self, unit: UnitOfWork, backend: str) -> bool:
         """Return whether a released machine may still hold the slots: until its provider says it is gone."""
         return _RELEASING.value(unit.conn, backend=backend) is not None
 
-    def _used_slots(self, unit: Unit, machine: str) -> tuple[scheduling.UsedSlots, ...]:
+    def _used_slots(self, unit: UnitOfWork, machine: str) -> tuple[scheduling.UsedSlots, ...]:
         rows = _USED_SLOTS.all(unit.conn, machine=machine)
-        return tuple(scheduling.UsedSlots(short(r["job"]), codec.allocation(r["allocation"])) for r in rows)
+        return tuple(scheduling.UsedSlots(short(r["job"]), codec.parse_allocation(r["allocation"])) for r in rows)
 
     def _place_on_shared(
-        self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None
+        self, unit: UnitOfWork, world: World, backend: str, allocation: Allocation, machine: Machine | None
     ) -> Machine:
         found = self._backends.runnable_offer(backend)
         assert found is not None, "a decision is only made for a backend with a runnable offer"
-        chosen = machine or self._factory.shared(found, unit.now)
+        chosen = machine or self._factory.shared_machine(found, unit.now)
         attempt = self._factory.attempt(world, self._factory.attempt_id(), chosen, allocation, unit.now)
         known = world if machine is None else world.with_machine(chosen)
         return self._commit(unit, known, attempt, chosen, found, new=machine is None)
 
     # Elastic backends
 
-    def _place_elastic(self, unit: Unit, waiting: scheduling.QueuedJob) -> None:
+    def _place_elastic(self, unit: UnitOfWork, waiting: scheduling.QueuedJob) -> None:
         world = _load_queued(unit, waiting.job)
         if world is None:
             return
@@ -175,12 +175,12 @@ class Scheduler:
         found = BackendOffer(self._backends.get(waiting.backend), choice.offer)
         attempt = self._factory.attempt_id()
         slots = offer_choice.allocate_whole_machine(_sized_spec(world), choice.offer)
-        machine = self._factory.own(found, attempt, world, unit.now)
+        machine = self._factory.dedicated_machine(found, attempt, world, unit.now)
         self._commit(
             unit, world, self._factory.attempt(world, attempt, machine, slots, unit.now), machine, found, new=True
         )
 
-    def _choose(self, unit: Unit, world: World, waiting: scheduling.QueuedJob) -> offer_choice.Choice:
+    def _choose(self, unit: UnitOfWork, world: World, waiting: scheduling.QueuedJob) -> offer_choice.Choice:
         """Return the offer to try now. If there is none, the job moves on or waits and says why."""
         here, spec = waiting.backend, _sized_spec(world)
         if not self._backends.has_answered(here):
@@ -198,7 +198,7 @@ class Scheduler:
             fallback = offer_choice.choose_offer(spec.model_copy(update={"market": Market.ON_DEMAND}), offers, failures)
         return fallback if fallback.offer else self._wait(unit, world, f"waits for a machine on {here}: {choice.why}")
 
-    def _wait(self, unit: Unit, world: World, why: str) -> offer_choice.Choice:
+    def _wait(self, unit: UnitOfWork, world: World, why: str) -> offer_choice.Choice:
         unit.advance(world, Waits(why))
         return offer_choice.Choice(None, why)
 
@@ -208,7 +208,7 @@ class Scheduler:
         later = order[order.index(here) + 1 :] if here in order else ()
         return next((name for name in later if self._may_hold(name, world)), None)
 
-    def _move_or_wait(self, unit: Unit, world: World, why: str) -> None:
+    def _move_or_wait(self, unit: UnitOfWork, world: World, why: str) -> None:
         """Move the job from a backend that can never hold it to any of its own that can; without one it waits."""
         others = (name for name in world.job.spec.backends if name != world.job.backend)
         better = next((name for name in others if self._may_hold(name, world)), None)
@@ -218,11 +218,11 @@ class Scheduler:
         return self._backends.may_hold(name, world.job.spec, world.job.resources)
 
     def _commit(
-        self, unit: Unit, world: World, attempt: Attempt, machine: Machine, offer: BackendOffer, *, new: bool
+        self, unit: UnitOfWork, world: World, attempt: Attempt, machine: Machine, offer: BackendOffer, *, new: bool
     ) -> Machine:
-        start = checkpoints.start_of(unit.conn, world)
+        start = checkpoints.next_start(unit.conn, world)
         chosen = attempt if start is None else replace(attempt, resume_from=start)
-        after = unit.advance(world, Placed(chosen, machine, why_there(world, offer), new))
+        after = unit.advance(world, Placed(chosen, machine, placement_reason(world, offer), new))
         return after.machines.get(machine.id, machine)
 
 
@@ -231,12 +231,12 @@ def _sized_spec(world: World) -> JobSpec:
     return world.job.spec.model_copy(update={"resources": world.job.resources})
 
 
-def _load_queued(unit: Unit, job: str) -> World | None:
+def _load_queued(unit: UnitOfWork, job: str) -> World | None:
     """Return the job. None, and the job ends, if its last attempt used up its machine's time and saved nothing new."""
     world = repository.load_world(unit.conn, job)
     if world is None or not _was_suspended(world):
         return world
-    if world.attempts[-1].resume_from != checkpoints.start_of(unit.conn, world):
+    if world.attempts[-1].resume_from != checkpoints.next_start(unit.conn, world):
         return world
     unit.advance(world, NothingSaved())
     return None
@@ -247,7 +247,7 @@ def _was_suspended(world: World) -> bool:
     return any(a.reason is Reason.SUSPENDED and a.number > world.job.reopened_at for a in world.attempts[-1:])
 
 
-def _wait_for_confirmation(unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
+def _wait_for_confirmation(unit: UnitOfWork, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
     """Place nothing, and have the first job of every queue say why."""
     for line in lines.values():
         world = repository.load_world(unit.conn, line[0].job)
@@ -255,7 +255,7 @@ def _wait_for_confirmation(unit: Unit, lines: dict[str, list[scheduling.QueuedJo
             unit.advance(world, Waits(f"{restore_hold.WHY} {restore_hold.FIX}"))
 
 
-def _queued_backends(unit: Unit) -> list[str]:
+def _queued_backends(unit: UnitOfWork) -> list[str]:
     """Return the backends that jobs are queued for, by name."""
     found: list[str] = []
     while (name := _NEXT_BACKEND.value(unit.conn, after=found[-1] if found else "")) is not None:
@@ -263,7 +263,7 @@ def _queued_backends(unit: Unit) -> list[str]:
     return found
 
 
-def _note_unconnected(unit: Unit, backends: Sequence[str]) -> None:
+def _note_unconnected(unit: UnitOfWork, backends: Sequence[str]) -> None:
     """Have the first job queued for a backend that this server does not have say so; another server may have it."""
     for backend in backends:
         first = _FIRST_QUEUED.value(unit.conn, backend=backend)

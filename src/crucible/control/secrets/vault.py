@@ -133,7 +133,7 @@ class Vault:
         row = _ATTEMPT.first(conn, attempt=attempt)
         if row is None or row["state"] == AttemptState.ENDED.value:
             return None
-        return self.values(conn, row["project"], codec.spec(row["spec"]).secrets)
+        return self.values(conn, row["project"], codec.parse_spec(row["spec"]).secrets)
 
     # keys
 

@@ -21,7 +21,7 @@ from crucible.core.lifecycle import AttemptState, MachineState
 
 LIMIT_SECONDS = 1800.0
 """So long after a machine's end its mail may take."""
-PAUSE = 2.0
+HOLD_SECONDS = 2.0
 """Seconds between two signs of life; nothing is judged for longer than that after one."""
 
 
@@ -41,7 +41,7 @@ _OPEN = Statement(
 
 
 @dataclass(frozen=True)
-class _Open:
+class _UnreadAttempt:
     """An attempt that is not over, on a machine that is gone. `heard`: anything was, ever."""
 
     machine: str
@@ -50,49 +50,49 @@ class _Open:
     heard: bool
 
 
-class LastWords:
+class MailboxDrain:
     def __init__(self, ports: Ports, agents: Agents, backends: Iterable[str]) -> None:
         self._ports = ports
         self._agents = agents
         self._backends = tuple(backends)
-        self._left: dict[str, bool] = {}
-        self._told_at: dict[str, float] = {}
+        self._more: dict[str, bool] = {}
+        self._held_at: dict[str, float] = {}
 
-    def note(self, machine: str, *, left: bool) -> None:
+    def record_poll(self, machine: str, *, left: bool) -> None:
         """A mailbox was looked into after its machine was gone: whether there is more to take in."""
-        self._left[machine] = left
+        self._more[machine] = left
 
-    async def hold(self, among: Collection[str] | None = None) -> list[str]:
+    async def hold_unread(self, among: Collection[str] | None = None) -> list[str]:
         """Keeps attempts from being judged whose machine's mail is not read; the machines that are to be read.
 
         `among`: machines that may have mail; None: any.
         """
         now = self._ports.clock.now()
-        every, limit = await self._ports.db.read(lambda conn: (_open(conn, self._backends), _limit(conn)))
+        every, limit = await self._ports.db.read(lambda conn: (_load_unread(conn, self._backends), _limit(conn)))
         found = [item for item in every if among is None or item.machine in among]
         self._forget(found)
         for item in found:
             if now - item.gone_at < limit and self._is_unread(item) and self._is_due(item.attempt, now):
-                self._told_at[item.attempt] = now
-                await self._agents.heard(item.attempt)
+                self._held_at[item.attempt] = now
+                await self._agents.record_contact(item.attempt)
         return [item.machine for item in found]
 
-    def _is_unread(self, item: _Open) -> bool:
+    def _is_unread(self, item: _UnreadAttempt) -> bool:
         """An attempt of which nothing was ever heard has last words only if they are seen."""
-        return self._left.get(item.machine, item.heard)
+        return self._more.get(item.machine, item.heard)
 
     def _is_due(self, attempt: str, now: float) -> bool:
-        return now - self._told_at.get(attempt, -math.inf) >= PAUSE
+        return now - self._held_at.get(attempt, -math.inf) >= HOLD_SECONDS
 
-    def _forget(self, found: list[_Open]) -> None:
+    def _forget(self, found: list[_UnreadAttempt]) -> None:
         machines, attempts = {item.machine for item in found}, {item.attempt for item in found}
-        self._left = {name: left for name, left in self._left.items() if name in machines}
-        self._told_at = {name: at for name, at in self._told_at.items() if name in attempts}
+        self._more = {name: left for name, left in self._more.items() if name in machines}
+        self._held_at = {name: at for name, at in self._held_at.items() if name in attempts}
 
 
-def _open(conn: Connection, backends: tuple[str, ...]) -> list[_Open]:
+def _load_unread(conn: Connection, backends: tuple[str, ...]) -> list[_UnreadAttempt]:
     rows = _OPEN.all(conn, backends=backends)
-    return [_Open(row["id"], row["attempt"], row["gone_at"], row["last_seen"] is not None) for row in rows]
+    return [_UnreadAttempt(row["id"], row["attempt"], row["gone_at"], row["last_seen"] is not None) for row in rows]
 
 
 def _limit(conn: Connection) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crucible.backends.base import Backend
-from crucible.control.storelink.mailboxes import Postroom
+from crucible.control.storelink.mailboxes import Mailboxes
 from crucible.core.channels import Channel, ChannelChoice, Rejection, check_channel, choose_channel
 from crucible.storage.addresses import FolderAddress, parse_address
 from crucible.wire.documents.mailbox import is_private
@@ -20,9 +20,9 @@ class Invitations:
     """`store_url` is the store's address, empty where agents have no way to it."""
 
     def __init__(
-        self, postroom: Postroom, agents_url: str, store_url: str = "", wanted: Channel = Channel.HTTPS
+        self, mailboxes: Mailboxes, agents_url: str, store_url: str = "", wanted: Channel = Channel.HTTPS
     ) -> None:
-        self._postroom = postroom
+        self._mailboxes = mailboxes
         self._agents_url = agents_url
         self._store_url = store_url
         self._wanted = wanted
@@ -34,17 +34,17 @@ class Invitations:
     def channel(self, backend: Backend) -> ChannelChoice:
         return choose_channel(backend.capabilities.reach, self._agents_url, self._store_url, self._wanted)
 
-    async def of(self, backend: Backend, machine: str) -> Mapping[str, object] | None:
+    async def make_invitation(self, backend: Backend, machine: str) -> Mapping[str, object] | None:
         """What the machine's bootstrap says of the store; None where its agent calls us."""
         if self.channel(backend).channel is not Channel.STORE:
             return None
-        return await self._postroom.invitation(machine)
+        return await self._mailboxes.invitation(machine)
 
-    def look(self, backend: Backend) -> None:
+    def probe(self, backend: Backend) -> None:
         """Find out what `rejection` has to know. Blocks: where a Python is asked, for a moment."""
         if self.channel(backend).channel is not Channel.STORE:
             return
-        folder, python = folder_of(self._store_url), backend.capabilities.agent_python
+        folder, python = store_folder(self._store_url), backend.capabilities.agent_python
         self._private = folder is not None and is_private(folder)
         if not python or python in self._encrypting:
             return
@@ -70,7 +70,7 @@ def lacks_cryptography(python: str) -> bool:
     return found.returncode != 0
 
 
-def folder_of(store_url: str) -> Path | None:
+def store_folder(store_url: str) -> Path | None:
     """The store's path, when it is a folder."""
     address = parse_address(store_url) if store_url else None
     return address.path if isinstance(address, FolderAddress) else None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crucible.control.storelink.mailboxes import Postroom, own_wants
+from crucible.control.storelink.mailboxes import Mailboxes, own_wants
 from crucible.storage.layout import bundle_key, checkpoint_key
 from crucible.wire.documents.crypto import BadDocument, OldDocument
 from crucible.wire.documents.desired import Assignment
@@ -29,7 +29,7 @@ _BLOB = re.compile(r"[a-z]+-[0-9a-f-]{1,100}")
 
 
 @dataclass(frozen=True)
-class Party:
+class MailboxParty:
     """A speaker and the key of its documents."""
 
     name: str
@@ -37,85 +37,94 @@ class Party:
 
 
 @dataclass(frozen=True)
-class _Heard:
+class _SeenAlive:
     """A sign of life, and when it was first seen."""
 
     alive: Heartbeat
     at: float
 
 
-class Box:
+class MailboxState:
     """Remembers only what saves writing; a control plane that starts anew says everything again."""
 
-    def __init__(self, postroom: Postroom, machine: str) -> None:
-        self._postroom = postroom
+    def __init__(self, mailboxes: Mailboxes, machine: str) -> None:
+        self._mailboxes = mailboxes
         self.machine = machine
         self.gone_since: float | None = None
         self.refused_claim: bytes | None = None
-        self.denied = False
-        self.old: set[str] = set()
+        self.claim_denied = False
+        self.outdated_parties: set[str] = set()
         """Parties whose documents are of version 0.1.0."""
-        self.noted: set[str] = set()
+        self.noted_attempts: set[str] = set()
         """Attempts whose users know that."""
-        self._heard: dict[str, _Heard] = {}
-        self._said: dict[str, tuple[int, str]] = {}
+        self._last_alive: dict[str, _SeenAlive] = {}
+        self._written: dict[str, tuple[int, str]] = {}
 
-    async def hear(self, party: Party, names: Mapping[str, int], now: float) -> tuple[Heartbeat | None, bool]:
+    async def read_alive(
+        self, party: MailboxParty, names: Mapping[str, int], now: float
+    ) -> tuple[Heartbeat | None, bool]:
         """The party's newest sign of life, and whether it has come since the last look.
 
         The first one seen may be old: nothing follows from it.
         """
         if heartbeat_name(party.name) not in names:
             return None, False
-        raw = await self._postroom.get(self.machine, heartbeat_name(party.name), MAX_DOCUMENT)
-        before = self._heard.get(party.name)
+        raw = await self._mailboxes.get(self.machine, heartbeat_name(party.name), MAX_DOCUMENT)
+        before = self._last_alive.get(party.name)
         try:
             alive = decode_heartbeat(party.key, party.name, raw or b"")
         except BadDocument as error:
             if isinstance(error, OldDocument):
-                self.old.add(party.name)
+                self.outdated_parties.add(party.name)
             return (None if before is None else before.alive), False
-        self.old.discard(party.name)
+        self.outdated_parties.discard(party.name)
         if before is not None and (alive == before.alive or _is_older(alive, before.alive)):
             return before.alive, False
-        self._heard[party.name] = _Heard(alive, now)
+        self._last_alive[party.name] = _SeenAlive(alive, now)
         return alive, before is not None
 
     def is_quiet(self, now: float, party: str | None = None) -> bool:
         """Whether nothing new has come of the party, or of any, for so long that its agent has ended."""
-        heard = self._heard if party is None else {party: self._heard[party]} if party in self._heard else {}
+        heard = (
+            self._last_alive if party is None else {party: self._last_alive[party]} if party in self._last_alive else {}
+        )
         return all(now - item.at >= QUIET_SECONDS for item in heard.values())
 
-    async def say(
-        self, party: Party, alive: Heartbeat | None, body: Mapping[str, object], now: float, urls: Mapping[str, str]
+    async def write_down(
+        self,
+        party: MailboxParty,
+        alive: Heartbeat | None,
+        body: Mapping[str, object],
+        now: float,
+        urls: Mapping[str, str],
     ) -> None:
         """Tell the party, unless it has been told just that. Secrets of a project are always encrypted."""
         if alive is None:
             return
-        steady = _steady(alive, body, urls)
-        number, before = self._said.get(party.name, (0, ""))
+        steady = _fingerprint(alive, body, urls)
+        number, before = self._written.get(party.name, (0, ""))
         if steady == before:
             return
         number = max(number + 1, int(now * 1000))
         down = ControlDocument(number, alive.life, alive.count, body, urls)
-        encrypted = "secrets" in body or not await self._postroom.is_private()
+        encrypted = "secrets" in body or not await self._mailboxes.is_private()
         raw = encode_control_document(party.key, party.name, down, encrypted=encrypted)
-        await self._postroom.put(self.machine, control_document_name(party.name), raw)
-        self._said[party.name] = (number, steady)
+        await self._mailboxes.put(self.machine, control_document_name(party.name), raw)
+        self._written[party.name] = (number, steady)
 
-    async def urls(self, party: Party, alive: Heartbeat | None, keys: Mapping[str, str]) -> dict[str, str]:
+    async def urls(self, party: MailboxParty, alive: Heartbeat | None, keys: Mapping[str, str]) -> dict[str, str]:
         """For what the party always needs, and for what it asks for if it may have that."""
         wants = (*own_wants(party.name), *(alive.wants if alive is not None else ()))
         granted = {want: key for want in wants if (key := self._key(party, want, keys)) is not None}
-        return await self._postroom.urls(granted)
+        return await self._mailboxes.sign_urls(granted)
 
     async def runner_urls(self, parties: list[str]) -> dict[str, str]:
         """What runners begin with; their host hands it on."""
         root = mailbox_folder(self.machine)
         wants = [want for party in parties for want in own_wants(party)]
-        return await self._postroom.urls({want: f"{root}/{want[4:]}" for want in wants})
+        return await self._mailboxes.sign_urls({want: f"{root}/{want[4:]}" for want in wants})
 
-    def _key(self, party: Party, want: str, keys: Mapping[str, str]) -> str | None:
+    def _key(self, party: MailboxParty, want: str, keys: Mapping[str, str]) -> str | None:
         method, _, name = want.partition(" ")
         if method == "GET" and name in keys:
             return keys[name]
@@ -128,11 +137,11 @@ class Box:
         return None
 
     def forget(self, party: str) -> None:
-        self._heard.pop(party, None)
-        self._said.pop(party, None)
+        self._last_alive.pop(party, None)
+        self._written.pop(party, None)
 
 
-def readable(assignment: Assignment | None) -> dict[str, str]:
+def readable_keys(assignment: Assignment | None) -> dict[str, str]:
     """Where the bundle and the checkpoint of an assignment lie in the store, by the names agents ask for."""
     keys = {}
     if assignment is not None and assignment.bundle is not None:
@@ -148,7 +157,7 @@ def _is_older(alive: Heartbeat, before: Heartbeat) -> bool:
     return alive.life == before.life and alive.count < before.count
 
 
-def _steady(alive: Heartbeat, body: Mapping[str, object], urls: Mapping[str, str]) -> str:
+def _fingerprint(alive: Heartbeat, body: Mapping[str, object], urls: Mapping[str, str]) -> str:
     """What makes one `down` differ from another. The seconds a machine has left fall all the time."""
     plain = {name: value for name, value in body.items() if name != "ends_in"}
     desired = plain.get("desired")

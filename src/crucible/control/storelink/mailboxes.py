@@ -26,7 +26,7 @@ URL_SECONDS = 6 * 24 * 3600
 """How long a signed URL is good. Credentials that end sooner end it sooner."""
 
 
-class Postroom:
+class Mailboxes:
     """`folder` is the store's path when it is a folder that agents see under the same path."""
 
     def __init__(self, ports: Ports, folder: Path | None = None) -> None:
@@ -40,14 +40,14 @@ class Postroom:
         if self._folder is not None:
             return {"folder": str(self._folder)}
         wants = (f"PUT {CLAIM}", f"GET {CLAIM}", *own_wants(HOST))
-        return {"urls": await self.urls({want: f"{mailbox_folder(machine)}/{want[4:]}" for want in wants})}
+        return {"urls": await self.sign_urls({want: f"{mailbox_folder(machine)}/{want[4:]}" for want in wants})}
 
     async def is_private(self) -> bool:
         """Whether the store is a folder that nobody but this user can open, as it is now."""
         folder = self._folder
         return folder is not None and await self._ports.calls.run(LANE, lambda: is_private(folder), DEADLINE)
 
-    async def urls(self, wants: Mapping[str, str]) -> dict[str, str]:
+    async def sign_urls(self, wants: Mapping[str, str]) -> dict[str, str]:
         """Signed URLs for `METHOD name` -> key; none where agents see the store themselves.
 
         The same URL is given for half its life: a new one each time would look like news.
@@ -64,7 +64,7 @@ class Postroom:
             self._urls.update({pair: (url, now + URL_SECONDS / 2) for pair, url in zip(stale, signed, strict=True)})
         return {want: self._urls[key, _method(want)][0] for want, key in wants.items()}
 
-    async def boxes(self) -> list[str]:
+    async def list_machines(self) -> list[str]:
         """Machines that have a mailbox."""
 
         def names() -> set[str]:
@@ -72,7 +72,7 @@ class Postroom:
 
         return sorted(await self._ports.calls.run(LANE, names, DEADLINE))
 
-    async def listing(self, machine: str) -> dict[str, int]:
+    async def list_names(self, machine: str) -> dict[str, int]:
         """Names in the machine's mailbox, with their sizes."""
         root = mailbox_folder(machine)
 
@@ -98,7 +98,7 @@ class Postroom:
         key = f"{mailbox_folder(machine)}/{name}"
         await self._ports.calls.run(LANE, lambda: self._store.put(key, data), DEADLINE)
 
-    async def pieces(self, machine: str, name: str) -> AsyncIterator[bytes]:
+    async def read_chunks(self, machine: str, name: str) -> AsyncIterator[bytes]:
         """The object's bytes; NotFound when it is not there."""
         key = f"{mailbox_folder(machine)}/{name}"
         run = self._ports.calls.run
@@ -119,7 +119,7 @@ class Postroom:
         if keys:
             await self._ports.calls.run(LANE, delete, COPY_DEADLINE)
 
-    async def sweep(self, machine: str, below: str = "") -> None:
+    async def clear(self, machine: str, below: str = "") -> None:
         """Forget URLs, and remove what deleting leaves in a folder: empty ones, and pieces never finished."""
         prefix = f"{mailbox_folder(machine)}/{below}"
         self._urls = {pair: url for pair, url in self._urls.items() if not pair[0].startswith(prefix)}

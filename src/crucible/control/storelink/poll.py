@@ -13,9 +13,9 @@ from crucible.control.agents.agents import Agents, MachineUnwanted
 from crucible.control.db import schema as t
 from crucible.control.reconcile import repository
 from crucible.control.runtime.ports import Ports
-from crucible.control.storelink.mailbox_state import Box, Party, readable
-from crucible.control.storelink.mailboxes import Postroom
-from crucible.control.storelink.receive import Intake, Runner, Taken
+from crucible.control.storelink.mailbox_state import MailboxParty, MailboxState, readable_keys
+from crucible.control.storelink.mailboxes import Mailboxes
+from crucible.control.storelink.receive import BatchReceiver, MailboxRunner, Received
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import Machine, MachineState
@@ -62,125 +62,131 @@ class _Slot:
 
 
 @dataclass
-class Visit:
+class MailboxPoll:
     """One look into one mailbox; `names` is what lay there when it began. `left`: there is more to take in."""
 
     ports: Ports
     agents: Agents
-    postroom: Postroom
-    intake: Intake
+    mailboxes: Mailboxes
+    receiver: BatchReceiver
     key: bytes
-    box: Box
+    state: MailboxState
     row: Machine
     names: dict[str, int]
-    left: bool = False
+    more: bool = False
 
-    async def make(self) -> bool:
+    async def run(self) -> bool:
         """Whether anything runs or waits there."""
-        writers = {found[0] for name in self.names if (found := _writer(name)) is not None}
-        slots = await self.ports.db.read(lambda conn: _slots(conn, self.row.id, writers))
-        host, alive, heard = await self._hear_host()
-        document = await self._document(alive if heard else None)
+        writers = {found[0] for name in self.names if (found := _writer_of(name)) is not None}
+        slots = await self.ports.db.read(lambda conn: _load_slots(conn, self.row.id, writers))
+        host, alive, heard = await self._read_host()
+        document = await self._read_desired(alive if heard else None)
         assigned = {(a.attempt, a.rank): a for a in (document.assignments if document is not None else ())}
         news = False
         for slot in slots:
-            if not slot.ended or self._of(slot.party):
-                news |= await self._runner(slot, assigned.get((slot.attempt, slot.rank)))
+            if not slot.ended or self._names_of(slot.party):
+                news |= await self._poll_runner(slot, assigned.get((slot.attempt, slot.rank)))
         await self._note_old_agents(slots)
         if news:
-            document = await self._document(None)
-        await self._say_to_host(host, alive, document)
+            document = await self._read_desired(None)
+        await self._write_to_host(host, alive, document)
         if self.row.state is MachineState.GONE:
             await self._clear(alive)
         return self.row.state in MAKING or any(not slot.ended for slot in slots)
 
     # The host
 
-    async def _hear_host(self) -> tuple[Party, Heartbeat | None, bool]:
+    async def _read_host(self) -> tuple[MailboxParty, Heartbeat | None, bool]:
         """A host that was never heard is news, however long its sign of life has been there."""
         nonce = derive_secret(self.key, "nonce", self.row.id)
-        host = Party(HOST, host_key(nonce, self.row.id))
+        host = MailboxParty(HOST, host_key(nonce, self.row.id))
         await self._claim(host, nonce)
-        alive, fresh = await self.box.hear(host, self.names, self.ports.clock.now())
+        alive, fresh = await self.state.read_alive(host, self.names, self.ports.clock.now())
         claimed = alive is not None and self.row.claimed_by is not None
         return host, alive, claimed and (fresh or self.row.state in MAKING)
 
-    async def _claim(self, host: Party, nonce: bytes) -> None:
+    async def _claim(self, host: MailboxParty, nonce: bytes) -> None:
         if self.row.claimed_by is not None or CLAIM not in self.names:
             return
-        raw = await self.postroom.get(self.row.id, CLAIM, MAX_DOCUMENT) or b""
-        if raw == self.box.refused_claim:
+        raw = await self.mailboxes.get(self.row.id, CLAIM, MAX_DOCUMENT) or b""
+        if raw == self.state.refused_claim:
             return
         try:
             await self.agents.claim(self.row.id, nonce.decode(), decode_claim(host.key, raw).native_id)
         except (BadDocument, NotAllowed) as error:
-            self.box.refused_claim = raw
-            self.box.denied = isinstance(error, NotAllowed)
+            self.state.refused_claim = raw
+            self.state.claim_denied = isinstance(error, NotAllowed)
             log.warning("a claim is refused", machine=self.row.id, why=str(error))
         except MachineUnwanted:
             return
         row = await self.ports.db.read(lambda conn: repository.load_machine(conn, self.row.id))
         self.row = row or self.row
 
-    async def _document(self, heard: Heartbeat | None) -> Desired | None:
+    async def _read_desired(self, heard: Heartbeat | None) -> Desired | None:
         """What is wanted of the machine; None when nothing is any more."""
         try:
             if heard is not None:
-                return await self.agents.desired(self.row.id, -1, 0.0, _devices(heard.devices))
-            return await self.agents.look(self.row.id)
+                return await self.agents.desired(self.row.id, -1, 0.0, _parse_devices(heard.devices))
+            return await self.agents.read_desired(self.row.id)
         except MachineUnwanted:
             return None
 
-    async def _say_to_host(self, host: Party, alive: Heartbeat | None, document: Desired | None) -> None:
+    async def _write_to_host(self, host: MailboxParty, alive: Heartbeat | None, document: Desired | None) -> None:
         """Before its claim is granted a host hears nothing, unless that its time for it is over."""
-        if self.row.claimed_by is None and self.box.denied:
+        if self.row.claimed_by is None and self.state.claim_denied:
             document = None
         if self.row.claimed_by is None and document is not None:
             return
         desired = None if document is None else json.loads(encode_desired(document))
         body = {"host": self.row.claimed_by, "desired": desired}
         parties = [runner_party(a.attempt, a.rank) for a in (document.assignments if document is not None else ())]
-        urls = {**await self.box.urls(host, alive, {}), **await self.box.runner_urls(parties)}
-        await self.box.say(host, alive, body, self.ports.clock.now(), urls)
+        urls = {**await self.state.urls(host, alive, {}), **await self.state.runner_urls(parties)}
+        await self.state.write_down(host, alive, body, self.ports.clock.now(), urls)
 
     # Runners
 
     async def _note_old_agents(self, slots: Collection[_Slot]) -> None:
         """Say once of each attempt that its agent, or its machine's, cannot be understood any more."""
         for slot in slots:
-            if not slot.ended and self.box.old & {HOST, slot.party} and slot.attempt not in self.box.noted:
-                await self.agents.note(slot.attempt, OLD_AGENT.format(machine=short(self.row.id)))
-                self.box.noted.add(slot.attempt)
+            if (
+                not slot.ended
+                and self.state.outdated_parties & {HOST, slot.party}
+                and slot.attempt not in self.state.noted_attempts
+            ):
+                await self.agents.add_note(slot.attempt, OLD_AGENT.format(machine=short(self.row.id)))
+                self.state.noted_attempts.add(slot.attempt)
 
-    async def _runner(self, slot: _Slot, assignment: Assignment | None) -> bool:
+    async def _poll_runner(self, slot: _Slot, assignment: Assignment | None) -> bool:
         """Whether anything came from it, which may have changed what is wanted of the machine."""
         secret = derive_secret(self.key, "attempt", slot.attempt)
-        party = Party(slot.party, runner_key(secret, slot.party))
-        alive, fresh = await self.box.hear(party, self.names, self.ports.clock.now())
-        runner = Runner(self.row.id, slot.attempt, slot.rank, secret, deaf=slot.party in self.box.old)
-        taken = await self._take(runner, slot.acked)
-        self.left |= taken.more and not slot.ended
-        wishes = {**await self._wishes(slot, fresh), **await self._secrets(slot, alive)}
-        await self._say_to_runner(party, alive, assignment, {**wishes, "acked": taken.acked})
+        party = MailboxParty(slot.party, runner_key(secret, slot.party))
+        alive, fresh = await self.state.read_alive(party, self.names, self.ports.clock.now())
+        runner = MailboxRunner(
+            self.row.id, slot.attempt, slot.rank, secret, deaf=slot.party in self.state.outdated_parties
+        )
+        taken = await self._receive(runner, slot.acked)
+        self.more |= taken.more and not slot.ended
+        wishes = {**await self._read_attempt_desired(slot, fresh), **await self._read_secrets(slot, alive)}
+        await self._write_to_runner(party, alive, assignment, {**wishes, "acked": taken.acked})
         await self._tidy(slot, taken)
         return taken.acked > slot.acked
 
-    async def _take(self, runner: Runner, acked: int) -> Taken:
+    async def _receive(self, runner: MailboxRunner, acked: int) -> Received:
         """What cannot be stored now waits; nobody else is kept from being heard and answered."""
         try:
-            return await self.intake.take(runner, self.names, acked) or Taken(acked, more=True)
+            return await self.receiver.receive(runner, self.names, acked) or Received(acked, more=True)
         except CrucibleError as error:
             log.warning("mail cannot be taken in", machine=self.row.id, attempt=runner.attempt, why=str(error))
-            return Taken(acked, more=True)
+            return Received(acked, more=True)
 
-    async def _wishes(self, slot: _Slot, fresh: bool) -> Mapping[str, object]:
+    async def _read_attempt_desired(self, slot: _Slot, fresh: bool) -> Mapping[str, object]:
         if not fresh:
-            return (await self.agents.wishes(slot.attempt)).as_json()
+            return (await self.agents.read_attempt_desired(slot.attempt)).as_json()
         known_by_nobody = -1
         wishes = await self.agents.attempt_desired(slot.attempt, slot.rank, False, known_by_nobody, 0.0)
         return {} if wishes is None else wishes.as_json()
 
-    async def _secrets(self, slot: _Slot, alive: Heartbeat | None) -> Mapping[str, object]:
+    async def _read_secrets(self, slot: _Slot, alive: Heartbeat | None) -> Mapping[str, object]:
         """Encrypted, and for as long as the runner asks for them."""
         if alive is None or SECRETS not in alive.wants or slot.ended:
             return {}
@@ -192,24 +198,24 @@ class Visit:
             log.warning("secrets cannot be handed over", attempt=slot.attempt, why=str(error))
             return {}
 
-    async def _say_to_runner(
-        self, party: Party, alive: Heartbeat | None, assignment: Assignment | None, wishes: Mapping[str, object]
+    async def _write_to_runner(
+        self, party: MailboxParty, alive: Heartbeat | None, assignment: Assignment | None, wishes: Mapping[str, object]
     ) -> None:
-        keys = readable(assignment)
-        urls = await self.box.urls(party, alive, keys)
-        await self.box.say(party, alive, {**wishes, "keys": keys}, self.ports.clock.now(), urls)
+        keys = readable_keys(assignment)
+        urls = await self.state.urls(party, alive, keys)
+        await self.state.write_down(party, alive, {**wishes, "keys": keys}, self.ports.clock.now(), urls)
 
-    async def _tidy(self, slot: _Slot, taken: Taken) -> None:
+    async def _tidy(self, slot: _Slot, taken: Received) -> None:
         """Remove what was taken in; of a runner that has ended and heard so, everything."""
-        await self.postroom.delete(self.row.id, taken.done)
-        left = {name for name in self._of(slot.party) if name not in taken.done}
-        quiet = self.box.is_quiet(self.ports.clock.now(), slot.party)
+        await self.mailboxes.delete(self.row.id, taken.done)
+        left = {name for name in self._names_of(slot.party) if name not in taken.done}
+        quiet = self.state.is_quiet(self.ports.clock.now(), slot.party)
         if slot.ended and quiet and not any(is_segment(name) for name in left):
-            await self.postroom.delete(self.row.id, left)
-            await self.postroom.sweep(self.row.id, f"parties/{slot.party}")
-            self.box.forget(slot.party)
+            await self.mailboxes.delete(self.row.id, left)
+            await self.mailboxes.clear(self.row.id, f"parties/{slot.party}")
+            self.state.forget(slot.party)
 
-    def _of(self, party: str) -> list[str]:
+    def _names_of(self, party: str) -> list[str]:
         return [name for name in self.names if name.startswith(f"parties/{party}/")]
 
     # The end
@@ -222,24 +228,24 @@ class Visit:
         if host is None and heartbeat_name(HOST) in self.names:
             return
         now = self.ports.clock.now()
-        self.box.gone_since = now if self.box.gone_since is None else self.box.gone_since
-        if not self.box.is_quiet(now) or self.intake.is_going_on(self.row.id):
+        self.state.gone_since = now if self.state.gone_since is None else self.state.gone_since
+        if not self.state.is_quiet(now) or self.receiver.is_receiving(self.row.id):
             return
-        left = await self.postroom.listing(self.row.id)
-        waiting = any(is_segment(name) and _writer(name) for name in left)
-        if waiting and now - self.box.gone_since < LEFT_SECONDS:
+        left = await self.mailboxes.list_names(self.row.id)
+        waiting = any(is_segment(name) and _writer_of(name) for name in left)
+        if waiting and now - self.state.gone_since < LEFT_SECONDS:
             return
-        await self.postroom.delete(self.row.id, left)
-        await self.postroom.sweep(self.row.id)
+        await self.mailboxes.delete(self.row.id, left)
+        await self.mailboxes.clear(self.row.id)
 
 
-def _writer(name: str) -> tuple[str, int] | None:
+def _writer_of(name: str) -> tuple[str, int] | None:
     """Attempt and rank of the runner whose object it is."""
     parts = name.split("/")
     return parse_runner_party(parts[1]) if parts[0] == "parties" and len(parts) > 2 else None
 
 
-def _slots(conn: Connection, machine: str, writers: Collection[str]) -> list[_Slot]:
+def _load_slots(conn: Connection, machine: str, writers: Collection[str]) -> list[_Slot]:
     """Those that go on, and those whose runner has left something."""
     query = (
         select(t.slots.c.attempt, t.slots.c.rank, t.slots.c.acked, t.slots.c.ended)
@@ -250,7 +256,7 @@ def _slots(conn: Connection, machine: str, writers: Collection[str]) -> list[_Sl
     return [_Slot(row.attempt, row.rank, row.acked, bool(row.ended)) for row in conn.execute(query)]
 
 
-def _devices(text: str | None) -> dict[str, object] | None:
+def _parse_devices(text: str | None) -> dict[str, object] | None:
     try:
         found = json.loads(text or "null")
     except (ValueError, RecursionError):

@@ -16,7 +16,7 @@ from crucible.control.agents.agents import Agents
 from crucible.control.agents.ingest import Gap
 from crucible.control.db import schema as t
 from crucible.control.runtime.ports import Ports
-from crucible.control.storelink.mailboxes import Postroom
+from crucible.control.storelink.mailboxes import Mailboxes
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.storage import HashMismatch, NotFound
 from crucible.storage.layout import checked_sha256
@@ -36,15 +36,15 @@ log = structlog.get_logger(__name__)
 
 SEGMENTS_A_ROUND = 64
 BYTES_A_ROUND = 32 * 1024 * 1024
-REMEMBERED = 1000
-PATIENCE = 2.0
+MAX_FOREIGN = 1000
+WAIT_SECONDS = 2.0
 """Seconds that a round waits for one runner."""
 LOST_SECONDS = 60.0
 """How long a message waits for what it announces; then it is told as lost."""
 
 
 @dataclass(frozen=True)
-class Runner:
+class MailboxRunner:
     """Whose mail it is. `deaf`: nothing that we write reaches it, so what it stores is no contact."""
 
     machine: str
@@ -59,7 +59,7 @@ class Runner:
 
 
 @dataclass(frozen=True)
-class Taken:
+class Received:
     """`acked`: the highest number stored. `done` may be deleted, in this order, once that has been told.
 
     `more`: it was not all that can be taken in.
@@ -89,41 +89,41 @@ class _NotThere(Exception):
     """A blob that a message announces is missing, and may still come."""
 
 
-class Intake:
-    def __init__(self, ports: Ports, agents: Agents, postroom: Postroom) -> None:
+class BatchReceiver:
+    def __init__(self, ports: Ports, agents: Agents, mailboxes: Mailboxes) -> None:
         self._ports = ports
         self._agents = agents
-        self._postroom = postroom
+        self._mailboxes = mailboxes
         self._foreign: dict[tuple[str, str], None] = {}
         self._missing: dict[tuple[str, str], float] = {}
-        self._going: dict[tuple[str, str], asyncio.Task[Taken]] = {}
+        self._running: dict[tuple[str, str], asyncio.Task[Received]] = {}
 
-    async def take(self, runner: Runner, names: Mapping[str, int], acked: int) -> Taken | None:
+    async def receive(self, runner: MailboxRunner, names: Mapping[str, int], acked: int) -> Received | None:
         """What was taken in of this runner; None while that still goes on, as with a large output.
 
         Each call waits a little; the first after it was done has the answer.
         """
         key = (runner.machine, runner.party)
-        if key not in self._going:
-            self._going[key] = asyncio.create_task(self._take(runner, names, acked))
-        done, _ = await asyncio.wait({self._going[key]}, timeout=PATIENCE)
-        return self._going.pop(key).result() if done else None
+        if key not in self._running:
+            self._running[key] = asyncio.create_task(self._receive(runner, names, acked))
+        done, _ = await asyncio.wait({self._running[key]}, timeout=WAIT_SECONDS)
+        return self._running.pop(key).result() if done else None
 
-    def is_going_on(self, machine: str) -> bool:
-        return any(key[0] == machine for key in self._going)
+    def is_receiving(self, machine: str) -> bool:
+        return any(key[0] == machine for key in self._running)
 
     async def stop(self) -> None:
         """Leaves what is going on: it is taken in again at the next start."""
-        going = tuple(self._going.values())
+        going = tuple(self._running.values())
         for task in going:
             task.cancel()
         await asyncio.gather(*going, return_exceptions=True)
-        self._going.clear()
+        self._running.clear()
 
-    async def _take(self, runner: Runner, names: Mapping[str, int], acked: int) -> Taken:
+    async def _receive(self, runner: MailboxRunner, names: Mapping[str, int], acked: int) -> Received:
         """Stores what is there in order, as far as no number is missing."""
         done: list[str] = []
-        segments, more = await self._segments(runner, names)
+        segments, more = await self._read_segments(runner, names)
         for segment in segments:
             if segment.first > acked + 1:
                 if not await self._agents.bridge(runner.attempt, runner.rank, segment.first):
@@ -138,10 +138,10 @@ class Intake:
                 more = True
                 break
             # The batch goes last: while it is there, what it announces is found and deleted too.
-            done += [*(blob for blob, _ in _blobs(runner.party, segment.batch.messages)), segment.name]
-        return Taken(acked, tuple(done), more or bool(done))
+            done += [*(blob for blob, _ in _list_blobs(runner.party, segment.batch.messages)), segment.name]
+        return Received(acked, tuple(done), more or bool(done))
 
-    async def _segments(self, runner: Runner, names: Mapping[str, int]) -> tuple[list[_Segment], bool]:
+    async def _read_segments(self, runner: MailboxRunner, names: Mapping[str, int]) -> tuple[list[_Segment], bool]:
         """What can be read and carries the runner's signature, by the number of the first message.
 
         Also whether some were left for later.
@@ -152,8 +152,8 @@ class Intake:
         for number, name in enumerate(mine):
             if number >= SEGMENTS_A_ROUND or size > BYTES_A_ROUND:
                 return _in_order(found), True
-            raw = await self._postroom.get(runner.machine, name, MAX_BATCH_BYTES)
-            segment = None if raw is None else _read(runner, name, raw)
+            raw = await self._mailboxes.get(runner.machine, name, MAX_BATCH_BYTES)
+            segment = None if raw is None else _parse_segment(runner, name, raw)
             if segment is None:
                 self._remember_foreign(runner, name)
                 continue
@@ -161,28 +161,28 @@ class Intake:
             found.append(segment)
         return _in_order(found), False
 
-    def _is_foreign(self, runner: Runner, name: str) -> bool:
+    def _is_foreign(self, runner: MailboxRunner, name: str) -> bool:
         return (runner.machine, name) in self._foreign
 
-    def _remember_foreign(self, runner: Runner, name: str) -> None:
+    def _remember_foreign(self, runner: MailboxRunner, name: str) -> None:
         """Such an object is never read again, nor deleted: it is not ours."""
         log.warning("an object in a mailbox is not its runner's", machine=runner.machine, name=name)
         self._foreign[runner.machine, name] = None
-        if len(self._foreign) > REMEMBERED:
+        if len(self._foreign) > MAX_FOREIGN:
             del self._foreign[next(iter(self._foreign))]
 
-    async def _store(self, runner: Runner, segment: _Segment, acked: int) -> int:
+    async def _store(self, runner: MailboxRunner, segment: _Segment, acked: int) -> int:
         lost = {}
         for message in segment.batch.messages:
             why = await self._store_blob(runner, message) if message.n > acked else ""
             if why:
                 lost[message.n] = why
-        raw = segment.raw if not lost else _without(segment.batch, lost, runner.secret)
+        raw = segment.raw if not lost else _replace_lost(segment.batch, lost, runner.secret)
         return await self._agents.ingest(runner.attempt, runner.rank, raw, contact=not runner.deaf)
 
-    async def _store_blob(self, runner: Runner, message: Message) -> str:
+    async def _store_blob(self, runner: MailboxRunner, message: Message) -> str:
         """Puts what the message announces into its place; why it is lost. Raises _NotThere while it may come."""
-        for blob, _ in _blobs(runner.party, (message,)):
+        for blob, _ in _list_blobs(runner.party, (message,)):
             try:
                 await self._copy(runner, message, blob)
             except (NotFound, HashMismatch) as error:
@@ -193,9 +193,9 @@ class Intake:
             self._missing.pop((runner.machine, blob), None)
         return ""
 
-    async def _copy(self, runner: Runner, message: Message, blob: str) -> None:
+    async def _copy(self, runner: MailboxRunner, message: Message, blob: str) -> None:
         data, sha256 = message.data, str(message.data["sha256"])
-        content = self._postroom.pieces(runner.machine, blob)
+        content = self._mailboxes.read_chunks(runner.machine, blob)
         if message.kind is MessageKind.ARTIFACT:
             path = safe_name(str(data["path"]))
             await self._agents.put_artifact(runner.attempt, runner.rank, path, sha256, content)
@@ -203,15 +203,15 @@ class Intake:
             await self._agents.put_checkpoint(runner.attempt, runner.rank, sha256, content)
         else:
             n, start, lines = (int(str(data.get(name, 0))) for name in ("n", "start", "lines"))
-            whole = await _whole(content, MAX_BATCH_BYTES)
+            whole = await _read_all(content, MAX_BATCH_BYTES)
             rank, contact = runner.rank, not runner.deaf
             await self._agents.put_log(runner.attempt, rank, n, start, lines, sha256, whole, contact=contact)
 
-    async def _is_stored(self, runner: Runner, message: Message) -> bool:
-        query = _row_of(runner, message)
+    async def _is_stored(self, runner: MailboxRunner, message: Message) -> bool:
+        query = _stored_row(runner, message)
         return await self._ports.db.read(lambda conn: conn.execute(query).first()) is not None
 
-    def _give_up(self, runner: Runner, blob: str, error: CrucibleError) -> str:
+    def _give_up(self, runner: MailboxRunner, blob: str, error: CrucibleError) -> str:
         now = self._ports.clock.now()
         since = self._missing.setdefault((runner.machine, blob), now)
         if now - since < LOST_SECONDS:
@@ -221,7 +221,7 @@ class Intake:
         return "it was lost in the store, or changed there"
 
 
-def _read(runner: Runner, name: str, raw: bytes) -> _Segment | None:
+def _parse_segment(runner: MailboxRunner, name: str, raw: bytes) -> _Segment | None:
     try:
         batch = decode_batch(raw, runner.secret)
     except BadBatch:
@@ -235,12 +235,12 @@ def _in_order(segments: list[_Segment]) -> list[_Segment]:
     return sorted(segments, key=lambda segment: (segment.first, segment.last))
 
 
-def _blobs(party: str, messages: Iterable[Message]) -> list[tuple[str, Message]]:
+def _list_blobs(party: str, messages: Iterable[Message]) -> list[tuple[str, Message]]:
     """The blobs that messages announce. A message that makes no sense has none; ingest makes a note of it."""
     found = []
     for message in messages:
         try:
-            name = _blob(party, message)
+            name = _blob_name(party, message)
         except (KeyError, TypeError, ValueError, OverflowError):
             continue
         if name is not None:
@@ -248,7 +248,7 @@ def _blobs(party: str, messages: Iterable[Message]) -> list[tuple[str, Message]]
     return found
 
 
-def _blob(party: str, message: Message) -> str | None:
+def _blob_name(party: str, message: Message) -> str | None:
     if message.kind not in (MessageKind.LOG, MessageKind.ARTIFACT, MessageKind.CHECKPOINT):
         return None
     data, sha256 = message.data, checked_sha256(str(message.data["sha256"]))
@@ -260,7 +260,7 @@ def _blob(party: str, message: Message) -> str | None:
     return checkpoint_blob(party, sha256)
 
 
-def _row_of(runner: Runner, message: Message) -> Select[tuple[str]]:
+def _stored_row(runner: MailboxRunner, message: Message) -> Select[tuple[str]]:
     """Finds the row that says that this was taken in before."""
     data, sha256 = message.data, str(message.data["sha256"])
     if message.kind is MessageKind.ARTIFACT:
@@ -274,18 +274,18 @@ def _row_of(runner: Runner, message: Message) -> Select[tuple[str]]:
     return select(s.sha256).where(*mine)
 
 
-def _without(batch: Batch, lost: Mapping[int, str], secret: bytes) -> bytes:
+def _replace_lost(batch: Batch, lost: Mapping[int, str], secret: bytes) -> bytes:
     """The batch with notes in the place of messages whose content is lost: their numbers must not be missing."""
-    messages = (_lost(m, lost[m.n]) if m.n in lost else m for m in batch.messages)
+    messages = (_lost_note(m, lost[m.n]) if m.n in lost else m for m in batch.messages)
     return encode_batch(Batch(batch.attempt, batch.rank, tuple(messages)), secret)
 
 
-def _lost(message: Message, why: str) -> Message:
+def _lost_note(message: Message, why: str) -> Message:
     what = message.data.get("path") or message.data.get("name") or f"output segment {message.data.get('n')}"
     return replace(message, kind=MessageKind.NOTE, data={"text": f"{what!s:.200} is not kept: {why:.500}"})
 
 
-async def _whole(content: AsyncIterator[bytes], limit: int) -> bytes:
+async def _read_all(content: AsyncIterator[bytes], limit: int) -> bytes:
     parts, size = [], 0
     async for part in content:
         parts.append(part)

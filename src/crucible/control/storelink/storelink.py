@@ -18,11 +18,11 @@ from crucible.control.agents.agents import Agents
 from crucible.control.db import schema as t
 from crucible.control.reconcile import repository
 from crucible.control.runtime.ports import Ports
-from crucible.control.storelink.drain import LastWords
-from crucible.control.storelink.mailbox_state import Box
-from crucible.control.storelink.mailboxes import Postroom
-from crucible.control.storelink.poll import MAKING, Visit
-from crucible.control.storelink.receive import Intake
+from crucible.control.storelink.drain import MailboxDrain
+from crucible.control.storelink.mailbox_state import MailboxState
+from crucible.control.storelink.mailboxes import Mailboxes
+from crucible.control.storelink.poll import MAKING, MailboxPoll
+from crucible.control.storelink.receive import BatchReceiver
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import MachineState
 
@@ -47,7 +47,7 @@ class StoreLink:
         self,
         ports: Ports,
         agents: Agents,
-        postroom: Postroom,
+        mailboxes: Mailboxes,
         key: bytes,
         backends: Iterable[str],
         *,
@@ -55,30 +55,30 @@ class StoreLink:
     ) -> None:
         self._ports = ports
         self._agents = agents
-        self._postroom = postroom
+        self._mailboxes = mailboxes
         self._key = key
         self._backends = tuple(backends)
         self._invites = invites
-        self._intake = Intake(ports, agents, postroom)
-        self._last_words = LastWords(ports, agents, self._backends)
-        self._boxes: dict[str, Box] = {}
+        self._receiver = BatchReceiver(ports, agents, mailboxes)
+        self._drain = MailboxDrain(ports, agents, self._backends)
+        self._states: dict[str, MailboxState] = {}
         self._searched_at: float | None = None
         self._search: asyncio.Task[list[str]] | None = None
         self._serving: dict[str, asyncio.Task[bool]] = {}
-        self._closed: set[str] = set()
+        self._unreadable: set[str] = set()
         """Mailboxes that could not be read at the last look."""
-        self.has_read = False
+        self.all_read = False
         """Whether every mailbox was looked into since the start."""
 
     async def round(self) -> float:
         """Serves every mailbox once; seconds until the next round."""
-        for machine in await self._machines():
+        for machine in await self._list_machines():
             if machine not in self._serving:
                 self._serving[machine] = asyncio.create_task(self._serve(machine))
-        await self._attend(self._serving.values())
+        await self._wait_briefly(self._serving.values())
         ended = [machine for machine, task in self._serving.items() if task.done()]
         busy = [self._serving.pop(machine).result() for machine in ended]
-        self.has_read |= self._searched_at is not None and not self._serving and not self._closed
+        self.all_read |= self._searched_at is not None and not self._serving and not self._unreadable
         return BUSY_SECONDS if self._serving or any(busy) else IDLE_SECONDS
 
     async def stop(self) -> None:
@@ -88,38 +88,38 @@ class StoreLink:
         await asyncio.gather(*going, return_exceptions=True)
         self._serving.clear()
         self._search = None
-        await self._intake.stop()
+        await self._receiver.stop()
 
-    async def _attend(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+    async def _wait_briefly(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
         """Waits a little for the tasks; what machines that are gone have left is kept in mind meanwhile."""
         pending = set(tasks)
         for _ in range(LOOKS if pending else 0):
             _, pending = await asyncio.wait(pending, timeout=LOOK_SECONDS)
             if not pending:
                 return
-            await self._hold()
+            await self._hold_unread()
 
-    async def _hold(self) -> list[str]:
+    async def _hold_unread(self) -> list[str]:
         """Where nobody is told to use the store, only mailboxes that were found there matter."""
         only_found = not self._invites and self._searched_at is not None
-        return await self._last_words.hold(set(self._boxes) if only_found else None)
+        return await self._drain.hold_unread(set(self._states) if only_found else None)
 
-    async def _machines(self) -> list[str]:
-        gone = await self._hold()
+    async def _list_machines(self) -> list[str]:
+        gone = await self._hold_unread()
         alive = select(t.machines.c.id).where(
             t.machines.c.state != MachineState.GONE.value, t.machines.c.backend.in_(self._backends)
         )
         found = await self._ports.db.read(lambda conn: conn.execute(alive).scalars().all()) if self._invites else ()
-        return sorted({*found, *gone, *self._boxes, *await self._left_over()})
+        return sorted({*found, *gone, *self._states, *await self._find_leftovers()})
 
-    async def _left_over(self) -> list[str]:
+    async def _find_leftovers(self) -> list[str]:
         """Mailboxes whose machine may be gone. Those of machines we never had are not ours."""
         now = self._ports.clock.now()
         if self._search is None:
             if self._searched_at is not None and now - self._searched_at < SEARCH_SECONDS:
                 return []
-            self._search = asyncio.create_task(self._postroom.boxes())
-        await self._attend([self._search])
+            self._search = asyncio.create_task(self._mailboxes.list_machines())
+        await self._wait_briefly([self._search])
         if not self._search.done():
             return []
         search, self._search = self._search, None
@@ -135,24 +135,24 @@ class StoreLink:
         """Whether there is reason to look again soon. One mailbox's trouble never stops the others."""
         try:
             row = await self._ports.db.read(lambda conn: repository.load_machine(conn, machine))
-            names = await self._postroom.listing(machine)
+            names = await self._mailboxes.list_names(machine)
         except (CrucibleError, ValueError) as error:  # ValueError: a folder that is no mailbox
             log.warning("a mailbox cannot be read", machine=machine, error=str(error))
             if isinstance(error, CrucibleError):
-                self._closed.add(machine)
+                self._unreadable.add(machine)
             return False
-        self._closed.discard(machine)
+        self._unreadable.discard(machine)
         if row is None or row.backend not in self._backends or not names:
-            self._boxes.pop(machine, None)
+            self._states.pop(machine, None)
             if row is not None and row.state is MachineState.GONE:
-                self._last_words.note(machine, left=False)
+                self._drain.record_poll(machine, left=False)
             return row is not None and row.state in MAKING
-        box = self._boxes.setdefault(machine, Box(self._postroom, machine))
+        box = self._states.setdefault(machine, MailboxState(self._mailboxes, machine))
         try:
-            visit = Visit(self._ports, self._agents, self._postroom, self._intake, self._key, box, row, names)
-            busy = await visit.make()
+            visit = MailboxPoll(self._ports, self._agents, self._mailboxes, self._receiver, self._key, box, row, names)
+            busy = await visit.run()
             if row.state is MachineState.GONE:
-                self._last_words.note(machine, left=visit.left)
+                self._drain.record_poll(machine, left=visit.more)
             return busy
         except CrucibleError as error:
             log.warning("a mailbox cannot be served", machine=machine, error=str(error))

@@ -55,7 +55,7 @@ class Feed:
         self._watches: dict[str | None, set[Watch]] = {}
         self._wakeups = wakeups
         if wakeups is not None:
-            wakeups.overhear(f"{TOPIC}:", self._overheard)
+            wakeups.subscribe_remote(f"{TOPIC}:", self._on_remote)
 
     @contextmanager
     def watch(self, job: str | None) -> Iterator[Watch]:
@@ -80,7 +80,7 @@ class Feed:
         for watch in (*self._watches.get(job, ()), *self._watches.get(None, ())):
             watch.tell(hints)
 
-    def _overheard(self, topic: str | None) -> None:
+    def _on_remote(self, topic: str | None) -> None:
         """Another process published; of what was missed nobody knows, so everyone looks at everything."""
         if topic is None:
             for watches in self._watches.values():

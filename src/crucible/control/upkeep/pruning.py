@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, exists, func, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.jobs.queries import TERMINAL
-from crucible.control.objects.pending_objects import Stray
+from crucible.control.objects.pending_objects import PendingObject
 from crucible.core.job.retention import Checkpoint, EndedJob, RetentionVerdict, keep_checkpoints, prune_jobs
 from crucible.core.job.spec import KeepPolicy
 from crucible.core.lifecycle import MachineState
@@ -117,13 +117,13 @@ def changed_jobs(conn: Connection, seen: int, limit: int) -> Changed:
     return Changed(tuple(r["job"] for r in rows[:limit]), rows[limit]["first"] - 1, True)
 
 
-def dead_checkpoints(conn: Connection, since: float) -> list[Stray]:
+def dead_checkpoints(conn: Connection, since: float) -> list[PendingObject]:
     """Objects that were pruned since then and that no kept checkpoint of the job shares."""
     rows = _DEAD.all(conn, since=since)
-    return [Stray(checkpoint_key(r["job"], r["sha256"]), r["job"], r["sha256"]) for r in rows]
+    return [PendingObject(checkpoint_key(r["job"], r["sha256"]), r["job"], r["sha256"]) for r in rows]
 
 
-def is_needed(conn: Connection, stray: Stray) -> bool:
+def is_needed(conn: Connection, stray: PendingObject) -> bool:
     """Whether a row has come since that needs it."""
     if stray.sha256 is None:
         return False

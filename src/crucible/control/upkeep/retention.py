@@ -21,11 +21,11 @@ from crucible.control.db import meta
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.objects import gc_marks, pending_objects
-from crucible.control.objects.pending_objects import Stray
-from crucible.control.objects.quota import Room
+from crucible.control.objects.pending_objects import PendingObject
+from crucible.control.objects.quota import StoreQuota
 from crucible.control.people import tokens
 from crucible.control.reconcile.roles import Duties, Duty
-from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.upkeep import pruning, restore_hold
 from crucible.control.upkeep.pruning import Plan
@@ -60,7 +60,7 @@ _NOTHING: Mapping[str, CrucibleError] = {}
 class Leftovers:
     """What may still be there though its rows are pruned: objects, and all of some jobs."""
 
-    objects: tuple[Stray, ...]
+    objects: tuple[PendingObject, ...]
     jobs: tuple[str, ...]
 
 
@@ -70,14 +70,14 @@ class Removal:
 
     removed: set[str] = field(default_factory=set)
     failed: dict[str, CrucibleError] = field(default_factory=dict)
-    coming: set[Stray] = field(default_factory=set)
+    coming: set[PendingObject] = field(default_factory=set)
 
 
 class Retention:
     """`prune_after`: seconds after a job's end when what it stored goes by itself; None: never."""
 
     def __init__(
-        self, ports: Ports, writer: Writer, room: Room, duties: Duties, *, prune_after: float | None = None
+        self, ports: Ports, writer: Writer, room: StoreQuota, duties: Duties, *, prune_after: float | None = None
     ) -> None:
         self._ports = ports
         self._duties = duties
@@ -95,7 +95,7 @@ class Retention:
         await self._thin()
         if self._prune_after is not None:
             await self._prune_jobs(self._prune_after)
-        if await self._room.tight() is not None:
+        if await self._room.why_full() is not None:
             await self._drop_bundles(UNUSED_SECONDS)
         for key, error in (await self.tidy()).failed.items():
             log.warning("what was pruned cannot be removed yet", key=key, error=str(error))
@@ -135,7 +135,7 @@ class Retention:
         """Once in a process: what one of our name was removing when it died, nobody is removing now."""
         if not self._began:
             self._began = True
-            await self._ports.db.write(lambda conn: gc_marks.release(conn, self._ports.worker))
+            await self._ports.db.write(lambda conn: gc_marks.release_removals(conn, self._ports.worker))
 
     async def _remove_job(self, job: str, done: Removal) -> None:
         folder, store = job_prefix(job), self._ports.store
@@ -146,16 +146,16 @@ class Retention:
             return
         await self._remove([_dead(job, key) for key in keys], done)
 
-    async def _remove(self, objects: Sequence[Stray], done: Removal) -> None:
+    async def _remove(self, objects: Sequence[PendingObject], done: Removal) -> None:
         """A few at a time: each is asked about again right before it goes."""
         for start in range(0, len(objects), OBJECTS_AT_ONCE):
             await self._remove_some(objects[start : start + OBJECTS_AT_ONCE], done)
 
-    async def _remove_some(self, objects: Sequence[Stray], done: Removal) -> None:
+    async def _remove_some(self, objects: Sequence[PendingObject], done: Removal) -> None:
         db, now, worker = self._ports.db, self._ports.clock.now(), self._ports.worker
         claimed = await db.write(lambda conn: _claim(conn, objects, worker, now))
         done.failed |= {key: gc_marks.BeingRemoved("Somebody else is removing it.") for key in claimed.busy}
-        done.coming |= {stray for stray in objects if stray.key in claimed.coming}
+        done.coming |= {stray for stray in objects if stray.key in claimed.arriving}
         if not claimed.free:
             return
         failed = await self._delete(claimed.free, now + DELETE_DEADLINE)
@@ -236,14 +236,14 @@ def _refuse_while_held(conn: Connection) -> None:
         raise Conflict("Nothing is removed yet.", why=restore_hold.WHY, fix=restore_hold.FIX)
 
 
-def _thin(unit: Unit, job: str) -> None:
+def _thin(unit: UnitOfWork, job: str) -> None:
     _look_from(unit.conn, unit.now)
     for verdict in pruning.verdicts(unit.conn, job):
         pruned_at = None if verdict.kept else unit.now
         _JUDGE.run(unit.conn, checkpoint=verdict.id, why=verdict.why, pruned_at=pruned_at)
 
 
-def _prune_job(unit: Unit, job: str, why: str) -> None:
+def _prune_job(unit: UnitOfWork, job: str, why: str) -> None:
     """The intent: the rows that named objects go, the job says so. It may have been reopened meanwhile."""
     conn = unit.conn
     if not pruning.may_go(conn, job):
@@ -273,21 +273,23 @@ def _look_from(conn: Connection, now: float) -> None:
 
 def _leftovers(conn: Connection) -> Leftovers:
     since = float(meta.get(conn, TIDIED) or 0.0) - OVERLAP
-    objects = [Stray(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
+    objects = [PendingObject(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
     objects += pruning.dead_checkpoints(conn, since)
-    objects += [stray for stray in pending_objects.listed(conn) if stray not in objects]
+    objects += [stray for stray in pending_objects.list_pending(conn) if stray not in objects]
     return Leftovers(tuple(objects), tuple(pruning.pruned_jobs(conn, since)))
 
 
-def _dead(job: str, key: str) -> Stray:
+def _dead(job: str, key: str) -> PendingObject:
     """What lies in a pruned job's folder: a late message may still make a checkpoint of it count."""
     name = key.rpartition("/")[2]
-    return Stray(key, job, name if key == f"{job_prefix(job)}/checkpoints/{name}" else None)
+    return PendingObject(key, job, name if key == f"{job_prefix(job)}/checkpoints/{name}" else None)
 
 
-def _claim(conn: Connection, objects: Iterable[Stray], worker: str, now: float) -> gc_marks.Claimed:
+def _claim(conn: Connection, objects: Iterable[PendingObject], worker: str, now: float) -> gc_marks.RemovalClaim:
     """Those that still no row needs, and that nobody is storing anew."""
-    return gc_marks.claim(conn, [stray.key for stray in objects if not pruning.is_needed(conn, stray)], worker, now)
+    return gc_marks.claim_removal(
+        conn, [stray.key for stray in objects if not pruning.is_needed(conn, stray)], worker, now
+    )
 
 
 def _removed(conn: Connection, keys: Iterable[str], failed: Collection[str]) -> None:
@@ -296,8 +298,8 @@ def _removed(conn: Connection, keys: Iterable[str], failed: Collection[str]) -> 
     left = [sha256 for sha256 in pending if bundle_key(sha256) not in gone]
     if len(left) < len(pending):
         meta.put(conn, PENDING, json.dumps(left))
-    pending_objects.drop(conn, gone)
-    gc_marks.removed(conn, keys)
+    pending_objects.drop_pending(conn, gone)
+    gc_marks.end_removal(conn, keys)
 
 
 def _tidied(conn: Connection, done: Removal, now: float) -> None:
@@ -305,15 +307,17 @@ def _tidied(conn: Connection, done: Removal, now: float) -> None:
     if not done.failed:
         meta.put(conn, TIDIED, repr(now))
     pending = _pending(conn)
-    rest = [sha256 for sha256 in pending if not pruning.is_needed(conn, Stray(bundle_key(sha256), None, sha256))]
+    rest = [
+        sha256 for sha256 in pending if not pruning.is_needed(conn, PendingObject(bundle_key(sha256), None, sha256))
+    ]
     if len(rest) < len(pending):
         meta.put(conn, PENDING, json.dumps(rest))
-    known = pending_objects.listed(conn)
+    known = pending_objects.list_pending(conn)
     later = [*known, *sorted(done.coming - set(known), key=lambda stray: stray.key)]
     later = [stray for stray in later if not pruning.is_needed(conn, stray)]
     if later != known:
-        pending_objects.note(conn, later)
-    gc_marks.forget(conn, now)
+        pending_objects.write_pending(conn, later)
+    gc_marks.drop_expired(conn, now)
 
 
 def _pending(conn: Connection) -> list[str]:

@@ -18,7 +18,7 @@ class SessionCallView(View):
     at: str | None = None
 
 
-class WishesView(PartialView):
+class DesiredAttemptView(PartialView):
     """What is wanted of one attempt. `settled`: it is over for us; `checkpoint` counts those asked for."""
 
     stop: bool = False

@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 from crucible.control.agents.agents import Agents
 from crucible.core.errors import BadInput
 from crucible.core.job.requests import PLAIN
-from crucible.core.views.agents import AckedView, ClaimedView, SecretsView, WishesView
+from crucible.core.views.agents import AckedView, ClaimedView, DesiredAttemptView, SecretsView
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import AgentsControl, Sha256
 from crucible.server.http import failures
@@ -136,7 +136,7 @@ async def desired(
     return Response(encode_desired(found), headers=headers, media_type="application/json")
 
 
-@attempts.get("/desired", response_model=WishesView)
+@attempts.get("/desired", response_model=DesiredAttemptView)
 async def attempt_desired(
     attempt: Name,
     rank: Rank,
@@ -146,7 +146,7 @@ async def attempt_desired(
     checkpoint: Offset = 0,
     wait: Wait = 0.0,
     sessions: Annotated[str | None, Query(max_length=MAX_SESSIONS, pattern=r"^[a-z0-9,-]*$")] = None,
-) -> WishesView | Response:
+) -> DesiredAttemptView | Response:
     """What is wanted of one runner, as soon as it differs from what the runner says it knows."""
     known = None if sessions is None else frozenset(sessions.split(","))
     found = await _until_closing(request, control.attempt_desired(attempt, rank, stop, checkpoint, wait, known))
@@ -163,7 +163,7 @@ async def secrets(attempt: Name, rank: Rank, control: AgentsControl, response: R
 @attempts.websocket("/sessions/{session}")
 async def meet(socket: WebSocket, attempt: Name, rank: Rank, session: Name, control: AgentsControl) -> None:
     """The line of a session that somebody has asked for; 404 unless it is one of this attempt, and not yet taken."""
-    with control.met(attempt, session) as meeting:
+    with control.accept_session(attempt, session) as meeting:
         await socket.accept()
         await come(meeting, socket)
 

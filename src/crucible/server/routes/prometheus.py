@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from crucible.control.runtime.durations import Durations
-from crucible.control.runtime.gauges import Gauges
+from crucible.control.runtime.durations import DurationHistogram
+from crucible.control.runtime.gauges import ServiceMetrics
 from crucible.core.job.states import Status
 from crucible.server.context import Control, Who
 from crucible.server.http.meters import Meters
@@ -44,7 +44,7 @@ async def service_metrics(request: Request, control: Control, who: Who) -> Expos
 class Snapshot(Collector):
     """What control said, once."""
 
-    def __init__(self, gauges: Gauges) -> None:
+    def __init__(self, gauges: ServiceMetrics) -> None:
         self._now = gauges
 
     def collect(self) -> Iterator[Metric]:
@@ -101,7 +101,7 @@ class Snapshot(Collector):
         yield _histogram("crucible_webhook_seconds", "Time until a receiver had answered, or had not.", calls.times)
 
 
-def _histogram(name: str, text: str, times: Durations) -> Metric:
+def _histogram(name: str, text: str, times: DurationHistogram) -> Metric:
     bounds = [*map(str, times.bounds), "+Inf"]
     family = HistogramMetricFamily(name, text)
     family.add_metric([], list(zip(bounds, times.counts, strict=True)), times.total)

@@ -8,7 +8,7 @@ from collections import deque
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from crucible.control.agents.sessions import Line, Meeting
+from crucible.control.agents.sessions import AgentSession, SessionStream
 from crucible.core.errors import Unreachable
 from crucible.wire.http.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, FrameKind, frame_kind
 
@@ -65,16 +65,16 @@ class SocketLine:
                 await self._socket.close()
 
 
-async def come(meeting: Meeting, socket: WebSocket) -> None:
+async def come(meeting: AgentSession, socket: WebSocket) -> None:
     """The agent's socket joins the meeting, and is closed when that is over."""
     line = SocketLine(socket)
-    if not meeting.came.done():
-        meeting.came.set_result(line)
-        await meeting.over.wait()
+    if not meeting.agent_stream.done():
+        meeting.agent_stream.set_result(line)
+        await meeting.closed.wait()
     await line.close(SEND_SECONDS)
 
 
-async def relay(client: Line, agent: Line) -> None:
+async def relay(client: SessionStream, agent: SessionStream) -> None:
     """Pass frames on until the session is over or the client leaves.
 
     Raises BadFrame for what either may not send, Unreachable where the agent goes before it has said how it ended.
@@ -98,7 +98,7 @@ async def relay(client: Line, agent: Line) -> None:
         await asyncio.gather(up, down, return_exceptions=True)
 
 
-async def _pass_on(source: Line, target: Line, allowed: frozenset[FrameKind]) -> bool:
+async def _pass_on(source: SessionStream, target: SessionStream, allowed: frozenset[FrameKind]) -> bool:
     """Whether the session was told to be over; not where one of them has gone."""
     with contextlib.suppress(LineLost):
         while (frame := await source.receive()) is not None:

@@ -50,7 +50,7 @@ class PostgresWakeups(LocalWakeups):
         self._something = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._teller: int | None = None
-        self._overhearing: list[tuple[str, Callable[[str | None], None]]] = []
+        self._subscribers: list[tuple[str, Callable[[str | None], None]]] = []
         self._connected = asyncio.Event()
 
     async def start(self) -> None:
@@ -76,13 +76,13 @@ class PostgresWakeups(LocalWakeups):
         self._gathered.add(topic if _fits(topic) else EVERYTHING)
         self._something.set()
 
-    def overhear(self, prefix: str, tell: Callable[[str | None], None]) -> None:
-        self._overhearing.append((prefix, tell))
+    def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+        self._subscribers.append((prefix, tell))
 
     def _wake_everything(self) -> None:
         for topic in list(self._listeners):
             super().wake(topic)
-        for _, tell in self._overhearing:
+        for _, tell in self._subscribers:
             tell(None)
 
     async def _listen(self, connection: Connection) -> None:
@@ -104,7 +104,7 @@ class PostgresWakeups(LocalWakeups):
             self._wake_everything()
             return
         super().wake(notice.payload)
-        for prefix, tell in self._overhearing:
+        for prefix, tell in self._subscribers:
             if notice.payload.startswith(prefix):
                 tell(notice.payload)
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from crucible.control.db.sqlite.connection import driver_of
 from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.db.sqlite.transaction import read_snapshot
-from crucible.control.runtime.ports import guarded
+from crucible.control.runtime.ports import run_guarded
 from crucible.control.runtime.system_ports import EventListener
 from crucible.core.errors import DiskFull, TimedOut
 from crucible.core.ids import Prefix, make_id
@@ -173,7 +173,7 @@ class FlightCalls:
         result: list[T] = []
         error: BaseException | None = None
         try:
-            result.append(guarded(lane, work))
+            result.append(run_guarded(lane, work))
         except Exception as failed:  # noqa: BLE001  it is told to whoever waits
             error = failed
         asyncio.get_running_loop().call_later(back, _give, answer, result, error, context=Context())
@@ -200,7 +200,7 @@ class OrderedWakeups:
             asyncio.get_running_loop().call_soon(self._deliver)
         self._woken.add(topic)
 
-    def overhear(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+    def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
         pass
 
     async def start(self) -> None:

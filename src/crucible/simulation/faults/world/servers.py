@@ -13,7 +13,7 @@ from crucible.backends.base import Backend
 from crucible.control.agents.agents import Agents
 from crucible.control.control_plane import ControlPlane
 from crucible.control.machines.machine_factory import LeaseTerms
-from crucible.control.runtime.background import Rounds
+from crucible.control.runtime.background import BackgroundTasks
 from crucible.control.runtime.loops import Loop
 from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment
@@ -67,9 +67,9 @@ what the rounds rely on: a sweep every 20 seconds, a duty renewed within 20.
 """
 
 
-class PacedRounds(Rounds):
+class PacedRounds(BackgroundTasks):
     def _make_loops(self) -> list[Loop]:
-        alone = not self._parts.deployment.shared
+        alone = not self._services.deployment.shared
         return [Loop(loop.name, loop.topic, _paced(loop, alone)) for loop in super()._make_loops()]
 
 
@@ -86,7 +86,7 @@ def _paced(loop: Loop, alone: bool) -> Callable[[], Awaitable[float]]:
 class PacedControl(ControlPlane):
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         super().__init__(ports, backends, deployment)
-        self._rounds = PacedRounds(self._parts)
+        self._rounds = PacedRounds(self._services)
 
 
 @dataclass(frozen=True)
