@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import httpx2 as httpx
 import psutil
-from tests.nursery import Forked, Nursery, for_interpreters
+from tests.fork_server import Forked, ForkServer, for_interpreters
 
 T = TypeVar("T")
 View = dict[str, Any]
@@ -55,9 +55,9 @@ def python(code: str, **more: object) -> View:
 class Deployment:
     """A server on a state folder of its own. It may be killed and started again; its jobs live on."""
 
-    nursery: Nursery | None = None
+    fork_server: ForkServer | None = None
     """Where servers are forked, if they need not be new interpreters."""
-    commands: Nursery | None = None
+    commands: ForkServer | None = None
     """The same for commands."""
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
@@ -80,8 +80,8 @@ class Deployment:
         began = time.monotonic()
         arguments, given = ("serve", "--embedded", "--nonce", nonce), {**self.env, **env}
         with open(self.home / "server.log", "ab") as log, open(os.devnull, "rb") as nothing:
-            if self.nursery is not None and not prefix and not for_interpreters(given):
-                self.server = self.nursery.fork(arguments, given, (nothing, log, log))
+            if self.fork_server is not None and not prefix and not for_interpreters(given):
+                self.server = self.fork_server.fork(arguments, given, (nothing, log, log))
             else:
                 command = [*prefix, sys.executable, "-m", "crucible.app", *arguments]
                 self.server = subprocess.Popen(command, env=given, stdout=log, stderr=log)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.figures import measuring, plans, sockets
+from benchmarks.figures import measurements, plans, sockets
 from benchmarks.figures.deployment import Running, running
 from benchmarks.figures.figure import Figure
-from benchmarks.prove.circumstances import Machine, Source, this_machine, this_source
+from benchmarks.prove.environment import Machine, Source, this_machine, this_source
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "benchmarks" / "results" / "figures.json"
@@ -67,10 +67,10 @@ def _parser() -> argparse.ArgumentParser:
 Measure = Callable[[Running, argparse.Namespace], list[Figure]]
 
 ON_A_SERVER: dict[str, Measure] = {
-    "commands": lambda server, asked: measuring.commands(server, asked.times),
-    "submits": lambda server, asked: measuring.submits(server, asked.submits),
+    "commands": lambda server, asked: measurements.commands(server, asked.times),
+    "submits": lambda server, asked: measurements.submits(server, asked.submits),
     "sockets": lambda server, asked: sockets.crowd(server, asked.sockets, asked.events),
-    "search": lambda server, asked: measuring.search(server, asked.lines, 5),
+    "search": lambda server, asked: measurements.search(server, asked.lines, 5),
     "plans": lambda server, asked: plans.plans(server, asked.plans),
 }
 """Each on a fresh server of its own: what one leaves behind is no burden to the next."""
@@ -80,7 +80,7 @@ def _measured(folder: Path, asked: argparse.Namespace) -> list[Figure]:
     wanted = asked.only or ("starts", *ON_A_SERVER)
     found: list[Figure] = []
     if "starts" in wanted:
-        found += _told(measuring.starts(folder / "starts", max(asked.times // 3, 1)))
+        found += _told(measurements.starts(folder / "starts", max(asked.times // 3, 1)))
     for name, measure in ON_A_SERVER.items():
         if name in wanted:
             with running(folder / name) as server:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.figures.deployment import Running, busy
 from benchmarks.figures.figure import Figure, median, percentile
-from benchmarks.figures.measuring import submit
+from benchmarks.figures.measurements import submit
 from crucible.wire.http.websocket import CLOSE, PING, PONG, Decoder, Handshake, encode_message
 
 QUIET_SECONDS = 0.5

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from benchmarks.prove.circumstances import Machine, Source
+from benchmarks.prove.environment import Machine, Source
 from benchmarks.prove.figures import Measured
 from crucible.core.errors import Trouble
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from tests.scale import parsed
 
 from benchmarks.prove import figures
-from benchmarks.prove.circumstances import Source, this_machine, this_source
+from benchmarks.prove.batches import Kept, Piece, pieces, together
+from benchmarks.prove.environment import Source, this_machine, this_source
 from benchmarks.prove.figures import Measured
-from benchmarks.prove.pieces import Kept, Piece, pieces, together
 from benchmarks.prove.process import AT_MOST, OUT_OF_TIME, perform
 from benchmarks.prove.results import Result
 from benchmarks.prove.rows import Command, Row

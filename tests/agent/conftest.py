@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.agent.fake_control import FakeControl
 from tests.agent.machines import Machine
-from tests.nursery import HOST, Nursery
+from tests.fork_server import HOST, ForkServer
 
 
 @pytest.fixture
@@ -25,15 +25,15 @@ def hosts() -> Iterator[None]:
     if "AGENT_PYTHON" in os.environ:
         yield
         return
-    with pytest.MonkeyPatch.context() as patch, Nursery(HOST) as made:
-        patch.setattr(Machine, "nursery", made)
+    with pytest.MonkeyPatch.context() as patch, ForkServer(HOST) as made:
+        patch.setattr(Machine, "fork_server", made)
         yield
 
 
 @pytest.fixture
 def new_interpreters(monkeypatch: pytest.MonkeyPatch, hosts: None) -> None:
     """Every host of the test is started as a place starts it."""
-    monkeypatch.setattr(Machine, "nursery", None)
+    monkeypatch.setattr(Machine, "fork_server", None)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.agent.fake_control import FakeControl, poll
-from tests.nursery import Forked, Nursery, for_interpreters
+from tests.fork_server import Forked, ForkServer, for_interpreters
 
 import crucible
 from crucible.agent.process.limits import LimitsProbe, choose_limiter
@@ -42,7 +42,7 @@ def script(text: str, **changes: object) -> Assignment:
 class Machine:
     """Starts hosts as the local backend does; `close` ends whatever is left of them."""
 
-    nursery: Nursery | None = None
+    fork_server: ForkServer | None = None
     """Where hosts are forked, if they need not be new interpreters."""
 
     def __init__(self, folder: Path, control: FakeControl, **bootstrap: object) -> None:
@@ -69,9 +69,9 @@ class Machine:
         arguments = ("host", "--bootstrap", str(self._bootstrap))
         variables = {**os.environ, **env}
         host: subprocess.Popen[bytes] | Forked
-        if self.nursery is not None and not for_interpreters(variables):
+        if self.fork_server is not None and not for_interpreters(variables):
             with open(os.devnull, "rb") as nothing, open(1, "wb", closefd=False) as out:
-                host = self.nursery.fork(arguments, variables, (nothing, out, out))
+                host = self.fork_server.fork(arguments, variables, (nothing, out, out))
         else:
             host = subprocess.Popen(
                 [os.environ.get("AGENT_PYTHON", sys.executable), "-m", "crucible.agent", *arguments],

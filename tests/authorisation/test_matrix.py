@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from tests.authorisation.town import CODE, Town, found_town
 from tests.control.world import Rig, give_back, job_spec, make_rig, sha
-from tests.passwords import quick_passwords
+from tests.fast_passwords import quick_passwords
 from tests.server.asgi import SocketClient
 from tests.server.promised import wrong_with_answer
 from tests.server.security.test_auth import routes

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 from tests.e2e.terminal import Terminal
+from tests.fork_server import COMMAND, SERVER, ForkServer
 from tests.harness import Deployment
-from tests.nursery import COMMAND, SERVER, Nursery
 
 SECRET = "a-value-that-no-job-may-see"
 SHOWN = 4000
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nurseries() -> Iterator[None]:
+def fork_servers() -> Iterator[None]:
     """Forked are the servers that a test starts itself, and commands that it runs to their end.
 
     Commands that it talks to are new interpreters, and so are the servers that commands start.
     """
-    with pytest.MonkeyPatch.context() as patch, Nursery(COMMAND) as commands, Nursery(SERVER) as servers:
+    with pytest.MonkeyPatch.context() as patch, ForkServer(COMMAND) as commands, ForkServer(SERVER) as servers:
         patch.setattr(Deployment, "commands", commands)
-        patch.setattr(Deployment, "nursery", servers)
+        patch.setattr(Deployment, "fork_server", servers)
         yield
 
 
@@ -29,7 +29,7 @@ def nurseries() -> Iterator[None]:
 def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command and server of the test is started as users start it."""
     monkeypatch.setattr(Deployment, "commands", None)
-    monkeypatch.setattr(Deployment, "nursery", None)
+    monkeypatch.setattr(Deployment, "fork_server", None)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from tests.e2e.terminal import Terminal
 from tests.harness import Deployment, shell, until
-from tests.receiver import Answer, Receiver
+from tests.webhook_receiver import Answer, Receiver
 
 from crucible.client import verify_webhook
 from crucible.core.errors import NotAllowed

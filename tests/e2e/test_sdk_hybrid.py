@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.faults.rehearsed import LONG, Rehearsed, rehearsed
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, rehearsed
 from tests.harness import until
 
 BODY = """\
@@ -85,7 +85,7 @@ def nvmlDeviceGetUUID(handle): return "GPU-0"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Rehearsed]:
+def world(tmp_path: Path) -> Iterator[RehearsalDeployment]:
     driver = tmp_path / "driver"
     driver.mkdir()
     (driver / "pynvml.py").write_text(NVML)
@@ -94,7 +94,7 @@ def world(tmp_path: Path) -> Iterator[Rehearsed]:
 
 
 @contextmanager
-def example(world: Rehearsed, folder: Path, **env: str) -> Iterator[subprocess.Popen[str]]:
+def example(world: RehearsalDeployment, folder: Path, **env: str) -> Iterator[subprocess.Popen[str]]:
     """The example, running in a folder with its training script."""
     program = f"import asyncio\n\nasync def main():\n{textwrap.indent(BODY, '    ')}\n\nasyncio.run(main())\n"
     (folder / "example.py").write_text(program)
@@ -116,12 +116,12 @@ def lines_of(folder: Path) -> list[str]:
     return (folder / "said").read_text().splitlines()
 
 
-def submitted(world: Rehearsed) -> str:
+def submitted(world: RehearsalDeployment) -> str:
     items = until(lambda: world.crucible.get("/api/v1/jobs")["items"], LONG, "the job")
     return str(items[0]["id"])
 
 
-def test_a_spot_machine_taken_back_moves_it_to_this_computer(world: Rehearsed, tmp_path: Path) -> None:
+def test_a_spot_machine_taken_back_moves_it_to_this_computer(world: RehearsalDeployment, tmp_path: Path) -> None:
     world.crucible.start()
     with example(world, tmp_path, CRUCIBLE_PLACES="rehearsal,local") as running:
         job = submitted(world)
@@ -167,7 +167,7 @@ def test_where_no_real_place_has_the_gpu_it_is_rehearsed_and_says_so(tmp_path: P
         world.nothing_lives()
 
 
-def test_a_free_gpu_of_this_computer_is_the_cheapest(world: Rehearsed, tmp_path: Path) -> None:
+def test_a_free_gpu_of_this_computer_is_the_cheapest(world: RehearsalDeployment, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     world.crucible.start()
     with example(world, tmp_path) as running:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.fork_server import SERVER, ForkServer
 from tests.harness import Deployment
-from tests.nursery import SERVER, Nursery
 
 SECONDS = 240
 """Longest a test may take, however busy the machine."""
@@ -32,20 +32,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nursery(request: pytest.FixtureRequest) -> Iterator[None]:
+def fork_server(request: pytest.FixtureRequest) -> Iterator[None]:
     """Servers are forked, except where more is proved than a test proves."""
     if request.config.getoption("--scale") != "test":
         yield
         return
-    with pytest.MonkeyPatch.context() as patch, Nursery(SERVER) as made:
-        patch.setattr(Deployment, "nursery", made)
+    with pytest.MonkeyPatch.context() as patch, ForkServer(SERVER) as made:
+        patch.setattr(Deployment, "fork_server", made)
         yield
 
 
 @pytest.fixture
 def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every server of the test is started as users start it."""
-    monkeypatch.setattr(Deployment, "nursery", None)
+    monkeypatch.setattr(Deployment, "fork_server", None)
 
 
 @pytest.fixture

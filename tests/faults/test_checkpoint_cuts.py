@@ -17,8 +17,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
-from tests.faults.cuts import MIB, Way, to_a_bucket, to_the_server
-from tests.faults.saver import SECONDS, Saver
+from tests.faults.interrupted_uploads import MIB, Way, to_a_bucket, to_the_server
+from tests.faults.saving_job import SECONDS, Saver
 from tests.harness import until
 from tests.scale import Record, Scale
 from tests.storage.servers import Server, seaweedfs

@@ -13,8 +13,8 @@ import pytest
 from tests.agent.fake_control import FakeControl, poll
 from tests.agent.machines import A1, Machine, script
 from tests.faults.clocks import WallClock
-from tests.faults.counting import SMALL, Counting
-from tests.faults.rehearsed import LONG, Rehearsed, begins_of, open_gate, rehearsed, steps_of
+from tests.faults.counting_job import SMALL, Counting
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, begins_of, open_gate, rehearsed, steps_of
 from tests.harness import Deployment, View, shell, until
 from tests.scale import Record
 
@@ -32,13 +32,13 @@ def clock(tmp_path: Path) -> WallClock:
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: WallClock) -> Iterator[Rehearsed]:
+def world(tmp_path: Path, clock: WallClock) -> Iterator[RehearsalDeployment]:
     with rehearsed(tmp_path) as world:
         world.crucible.start(seconds=LONG, **clock.env)
         yield world
 
 
-def test_the_servers_clock_is_set(world: Rehearsed, clock: WallClock, tmp_path: Path, record: Record) -> None:
+def test_the_servers_clock_is_set(world: RehearsalDeployment, clock: WallClock, tmp_path: Path, record: Record) -> None:
     began = time.time()
     near = Counting(world.crucible, tmp_path / "counting")
     far = world.counting(tmp_path / "journal", steps=STEPS, every=5, gates=[GATE])
@@ -64,7 +64,7 @@ def test_the_servers_clock_is_set(world: Rehearsed, clock: WallClock, tmp_path: 
 
 
 def test_the_server_is_started_again_at_another_time(
-    world: Rehearsed, clock: WallClock, tmp_path: Path, record: Record
+    world: RehearsalDeployment, clock: WallClock, tmp_path: Path, record: Record
 ) -> None:
     """Two hours ahead for a while, then back: what was written down then is in the future now."""
     near = Counting(world.crucible, tmp_path / "counting")
@@ -99,12 +99,12 @@ def _goes_through(crucible: Deployment) -> None:
     assert 0 <= view["ran_seconds"] < HOUR
 
 
-def _running(world: Rehearsed, *jobs: str) -> list[tuple[str, int, list[str]]]:
+def _running(world: RehearsalDeployment, *jobs: str) -> list[tuple[str, int, list[str]]]:
     views = [world.crucible.job(job) for job in jobs]
     return [(view["phase"], view["attempt"], view["conditions"]) for view in views]
 
 
-def _all_end(world: Rehearsed, near: Counting, far: str, journal: Path) -> list[View]:
+def _all_end(world: RehearsalDeployment, near: Counting, far: str, journal: Path) -> list[View]:
     near.goes_on()
     first, lines = near.let_go()
     assert near.left_out(lines) == 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.faults.mortal import SECONDS, Mortal
-from tests.faults.stories import Stories
-from tests.faults.sweep import judge, swept
+from tests.faults.crash_scenarios import CrashScenarios
+from tests.faults.crash_sweep import judge, swept
+from tests.faults.dying_server import SECONDS, DyingServer
 from tests.harness import Deployment
 from tests.scale import Record, Scale
 
@@ -20,12 +20,12 @@ def test_every_point_on_this_computer(tmp_path: Path, scale: Scale, record: Reco
 def tell(folder: Path, points: list[str]) -> None:
     crucible = Deployment(folder)
     try:
-        stories = Stories(Mortal(crucible, points), folder)
-        stories.new_machine = ("effect.", "launch.", "claim.")  # its host stays for all jobs
-        stories.instead("terminate.", stories.stopped)
-        while (point := stories.mortal.armed) is not None:
-            stories.lead_to(point)
-        stories.none_is_missing()
+        scenarios = CrashScenarios(DyingServer(crucible, points), folder)
+        scenarios.new_machine = ("effect.", "launch.", "claim.")  # its host stays for all jobs
+        scenarios.instead("terminate.", scenarios.stopped)
+        while (point := scenarios.server.armed) is not None:
+            scenarios.lead_to(point)
+        scenarios.none_is_missing()
         crucible.nothing_left(SECONDS)
     finally:
         crucible.close()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 import psutil
 import pytest
-from tests.faults.counting import SMALL, Counting
+from tests.faults.counting_job import SMALL, Counting
 from tests.harness import Deployment, View, shell, until
 from tests.scale import Record
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.counting import SMALL, Counting
+from tests.faults.counting_job import SMALL, Counting
 from tests.faults.disks import Disk, MiB, small_disk
 from tests.harness import Deployment, View, alive, shell, until
 from tests.scale import Record

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.proxy import Fault, FaultProxy, Rule, fault_proxy, storm
-from tests.faults.rehearsed import rehearsed
+from tests.faults.rehearsal_deployment import rehearsed
 from tests.harness import Deployment, View, alive, shell, until
 from tests.scale import Record, Scale
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.rehearsed import LONG, Rehearsed, begins_of, open_gate, rehearsed, steps_of
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, begins_of, open_gate, rehearsed, steps_of
 from tests.harness import until
 from tests.scale import Record
 
@@ -17,13 +17,13 @@ STEPS, EVERY, GATE = 12, 5, 8
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Rehearsed]:
+def world(tmp_path: Path) -> Iterator[RehearsalDeployment]:
     with rehearsed(tmp_path) as world:
         world.crucible.start()
         yield world
 
 
-def test_at_boot(world: Rehearsed, tmp_path: Path, record: Record) -> None:
+def test_at_boot(world: RehearsalDeployment, tmp_path: Path, record: Record) -> None:
     world.cloud.faults(boot_seconds=600)
     job = world.counting(tmp_path / "journal", steps=STEPS, every=EVERY)
     (instance,) = until(world.alive, LONG, "a machine that boots")
@@ -39,7 +39,7 @@ def test_at_boot(world: Rehearsed, tmp_path: Path, record: Record) -> None:
     record("machine death", when="boot", attempts=view["attempt"])
 
 
-def test_while_it_saves(world: Rehearsed, tmp_path: Path, record: Record) -> None:
+def test_while_it_saves(world: RehearsalDeployment, tmp_path: Path, record: Record) -> None:
     """The program has ended, and nobody hears of it before the machine is gone: the last stored checkpoint counts."""
     journal = tmp_path / "journal"
     job = world.counting(journal, steps=STEPS, every=EVERY, gates=[GATE])
@@ -62,11 +62,11 @@ def test_while_it_saves(world: Rehearsed, tmp_path: Path, record: Record) -> Non
     record("machine death", when="saving", attempts=view["attempt"])
 
 
-def _dies(world: Rehearsed, instance: str) -> None:
+def _dies(world: RehearsalDeployment, instance: str) -> None:
     world.cloud.call("POST", f"/admin/instances/{instance}/kill")
 
 
-def _settled(world: Rehearsed) -> None:
+def _settled(world: RehearsalDeployment) -> None:
     """Nothing lives, and what each machine costs is what the provider says."""
     world.nothing_lives()
     billed = world.bills_agree()

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.faults.rehearsed import LONG, Rehearsed, rehearsed
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, rehearsed
 from tests.harness import View, until
 from tests.templates.nanogpt.trainer import SECONDS, Trainer, environment, steps_in
 from tests.templates.nanogpt.workshop import Workshop
@@ -49,7 +49,7 @@ It notes each step in a file beside the gates, because the end of a killed machi
 class Training:
     """nanoGPT as jobs of a real deployment. A gate holds a job before a step until its machine is lost there."""
 
-    def __init__(self, world: Rehearsed, trainer: Trainer) -> None:
+    def __init__(self, world: RehearsalDeployment, trainer: Trainer) -> None:
         self.world, self.trainer = world, trainer
         self._gates: dict[str, Path] = {}
 

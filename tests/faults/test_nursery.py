@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+from tests.fork_server import Forked
 from tests.harness import Deployment, shell
-from tests.nursery import Forked
 
 ASKING = 8
 

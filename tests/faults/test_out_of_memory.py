@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.faults.counting import Counting
+from tests.faults.counting_job import Counting
 from tests.harness import Deployment, View, alive, python, until
 from tests.scale import Record
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.counting import SMALL, Counting
+from tests.faults.counting_job import SMALL, Counting
 from tests.faults.disks import FailingDisk, MiB, failing_disk
 from tests.harness import Deployment, View, alive, shell, until
 from tests.scale import Record

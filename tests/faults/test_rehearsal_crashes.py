@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.mortal import Mortal
-from tests.faults.rehearsed import LONG, SMALL, Rehearsed, rehearsed
-from tests.faults.stories import Stories, begun
-from tests.faults.sweep import judge, swept
+from tests.faults.crash_scenarios import CrashScenarios, begun
+from tests.faults.crash_sweep import judge, swept
+from tests.faults.dying_server import DyingServer
+from tests.faults.rehearsal_deployment import LONG, SMALL, RehearsalDeployment, rehearsed
 from tests.harness import shell, until
 from tests.scale import Record, Scale
 
@@ -26,20 +26,20 @@ def test_every_point_on_a_cloud(tmp_path: Path, scale: Scale, record: Record) ->
 def tell(folder: Path, points: list[str]) -> None:
     with rehearsed(folder) as world:
         world.cloud.faults(**FAULTS)
-        mortal = Mortal(world.crucible, [*points, *LAUNCH])
-        stories = Stories(mortal, folder, backend="rehearsal", resources=SMALL)
-        while (point := mortal.armed) is not None:
-            world.cloud.faults(tokens_honoured=len(mortal.reached) < len(points))
-            stories.lead_to(point)
-        stories.none_is_missing()
-        _nothing_leaks(world, stories)
+        server = DyingServer(world.crucible, [*points, *LAUNCH])
+        scenarios = CrashScenarios(server, folder, backend="rehearsal", resources=SMALL)
+        while (point := server.armed) is not None:
+            world.cloud.faults(tokens_honoured=len(server.reached) < len(points))
+            scenarios.lead_to(point)
+        scenarios.none_is_missing()
+        _nothing_leaks(world, scenarios)
 
 
-def _nothing_leaks(world: Rehearsed, stories: Stories) -> None:
+def _nothing_leaks(world: RehearsalDeployment, scenarios: CrashScenarios) -> None:
     """Every instance was an attempt's own machine, none lives, and what they cost is in our books."""
     launched = {instance["tags"]["crucible-machine"] for instance in world.cloud.census().values()}
-    wanted = [attempt["machine"] for view in stories.ends for attempt in view["attempts"]]
-    used = [attempt["machine"] for view in stories.ends for attempt in begun(view)]
+    wanted = [attempt["machine"] for view in scenarios.ends for attempt in view["attempts"]]
+    used = [attempt["machine"] for view in scenarios.ends for attempt in begun(view)]
     assert len(set(wanted)) == len(wanted)
     assert set(used) <= launched <= set(wanted)
     world.nothing_lives()
@@ -47,14 +47,14 @@ def _nothing_leaks(world: Rehearsed, stories: Stories) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Rehearsed]:
+def world(tmp_path: Path) -> Iterator[RehearsalDeployment]:
     with rehearsed(tmp_path) as world:
         world.cloud.faults(**FAULTS)
         yield world
 
 
 @pytest.mark.parametrize("honoured", [True, False], ids=["tokens honoured", "tokens ignored"])
-def test_a_launch_that_nobody_wants_any_more_is_found_and_ended(world: Rehearsed, honoured: bool) -> None:
+def test_a_launch_that_nobody_wants_any_more_is_found_and_ended(world: RehearsalDeployment, honoured: bool) -> None:
     """Its answer was lost, and the job is cancelled before anybody knows of the machine."""
     world.cloud.faults(tokens_honoured=honoured, lost_answers=1, boot_seconds=5)
     world.crucible.start()

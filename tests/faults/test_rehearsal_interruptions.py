@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.rehearsed import LONG, Rehearsed, begins_of, open_gate, rehearsed, steps_of
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, begins_of, open_gate, rehearsed, steps_of
 from tests.harness import until
 
 STEPS, EVERY = 40, 5
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsed]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RehearsalDeployment]:
     with rehearsed(tmp_path_factory.mktemp("interruptions")) as world:
         world.crucible.start()
         yield world
@@ -32,13 +32,13 @@ def begun(journal: Path, attempts: int) -> None:
     until(lambda: len(begins_of(journal)) == attempts, LONG, f"attempt {attempts} to begin")
 
 
-def stored(world: Rehearsed, job: str, step: int) -> None:
+def stored(world: RehearsalDeployment, job: str, step: int) -> None:
     """A checkpoint of this step is in the store."""
     path = f"/api/v1/jobs/{job}/checkpoints"
     until(lambda: any(c["step"] == step for c in world.crucible.get(path)["items"]), LONG, f"checkpoint {step}")
 
 
-def test_with_notice_nothing_is_lost(world: Rehearsed, journal: Path) -> None:
+def test_with_notice_nothing_is_lost(world: RehearsalDeployment, journal: Path) -> None:
     job = world.counting(journal, steps=STEPS, every=1000, gates=[8], fallback=["local"], market="spot")
     instance = world.instance_of(job, 1)
     reached(journal, 7)
@@ -59,7 +59,7 @@ def test_with_notice_nothing_is_lost(world: Rehearsed, journal: Path) -> None:
     world.bills_agree()
 
 
-def test_without_notice_less_than_an_interval_is_lost(world: Rehearsed, journal: Path) -> None:
+def test_without_notice_less_than_an_interval_is_lost(world: RehearsalDeployment, journal: Path) -> None:
     job = world.counting(journal, steps=STEPS, every=EVERY, gates=[8], fallback=["local"], market="spot")
     instance = world.instance_of(job, 1)
     reached(journal, 7)
@@ -75,7 +75,7 @@ def test_without_notice_less_than_an_interval_is_lost(world: Rehearsed, journal:
     world.nothing_lives()
 
 
-def test_hardware_that_fails_is_no_interruption(world: Rehearsed, journal: Path) -> None:
+def test_hardware_that_fails_is_no_interruption(world: RehearsalDeployment, journal: Path) -> None:
     job = world.counting(journal, steps=STEPS, every=EVERY, gates=[8], fallback=["local"])
     instance = world.instance_of(job, 1)
     stored(world, job, 5)
@@ -89,7 +89,7 @@ def test_hardware_that_fails_is_no_interruption(world: Rehearsed, journal: Path)
     assert begins_of(journal) == [1, 6]
 
 
-def test_three_interruptions_at_the_same_place(world: Rehearsed, journal: Path) -> None:
+def test_three_interruptions_at_the_same_place(world: RehearsalDeployment, journal: Path) -> None:
     """Without another place to go to it is rented again; each attempt begins where the last one was saved."""
     gates = [8, 16, 24]
     job = world.counting(journal, steps=STEPS, every=EVERY, gates=gates, market="spot")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.backends.rehearsal.place import ZONE
-from tests.faults.rehearsed import LONG, Rehearsed, begins_of, open_gate, rehearsed
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, begins_of, open_gate, rehearsed
 from tests.harness import Deployment, alive, shell, until
 
 from crucible.backends.rehearsal import Address, stop_cloud
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Rehearsed]:
+def world(tmp_path: Path) -> Iterator[RehearsalDeployment]:
     with rehearsed(tmp_path) as world:
         yield world
 
@@ -25,11 +25,11 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-def sell_out(world: Rehearsed) -> None:
+def sell_out(world: RehearsalDeployment) -> None:
     world.cloud.call("POST", "/admin/stock", {"count": 0})
 
 
-def test_sold_out_it_goes_on_to_the_next_place(world: Rehearsed) -> None:
+def test_sold_out_it_goes_on_to_the_next_place(world: RehearsalDeployment) -> None:
     sell_out(world)
     world.crucible.start()
     job = world.submit(shell("true"), fallback=["local"])
@@ -41,7 +41,7 @@ def test_sold_out_it_goes_on_to_the_next_place(world: Rehearsed) -> None:
     assert world.cloud.census() == {}
 
 
-def test_a_shelf_that_was_emptied_meanwhile_is_left_too(world: Rehearsed) -> None:
+def test_a_shelf_that_was_emptied_meanwhile_is_left_too(world: RehearsalDeployment) -> None:
     """The offers are a few seconds old: the launch itself is refused, everywhere."""
     world.crucible.start()
     sell_out(world)
@@ -54,7 +54,7 @@ def test_a_shelf_that_was_emptied_meanwhile_is_left_too(world: Rehearsed) -> Non
     assert world.cloud.census() == {}
 
 
-def test_at_the_last_place_it_waits_and_says_why(world: Rehearsed) -> None:
+def test_at_the_last_place_it_waits_and_says_why(world: RehearsalDeployment) -> None:
     sell_out(world)
     world.crucible.start()
     job = world.submit(shell("true"))
@@ -65,12 +65,12 @@ def test_at_the_last_place_it_waits_and_says_why(world: Rehearsed) -> None:
     world.nothing_lives()
 
 
-def waiting(world: Rehearsed, job: str) -> str | None:
+def waiting(world: RehearsalDeployment, job: str) -> str | None:
     said = world.crucible.job(job)["waiting"]
     return said if said and "waits for a machine" in said else None
 
 
-def test_a_zone_that_goes_dark_is_left(world: Rehearsed, journal: Path) -> None:
+def test_a_zone_that_goes_dark_is_left(world: RehearsalDeployment, journal: Path) -> None:
     world.crucible.start()
     job = world.counting(journal, steps=20, every=5, gates=[8], regions=["simulated-north"])
     instance = world.instance_of(job, 1)
@@ -90,7 +90,7 @@ def test_a_zone_that_goes_dark_is_left(world: Rehearsed, journal: Path) -> None:
     world.nothing_lives()
 
 
-def test_every_price_on_the_way_is_in_the_ledger(world: Rehearsed, journal: Path) -> None:
+def test_every_price_on_the_way_is_in_the_ledger(world: RehearsalDeployment, journal: Path) -> None:
     world.crucible.start()
     hold(world, 30_001)
     job = world.counting(journal, steps=10, every=1000, gates=[5], market="spot", regions=[ZONE])
@@ -107,11 +107,11 @@ def test_every_price_on_the_way_is_in_the_ledger(world: Rehearsed, journal: Path
     assert world.crucible.job(job)["cost"]["micros"] == micros
 
 
-def hold(world: Rehearsed, rate: int) -> None:
+def hold(world: RehearsalDeployment, rate: int) -> None:
     world.cloud.call("POST", "/admin/price", {"zone": ZONE, "type": "sim.c2", "rate": rate})
 
 
-def test_machines_of_another_deployment_are_never_touched(world: Rehearsed, journal: Path) -> None:
+def test_machines_of_another_deployment_are_never_touched(world: RehearsalDeployment, journal: Path) -> None:
     """Not by looking, not by name, not by a cancellation, by pruning, or by a server that starts."""
     world.crucible.start()
     job = world.counting(journal, steps=10, every=1000, gates=[5])
@@ -142,7 +142,7 @@ def refused_to_end(crucible: Deployment, id: str) -> bool:
         return client.post(f"/api/v1/machines/{id}/terminate").status_code == 404
 
 
-def test_a_stranger_with_our_tag_is_told_and_ended_only_on_command(world: Rehearsed) -> None:
+def test_a_stranger_with_our_tag_is_told_and_ended_only_on_command(world: RehearsalDeployment) -> None:
     world.crucible.start()
     job = world.submit(shell("true"))
     assert world.crucible.wait(job, LONG)["status"] == "completed"

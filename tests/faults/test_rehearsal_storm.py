@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.proxy import Fault, FaultProxy, Rule, fault_proxy, storm
-from tests.faults.rehearsed import LONG, Rehearsed, rehearsed
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, rehearsed
 from tests.harness import View, shell, until
 from tests.scale import Record, Scale
 
@@ -75,7 +75,7 @@ def test_launches_over_a_faulty_line_leave_nothing_alive(
 
 
 @contextmanager
-def behind_a_line(folder: Path) -> Iterator[tuple[Rehearsed, FaultProxy]]:
+def behind_a_line(folder: Path) -> Iterator[tuple[RehearsalDeployment, FaultProxy]]:
     """A deployment that knows its cloud by an address that leads through the line."""
     front = folder / "front"
     front.mkdir()
@@ -96,7 +96,7 @@ def behind_a_line(folder: Path) -> Iterator[tuple[Rehearsed, FaultProxy]]:
 class Work:
     """Jobs, some at a time. Two of five are cancelled as soon as the cloud has a machine for them."""
 
-    def __init__(self, world: Rehearsed, line: FaultProxy, folder: Path, launches: int) -> None:
+    def __init__(self, world: RehearsalDeployment, line: FaultProxy, folder: Path, launches: int) -> None:
         self.jobs: list[str] = []
         self._world = world
         self._line = line
@@ -165,7 +165,7 @@ def program(runs: Path, end: str) -> View:
     return shell(f"mkdir {mine} || touch {mine}.double; echo begin >> {mine}/log; {end} >> {mine}/log", grace_seconds=5)
 
 
-def money_agrees(world: Rehearsed, work: Work) -> None:
+def money_agrees(world: RehearsalDeployment, work: Work) -> None:
     """The cloud's bill, our ledger and what the jobs are said to have cost."""
     billed = sum(world.bills_agree().values())
     assert billed == world.cloud.call("GET", "/v1/bill")["total_micro_dollars"]

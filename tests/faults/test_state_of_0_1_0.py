@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 from tests.harness import View, until
-from tests.receiver import Receiver
 from tests.state_0_1_0.api_snapshot import take_snapshot
 from tests.state_0_1_0.state import LONG, SMALL, State, check_unfinished_jobs, snapshot, state
+from tests.webhook_receiver import Receiver
 
 PROSE = {"message", "advice", "judged_at"}
 """Of the API's answers, what is worded when it is asked for."""

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
-from tests.faults import hasty
-from tests.faults.counting import Counting
-from tests.faults.rehearsed import LONG, Rehearsed, begins_of, open_gate, rehearsed, steps_of
+from tests.faults import impatient_server
+from tests.faults.counting_job import Counting
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, begins_of, open_gate, rehearsed, steps_of
 from tests.harness import View, until
 from tests.scale import Record
 
@@ -24,9 +24,9 @@ STEPS, GATE = 20, 8
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Rehearsed]:
+def world(tmp_path: Path) -> Iterator[RehearsalDeployment]:
     with rehearsed(tmp_path) as world:
-        world.crucible.start(sys.executable, hasty.__file__, str(NOTICE), seconds=LONG)
+        world.crucible.start(sys.executable, impatient_server.__file__, str(NOTICE), seconds=LONG)
         yield world
 
 
@@ -41,7 +41,7 @@ def standing_still(*pids: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_an_agent_stands_still(world: Rehearsed, tmp_path: Path, record: Record) -> None:
+def test_an_agent_stands_still(world: RehearsalDeployment, tmp_path: Path, record: Record) -> None:
     """Here and on a rented machine: hosts and runners, while their programs go on."""
     near = Counting(world.crucible, tmp_path / "counting")
     far = world.counting(tmp_path / "journal", steps=STEPS, every=5, gates=[GATE])
@@ -68,7 +68,7 @@ def test_an_agent_stands_still(world: Rehearsed, tmp_path: Path, record: Record)
     record("SIGSTOP", who="host and runner")
 
 
-def test_the_server_stands_still(world: Rehearsed, tmp_path: Path, record: Record) -> None:
+def test_the_server_stands_still(world: RehearsalDeployment, tmp_path: Path, record: Record) -> None:
     """Silence that nobody could have heard is held against nobody."""
     near = Counting(world.crucible, tmp_path / "counting")
     far = world.counting(tmp_path / "journal", steps=STEPS, every=5, gates=[GATE])
@@ -89,7 +89,7 @@ def test_the_server_stands_still(world: Rehearsed, tmp_path: Path, record: Recor
     record("SIGSTOP", who="server")
 
 
-def _becomes(world: Rehearsed, job: str, attempt: int, conditions: list[str]) -> View:
+def _becomes(world: RehearsalDeployment, job: str, attempt: int, conditions: list[str]) -> View:
     def look() -> View | None:
         view = world.crucible.job(job)
         assert (view["phase"], view["attempt"]) == ("running", attempt)

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.rehearsed import LONG, Rehearsed, begins_of, open_gate, rehearsed, steps_of
+from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, begins_of, open_gate, rehearsed, steps_of
 from tests.harness import until
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Rehearsed]:
+def place(tmp_path: Path) -> Iterator[RehearsalDeployment]:
     with rehearsed(tmp_path, {"CRUCIBLE_CHANNEL": "store"}) as place:
         place.crucible.start()
         yield place
 
 
-def test_a_noticed_loss(place: Rehearsed, tmp_path: Path) -> None:
+def test_a_noticed_loss(place: RehearsalDeployment, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     job = place.counting(journal, steps=8, every=100, gates=(5,), market="spot")
     instance = place.instance_of(job, 1)
@@ -32,7 +32,7 @@ def test_a_noticed_loss(place: Rehearsed, tmp_path: Path) -> None:
     place.nothing_lives()
 
 
-def test_what_a_machine_said_before_it_went_counts(place: Rehearsed, tmp_path: Path) -> None:
+def test_what_a_machine_said_before_it_went_counts(place: RehearsalDeployment, tmp_path: Path) -> None:
     """The server is dead while the machine stores a checkpoint, and still dead when the machine is taken away."""
     journal = tmp_path / "journal"
     job = place.counting(journal, steps=8, every=4, gates=(4, 5), market="spot")
@@ -52,15 +52,15 @@ def test_what_a_machine_said_before_it_went_counts(place: Rehearsed, tmp_path: P
     place.nothing_lives()
 
 
-def _mail(place: Rehearsed) -> list[Path]:
+def _mail(place: RehearsalDeployment) -> list[Path]:
     return [path for path in (place.crucible.home / "store" / "mailboxes").rglob("*") if path.is_file()]
 
 
-def _checkpoints(place: Rehearsed) -> list[Path]:
+def _checkpoints(place: RehearsalDeployment) -> list[Path]:
     return [path for path in _mail(place) if path.name.startswith("checkpoint-")]
 
 
-def _segments_after_checkpoint(place: Rehearsed) -> bool:
+def _segments_after_checkpoint(place: RehearsalDeployment) -> bool:
     """Whether a batch announces the checkpoint."""
     segments = [path for path in _mail(place) if path.parent.name == "up"]
     return any(b'"checkpoint"' in _content(path) for path in segments)

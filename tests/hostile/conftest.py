@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.control.conftest import database, shared_worker
+from tests.fast_passwords import quick_passwords
 from tests.hostile.besieged import Besieged, kept_town
 from tests.hostile.likely import settled
-from tests.passwords import quick_passwords
 from tests.postgres import postgres_server, postgres_url
 
 __all__ = ["database", "postgres_server", "postgres_url", "quick_passwords", "shared_worker"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.certificates import make_certificate
-from tests.receiver import Answer, Receiver
+from tests.webhook_receiver import Answer, Receiver
 
 from crucible.core.errors import RefusedByPolicy
 from crucible.core.hooks import LONGEST_TEXT

@@ -40,7 +40,7 @@ from tests import plugin_packages
 from tests.e2e.support import packed, upload
 from tests.harness import Deployment, View, python, shell, until
 from tests.postgres import QUICK, server
-from tests.receiver import Receiver
+from tests.webhook_receiver import Receiver
 
 from crucible import __version__
 from crucible.agent.clock import Deadline, boottime

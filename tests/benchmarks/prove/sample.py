@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from benchmarks.prove.circumstances import Machine, Source
+from benchmarks.prove.environment import Machine, Source
 from benchmarks.prove.results import Result
 
 RESULT = Result(

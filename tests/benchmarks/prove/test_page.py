@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from benchmarks.prove.circumstances import Source
 from benchmarks.prove.command import PAGE, RESULTS, ROOT
+from benchmarks.prove.environment import Source
 from benchmarks.prove.figures import Measured, Spread
 from benchmarks.prove.page import END, begin, rendered
 from benchmarks.prove.peers import PEERS, planted

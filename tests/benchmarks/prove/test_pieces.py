@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from benchmarks.prove.circumstances import Source
+from benchmarks.prove.batches import pieces, together
+from benchmarks.prove.environment import Source
 from benchmarks.prove.figures import Measured, Spread
-from benchmarks.prove.pieces import pieces, together
 from benchmarks.prove.results import Result
 from benchmarks.prove.rows import ROWS, Command, Row
 from benchmarks.prove.runner import Runner

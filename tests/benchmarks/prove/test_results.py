@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from benchmarks.prove.circumstances import Source, this_machine, this_source
+from benchmarks.prove.environment import Source, this_machine, this_source
 from benchmarks.prove.results import Results, load, save
 from tests.benchmarks.prove.sample import RESULT
 

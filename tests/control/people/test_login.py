@@ -11,8 +11,8 @@ from typing import TypeVar
 import pytest
 from tests.authorisation.town import Town, token_of
 from tests.control.world import Rig, service
+from tests.fast_passwords import quick_passwords
 from tests.openid_provider import CLIENT, ISSUER
-from tests.passwords import quick_passwords
 
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 from tests.authorisation.town import OWNERS, Town
-from tests.passwords import quick_passwords
+from tests.fast_passwords import quick_passwords
 from tests.server.asgi import SocketClient
 
 from crucible.core.job.requests import UserChange

@@ -1,4 +1,4 @@
-"""Stories of jobs that a dying server is led through; at the end of each everything is as if it had lived."""
+"""Scenarios that a dying server is led through; after each, everything is as if it had lived."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults.mortal import SECONDS, Mortal
+from tests.faults.dying_server import SECONDS, DyingServer
 from tests.harness import View, alive, shell
-from tests.receiver import Receiver
+from tests.webhook_receiver import Receiver
 
 from crucible.wire.files.bundle import Bundle, collect, make_bundle
 
@@ -37,15 +37,15 @@ with open(os.path.join(os.environ["CRUCIBLE_OUTPUT_DIR"], "result.bin"), "wb") a
 """
 
 
-class Stories:
+class CrashScenarios:
     """`folder` keeps what the jobs write; `where` goes into the spec of each.
 
     `ends` is each job once it was over. Points that begin with one of `new_machine` need a machine that is new.
     """
 
-    def __init__(self, mortal: Mortal, folder: Path, **where: object) -> None:
-        self.mortal = mortal
-        self.crucible = mortal.crucible
+    def __init__(self, server: DyingServer, folder: Path, **where: object) -> None:
+        self.server = server
+        self.crucible = server.crucible
         self.new_machine: tuple[str, ...] = ()
         self.ends: list[View] = []
         self._folder = folder
@@ -65,81 +65,81 @@ class Stories:
         """
         story = next((story for start, story in self._special.items() if point.startswith(start)), self.whole)
         try:
-            times = len(self.mortal.reached) + 1
+            times = len(self.server.reached) + 1
             for _ in range(TRIES):
                 if point.startswith(self.new_machine):
                     self.forget_machines()
                 self.ends.append(story())
-                if self.mortal.has_died(times, PATIENCE):
+                if self.server.has_died(times, PATIENCE):
                     return
             raise AssertionError("it was not reached")
         except AssertionError as error:
-            raise AssertionError(f"{point}, after {', '.join(self.mortal.reached)}: {error}") from error
+            raise AssertionError(f"{point}, after {', '.join(self.server.reached)}: {error}") from error
 
     def whole(self) -> View:
         """A job is run once, and nothing of it is missing."""
-        self.mortal.persist(self._upload, "the bundle")
+        self.server.persist(self._upload, "the bundle")
         runs = self._runs
         job = self._submit({"command": ["{python}", "job.py", str(runs)], "bundle": self._bundle.sha256})
-        view = self.mortal.end_of(job)
+        view = self.server.end_of(job)
         assert (view["status"], view["exit_code"], len(begun(view))) == ("completed", 0, 1), view["attempts"]
         assert len(runs.read_text().split()) == 1
-        self.mortal.persist(lambda: self._is_whole(job), "a look at all it left")
+        self.server.persist(lambda: self._is_whole(job), "a look at all it left")
         return view
 
     def cancelled(self) -> View:
         """A wish to cancel is kept."""
         runs = self._runs
         job = self._submit(shell(f"echo $$ >> {runs}; exec sleep 1000"))
-        self.mortal.persist(lambda: runs.exists() and runs.read_text().strip(), "the process")
-        self.mortal.persist(lambda: self.crucible.cancel(job), "the cancellation")
-        view = self.mortal.end_of(job)
+        self.server.persist(lambda: runs.exists() and runs.read_text().strip(), "the process")
+        self.server.persist(lambda: self.crucible.cancel(job), "the cancellation")
+        view = self.server.end_of(job)
         assert view["status"] == "cancelled"
         (pid,) = map(int, runs.read_text().split())
         assert not alive(pid)
-        self.mortal.persist(lambda: self._is_told(job), "a look at its events")
+        self.server.persist(lambda: self._is_told(job), "a look at its events")
         return view
 
     def resumed(self) -> View:
         """A wish to resume is kept."""
         runs = self._runs
         job = self._submit(shell(f"echo $$ >> {runs}; test $(wc -l < {runs}) = 2"))
-        assert self.mortal.end_of(job)["status"] == "failed"
-        self.mortal.persist(lambda: self._resume(job), "the resumption")
-        view = self.mortal.end_of(job)
+        assert self.server.end_of(job)["status"] == "failed"
+        self.server.persist(lambda: self._resume(job), "the resumption")
+        view = self.server.end_of(job)
         assert (view["status"], view["generation"], len(begun(view))) == ("completed", 2, 2), view["attempts"]
         assert len(runs.read_text().split()) == 2
-        self.mortal.persist(lambda: self._is_told(job), "a look at its events")
+        self.server.persist(lambda: self._is_told(job), "a look at its events")
         return view
 
     def rotated(self) -> View:
         """Secrets outlive the change of their keys."""
-        self.mortal.persist(self._set_secret, "the secret")
-        self.mortal.persist(self._rotate, "the rotation")
-        view = self.mortal.end_of(self._submit(shell('test "$KEPT" = "a value to keep"', secrets={"KEPT": "kept"})))
+        self.server.persist(self._set_secret, "the secret")
+        self.server.persist(self._rotate, "the rotation")
+        view = self.server.end_of(self._submit(shell('test "$KEPT" = "a value to keep"', secrets={"KEPT": "kept"})))
         assert view["status"] == "completed", view["attempts"]
         return view
 
     def notified(self) -> View:
         """The end of a job is told, under one id however often."""
         with Receiver() as receiver:
-            self.mortal.persist(lambda: self._add_hook(receiver.url()), "the hook")
-            view = self.mortal.end_of(self._submit(shell("true")))
-            self.mortal.persist(lambda: receiver.received, "the message")
-            self.mortal.persist(self._remove_hooks, "the end of the hooks")
+            self.server.persist(lambda: self._add_hook(receiver.url()), "the hook")
+            view = self.server.end_of(self._submit(shell("true")))
+            self.server.persist(lambda: receiver.received, "the message")
+            self.server.persist(self._remove_hooks, "the end of the hooks")
         told = {json.loads(one.body)["data"]["job"]["id"] for one in receiver.received}
         assert told == {view["id"]}
         return view
 
     def stopped(self) -> View:
         """A server that is asked to stop gives back the machines on which nothing runs."""
-        view = self.mortal.end_of(self._submit(shell("true")))
+        view = self.server.end_of(self._submit(shell("true")))
         server = self.crucible.server
         assert server is not None
         server.terminate()
         assert server.wait(SECONDS) == -signal.SIGKILL, "it ended in order"
-        self.mortal.revive()
-        self.mortal.persist(lambda: not self.crucible.hosts() and not self.living(), "the machine to be gone")
+        self.server.revive()
+        self.server.persist(lambda: not self.crucible.hosts() and not self.living(), "the machine to be gone")
         assert self.crucible.left() == []
         return view
 
@@ -154,13 +154,13 @@ class Stories:
 
     def forget_machines(self) -> None:
         """Gives all machines back and waits until they are gone: the next job is the first of a new one."""
-        for machine in self.mortal.persist(lambda: [*self.living(), None], "the machines")[:-1]:
-            self.mortal.persist(lambda machine=machine: self._terminate(machine), "the release")  # type: ignore[misc]
-        self.mortal.persist(lambda: not self.living(), "the machines to be gone")
+        for machine in self.server.persist(lambda: [*self.living(), None], "the machines")[:-1]:
+            self.server.persist(lambda machine=machine: self._terminate(machine), "the release")  # type: ignore[misc]
+        self.server.persist(lambda: not self.living(), "the machines to be gone")
 
     def none_is_missing(self) -> None:
         """Every job there ever was is listed once."""
-        listed = self.mortal.persist(lambda: self.crucible.get("/api/v1/jobs", limit=200)["items"], "the list")
+        listed = self.server.persist(lambda: self.crucible.get("/api/v1/jobs", limit=200)["items"], "the list")
         assert sorted(view["id"] for view in listed) == sorted(view["id"] for view in self.ends)
 
     @property
@@ -169,7 +169,7 @@ class Stories:
         return self._folder / f"runs-{len(self.ends)}"
 
     def _submit(self, spec: View) -> str:
-        return self.mortal.submit({**spec, **self._where})
+        return self.server.submit({**spec, **self._where})
 
     def _upload(self) -> bool:
         with self.crucible.client() as client:

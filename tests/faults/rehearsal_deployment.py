@@ -62,7 +62,7 @@ Before a step that has a gate it waits until the gate is opened.
 """
 
 
-class Rehearsed:
+class RehearsalDeployment:
     """`crucible` may be killed and started again, and so may `cloud`: machines live through both."""
 
     def __init__(self, crucible: Deployment, cloud: Cloud) -> None:
@@ -142,14 +142,14 @@ SMALL = {"cpus": 1, "memory_bytes": 2**30}
 
 
 @contextmanager
-def rehearsed(folder: Path, env: Mapping[str, str] | None = None, **options: Any) -> Iterator[Rehearsed]:
+def rehearsed(folder: Path, env: Mapping[str, str] | None = None, **options: Any) -> Iterator[RehearsalDeployment]:
     """`options` are those of the cloud. Its machines boot at once and it has no faults yet."""
     cloud = Cloud(folder / "cloud", **options)
     cloud.faults(**AT_ONCE)
     settings = {"CRUCIBLE_BACKENDS": "local,rehearsal", "CRUCIBLE_REHEARSAL_STATE": str(cloud.state)}
     crucible = Deployment(folder, {**settings, **(env or {})})
     try:
-        yield Rehearsed(crucible, cloud)
+        yield RehearsalDeployment(crucible, cloud)
     finally:
         if crucible.server is not None and crucible.server.poll() is None:
             crucible.kill()  # first: it would start its cloud again

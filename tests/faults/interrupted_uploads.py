@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.faults.cutter import Cutter, cutter
-from tests.faults.saver import SECONDS, Saver
+from tests.faults.cutting_proxy import Cutter, cutter
+from tests.faults.saving_job import SECONDS, Saver
 from tests.harness import Deployment, alive, until
 from tests.storage.servers import Server
 

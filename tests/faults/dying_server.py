@@ -17,7 +17,7 @@ SECONDS = 120.0
 """Longest wait for anything: the computer may be busy."""
 
 
-class Mortal:
+class DyingServer:
     """The first of `points` is armed at once. The start that mends a death is armed with the next of them."""
 
     def __init__(self, crucible: Deployment, points: Sequence[str]) -> None:

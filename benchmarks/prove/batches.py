@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tests.scale import parsed
 
 from benchmarks.prove import figures
-from benchmarks.prove.circumstances import Source
+from benchmarks.prove.environment import Source
 from benchmarks.prove.results import Result
 from benchmarks.prove.rows import Row
 

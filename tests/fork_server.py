@@ -62,10 +62,10 @@ LOAD_SECONDS = 120
 class Forked:
     """A process that was forked, with the part of `subprocess.Popen` that tests use."""
 
-    def __init__(self, nursery: Nursery, pid: int) -> None:
+    def __init__(self, fork_server: ForkServer, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._nursery = nursery
+        self._nursery = fork_server
         self._handle = os.pidfd_open(pid)
         weakref.finalize(self, os.close, self._handle)
         self._asking = threading.Lock()
@@ -97,7 +97,7 @@ class Forked:
         return self.returncode
 
 
-class Nursery:
+class ForkServer:
     """The process they are forked from; it ends with the one that made it."""
 
     def __init__(self, program: str) -> None:
@@ -108,7 +108,7 @@ class Nursery:
             command = [sys.executable, "-m", __name__, program, str(far.fileno())]
             self._process = subprocess.Popen(command, pass_fds=[far.fileno()], stdin=subprocess.DEVNULL)
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:

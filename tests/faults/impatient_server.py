@@ -1,4 +1,4 @@
-"""A server that calls a job unreachable sooner than others: `python hasty.py SECONDS python -m MODULE …`."""
+"""A server that calls a job unreachable sooner than others: `python impatient_server.py SECONDS python -m MODULE …`."""
 
 from __future__ import annotations
 
