@@ -6,11 +6,12 @@ import signal
 
 import pytest
 
+from crucible.agent.runner import runner_events as ev
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.lease import ContactTracker
 from crucible.wire.documents.messages import Cause, MessageKind
 
-TERM = rs.SendSignal(signal.SIGTERM)
+TERM = ev.SendSignal(signal.SIGTERM)
 MINUTE, HOUR = 60.0, 3600.0
 TURN = 5.0
 
@@ -22,10 +23,10 @@ class Node:
         self.now = 1000.0
         self.contacts = ContactTracker(lambda: None, lease, lambda: self.now)
         self.state, _ = rs.begin(10.0, seconds, self.now)
-        self.did: list[rs.Action] = []
-        self.feed(rs.StagingDone(), rs.ProcessStarted(7))
+        self.did: list[ev.Action] = []
+        self.feed(ev.StagingDone(), ev.ProcessStarted(7))
 
-    def feed(self, *events: rs.Event) -> None:
+    def feed(self, *events: ev.Event) -> None:
         for event in events:
             self.state, actions = rs.step(self.state, event)
             self.did += actions
@@ -45,8 +46,8 @@ class Node:
 
     def turn(self) -> None:
         if self.contacts.has_lease_expired():
-            self.feed(rs.LeaseExpired())
-        self.feed(rs.Tick(self.now))
+            self.feed(ev.LeaseExpired())
+        self.feed(ev.Tick(self.now))
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -56,8 +57,8 @@ class Node:
         return TERM in self.did
 
     def cause(self) -> object:
-        self.feed(rs.ProcessEnded(0, None))
-        return next(a.data["cause"] for a in self.did if isinstance(a, rs.SendMessage) and a.kind is MessageKind.EXITED)
+        self.feed(ev.ProcessEnded(0, None))
+        return next(a.data["cause"] for a in self.did if isinstance(a, ev.SendMessage) and a.kind is MessageKind.EXITED)
 
 
 @pytest.mark.parametrize("lease", [None, 6 * HOUR])
@@ -84,7 +85,7 @@ def test_after_its_lease_it_saves_and_ends_fenced() -> None:
     assert not node.was_stopped
     node.live(2 * MINUTE, connected=False)
     assert node.did.count(TERM) == 1
-    assert rs.WriteStopFile() in node.did
+    assert ev.WriteStopFile() in node.did
     assert node.cause() == Cause.FENCED.value
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from crucible import __version__
 from crucible.agent.host.bootstrap import read_bootstrap
 from crucible.agent.host.host import run_host
-from crucible.agent.host.machine import MachineFacts
 from crucible.agent.link.channels import check_channel
 from crucible.agent.process.limits import LimitsProbe, choose_limiter
 from crucible.agent.process.sampling import Probe, detect_devices
 from crucible.agent.runner.attempt import run_attempt
 from crucible.agent.runner.attempt_folder import AttemptFolder
+from crucible.agent.runner.runner import MachineFacts
 from crucible.wire.documents.bootstrap import BadBootstrap
 from crucible.wire.documents.crypto import NoCryptography
 

@@ -10,7 +10,7 @@ from crucible.core.secret import Secret
 from crucible.settings import readers
 from crucible.settings.database import DatabaseUrl
 from crucible.settings.setting import Rule, Setting, known, of_server
-from crucible.wire.limits import DEFAULT_LIMIT
+from crucible.wire.files.bundle import DEFAULT_LIMIT
 
 DEFAULT_RESERVE = 1024**3
 

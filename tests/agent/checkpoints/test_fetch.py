@@ -11,8 +11,8 @@ import pytest
 from tests.agent.fake_control import Attempt, FakeControl
 
 from crucible.agent.checkpoints import fetch
-from crucible.agent.link.channel import Gone, HttpChannel
-from crucible.agent.link.connection import ServerAddress
+from crucible.agent.link.channel import HttpChannel
+from crucible.agent.link.connection import Gone, ServerAddress
 from crucible.agent.runner.staging_context import StagingAborted, StagingContext, StagingError
 from crucible.wire.documents.desired import Resume
 from crucible.wire.files.archive import Entry, pack

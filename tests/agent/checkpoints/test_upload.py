@@ -19,7 +19,8 @@ from crucible.agent.checkpoints.notes import SaveNote
 from crucible.agent.checkpoints.snapshot import CheckpointCopy, Snapshotter
 from crucible.agent.checkpoints.upload import CheckpointCallbacks, CheckpointUploader
 from crucible.agent.checkpoints.watch import WholeEntry, WholeReason
-from crucible.agent.link.channel import ChannelError, Gone, NoRoom, Refused, Unreachable
+from crucible.agent.link.channel import NoRoom
+from crucible.agent.link.connection import ChannelError, Gone, Refused, Unreachable
 
 
 def nothing() -> None:
@@ -224,7 +225,7 @@ def test_a_notice_makes_the_newest_come_first_while_the_program_still_writes(run
         run.write(name, name.encode() * 1000)
         run.offer(name)
     run.store.meanwhile = lambda: run.write("b", b"overwritten")
-    run.uploader.hurry()
+    run.uploader.store_newest_only()
     run.uploader.start()
     while not run.announced:
         run.uploader.join(0.01)

@@ -15,16 +15,13 @@ from crucible.agent.link.channel import (
     ClaimedByAnother,
     DesiredAttempt,
     Gap,
-    Gone,
     HttpChannel,
     HttpMachineChannel,
     LogSegment,
     NoRoom,
-    Refused,
-    Unreachable,
     upload_seconds,
 )
-from crucible.agent.link.connection import ServerAddress, ServerConnection, ServerReply
+from crucible.agent.link.connection import Gone, Refused, ServerAddress, ServerConnection, ServerReply, Unreachable
 from crucible.wire.documents.messages import Message, MessageKind
 from crucible.wire.http.client import Request
 

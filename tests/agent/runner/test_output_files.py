@@ -7,7 +7,8 @@ from typing import BinaryIO
 
 import pytest
 
-from crucible.agent.link.channel import ChannelError, Gone, NoRoom, Refused, Unreachable
+from crucible.agent.link.channel import NoRoom
+from crucible.agent.link.connection import ChannelError, Gone, Refused, Unreachable
 from crucible.agent.runner.output_files import TOLD_AFTER, OutputStorer, StoredFile
 
 

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 
 from crucible.agent.clock import Deadline
+from crucible.agent.runner import runner_events as ev
 from crucible.agent.runner import runner_state as rs
+from crucible.agent.runner.runner_state import kill_delay, merge_deadlines, suspend_time
 from crucible.wire.documents.messages import Cause, MessageKind
 
-TERM, KILL = rs.SendSignal(signal.SIGTERM), rs.SendSignal(signal.SIGKILL)
+TERM, KILL = ev.SendSignal(signal.SIGTERM), ev.SendSignal(signal.SIGKILL)
 
 
 class Play:
@@ -19,20 +21,20 @@ class Play:
     ) -> None:
         self.state, self.done = rs.begin(grace, seconds, 0.0, ends, checkpoint)
 
-    def __call__(self, *events: rs.Event) -> list[rs.Action]:
+    def __call__(self, *events: ev.Event) -> list[ev.Action]:
         """Feed the events; what the last one led to."""
-        actions: rs.Actions = ()
+        actions: ev.Actions = ()
         for event in events:
             self.state, actions = rs.step(self.state, event)
             self.done += actions
         return list(actions)
 
     def started(self) -> Play:
-        self(rs.StagingDone(), rs.ProcessStarted(7))
+        self(ev.StagingDone(), ev.ProcessStarted(7))
         return self
 
     @property
-    def exits(self) -> list[rs.SendMessage]:
+    def exits(self) -> list[ev.SendMessage]:
         return self.said(MessageKind.EXITED)
 
     @property
@@ -40,22 +42,22 @@ class Play:
         (exited,) = self.exits
         return Cause(exited.data["cause"])
 
-    def said(self, kind: MessageKind) -> list[rs.SendMessage]:
-        return [a for a in self.done if isinstance(a, rs.SendMessage) and a.kind is kind]
+    def said(self, kind: MessageKind) -> list[ev.SendMessage]:
+        return [a for a in self.done if isinstance(a, ev.SendMessage) and a.kind is kind]
 
 
-def ended(code: int | None = 0, number: int | None = None, oom: bool = False) -> rs.ProcessEnded:
-    return rs.ProcessEnded(code, number, oom, 1.0, 2)
+def ended(code: int | None = 0, number: int | None = None, oom: bool = False) -> ev.ProcessEnded:
+    return ev.ProcessEnded(code, number, oom, 1.0, 2)
 
 
 def test_the_plain_way() -> None:
     play = Play()
-    assert play.done == (rs.StartStaging(),)
-    assert play(rs.StagingDone()) == [rs.StartProcess()]
-    (started,) = play(rs.ProcessStarted(7, (("python", "p"),)))
-    assert started == rs.SendMessage(MessageKind.STARTED, {"pid": 7, "pgid": 7, "python": "p"})
+    assert play.done == (ev.StartStaging(),)
+    assert play(ev.StagingDone()) == [ev.StartProcess()]
+    (started,) = play(ev.ProcessStarted(7, (("python", "p"),)))
+    assert started == ev.SendMessage(MessageKind.STARTED, {"pid": 7, "pgid": 7, "python": "p"})
     exited, store = play(ended(3))
-    assert isinstance(exited, rs.SendMessage)
+    assert isinstance(exited, ev.SendMessage)
     assert exited.data == {
         "code": 3,
         "signal": None,
@@ -64,66 +66,66 @@ def test_the_plain_way() -> None:
         "cpu_seconds": 1.0,
         "peak_memory": 2,
     }
-    assert store == rs.StoreOutputs()
-    said, finish = play(rs.OutputsStored(True))
-    assert said == rs.SendMessage(MessageKind.ENDED, {"complete": True, "text": ""})
-    assert finish == rs.Finish()
+    assert store == ev.StoreOutputs()
+    said, finish = play(ev.OutputsStored(True))
+    assert said == ev.SendMessage(MessageKind.ENDED, {"complete": True, "text": ""})
+    assert finish == ev.Finish()
 
 
 def test_a_failed_stage_is_reported() -> None:
     play = Play()
-    exited, store = play(rs.StagingFailed("no python"))
-    assert isinstance(exited, rs.SendMessage)
+    exited, store = play(ev.StagingFailed("no python"))
+    assert isinstance(exited, ev.SendMessage)
     assert (exited.data["cause"], exited.data["text"]) == (Cause.STAGING_FAILED.value, "no python")
-    assert store == rs.StoreOutputs()
+    assert store == ev.StoreOutputs()
 
 
 def test_a_command_that_cannot_be_executed() -> None:
     play = Play()
-    exited, _ = play(rs.StagingDone(), rs.StartFailed(127, "cannot run 'x'"))
-    assert isinstance(exited, rs.SendMessage)
+    exited, _ = play(ev.StagingDone(), ev.StartFailed(127, "cannot run 'x'"))
+    assert isinstance(exited, ev.SendMessage)
     assert (exited.data["code"], exited.data["cause"]) == (127, Cause.STAGING_FAILED.value)
 
 
 def test_a_stop_before_the_start() -> None:
     play = Play()
-    abandon, exited, _ = play(rs.StopRequested())
-    assert abandon == rs.AbortStaging()
-    assert isinstance(exited, rs.SendMessage)
+    abandon, exited, _ = play(ev.StopRequested())
+    assert abandon == ev.AbortStaging()
+    assert isinstance(exited, ev.SendMessage)
     assert exited.data["cause"] == Cause.NOT_STARTED.value
-    assert play(rs.StagingDone()) == []
+    assert play(ev.StagingDone()) == []
 
 
 def test_a_stop_between_spawn_and_spawned_reaches_the_process() -> None:
     play = Play()
-    assert play(rs.StagingDone(), rs.StopRequested()) == []
-    started, *rest = play(rs.ProcessStarted(7))
-    assert isinstance(started, rs.SendMessage)
-    assert rest == [rs.WriteStopFile(), TERM]
+    assert play(ev.StagingDone(), ev.StopRequested()) == []
+    started, *rest = play(ev.ProcessStarted(7))
+    assert isinstance(started, ev.SendMessage)
+    assert rest == [ev.WriteStopFile(), TERM]
 
 
 def test_stop_sends_term_then_kill_after_the_grace_and_again() -> None:
     play = Play(grace=10.0).started()
-    assert play(rs.Tick(5.0), rs.StopRequested()) == [rs.WriteStopFile(), TERM]
-    assert play(rs.StopRequested()) == []
-    assert play(rs.Tick(14.9)) == []
-    assert play(rs.Tick(15.0)) == [KILL]
-    assert play(rs.Tick(15.1)) == []
-    assert play(rs.Tick(20.0)) == [KILL]
+    assert play(ev.Tick(5.0), ev.StopRequested()) == [ev.WriteStopFile(), TERM]
+    assert play(ev.StopRequested()) == []
+    assert play(ev.Tick(14.9)) == []
+    assert play(ev.Tick(15.0)) == [KILL]
+    assert play(ev.Tick(15.1)) == []
+    assert play(ev.Tick(20.0)) == [KILL]
     play(ended(None, signal.SIGKILL))
     assert play.exits[0].data["cause"] == Cause.STOPPED.value
 
 
 def test_no_grace_kills_at_once() -> None:
-    assert Play(grace=0.0).started()(rs.StopRequested()) == [rs.WriteStopFile(), KILL]
+    assert Play(grace=0.0).started()(ev.StopRequested()) == [ev.WriteStopFile(), KILL]
 
 
 def test_the_time_limit_counts_from_the_start() -> None:
     play = Play(seconds=60.0)
-    play(rs.Tick(100.0))
+    play(ev.Tick(100.0))
     play.started()
-    assert play(rs.Tick(159.0)) == []
-    assert play(rs.Tick(160.0)) == [rs.WriteStopFile(), TERM]
+    assert play(ev.Tick(159.0)) == []
+    assert play(ev.Tick(160.0)) == [ev.WriteStopFile(), TERM]
     play(ended(0))
     assert play.exits[0].data["cause"] == Cause.TIME_LIMIT.value
     assert "60 seconds" in str(play.exits[0].data["text"])
@@ -131,7 +133,7 @@ def test_the_time_limit_counts_from_the_start() -> None:
 
 def test_the_end_of_the_lease_stops_and_says_why() -> None:
     play = Play().started()
-    assert play(rs.LeaseExpired()) == [rs.WriteStopFile(), TERM]
+    assert play(ev.LeaseExpired()) == [ev.WriteStopFile(), TERM]
     play(ended(None, signal.SIGTERM))
     assert play.exits[0].data["cause"] == Cause.FENCED.value
 
@@ -150,27 +152,27 @@ def test_out_of_memory_and_signals_are_told_apart() -> None:
 
 def test_a_settled_attempt_ends_its_process_and_tells_nobody() -> None:
     play = Play(grace=5.0).started()
-    assert play(rs.AttemptReleased()) == [rs.WriteStopFile(), TERM]
-    assert play(rs.AttemptReleased()) == []
-    assert play(rs.Tick(5.0)) == [KILL]
-    assert play(ended(None, signal.SIGKILL)) == [rs.Finish(deliver=False)]
+    assert play(ev.AttemptReleased()) == [ev.WriteStopFile(), TERM]
+    assert play(ev.AttemptReleased()) == []
+    assert play(ev.Tick(5.0)) == [KILL]
+    assert play(ended(None, signal.SIGKILL)) == [ev.Finish(deliver=False)]
     assert play.exits == []
 
 
 def test_a_settled_attempt_does_not_begin() -> None:
-    assert Play()(rs.AttemptReleased()) == [rs.AbortStaging(), rs.Finish(deliver=False)]
+    assert Play()(ev.AttemptReleased()) == [ev.AbortStaging(), ev.Finish(deliver=False)]
     play = Play()
-    play(rs.StagingDone(), rs.AttemptReleased())
-    assert play(rs.ProcessStarted(7))[1:] == [rs.WriteStopFile(), TERM]
+    play(ev.StagingDone(), ev.AttemptReleased())
+    assert play(ev.ProcessStarted(7))[1:] == [ev.WriteStopFile(), TERM]
 
 
 def test_a_settled_attempt_stops_delivering() -> None:
     play = Play().started()
     play(ended(0))
-    assert play(rs.AttemptReleased()) == [rs.Finish(deliver=False)]
+    assert play(ev.AttemptReleased()) == [ev.Finish(deliver=False)]
     play = Play().started()
-    play(ended(0), rs.OutputsStored(True))
-    assert play(rs.AttemptReleased()) == [rs.Finish(deliver=False)]
+    play(ended(0), ev.OutputsStored(True))
+    assert play(ev.AttemptReleased()) == [ev.Finish(deliver=False)]
 
 
 # The place takes the machine back
@@ -178,71 +180,71 @@ def test_a_settled_attempt_stops_delivering() -> None:
 
 def test_a_notice_is_told_and_stops_in_time_to_send_what_is_saved() -> None:
     play = Play(grace=100.0).started()
-    notice, *rest = play(rs.Tick(5.0), rs.InterruptionNoticed(120.0))
-    assert notice == rs.SendMessage(
+    notice, *rest = play(ev.Tick(5.0), ev.InterruptionNoticed(120.0))
+    assert notice == ev.SendMessage(
         MessageKind.NOTICE, {"seconds": 120.0, "text": "the place takes the machine back in 120 seconds"}
     )
-    assert rest == [rs.WriteStopFile(), TERM]
-    assert play(rs.Tick(94.9)) == []
-    assert play(rs.Tick(95.0)) == [KILL]
+    assert rest == [ev.WriteStopFile(), TERM]
+    assert play(ev.Tick(94.9)) == []
+    assert play(ev.Tick(95.0)) == [KILL]
 
 
 def test_the_grace_is_kept_where_there_is_time() -> None:
     play = Play(grace=10.0).started()
-    play(rs.InterruptionNoticed(120.0))
-    assert play(rs.Tick(9.9)) == []
-    assert play(rs.Tick(10.0)) == [KILL]
+    play(ev.InterruptionNoticed(120.0))
+    assert play(ev.Tick(9.9)) == []
+    assert play(ev.Tick(10.0)) == [KILL]
 
 
 @pytest.mark.parametrize(
     "end",
     [ended(0), ended(3), ended(None, signal.SIGTERM), ended(None, signal.SIGKILL), ended(None, signal.SIGKILL, True)],
 )
-def test_after_a_notice_any_end_is_an_interruption(end: rs.ProcessEnded) -> None:
+def test_after_a_notice_any_end_is_an_interruption(end: ev.ProcessEnded) -> None:
     play = Play().started()
-    play(rs.InterruptionNoticed(30.0), end)
+    play(ev.InterruptionNoticed(30.0), end)
     assert play.cause is Cause.INTERRUPTED
 
 
-@pytest.mark.parametrize("why", [rs.InterruptionNoticed(30.0), rs.StopRequested(), rs.LeaseExpired(), rs.Tick(50.0)])
-def test_a_program_that_had_ended_before_the_signal_ended_by_itself(why: rs.Event) -> None:
+@pytest.mark.parametrize("why", [ev.InterruptionNoticed(30.0), ev.StopRequested(), ev.LeaseExpired(), ev.Tick(50.0)])
+def test_a_program_that_had_ended_before_the_signal_ended_by_itself(why: ev.Event) -> None:
     play = Play(seconds=50.0).started()
-    play(why, rs.ProcessEnded(0, None, by_itself=True))
+    play(why, ev.ProcessEnded(0, None, by_itself=True))
     assert play.cause is Cause.EXIT
 
 
 def test_a_notice_before_the_start() -> None:
     play = Play()
-    notice, abandon, exited, store = play(rs.InterruptionNoticed(30.0))
-    assert isinstance(notice, rs.SendMessage)
+    notice, abandon, exited, store = play(ev.InterruptionNoticed(30.0))
+    assert isinstance(notice, ev.SendMessage)
     assert notice.kind is MessageKind.NOTICE
-    assert (abandon, store) == (rs.AbortStaging(), rs.StoreOutputs())
-    assert isinstance(exited, rs.SendMessage)
+    assert (abandon, store) == (ev.AbortStaging(), ev.StoreOutputs())
+    assert isinstance(exited, ev.SendMessage)
     assert play.cause is Cause.INTERRUPTED
 
 
 def test_a_notice_between_spawn_and_spawned_reaches_the_process() -> None:
     play = Play(grace=10.0)
-    play(rs.StagingDone(), rs.InterruptionNoticed(8.0))
-    assert play(rs.Tick(1.0), rs.ProcessStarted(7))[1:] == [rs.WriteStopFile(), TERM]
-    assert play(rs.Tick(6.0)) == [KILL]
+    play(ev.StagingDone(), ev.InterruptionNoticed(8.0))
+    assert play(ev.Tick(1.0), ev.ProcessStarted(7))[1:] == [ev.WriteStopFile(), TERM]
+    assert play(ev.Tick(6.0)) == [KILL]
     play(ended(0))
     assert play.cause is Cause.INTERRUPTED
 
 
 def test_a_second_notice_only_shortens_and_is_not_told() -> None:
     play = Play(grace=100.0).started()
-    play(rs.InterruptionNoticed(40.0))
-    assert play(rs.InterruptionNoticed(400.0)) == []
-    assert play(rs.Tick(10.0), rs.InterruptionNoticed(8.0)) == []
-    assert play(rs.Tick(15.9)) == []
-    assert play(rs.Tick(16.0)) == [KILL]
+    play(ev.InterruptionNoticed(40.0))
+    assert play(ev.InterruptionNoticed(400.0)) == []
+    assert play(ev.Tick(10.0), ev.InterruptionNoticed(8.0)) == []
+    assert play(ev.Tick(15.9)) == []
+    assert play(ev.Tick(16.0)) == [KILL]
     assert len(play.said(MessageKind.NOTICE)) == 1
 
 
-@pytest.mark.parametrize("first", [rs.InterruptionNoticed(30.0), rs.DeadlineChanged(Deadline(0.0, 100.0))])
-def test_a_wanted_stop_beats_an_end_that_would_be_made_good(first: rs.Event) -> None:
-    for order in ((rs.StopRequested(), first), (first, rs.StopRequested())):
+@pytest.mark.parametrize("first", [ev.InterruptionNoticed(30.0), ev.DeadlineChanged(Deadline(0.0, 100.0))])
+def test_a_wanted_stop_beats_an_end_that_would_be_made_good(first: ev.Event) -> None:
+    for order in ((ev.StopRequested(), first), (first, ev.StopRequested())):
         play = Play().started()
         play(*order)
         assert play.done.count(TERM) == 1
@@ -250,13 +252,13 @@ def test_a_wanted_stop_beats_an_end_that_would_be_made_good(first: rs.Event) -> 
         assert play.cause is Cause.STOPPED
 
 
-@pytest.mark.parametrize(("first", "cause"), [(rs.LeaseExpired(), Cause.FENCED), (rs.Tick(50.0), Cause.TIME_LIMIT)])
-def test_a_notice_shortens_a_stop_and_leaves_its_cause(first: rs.Event, cause: Cause) -> None:
+@pytest.mark.parametrize(("first", "cause"), [(ev.LeaseExpired(), Cause.FENCED), (ev.Tick(50.0), Cause.TIME_LIMIT)])
+def test_a_notice_shortens_a_stop_and_leaves_its_cause(first: ev.Event, cause: Cause) -> None:
     play = Play(grace=100.0, seconds=50.0).started()
-    play(rs.Tick(49.0), first)
-    (notice,) = play(rs.InterruptionNoticed(4.0))
-    assert isinstance(notice, rs.SendMessage)
-    assert play(rs.Tick(53.0)) == [KILL]
+    play(ev.Tick(49.0), first)
+    (notice,) = play(ev.InterruptionNoticed(4.0))
+    assert isinstance(notice, ev.SendMessage)
+    assert play(ev.Tick(53.0)) == [KILL]
     play(ended(None, signal.SIGKILL))
     assert play.cause is cause
 
@@ -264,15 +266,15 @@ def test_a_notice_shortens_a_stop_and_leaves_its_cause(first: rs.Event, cause: C
 def test_a_notice_after_the_end_changes_nothing() -> None:
     play = Play().started()
     play(ended(0))
-    assert play(rs.InterruptionNoticed(30.0)) == []
+    assert play(ev.InterruptionNoticed(30.0)) == []
     assert play.cause is Cause.EXIT
 
 
 def test_a_notice_to_a_settled_attempt_is_not_told() -> None:
     play = Play(grace=100.0).started()
-    play(rs.AttemptReleased())
-    assert play(rs.InterruptionNoticed(4.0)) == []
-    assert play(rs.Tick(2.0)) == [KILL]
+    play(ev.AttemptReleased())
+    assert play(ev.InterruptionNoticed(4.0)) == []
+    assert play(ev.Tick(2.0)) == [KILL]
 
 
 # The machine's time is nearly over
@@ -280,9 +282,9 @@ def test_a_notice_to_a_settled_attempt_is_not_told() -> None:
 
 def test_it_is_suspended_with_a_lead_before_the_end() -> None:
     play = Play(grace=10.0, ends=Deadline(3600.0, 3600.0)).started()
-    assert play(rs.Tick(3409.0)) == []
-    assert play(rs.Tick(3410.0)) == [rs.WriteStopFile(), TERM]
-    assert play(rs.Tick(3420.0)) == [KILL]
+    assert play(ev.Tick(3409.0)) == []
+    assert play(ev.Tick(3410.0)) == [ev.WriteStopFile(), TERM]
+    assert play(ev.Tick(3420.0)) == [KILL]
     play(ended(0))
     assert play.cause is Cause.SUSPENDED
 
@@ -294,34 +296,34 @@ def test_it_is_suspended_with_a_lead_before_the_end() -> None:
 def test_what_comes_first_of_time_limit_and_suspension(seconds: float, cause: Cause, jump: bool) -> None:
     play = Play(grace=10.0, seconds=seconds, ends=Deadline(3600.0, 3600.0)).started()
     for now in [5000.0] if jump else range(0, 5000, 10):
-        play(rs.Tick(float(now)))
+        play(ev.Tick(float(now)))
     play(ended(0))
     assert play.cause is cause
 
 
 def test_the_machine_may_be_given_another_time() -> None:
     play = Play(grace=10.0, ends=Deadline(3600.0, 3600.0)).started()
-    play(rs.Tick(3000.0), rs.DeadlineChanged(Deadline(7200.0, 4200.0)))
-    assert play(rs.Tick(6979.0)) == []
-    play(rs.DeadlineChanged(None))
-    assert play(rs.Tick(9000.0)) == []
-    assert play(rs.DeadlineChanged(Deadline(9005.0, 5.0))) == []
-    assert play(rs.Tick(9003.0)) == [rs.WriteStopFile(), TERM]
+    play(ev.Tick(3000.0), ev.DeadlineChanged(Deadline(7200.0, 4200.0)))
+    assert play(ev.Tick(6979.0)) == []
+    play(ev.DeadlineChanged(None))
+    assert play(ev.Tick(9000.0)) == []
+    assert play(ev.DeadlineChanged(Deadline(9005.0, 5.0))) == []
+    assert play(ev.Tick(9003.0)) == [ev.WriteStopFile(), TERM]
 
 
 def test_a_deadline_told_again_does_not_shorten_the_lead() -> None:
     play = Play(grace=10.0, ends=Deadline(3600.0, 3600.0)).started()
-    play(rs.Tick(3400.0), rs.DeadlineChanged(Deadline(3600.0, 200.0)))
-    assert play(rs.Tick(3410.0)) == [rs.WriteStopFile(), TERM]
+    play(ev.Tick(3400.0), ev.DeadlineChanged(Deadline(3600.0, 200.0)))
+    assert play(ev.Tick(3410.0)) == [ev.WriteStopFile(), TERM]
 
 
 def test_suspended_before_the_start() -> None:
     play = Play(ends=Deadline(100.0, 100.0))
-    assert rs.AbortStaging() in play(rs.Tick(70.0))
+    assert ev.AbortStaging() in play(ev.Tick(70.0))
     assert play.cause is Cause.SUSPENDED
     play = Play(ends=Deadline(100.0, 100.0))
-    assert play(rs.StagingDone(), rs.Tick(70.0)) == []
-    assert play(rs.ProcessStarted(7))[1:] == [rs.WriteStopFile(), TERM]
+    assert play(ev.StagingDone(), ev.Tick(70.0)) == []
+    assert play(ev.ProcessStarted(7))[1:] == [ev.WriteStopFile(), TERM]
 
 
 # A checkpoint is asked for
@@ -329,49 +331,49 @@ def test_suspended_before_the_start() -> None:
 
 def test_a_checkpoint_is_asked_for_once_per_request() -> None:
     play = Play(checkpoint=2).started()
-    assert play(rs.CheckpointRequested(2)) == []
-    assert play(rs.CheckpointRequested(3)) == [rs.RequestCheckpoint()]
-    assert play(rs.CheckpointRequested(3)) == []
-    assert play(rs.CheckpointRequested(5)) == [rs.RequestCheckpoint()]
+    assert play(ev.CheckpointRequested(2)) == []
+    assert play(ev.CheckpointRequested(3)) == [ev.RequestCheckpoint()]
+    assert play(ev.CheckpointRequested(3)) == []
+    assert play(ev.CheckpointRequested(5)) == [ev.RequestCheckpoint()]
 
 
 def test_nobody_is_asked_who_does_not_run_or_is_stopping() -> None:
     play = Play()
-    assert play(rs.CheckpointRequested(1)) == []
+    assert play(ev.CheckpointRequested(1)) == []
     play.started()
-    assert play(rs.CheckpointRequested(1)) == []
-    play(rs.StopRequested())
-    assert play(rs.CheckpointRequested(2)) == []
+    assert play(ev.CheckpointRequested(1)) == []
+    play(ev.StopRequested())
+    assert play(ev.CheckpointRequested(2)) == []
     play(ended(0))
-    assert play(rs.CheckpointRequested(3)) == []
+    assert play(ev.CheckpointRequested(3)) == []
 
 
 events = st.one_of(
     st.sampled_from(
         [
-            rs.StagingDone(),
-            rs.StagingFailed("x"),
-            rs.ProcessStarted(7),
-            rs.StartFailed(127, "x"),
+            ev.StagingDone(),
+            ev.StagingFailed("x"),
+            ev.ProcessStarted(7),
+            ev.StartFailed(127, "x"),
             ended(0),
             ended(None, 9, True),
-            rs.StopRequested(),
-            rs.LeaseExpired(),
-            rs.OutputsStored(True),
+            ev.StopRequested(),
+            ev.LeaseExpired(),
+            ev.OutputsStored(True),
         ]
     ),
-    st.floats(0, 1000).map(rs.Tick),
-    st.floats(-10, 200).map(rs.InterruptionNoticed),
-    st.integers(0, 5).map(rs.CheckpointRequested),
-    st.one_of(st.none(), st.builds(Deadline, st.floats(0, 1000), st.floats(0, 1000))).map(rs.DeadlineChanged),
+    st.floats(0, 1000).map(ev.Tick),
+    st.floats(-10, 200).map(ev.InterruptionNoticed),
+    st.integers(0, 5).map(ev.CheckpointRequested),
+    st.one_of(st.none(), st.builds(Deadline, st.floats(0, 1000), st.floats(0, 1000))).map(ev.DeadlineChanged),
 )
 
 
 @given(st.lists(events, max_size=30))
-def test_whatever_happens_in_whatever_order_the_story_is_told_once(story: list[rs.Event]) -> None:
+def test_whatever_happens_in_whatever_order_the_story_is_told_once(story: list[ev.Event]) -> None:
     play = Play(grace=1.0, seconds=50.0)
     play(*story)
-    everything = [action.kind for action in play.done if isinstance(action, rs.SendMessage)]
+    everything = [action.kind for action in play.done if isinstance(action, ev.SendMessage)]
     assert everything.count(MessageKind.NOTICE) <= 1
     assert (
         MessageKind.NOTICE not in everything[everything.index(MessageKind.EXITED) :]
@@ -381,31 +383,75 @@ def test_whatever_happens_in_whatever_order_the_story_is_told_once(story: list[r
     said = [kind for kind in everything if kind is not MessageKind.NOTICE]
     order = [MessageKind.STARTED, MessageKind.EXITED, MessageKind.ENDED]
     assert said == sorted(set(said), key=order.index)
-    assert sum(isinstance(action, rs.StartProcess) for action in play.done) <= 1
-    assert sum(isinstance(action, rs.StoreOutputs) for action in play.done) <= 1
+    assert sum(isinstance(action, ev.StartProcess) for action in play.done) <= 1
+    assert sum(isinstance(action, ev.StoreOutputs) for action in play.done) <= 1
     if play.state.phase is rs.Phase.ENDED:
         assert said[-2:] == [MessageKind.EXITED, MessageKind.ENDED]
 
 
 @given(st.lists(events, max_size=30), st.floats(0, 30), st.floats(0, 200))
-def test_after_a_notice_the_program_is_killed_in_time(story: list[rs.Event], grace: float, seconds: float) -> None:
+def test_after_a_notice_the_program_is_killed_in_time(story: list[ev.Event], grace: float, seconds: float) -> None:
     play = Play(grace=grace)
     play(*story)
     if play.state.phase is not rs.Phase.RUNNING:
         return
-    play(rs.InterruptionNoticed(seconds))
+    play(ev.InterruptionNoticed(seconds))
     assert play.state.kill_at is not None
     assert play.state.kill_at <= play.state.now + max(seconds, 1.0, rs.KILL_AGAIN_SECONDS if grace == 0 else 0.0)
-    assert rs.WriteStopFile() in play.done
+    assert ev.WriteStopFile() in play.done
     play(ended(0))
     assert play.cause is not Cause.EXIT
 
 
-@given(st.lists(st.one_of(events, st.just(rs.AttemptReleased())), max_size=30))
-def test_a_settled_attempt_tells_nothing_more(story: list[rs.Event]) -> None:
+@given(st.lists(st.one_of(events, st.just(ev.AttemptReleased())), max_size=30))
+def test_a_settled_attempt_tells_nothing_more(story: list[ev.Event]) -> None:
     play = Play(grace=1.0, seconds=50.0)
     gone = False
     for event in story:
-        kinds = {action.kind for action in play(event) if isinstance(action, rs.SendMessage)}
+        kinds = {action.kind for action in play(event) if isinstance(action, ev.SendMessage)}
         assert not gone or kinds <= {MessageKind.STARTED}
-        gone = gone or isinstance(event, rs.AttemptReleased)
+        gone = gone or isinstance(event, ev.AttemptReleased)
+
+
+@pytest.mark.parametrize(
+    ("grace", "left", "expected"),
+    [
+        (10.0, 120.0, 10.0),
+        (100.0, 120.0, 90.0),
+        (10.0, 8.0, 6.0),
+        (10.0, 4.0, 2.0),
+        (10.0, 2.0, 1.0),
+        (10.0, 0.0, 1.0),
+        (10.0, -5.0, 1.0),
+        (0.0, 120.0, 0.0),
+    ],
+)
+def test_a_part_of_what_is_left_is_kept_for_sending(grace: float, left: float, expected: float) -> None:
+    assert kill_delay(grace, 1000.0, [None, 1000.0 + left]) == expected
+
+
+def test_the_nearest_end_counts() -> None:
+    assert kill_delay(10.0, 0.0, []) == 10.0
+    assert kill_delay(10.0, 0.0, [None, None]) == 10.0
+    assert kill_delay(10.0, 0.0, [4.0, 1000.0]) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("total", "grace", "lead"),
+    [
+        (24 * 3600.0, 10.0, 310.0),
+        (3600.0, 10.0, 190.0),
+        (300.0, 10.0, 40.0),
+        (40.0, 10.0, 20.0),
+        (0.0, 10.0, 0.0),
+    ],
+)
+def test_the_lead_before_the_end(total: float, grace: float, lead: float) -> None:
+    assert suspend_time(Deadline(5000.0, total), grace) == 5000.0 - lead
+
+
+def test_a_deadline_told_again_keeps_the_longest_total() -> None:
+    assert merge_deadlines(Deadline(100.0, 50.0), Deadline(99.0, 3600.0)) == Deadline(100.0, 3600.0)
+    assert merge_deadlines(Deadline(9000.0, 9000.0), Deadline(99.0, 3600.0)) == Deadline(9000.0, 9000.0)
+    assert merge_deadlines(None, Deadline(99.0, 3600.0)) is None
+    assert merge_deadlines(Deadline(1.0, 1.0), None) == Deadline(1.0, 1.0)

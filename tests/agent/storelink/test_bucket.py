@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from crucible.agent.link.channel import NoRoom, Unreachable
+from crucible.agent.link.channel import NoRoom
+from crucible.agent.link.connection import Unreachable
 from crucible.agent.storelink.bucket import BucketMailbox
 from crucible.agent.storelink.urls import SignedUrls
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.link.channel import DesiredAttempt, Refused, Unreachable
+from crucible.agent.link.channel import DesiredAttempt
+from crucible.agent.link.connection import Refused, Unreachable
 from crucible.agent.storelink.channel import StoreChannel
 from crucible.agent.storelink.client import QUIET_SECONDS, MailboxClient
 from crucible.agent.storelink.mailbox import FolderMailbox

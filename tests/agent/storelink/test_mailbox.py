@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.link.channel import NoRoom, Unreachable
+from crucible.agent.link.channel import NoRoom
+from crucible.agent.link.connection import Unreachable
 from crucible.agent.storelink.mailbox import FolderMailbox
 from crucible.storage import open_store
 

@@ -11,7 +11,8 @@ import pytest
 from crucible.control.planning import programs
 from crucible.control.planning.programs import program_in
 from crucible.core.routing.plan_request import MAX_FILE
-from crucible.wire.files.archive import BadArchive, Entry, Folder, Link, pack
+from crucible.wire.files.archive import Entry, Folder, Link, pack
+from crucible.wire.files.tar_stream import BadArchive
 
 RUN = ("{python}", "train.py", "--epochs", "3")
 

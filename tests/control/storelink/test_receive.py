@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.control.storelink.world import Mailroom, StoreRunner
 
-from crucible.agent.link.channel import Unreachable
+from crucible.agent.link.connection import Unreachable
 from crucible.control.db import schema as t
 from crucible.control.storelink import receive
 from crucible.storage import Store, Stored, StoreFull

@@ -11,8 +11,8 @@ import pytest
 from tests.control.storelink.world import FakeHost, Mailroom, make_mailroom
 from tests.control.world import give_back, pieces, secret, sha
 
-from crucible.agent.link.channel import ClaimedByAnother, DesiredAttempt, Gone, Refused
-from crucible.agent.link.connection import Unreachable
+from crucible.agent.link.channel import ClaimedByAnother, DesiredAttempt
+from crucible.agent.link.connection import Gone, Refused, Unreachable
 from crucible.control.db import schema as t
 from crucible.control.machines.pools import release_idle_pools
 from crucible.control.reconcile import repository

@@ -19,8 +19,9 @@ from tests.wire.hostile import HOSTILE, a_file, a_link, built, file_info, info_o
 from tests.wire.hostile_more import ODD, REFUSED, Construction
 from tests.wire.sound import ENTRIES, packed
 
-from crucible.wire.files.archive import BadArchive, Entry, Folder, Link, pack, unpack
+from crucible.wire.files.archive import Entry, Folder, Link, pack, unpack
 from crucible.wire.files.paths import UnsafePath
+from crucible.wire.files.tar_stream import BadArchive
 
 
 def unpacked(data: bytes, dest: Path, max_bytes: int = 10_000_000, max_files: int = 1000) -> list[str]:

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crucible.wire.files.archive import Entry, Folder, Link, unpack
-from crucible.wire.files.bundle import BundleTooLarge, collect, make_bundle
+from crucible.wire.files.bundle import DEFAULT_LIMIT, BundleTooLarge, collect, make_bundle
 from crucible.wire.files.paths import UnsafePath
-from crucible.wire.limits import DEFAULT_LIMIT
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, Refused, Unreachable
+from crucible.agent.link.channel import Channel
+from crucible.agent.link.connection import Refused, Unreachable
 from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.documents.desired import Resume
-from crucible.wire.files.archive import BadArchive, unpack
+from crucible.wire.files.archive import unpack
 from crucible.wire.files.paths import UnsafePath, safe_name
+from crucible.wire.files.tar_stream import BadArchive
 
 MAX_BYTES = 1024**4
 MAX_FILES = 1_000_000

@@ -54,9 +54,9 @@ class CheckpointKeeper:
         self._watcher = threading.Thread(target=self._look_on, name="watch", daemon=True)
         self._watcher.start()
 
-    def expire_grace(self) -> None:
+    def store_newest_only(self) -> None:
         """The machine is about to be taken away."""
-        self._uploader.hurry()
+        self._uploader.store_newest_only()
 
     def finish(self, exited: Mapping[str, object]) -> None:
         """Store what is whole and not stored yet, however long it takes. `exited` is how the program ended.

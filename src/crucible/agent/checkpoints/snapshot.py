@@ -14,9 +14,10 @@ from typing import BinaryIO
 
 from crucible.agent.checkpoints.listing import CheckpointEntry, file_stamp, read_entry
 from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
-from crucible.wire.files.archive import BadArchive, Folder, Link, pack
 from crucible.wire.files.archive import Entry as Packed
+from crucible.wire.files.archive import Folder, Link, pack
 from crucible.wire.files.paths import UnsafePath, safe_name
+from crucible.wire.files.tar_stream import BadArchive
 
 _CHUNK = 1024 * 1024
 

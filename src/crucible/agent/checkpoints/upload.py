@@ -12,16 +12,17 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
 
-from crucible.agent.checkpoints.record import UploadRecord
 from crucible.agent.checkpoints.snapshot import Changed, CheckpointCopy, Snapshotter, Torn
 from crucible.agent.checkpoints.upload_queue import Candidate, Mode, UploadQueue
 from crucible.agent.checkpoints.watch import WholeEntry, WholeReason
+from crucible.agent.files import read_json, write_json
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, ChannelError, Gone, NoRoom, Refused, Unreachable
+from crucible.agent.link.channel import Channel, NoRoom
+from crucible.agent.link.connection import ChannelError, Gone, Refused, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,38 @@ class CheckpointCallbacks:
 
     announce: Callable[[Mapping[str, object]], None]
     note: Callable[[str], None]
-    gone: Callable[[], None]
+    release: Callable[[], None]
+
+
+@dataclass
+class UploadRecord:
+    """`hashes` are by name, the last announced of each.
+
+    `before_ns` is when the newest checkpoint that an earlier runner announced was written: an older one that
+    it passed over must not be announced after it.
+    """
+
+    path: Path
+    hashes: dict[str, str] = field(default_factory=dict)
+    before_ns: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> UploadRecord:
+        doc = read_json(path) or {}
+        hashes, newest = doc.get("hashes"), doc.get("newest_ns")
+        known = {str(name): str(sha) for name, sha in hashes.items()} if isinstance(hashes, dict) else {}
+        return cls(path, known, newest if isinstance(newest, int) else 0)
+
+    def overtakes(self, whole: WholeEntry) -> bool:
+        return whole.entry.newest_ns < self.before_ns
+
+    def add(self, candidate: Candidate, sha256: str) -> None:
+        """If it cannot be written, a later runner announces it again, which is harmless."""
+        self.hashes[candidate.name] = sha256
+        try:
+            write_json(self.path, {"hashes": dict(self.hashes), "newest_ns": candidate.entry.newest_ns})
+        except OSError as error:
+            log.warning("cannot write down which checkpoints are stored: %s", error)
 
 
 class CheckpointUploader(threading.Thread):
@@ -76,7 +108,7 @@ class CheckpointUploader(threading.Thread):
             self._waiting = self._waiting.offer(whole)
             self._changed.notify_all()
 
-    def hurry(self) -> None:
+    def store_newest_only(self) -> None:
         """There is little time left: from now on the newest alone counts."""
         with self._changed:
             self._mode = Mode.HURRY
@@ -111,7 +143,7 @@ class CheckpointUploader(threading.Thread):
                 self._note(f"the checkpoint {name!a} was not stored: {why}")
         except Gone:
             self._unwanted = True
-            self._tell.gone()
+            self._tell.release()
         finally:
             self._channel.close()
 

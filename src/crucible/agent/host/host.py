@@ -21,13 +21,14 @@ from crucible import __version__
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import Lock, write_file, write_json
 from crucible.agent.host import host_state as hs
-from crucible.agent.host.machine import MachineFacts
 from crucible.agent.host.runners import RunnerProcesses
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import ChannelError, ClaimedByAnother, Gone, MachineChannel, Refused, Unreachable
+from crucible.agent.link.channel import ClaimedByAnother, MachineChannel
 from crucible.agent.link.channels import open_machine_channel
+from crucible.agent.link.connection import ChannelError, Gone, Refused, Unreachable
 from crucible.agent.process.limits import LimitsProbe, choose_limiter
 from crucible.agent.process.sampling import Probe, detect_devices
+from crucible.agent.runner.runner import MachineFacts
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.documents.desired import Assignment
 from crucible.wire.process import this_process

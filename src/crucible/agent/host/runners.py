@@ -12,9 +12,9 @@ from crucible.agent.clock import Deadline
 from crucible.agent.files import close_descriptors, is_locked
 from crucible.agent.host.bootstrap import AssignmentFile
 from crucible.agent.host.host_state import Key
-from crucible.agent.host.machine import MachineFacts
 from crucible.agent.runner.attempt import run_attempt
 from crucible.agent.runner.attempt_folder import AttemptFolder, list_attempts
+from crucible.agent.runner.runner import MachineFacts
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.documents.desired import Assignment
 

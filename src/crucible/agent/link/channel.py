@@ -18,7 +18,6 @@ from urllib.parse import quote, urlencode
 
 from crucible.agent.link.connection import (
     ChannelError,
-    Gone,
     Refused,
     ServerAddress,
     ServerConnection,
@@ -36,24 +35,6 @@ LONG_POLL_SLACK = 15.0
 _CHUNK = 256 * 1024
 MAX_SESSIONS = 64
 _SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
-
-__all__ = [
-    "Channel",
-    "ChannelError",
-    "ClaimedByAnother",
-    "DesiredAttempt",
-    "Gap",
-    "Gone",
-    "HttpChannel",
-    "HttpMachineChannel",
-    "LogSegment",
-    "MachineChannel",
-    "NoRoom",
-    "OptionalSeconds",
-    "Refused",
-    "SessionRequest",
-    "Unreachable",
-]
 
 
 class Gap(ChannelError):

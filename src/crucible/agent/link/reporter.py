@@ -23,15 +23,17 @@ NOTE_LENGTH = 2000
 
 
 class Reporter:
-    """Usable from any thread. `heard` is called after each message, so that somebody carries it away.
+    """Usable from any thread. `on_message` is called after each message, so that somebody carries it away.
 
     From when `redactor` is set, every message goes through it before it is stored.
     """
 
-    def __init__(self, spool: Spool, heard: Callable[[], None], sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, spool: Spool, on_message: Callable[[], None], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self.redactor: Redactor | None = None
         self._spool = spool
-        self._heard = heard
+        self._on_message = on_message
         self._sleep = sleep
 
     def send(self, kind: MessageKind, data: Mapping[str, object]) -> None:
@@ -46,7 +48,7 @@ class Reporter:
                 if kind in _MAY_BE_LOST:
                     return
                 self._sleep(RETRY_SECONDS)
-        self._heard()
+        self._on_message()
 
     def redact(self, data: Mapping[str, object]) -> Mapping[str, object]:
         """Only what came from the job: the words of the protocol itself are no secrets, whatever those are."""

@@ -10,7 +10,8 @@ import threading
 import time
 
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, ChannelError, Gap, Gone, LogSegment, Refused, log_message_data
+from crucible.agent.link.channel import Channel, Gap, LogSegment, log_message_data
+from crucible.agent.link.connection import ChannelError, Gone, Refused
 from crucible.agent.link.spool import Spool
 from crucible.agent.output.output_log import OutputLog
 from crucible.agent.runner.lease import ContactTracker

@@ -1,4 +1,4 @@
-"""Who runs an attempt: the first runner of it, or one that finishes what another left."""
+"""Runs the attempt in a folder: as its first runner, or as the successor of a runner that died."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ import os
 import signal
 import threading
 
+from crucible.agent.clock import boottime
 from crucible.agent.files import Lock, read_json, write_json
 from crucible.agent.host.bootstrap import AssignmentFile
-from crucible.agent.host.machine import MachineFacts
+from crucible.agent.link.connection import ChannelError, Gone
+from crucible.agent.process.user_process import UserProcess, confinement_name
+from crucible.agent.runner import runner_events as ev
+from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.recovery import RecoveryRunner
-from crucible.agent.runner.runner import Runner
+from crucible.agent.runner.exit_record import LOST
+from crucible.agent.runner.runner import MachineFacts, Runner
+from crucible.wire.documents.messages import MessageKind
 from crucible.wire.process import this_process
 
 log = logging.getLogger(__name__)
 
-MAX_TRIES = 5
-"""Runners that may die while preparing, before the attempt is given up."""
+MAX_RUNNERS = 5
+"""Runners that may die before the program starts; then the attempt is given up."""
 
 
 def run_attempt(folder: AttemptFolder, machine: MachineFacts) -> int:
-    """Run, or finish, the attempt in the folder. Returns at once when another runner has it or it is done.
+    """Run or finish the attempt in the folder. Returns at once when another runner has it, or it is done.
 
     Call it in a process of its own that has no threads.
     """
@@ -30,29 +35,67 @@ def run_attempt(folder: AttemptFolder, machine: MachineFacts) -> int:
     if lock is None or folder.done.exists():
         return 0
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # Whoever ends this machine's processes one by one ends the job too, and that is to be reported.
+        # A machine that shuts down signals every process. The runner stays, to report how the job ended.
         signal.signal(number, signal.SIG_IGN)
-    threading.excepthook = _die
-    tries = _count_try(folder)
-    order = AssignmentFile.read(folder.root)
+    threading.excepthook = _exit_on_thread_failure
+    runners = _count_runners(folder)
+    assignment_file = AssignmentFile.read(folder.root)
     began = folder.process.exists() or folder.exited.exists()
-    life = RecoveryRunner if began or tries > MAX_TRIES else Runner
-    life(order, folder, machine).run()
+    runner_class = RecoveryRunner if began or runners > MAX_RUNNERS else Runner
+    runner_class(assignment_file, folder, machine).run()
     return 0
 
 
-def _count_try(folder: AttemptFolder) -> int:
-    """Write down who runs the attempt; how many have tried."""
+def _count_runners(folder: AttemptFolder) -> int:
+    """Record this process as the attempt's runner; returns how many there have been, this one included."""
     before = (read_json(folder.runner) or {}).get("tries")
-    tries = (before if isinstance(before, int) else 0) + 1
+    count = (before if isinstance(before, int) else 0) + 1
     me = this_process()
-    doc = {"pid": me.pid, "start_time": me.start_time, "pgid": os.getpgid(0), "tries": tries}
+    doc = {"pid": me.pid, "start_time": me.start_time, "pgid": os.getpgid(0), "tries": count}
     write_json(folder.runner, dict(doc))
-    return tries
+    return count
 
 
-def _die(problem: threading.ExceptHookArgs) -> None:
-    """A thread that ends by our mistake would leave a runner that waits for ever: a successor does better."""
+def _exit_on_thread_failure(problem: threading.ExceptHookArgs) -> None:
+    """End the process: a runner that lost a thread to a bug would wait forever, a successor can finish the attempt."""
     name = problem.thread.name if problem.thread is not None else "a thread"
     log.error("%s failed", name, exc_info=problem.exc_value)
     os._exit(70)  # sys.exit would end this thread alone
+
+
+class RecoveryRunner(Runner):
+    """Finishes an attempt whose runner died, perhaps after the program was started.
+
+    Starts nothing: ends the processes that are left, reports the exit, and delivers what is on disk.
+    """
+
+    def _make_user_process(self) -> tuple[UserProcess, str]:
+        left = self._machine.limiter.find_left(confinement_name(self._assignment))
+        return UserProcess.from_record(self._folder.process, self._job_variables(), left), ""
+
+    def _begin(self) -> rs.Step:
+        self._user.end_all()
+        sent = {message.kind for message in self._spool.all_messages()}
+        if MessageKind.ENDED in sent:
+            return rs.RunnerState(0.0, None, boottime(), rs.Phase.ENDED), (ev.Finish(),)
+        state = rs.RunnerState(0.0, None, boottime(), rs.Phase.SAVING)
+        exited = self._exit.read()
+        # EXITED comes right after message `after`. If the spool begins later, it was acknowledged and removed.
+        was_acknowledged = exited is not None and self._spool.first > exited.after + 1
+        if MessageKind.EXITED in sent or was_acknowledged:
+            return state, (ev.StoreOutputs(),)
+        message = ev.SendMessage(MessageKind.EXITED, dict(LOST if exited is None else exited.data))
+        return state, (message, ev.StoreOutputs())
+
+    def _store_outputs(self) -> None:
+        """Fetch the secrets again to redact names and results; if they are refused, go on without."""
+        channel = self._new_channel()
+        try:
+            self._redact(tuple(channel.secrets().values()) if self._assignment.secrets else ())
+        except Gone:
+            self._contacts.release_attempt()
+        except ChannelError as error:
+            log.warning("what is left of the job is not redacted: %s", error)
+        finally:
+            channel.close()
+        super()._store_outputs()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from crucible.agent.link.channel import Channel
 from crucible.agent.link.reporter import Reporter
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.leftovers import FolderBaseline, empty_folders_note
 from crucible.agent.runner.output_files import OutputStorer, StoredFile
-from crucible.agent.runner.results import read_result
 from crucible.wire.documents.messages import MessageKind
-from crucible.wire.documents.results import BadResult
+from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, decode_result
 
 
 @dataclass(frozen=True)
@@ -51,3 +53,17 @@ class OutputCollector:
     def _note(self, text: str | None) -> None:
         if text is not None:
             self.voice.note(text)
+
+
+def read_result(path: Path) -> Result | None:
+    """The result; None when the job left none. Raises BadResult for what is none."""
+    try:
+        # Without waiting: a job may have left a pipe there.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadResult("it is no regular file")
+            return decode_result(file.read(MAX_BYTES + 1))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadResult(error.strerror or "it cannot be read") from error

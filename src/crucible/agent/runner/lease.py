@@ -8,7 +8,8 @@ from typing import Callable
 
 from crucible.agent.clock import Silence, boottime
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, ChannelError, DesiredAttempt, Gone
+from crucible.agent.link.channel import Channel, DesiredAttempt
+from crucible.agent.link.connection import ChannelError, Gone
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Callable
 
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, ChannelError, NoRoom, Refused, Unreachable
+from crucible.agent.link.channel import Channel, NoRoom
+from crucible.agent.link.connection import ChannelError, Refused, Unreachable
 from crucible.wire.files.paths import UnsafePath, is_inside, safe_name
 
 MAX_FILES = 10_000

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.agent.checkpoints import fetch
 from crucible.agent.host.bootstrap import AssignmentFile
+from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel
+from crucible.agent.link.connection import Refused, Unreachable
 from crucible.agent.process.environment import job_environment
 from crucible.agent.python.environment import EnvironmentBuilder, find_uv
 from crucible.agent.python.pythons import Pythons
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.leftovers import FolderBaseline
-from crucible.agent.runner.secrets import fetch_secrets
 from crucible.agent.runner.staging import Stager
 from crucible.agent.runner.staging_context import StagingContext, StagingError
+from crucible.wire.documents.crypto import NoCryptography
 from crucible.wire.shim import write_shim
 
 PYTHON = "{python}"
+NOTE_AFTER = 2
+"""Failed requests for the secrets before the user is told what the job waits for."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +78,30 @@ def prepare(
     command = (chosen.python if first == PYTHON else first, *rest)
     staged = FolderBaseline.take(code) if assignment.in_place is None else None
     return PreparedJob(command, code, env, chosen.python, chosen.about, staged, tuple(secrets.values()))
+
+
+def fetch_secrets(wanted: Sequence[str], channel: Channel, work: StagingContext) -> dict[str, str]:
+    """Values by variable, however long the server is away. Raises StageError, Abandoned, Gone."""
+    backoff, tries = Backoff(), 0
+    while wanted:
+        work.check_aborted()
+        try:
+            found = channel.secrets()
+            break
+        except Unreachable as error:
+            tries += 1
+            if tries == NOTE_AFTER:
+                work.status(f"waiting for the job's secrets: {error}")
+            work.aborted.wait(backoff.next())
+        except NoCryptography as error:
+            raise StagingError(f"the job's secrets cannot be read here: {error}") from error
+        except Refused as error:
+            raise StagingError(f"the job's secrets were not handed over: {error}") from error
+    else:
+        return {}
+    missing = sorted(set(wanted) - set(found))
+    if missing:
+        raise StagingError(
+            f"the server handed over no value for {missing[0]}; set the secret again, then resume the job"
+        )
+    return {name: found[name] for name in wanted}

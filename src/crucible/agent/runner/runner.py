@@ -1,7 +1,18 @@
-"""A runner: one attempt on this machine, from staging to the last acknowledgement.
+"""The runner: one process per attempt on this machine, from staging to the last acknowledged message.
 
-The shell round `runner_state`: it turns what happens into events and does what the reducer says. It needs
-neither its host nor the control plane to go on.
+    1. stage     fetch code, data, checkpoint and secrets; find or build the Python       (thread `stage`)
+    2. start     let the child that was forked at the beginning become the user's program
+    3. watch     read output, sample usage, store checkpoints, forward stop requests      (thread `wait`)
+    4. stop      stop file and SIGTERM, SIGKILL after the grace period
+    5. collect   report the result, store the outputs                                     (thread `outputs`)
+    6. finish    wait until every message and log segment is acknowledged, then exit
+
+`runner_state` decides what happens when, as a pure reducer. This module is the shell around it: `Runner.run` turns what
+happens into events, and `_act` performs the actions that the reducer returns.
+
+Everything the runner reports goes into the spool on disk first, and the uploader delivers it when it can. So the job
+goes on while the control plane is away, and after the host has died. If the runner itself dies, its host starts a
+`RecoveryRunner` (in `attempt.py`), which ends the job's processes and delivers what is on disk.
 """
 
 from __future__ import annotations
@@ -12,7 +23,7 @@ import queue
 import threading
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Callable
 
 from crucible import __version__
@@ -21,9 +32,9 @@ from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import read_json, write_file, write_json
 from crucible.agent.host.bootstrap import AssignmentFile
 from crucible.agent.host.interruption import start_interruption_watch
-from crucible.agent.host.machine import MachineFacts
-from crucible.agent.link.channel import Channel, DesiredAttempt, Gone
+from crucible.agent.link.channel import DesiredAttempt
 from crucible.agent.link.channels import runner_channel_factory, session_socket_factory
+from crucible.agent.link.connection import Gone
 from crucible.agent.link.reporter import Reporter, clean_data
 from crucible.agent.link.spool import Spool
 from crucible.agent.link.uploader import Uploader
@@ -31,9 +42,11 @@ from crucible.agent.output.output_log import OutputLimits, OutputLog, last_annou
 from crucible.agent.output.pump import make_pipe
 from crucible.agent.output.redaction import Redactor
 from crucible.agent.process.launcher import CannotExecute
+from crucible.agent.process.limits import Limiter
 from crucible.agent.process.signals import ProcessSignals
 from crucible.agent.process.user_process import UserProcess, prepare_confinement
 from crucible.agent.python.pythons import installed_packages, python_version
+from crucible.agent.runner import runner_events as ev
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.collect import OutputCollector
@@ -49,82 +62,237 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.1
 LAST_TURN_SECONDS = 0.01
+"""Once everything is done, the runner looks this often whether all of it is delivered: a waiting user notices."""
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What the host found out about its machine, so that its runners need not."""
+
+    limiter: Limiter
+    env: Mapping[str, str]
+    has_gpus: bool = False
 
 
 class Runner:
-    """One runner's life. Everything that happens goes through `_events`; only `run` touches the state."""
+    """Runs one attempt. Other threads only put events into `_events`; `run` alone changes the state."""
 
-    def __init__(self, order: AssignmentFile, folder: AttemptFolder, machine: MachineFacts) -> None:
-        self._order = order
-        self._assignment = order.assignment
+    def __init__(self, assignment_file: AssignmentFile, folder: AttemptFolder, machine: MachineFacts) -> None:
+        self._assignment_file = assignment_file
+        self._assignment = assignment_file.assignment
         self._folder = folder
         self._machine = machine
-        self._events: queue.Queue[rs.Event] = queue.Queue()
-        self._new_channel = runner_channel_factory(order.bootstrap, order.assignment)
+        self._events: queue.Queue[ev.Event] = queue.Queue()
+        # A channel is for one thread: each thread below makes its own.
+        self._new_channel = runner_channel_factory(assignment_file.bootstrap, assignment_file.assignment)
         self._spool = Spool(folder.spool)
-        self._contacts = ContactTracker(lambda: self._events.put(rs.AttemptReleased()), order.lease_seconds)
-        self._voice = Reporter(self._spool, self._wake)
-        self._checkpoints = CheckpointKeeper(folder, self._channel(), self._telling())
+        self._contacts = ContactTracker(lambda: self._events.put(ev.AttemptReleased()), assignment_file.lease_seconds)
+        self._reporter = Reporter(self._spool, on_message=self._wake_uploader)
+        self._checkpoints = CheckpointKeeper(
+            folder,
+            self._new_channel(),
+            CheckpointCallbacks(
+                announce=lambda data: self._reporter.send(MessageKind.CHECKPOINT, data),
+                note=self._reporter.note,
+                release=self._contacts.release_attempt,
+            ),
+        )
         self._exit = ExitRecord(folder.exited)
-        room = OutputLimits(self._assignment.limits.output_bytes)
-        self._log = OutputLog(folder.output_log, self._voice.note, room, last_announced(self._spool.all_messages()))
-        self._monitor = Monitor(folder.report, self._log, self._voice, self._checkpoints.add_note)
-        self._collector = OutputCollector(folder, self._assignment.rank, self._voice)
-        self._courier = Uploader(self._channel(), self._spool, self._log, self._contacts)
-        self._stage = StagingContext(self._voice.staging, self._log_line, self._voice.note)
+        self._log = OutputLog(
+            folder.output_log,
+            self._reporter.note,
+            OutputLimits(self._assignment.limits.output_bytes),
+            last_announced(self._spool.all_messages()),
+        )
+        self._monitor = Monitor(folder.report, self._log, self._reporter, self._checkpoints.add_note)
+        self._collector = OutputCollector(folder, self._assignment.rank, self._reporter)
+        self._uploader = Uploader(self._new_channel(), self._spool, self._log, self._contacts)
+        self._staging = StagingContext(self._reporter.staging, self._log_line, self._reporter.note)
         self._prepared: PreparedJob | None = None
-        self._finishing: rs.Finish | None = None
-        self._user, self._limits = self._make_user()
-        self._prompting = ProcessSignals(folder, self._user)
-        self._sessions = SessionManager(session_socket_factory(order.bootstrap, order.assignment), self._surroundings)
+        self._finish: ev.Finish | None = None
+        # Forks: no thread may have been started before this line.
+        self._user, self._limits = self._make_user_process()
+        self._signals = ProcessSignals(folder, self._user)
+        self._sessions = SessionManager(
+            session_socket_factory(assignment_file.bootstrap, assignment_file.assignment), self._job_context
+        )
 
     def run(self) -> None:
-        """Returns once everything is acknowledged, or nothing is wanted any more."""
-        self._courier.start()
+        """Run the attempt; returns once everything is acknowledged, or the control plane wants nothing more of it."""
+        self._uploader.start()
         state, actions = self._begin()
-        known = DesiredAttempt(self._assignment.stop, self._assignment.checkpoint)
-        DesiredPoller(self._channel(), self._contacts, self._heard, known).start()
-        start_interruption_watch(
-            self._order.bootstrap.interruption_url, lambda seconds: self._events.put(rs.InterruptionNoticed(seconds))
-        )
-        state = self._do(state, actions)
-        while not self._may_leave():
+        self._listen()
+        self._perform(actions)
+        while not self._is_finished():
             for event in self._next_events():
-                state = self._do(*rs.step(state, event))
-            self._housekeep(state)
+                state, actions = rs.step(state, event)
+                self._perform(actions)
+            if self._contacts.has_lease_expired():
+                self._events.put(ev.LeaseExpired())
+            self._log.cut_if_due()
+            if state.phase is rs.Phase.RUNNING:
+                self._monitor.tick()
         self._leave()
 
+    # What happens
+
     def _begin(self) -> rs.Step:
-        self._voice.staging("preparing")
-        a, order = self._assignment, self._order
-        state, actions = rs.begin(a.grace, a.limits.seconds, boottime(), order.deadline, a.checkpoint)
-        if a.stop:
-            self._events.put(rs.StopRequested())
-        return state, actions
+        self._reporter.staging("preparing")
+        a = self._assignment
+        if a.stop:  # asked for before there was a runner
+            self._events.put(ev.StopRequested())
+        return rs.begin(a.grace, a.limits.seconds, boottime(), self._assignment_file.deadline, a.checkpoint)
 
-    # Events
+    def _listen(self) -> None:
+        """Start the threads that bring news: what the control plane wants, and interruption notices."""
+        known = DesiredAttempt(self._assignment.stop, self._assignment.checkpoint)
+        DesiredPoller(self._new_channel(), self._contacts, self._on_desired, known).start()
+        url = self._assignment_file.bootstrap.interruption_url
+        start_interruption_watch(url, lambda seconds: self._events.put(ev.InterruptionNoticed(seconds)))
 
-    def _next_events(self) -> tuple[rs.Event, ...]:
+    def _on_desired(self, desired: DesiredAttempt) -> None:
+        if desired.stop:
+            self._events.put(ev.StopRequested())
+        if desired.lease is not None:
+            self._contacts.set_lease(desired.lease.seconds)
+        if desired.ends_in is not None:
+            self._events.put(ev.DeadlineChanged(Deadline.after(desired.ends_in.seconds, boottime())))
+        self._events.put(ev.CheckpointRequested(desired.checkpoint))
+        self._sessions.start_sessions(desired.sessions)
+
+    def _next_events(self) -> tuple[ev.Event, ...]:
+        """Wait a turn for an event. A tick comes before it, so that the state knows the time of the event."""
         try:
-            first = self._events.get(timeout=LAST_TURN_SECONDS if self._finishing else TURN_SECONDS)
+            first = self._events.get(timeout=LAST_TURN_SECONDS if self._finish else TURN_SECONDS)
         except queue.Empty:
-            return (rs.Tick(boottime()),)
-        if isinstance(first, rs.ProcessEnded):
-            first = replace(first, by_itself=self._prompting.ended_first)
-        return (rs.Tick(boottime()), first)
+            return (ev.Tick(boottime()),)
+        if isinstance(first, ev.ProcessEnded):
+            first = replace(first, by_itself=self._signals.ended_first)
+        return (ev.Tick(boottime()), first)
 
-    def _heard(self, wish: DesiredAttempt) -> None:
-        if wish.stop:
-            self._events.put(rs.StopRequested())
-        if wish.lease is not None:
-            self._contacts.set_lease(wish.lease.seconds)
-        if wish.ends_in is not None:
-            self._events.put(rs.DeadlineChanged(Deadline.after(wish.ends_in.seconds, boottime())))
-        self._events.put(rs.CheckpointRequested(wish.checkpoint))
-        self._sessions.start_sessions(wish.sessions)
+    # What to do
 
-    def _surroundings(self) -> JobContext | None:
-        """What sessions find at the job; None while its program does not run."""
+    def _perform(self, actions: ev.Actions) -> None:
+        for action in actions:
+            self._act(action)
+
+    def _act(self, action: ev.Action) -> None:
+        if isinstance(action, ev.SendMessage):
+            self._send(action)
+        elif isinstance(action, ev.StartStaging):
+            self._start_thread(self._stage, "stage")
+        elif isinstance(action, ev.AbortStaging):
+            self._staging.aborted.set()
+        elif isinstance(action, ev.StartProcess):
+            self._events.put(self._start_process())
+            if self._monitor.started:
+                # Waited for only now: the end of a short process must not be seen before its start.
+                self._start_thread(lambda: self._events.put(self._user.wait()), "wait")
+        elif isinstance(action, ev.SendSignal):
+            self._signals.send_signal(action.number)
+        elif isinstance(action, ev.WriteStopFile):
+            self._signals.write_stop_file()
+        elif isinstance(action, ev.RequestCheckpoint):
+            self._signals.request_checkpoint(self._prepared.env if self._prepared is not None else {})
+        elif isinstance(action, ev.StoreOutputs):
+            self._start_thread(self._store_outputs, "outputs")
+        else:
+            self._finish = action
+
+    def _wake_uploader(self) -> None:
+        self._uploader.wake()
+
+    @staticmethod
+    def _start_thread(work: Callable[[], None], name: str) -> None:
+        threading.Thread(target=work, name=name, daemon=True).start()
+
+    def _send(self, action: ev.SendMessage) -> None:
+        data = dict(self._reporter.redact(clean_data(action.data)))
+        if action.kind is MessageKind.EXITED:
+            data.setdefault("seconds", self._user.ran.seconds)
+            # Before the message: a successor then reports the same exit, and reports it once.
+            self._exit.write(ExitData(self._spool.last, data))
+        elif action.kind is MessageKind.NOTICE:
+            self._checkpoints.store_newest_only()
+        self._reporter.send(action.kind, data)
+
+    # 1. Stage
+
+    def _stage(self) -> None:
+        channel = self._new_channel()
+        try:
+            self._prepared = prepare(
+                self._assignment_file, self._folder, channel, self._staging, self._machine.env, self._machine.has_gpus
+            )
+            self._redact(self._prepared.secrets)
+            self._events.put(ev.StagingDone())
+        except StagingError as error:
+            self._log_line(str(error))
+            self._events.put(ev.StagingFailed(str(error)))
+        except Gone:
+            self._contacts.release_attempt()
+        except StagingAborted:
+            pass
+        finally:
+            channel.close()
+
+    def _redact(self, secrets: Collection[str]) -> None:
+        """Replace the secrets in everything that is written or reported from now on."""
+        if secrets:
+            self._reporter.redactor = redactor = Redactor(secrets)
+            self._monitor.redact(redactor)
+
+    def _log_line(self, text: str) -> None:
+        """Write a line of our own into the job's log."""
+        if self._reporter.redactor is not None:
+            text = self._reporter.redactor.text(text)
+        self._log.write([f"[crucible] {line}".encode("utf-8", "replace") for line in text.splitlines()])
+
+    # 2. Start
+
+    def _make_user_process(self) -> tuple[UserProcess, str]:
+        """Fork the child that becomes the user's process later; a process with threads could not fork safely."""
+        self._folder.clear_stage()
+        confinement, limits = prepare_confinement(self._machine.limiter, self._assignment, self._folder.root)
+        self._output, writing = make_pipe()
+        user = UserProcess.prepare(confinement, writing, self._folder.process, self._job_variables())
+        os.close(writing)  # else the pipe would have no end when the job's processes have gone
+        return user, limits
+
+    def _job_variables(self) -> Mapping[str, str]:
+        """Variables by which every process of this attempt is found, wherever it moved."""
+        return {"CRUCIBLE_ATTEMPT_ID": self._assignment.attempt, "CRUCIBLE_RANK": str(self._assignment.rank)}
+
+    def _start_process(self) -> ev.Event:
+        prepared = self._prepared
+        assert prepared is not None
+        try:
+            self._user.start(prepared.command, prepared.folder, prepared.env)
+        except CannotExecute as error:
+            self._log_line(error.text)
+            return ev.StartFailed(error.code, error.text)
+        except OSError as error:
+            return ev.StartFailed(126, f"the start of the job cannot be recorded: {error}; check the machine's disk")
+        self._monitor.start(self._user, self._output, self._assignment.limits.gpus, self._uploader.wake)
+        known: dict[str, object] = read_json(self._folder.runner) or {}
+        job = {"pgid": self._user.pid, "process_start_time": self._user.process.start_time}
+        write_json(self._folder.runner, {**known, **job})
+        self._checkpoints.watch(lambda: self._user.process.alive)
+        started = {
+            "agent": __version__,
+            "python": prepared.python,
+            "command": list(prepared.command),
+            "limits": self._limits,
+            "environment": prepared.about,
+            "packages": installed_packages(prepared.python),
+            "python_version": python_version(prepared.python),
+        }
+        return ev.ProcessStarted(self._user.pid, tuple(started.items()))
+
+    # 3. Watch
+
+    def _job_context(self) -> JobContext | None:
+        """Return what sessions need of the job; None while its program does not run."""
         prepared, user = self._prepared, self._user
         if prepared is None or user.confinement is None or not self._monitor.started or not user.process.alive:
             return None
@@ -137,167 +305,36 @@ class Runner:
             lambda: user.process.alive,
         )
 
-    def _may_leave(self) -> bool:
-        if self._finishing is None:
-            return False
-        return not self._finishing.deliver or self._courier.is_delivered
-
-    def _housekeep(self, state: rs.RunnerState) -> None:
-        if self._contacts.has_lease_expired():
-            self._events.put(rs.LeaseExpired())
-        self._log.cut_if_due()
-        if state.phase is rs.Phase.RUNNING:
-            self._monitor.tick()
-
-    # Actions
-
-    def _do(self, state: rs.RunnerState, actions: rs.Actions) -> rs.RunnerState:
-        for action in actions:
-            self._act(action)
-        return state
-
-    def _act(self, action: rs.Action) -> None:
-        if isinstance(action, rs.SendMessage):
-            self._say(action)
-        elif isinstance(action, rs.StartStaging):
-            self._start(self._prepare, "stage")
-        elif isinstance(action, rs.AbortStaging):
-            self._stage.aborted.set()
-        elif isinstance(action, rs.StartProcess):
-            self._events.put(self._spawn())
-            if self._monitor.started:
-                # Only now: the end of a short process must not come before its beginning.
-                self._start(lambda: self._events.put(self._user.wait()), "wait")
-        elif isinstance(action, rs.SendSignal):
-            self._prompting.send_signal(action.number)
-        elif isinstance(action, rs.WriteStopFile):
-            self._prompting.write_stop_file()
-        elif isinstance(action, rs.RequestCheckpoint):
-            self._prompting.request_checkpoint(self._prepared.env if self._prepared is not None else {})
-        elif isinstance(action, rs.StoreOutputs):
-            self._start(self._store_outputs, "outputs")
-        else:
-            self._finishing = action
-
-    def _say(self, action: rs.SendMessage) -> None:
-        data = dict(self._voice.redact(clean_data(action.data)))
-        if action.kind is MessageKind.EXITED:
-            data.setdefault("seconds", self._user.ran.seconds)
-            self._exit.write(ExitData(self._spool.last, data))
-        elif action.kind is MessageKind.NOTICE:
-            self._checkpoints.expire_grace()
-        self._voice.send(action.kind, data)
-
-    def _prepare(self) -> None:
-        channel = self._channel()
-        try:
-            self._prepared = prepare(
-                self._order, self._folder, channel, self._stage, self._machine.env, self._machine.has_gpus
-            )
-            self._hide(self._prepared.secrets)
-            self._events.put(rs.StagingDone())
-        except StagingError as error:
-            self._log_line(str(error))
-            self._events.put(rs.StagingFailed(str(error)))
-        except Gone:
-            self._contacts.release_attempt()
-        except StagingAborted:
-            pass
-        finally:
-            channel.close()
-
-    def _hide(self, secrets: Collection[str]) -> None:
-        """From now on none of them is written or told; without any nothing is looked at."""
-        if secrets:
-            self._voice.redactor = redactor = Redactor(secrets)
-            self._monitor.redact(redactor)
-
-    def _spawn(self) -> rs.Event:
-        prepared = self._prepared
-        assert prepared is not None
-        try:
-            self._user.start(prepared.command, prepared.folder, prepared.env)
-        except CannotExecute as error:
-            self._log_line(error.text)
-            return rs.StartFailed(error.code, error.text)
-        except OSError as error:
-            return rs.StartFailed(126, f"the start of the job cannot be written down: {error}")
-        self._start_watching()
-        said = {
-            "agent": __version__,
-            "python": prepared.python,
-            "command": list(prepared.command),
-            "limits": self._limits,
-            "environment": prepared.about,
-            "packages": installed_packages(prepared.python),
-            "python_version": python_version(prepared.python),
-        }
-        return rs.ProcessStarted(self._user.pid, tuple(said.items()))
-
-    def _start_watching(self) -> None:
-        self._monitor.start(self._user, self._reading, self._assignment.limits.gpus, self._courier.wake)
-        known: dict[str, object] = read_json(self._folder.runner) or {}
-        job = {"pgid": self._user.pid, "process_start_time": self._user.process.start_time}
-        write_json(self._folder.runner, {**known, **job})
-        self._checkpoints.watch(lambda: self._user.process.alive)
+    # 5. Collect
 
     def _store_outputs(self) -> None:
         self._monitor.finish()
         self._collector.report(self._prepared.baseline if self._prepared is not None else None)
         if self._spool.dropped:
-            self._voice.note(f"{self._spool.dropped} metric messages were thinned out: too much was unsent")
-        channel = self._channel()
+            self._reporter.note(f"{self._spool.dropped} metric messages were dropped: too many were waiting to be sent")
+        channel = self._new_channel()
         try:
             self._checkpoints.finish(self._exit.exit_data())
             complete, text = self._collector.store(channel)
-            # Who hears that the attempt has ended reads its log to the end: nothing of it comes later.
-            while not self._courier.is_log_done:
+            # Followers stop reading the log at ENDED, so all of the log has to be stored before it.
+            while not self._uploader.is_log_done:
                 time.sleep(LAST_TURN_SECONDS)
-            self._events.put(rs.OutputsStored(complete, text))
+            self._events.put(ev.OutputsStored(complete, text))
         except Gone:
             self._contacts.release_attempt()
         finally:
             channel.close()
 
-    def _telling(self) -> CheckpointCallbacks:
-        return CheckpointCallbacks(
-            announce=lambda data: self._voice.send(MessageKind.CHECKPOINT, data),
-            note=self._voice.note,
-            gone=self._contacts.release_attempt,
-        )
+    # 6. Finish
+
+    def _is_finished(self) -> bool:
+        if self._finish is None:
+            return False
+        return not self._finish.deliver or self._uploader.is_delivered
 
     def _leave(self) -> None:
         self._sessions.end()
         if self._user.launcher is not None and not self._folder.process.exists():
-            self._user.abandon()
+            self._user.abandon()  # the child still waits for its order
         self._user.remove_confinement()
         write_file(self._folder.done, b"", durable=True)
-
-    # Parts
-
-    def _make_user(self) -> tuple[UserProcess, str]:
-        """The process that will become the user's, forked while this one has no threads."""
-        self._folder.clear_stage()
-        confinement, limits = prepare_confinement(self._machine.limiter, self._assignment, self._folder.root)
-        self._reading, writing = make_pipe()
-        user = UserProcess.prepare(confinement, writing, self._folder.process, self._marks())
-        os.close(writing)
-        return user, limits
-
-    def _marks(self) -> Mapping[str, str]:
-        return {"CRUCIBLE_ATTEMPT_ID": self._assignment.attempt, "CRUCIBLE_RANK": str(self._assignment.rank)}
-
-    def _channel(self) -> Channel:
-        return self._new_channel()
-
-    def _log_line(self, text: str) -> None:
-        if self._voice.redactor is not None:
-            text = self._voice.redactor.text(text)
-        self._log.write([f"[crucible] {line}".encode("utf-8", "replace") for line in text.splitlines()])
-
-    def _wake(self) -> None:
-        self._courier.wake()
-
-    @staticmethod
-    def _start(work: Callable[[], None], name: str) -> None:
-        threading.Thread(target=work, name=name, daemon=True).start()

@@ -18,13 +18,12 @@ from __future__ import annotations
 import enum
 import math
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from crucible.agent.clock import Deadline
-from crucible.agent.runner.deadline import kill_delay, merge_deadlines, suspend_time
 from crucible.agent.runner.runner_events import (
     AbortStaging,
-    Action,
     Actions,
     AttemptReleased,
     CheckpointRequested,
@@ -51,42 +50,11 @@ from crucible.agent.runner.runner_events import (
 )
 from crucible.wire.documents.messages import Cause, MessageKind
 
-__all__ = [
-    "KILL_AGAIN_SECONDS",
-    "RETRIED",
-    "AbortStaging",
-    "Action",
-    "Actions",
-    "AttemptReleased",
-    "CheckpointRequested",
-    "DeadlineChanged",
-    "Event",
-    "Finish",
-    "InterruptionNoticed",
-    "LeaseExpired",
-    "OutputsStored",
-    "Phase",
-    "ProcessEnded",
-    "ProcessStarted",
-    "RequestCheckpoint",
-    "RunnerState",
-    "SendMessage",
-    "SendSignal",
-    "StagingDone",
-    "StagingFailed",
-    "StartFailed",
-    "StartProcess",
-    "StartStaging",
-    "Step",
-    "StopRequested",
-    "StoreOutputs",
-    "Tick",
-    "WriteStopFile",
-    "begin",
-    "step",
-]
-
 KILL_AGAIN_SECONDS = 5.0
+SEND_SECONDS, SEND_SHARE = 2.0, 0.25
+"""Of the time that is left, what is kept for sending: so many seconds, or such a share."""
+LEAST_PATIENCE = 1.0
+SUSPEND_LEAST, SUSPEND_MOST, SUSPEND_SHARE = 30.0, 300.0, 0.05
 RETRIED = frozenset({Cause.INTERRUPTED, Cause.SUSPENDED})
 """Ends after which the job goes on in another attempt."""
 
@@ -339,3 +307,26 @@ def _release(state: RunnerState) -> Step:
         return replace(state, stopping=Cause.STOPPED), ()
     abandon: Actions = (AbortStaging(),) if state.phase is Phase.STAGING else ()
     return replace(state, phase=Phase.ENDED), (*abandon, Finish(deliver=False))
+
+
+def kill_delay(grace: float, now: float, ends: Iterable[float | None]) -> float:
+    """Seconds between TERM and KILL: the grace, or less where the machine goes before what is saved is sent."""
+    known = [at for at in ends if at is not None]
+    if not known:
+        return grace
+    left = min(known) - now
+    return min(grace, max(LEAST_PATIENCE, left - max(SEND_SECONDS, SEND_SHARE * left)))
+
+
+def suspend_time(deadline: Deadline, grace: float) -> float:
+    """When the program is to stop so that it can save, and what it saved be sent, before the deadline."""
+    lead = grace + max(SUSPEND_LEAST, min(SUSPEND_MOST, SUSPEND_SHARE * deadline.total))
+    # Where the whole is hardly longer than that, half of it is the program's.
+    return deadline.at - min(lead, deadline.total / 2)
+
+
+def merge_deadlines(new: Deadline | None, known: Deadline | None) -> Deadline | None:
+    """The newer deadline with the longest total: what is told later is what is left, not the whole."""
+    if new is None or known is None:
+        return new
+    return Deadline(new.at, max(new.total, known.total))

@@ -14,12 +14,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from crucible.agent.link.backoff import Backoff
-from crucible.agent.link.channel import Channel, Gone, Refused, Unreachable
+from crucible.agent.link.channel import Channel
+from crucible.agent.link.connection import Gone, Refused, Unreachable
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.documents.desired import Assignment, DataItem
-from crucible.wire.files.archive import BadArchive, unpack
+from crucible.wire.files.archive import unpack
 from crucible.wire.files.paths import UnsafePath, safe_join
+from crucible.wire.files.tar_stream import BadArchive
 
 MAX_BUNDLE_BYTES = 16 * 1024**3
 MAX_BUNDLE_FILES = 1_000_000

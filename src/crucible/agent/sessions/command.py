@@ -43,7 +43,7 @@ _EOF = b"\x04"
 _DEFAULT_SHELL = "/bin/sh"
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from crucible.agent.sessions.entry import main; sys.exit(main(sys.argv[2:]))"
+    "from crucible.agent.process.launcher import exec_session_command; sys.exit(exec_session_command(sys.argv[2:]))"
 )
 _MARKS = (SESSION, "CRUCIBLE_ATTEMPT_ID", "CRUCIBLE_RANK")
 """By these it is found, and ended with the job, from its first moment on; the other variables are the command's."""

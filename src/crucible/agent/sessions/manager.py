@@ -16,9 +16,9 @@ from crucible.agent.link.channel import SessionRequest
 from crucible.agent.link.connection import ChannelError
 from crucible.agent.process.launcher import CannotExecute
 from crucible.agent.sessions.command import CommandEndpoint
-from crucible.agent.sessions.endpoint import JobContext
+from crucible.agent.sessions.endpoint import JobContext, SessionEndpoint
 from crucible.agent.sessions.forward import NoConnection, PortEndpoint, listening_ports
-from crucible.agent.sessions.relay import SessionEndpoint, SessionRelay
+from crucible.agent.sessions.relay import SessionRelay
 from crucible.agent.sessions.session_socket import SessionSocket, SocketLost
 from crucible.wire.http import sessions as s
 

@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 import select
-from typing import Optional, Protocol
 
 from crucible.agent.output.redaction import Redactor
+from crucible.agent.sessions.endpoint import SessionEndpoint
 from crucible.agent.sessions.session_socket import SessionSocket
 from crucible.wire.http import sessions as s
 
 TURN_SECONDS = 1.0
 CREDIT_BYTES = s.WINDOW // 4
 """Fewer bytes need no word: the other side has room for more."""
-
-
-class SessionEndpoint(Protocol):
-    """What is at this end of a session."""
-
-    sources: dict[int, s.FrameKind]
-    """Descriptors to read from, and as what their data are sent."""
-    sink: Optional[int]
-    """The descriptor that takes input; None once it takes no more."""
-    waker: Optional[int]
-    """Becomes readable when `over` may have something to say."""
-
-    def read(self, source: int, size: int) -> bytes:
-        """What is there, perhaps nothing; the source is gone at its end."""
-
-    def write(self, data: bytes) -> int:
-        """How many of the bytes were taken; the sink is gone where it is broken."""
-
-    def end_input(self) -> None:
-        """No more input follows."""
-
-    def resize(self, size: s.Size) -> None: ...
-
-    def over(self) -> Optional[s.Over]:
-        """How it ended; None while it goes on."""
-
-    def leave(self) -> None:
-        """Nobody listens any more, or it is over: leave nothing behind."""
 
 
 class SessionRelay:

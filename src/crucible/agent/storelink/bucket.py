@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from crucible.agent.link.channel import NoRoom, Unreachable, skip_bytes, upload_seconds
+from crucible.agent.link.channel import NoRoom, skip_bytes, upload_seconds
+from crucible.agent.link.connection import Unreachable
 from crucible.agent.storelink.mailbox import CHUNK, Content
 from crucible.agent.storelink.urls import WAIT_SECONDS, SignedUrls
 from crucible.wire.documents.mailbox import CLAIM

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Callable
 
-from crucible.agent.link.channel import DesiredAttempt, LogSegment, Refused, Unreachable, read_desired_attempt
+from crucible.agent.link.channel import DesiredAttempt, LogSegment, read_desired_attempt
+from crucible.agent.link.connection import Refused, Unreachable
 from crucible.agent.storelink.client import MailboxClient
 from crucible.wire.documents.crypto import check_cryptography
 from crucible.wire.documents.mailbox import SECRETS, ControlDocument, artifact_blob, checkpoint_blob, log_blob

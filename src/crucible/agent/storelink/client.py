@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Callable
 
-from crucible.agent.link.channel import Unreachable
+from crucible.agent.link.connection import Unreachable
 from crucible.agent.storelink.mailbox import Mailbox
 from crucible.agent.storelink.urls import SignedUrls
 from crucible.wire.documents.crypto import BadDocument, NoCryptography

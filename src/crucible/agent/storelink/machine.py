@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Callable
 
-from crucible.agent.link.channel import ClaimedByAnother, Gone, Refused, Unreachable
+from crucible.agent.link.channel import ClaimedByAnother
+from crucible.agent.link.connection import Gone, Refused, Unreachable
 from crucible.agent.storelink.client import MailboxClient, unreachable_without_cryptography
 from crucible.wire.documents.crypto import BadDocument
 from crucible.wire.documents.desired import BadDesired, Desired, decode_desired

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, Union
 
 from crucible.agent.files import sync_folder
-from crucible.agent.link.channel import NoRoom, Unreachable
+from crucible.agent.link.channel import NoRoom
+from crucible.agent.link.connection import Unreachable
 from crucible.wire.documents.mailbox import is_private, mailbox_folder
 from crucible.wire.files.paths import UnsafePath, safe_join
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from crucible.agent.link.channel import Unreachable
+from crucible.agent.link.connection import Unreachable
 from crucible.wire.documents.mailbox import MAX_WANTS
 
 WAIT_SECONDS = 20.0

@@ -12,7 +12,7 @@ from crucible.client.request.pythons import SubmitHost
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import EnvironmentSpec, Source
 from crucible.wire.files.archive import Entry
-from crucible.wire.limits import DEFAULT_LIMIT
+from crucible.wire.files.bundle import DEFAULT_LIMIT
 
 JOB_FILES = frozenset({".yaml", ".yml", ".toml", ".json"})
 """Endings of job files."""

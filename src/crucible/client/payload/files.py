@@ -12,9 +12,8 @@ from crucible.client.payload.base import not_found
 from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput
 from crucible.wire.files.archive import Entry
-from crucible.wire.files.bundle import IGNORE_FILE, BundleTooLarge, collect
+from crucible.wire.files.bundle import DEFAULT_LIMIT, IGNORE_FILE, BundleTooLarge, collect
 from crucible.wire.files.paths import UnsafePath, is_inside
-from crucible.wire.limits import DEFAULT_LIMIT
 
 
 def read_code(path: Path, shown: str) -> str:

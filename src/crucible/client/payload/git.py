@@ -15,7 +15,7 @@ from crucible.client.payload.directory import from_root
 from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput, TimedOut, Unreachable
 from crucible.core.job.spec import Source, SourceKind
-from crucible.wire.limits import DEFAULT_LIMIT
+from crucible.wire.files.bundle import DEFAULT_LIMIT
 
 CLONE_SECONDS = 300.0
 

@@ -20,8 +20,6 @@ from typing import BinaryIO, Union
 from crucible.wire.files.paths import MAX_NAME_BYTES, UnsafePath, has_link_loop, is_inside, safe_join, safe_name
 from crucible.wire.files.tar_stream import FILES, FOLDER, LINK, BadArchive, Member, read_members
 
-__all__ = ["BadArchive", "Entry", "Folder", "Link", "pack", "unpack"]
-
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _BINARY = getattr(os, "O_BINARY", 0)

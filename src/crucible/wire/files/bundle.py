@@ -15,9 +15,11 @@ from typing import BinaryIO, cast
 from crucible.wire.files.archive import Entry, Folder, Link, pack
 from crucible.wire.files.ignore import BUILT_IN, IgnoreRules
 from crucible.wire.files.paths import UnsafePath, has_link_loop, is_inside, safe_name
-from crucible.wire.limits import DEFAULT_LIMIT, MAX_FILES
 
 IGNORE_FILE = ".crucibleignore"
+DEFAULT_LIMIT = 500_000_000
+"""Bytes of code in one bundle, unless the settings say otherwise."""
+MAX_FILES = 100_000
 
 _SHOWN = 10
 

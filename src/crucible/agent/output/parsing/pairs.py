@@ -20,10 +20,11 @@ from crucible.agent.output.parsing.line_values import (
     Metrics,
     clean_metrics,
     count,
+    is_known,
+    is_strong,
     normal_name,
     word_set,
 )
-from crucible.agent.output.parsing.metric_names import is_known, is_strong
 
 _OF = r"\s{0,4}(?:/|\bof\b)\s{0,4}"
 _OPEN = r"[\s:=#\[(]{0,4}"

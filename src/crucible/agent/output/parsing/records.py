@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Optional
 
-from crucible.agent.output.parsing.line_values import NUMBER, Epoch, LineValues, clean_metrics
-from crucible.agent.output.parsing.metric_names import is_strong
+from crucible.agent.output.parsing.line_values import NUMBER, Epoch, LineValues, clean_metrics, is_strong
 
 Numbers = dict[str, float]
 

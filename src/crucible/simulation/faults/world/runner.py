@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from crucible.agent.link.backoff import Backoff
+from crucible.agent.runner import runner_events as ev
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.lease import WAIT_SECONDS, ContactTracker
 from crucible.control.agents.ingest import Gap
@@ -41,11 +42,11 @@ class Runner:
         self._assignment = folder.assignment
         self._ended = ended
         self.crew = Crew(folder.assignment.attempt)
-        self._contacts = ContactTracker(lambda: self.happen(rs.AttemptReleased()), folder.lease, machine.clock)
-        self._events: deque[rs.Event] = deque()
+        self._contacts = ContactTracker(lambda: self.happen(ev.AttemptReleased()), folder.lease, machine.clock)
+        self._events: deque[ev.Event] = deque()
         self._busy = False
         self._news = asyncio.Event()
-        self._finish: rs.Finish | None = None
+        self._finish: ev.Finish | None = None
         self._stage: asyncio.Task[None] | None = None
         self._noticed = False
         self._state: rs.RunnerState
@@ -65,7 +66,7 @@ class Runner:
         """As by the system, for want of memory: the program goes on without it."""
         self.crew.die()
 
-    def happen(self, event: rs.Event) -> None:
+    def happen(self, event: ev.Event) -> None:
         """Something happened. What follows from it is done before this returns."""
         self._events.append(event)
         if self._busy:
@@ -73,7 +74,7 @@ class Runner:
         self._busy = True
         while self._events:
             first = self._events.popleft()
-            self._apply(*rs.step(self._state, rs.Tick(self._machine.clock())))
+            self._apply(*rs.step(self._state, ev.Tick(self._machine.clock())))
             self._apply(*rs.step(self._state, first))
         self._busy = False
         self._news.set()
@@ -87,7 +88,7 @@ class Runner:
         self._apply(self._state, actions)
         self._busy = False
         if self._assignment.stop and not recovers:
-            self.happen(rs.StopRequested())
+            self.happen(ev.StopRequested())
         while not self._may_leave():
             self._housekeep()
             await self._pause(self._turn())
@@ -107,12 +108,12 @@ class Runner:
             program.die()
         now = self._machine.clock()
         if self._folder.has_said(MessageKind.ENDED):
-            return rs.RunnerState(0.0, None, now, rs.Phase.ENDED), (rs.Finish(),)
+            return rs.RunnerState(0.0, None, now, rs.Phase.ENDED), (ev.Finish(),)
         state = rs.RunnerState(0.0, None, now, rs.Phase.SAVING)
         if self._folder.has_said(MessageKind.EXITED):
-            return state, (rs.StoreOutputs(),)
+            return state, (ev.StoreOutputs(),)
         lost = {"code": None, "signal": None, "cause": Cause.RUNNER_LOST.value, "text": "the runner died"}
-        return state, (rs.SendMessage(MessageKind.EXITED, dict(lost)), rs.StoreOutputs())
+        return state, (ev.SendMessage(MessageKind.EXITED, dict(lost)), ev.StoreOutputs())
 
     def _turn(self) -> float:
         """A program that was told to stop is killed in time; nothing else has to be on the second."""
@@ -125,15 +126,15 @@ class Runner:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
         except TimeoutError:
-            self.happen(rs.Tick(self._machine.clock()))
+            self.happen(ev.Tick(self._machine.clock()))
 
     def _housekeep(self) -> None:
         if self._contacts.has_lease_expired():
-            self.happen(rs.LeaseExpired())
+            self.happen(ev.LeaseExpired())
         taken_at = self._machine.taken_at
         if taken_at is not None and not self._noticed:
             self._noticed = True
-            self.happen(rs.InterruptionNoticed(taken_at - self._machine.clock()))
+            self.happen(ev.InterruptionNoticed(taken_at - self._machine.clock()))
 
     def _may_leave(self) -> bool:
         if self._finish is None:
@@ -142,32 +143,32 @@ class Runner:
 
     # Actions
 
-    def _apply(self, state: rs.RunnerState, actions: rs.Actions) -> None:
+    def _apply(self, state: rs.RunnerState, actions: ev.Actions) -> None:
         self._state = state
         for action in actions:
             self._act(action)
 
-    def _act(self, action: rs.Action) -> None:
+    def _act(self, action: ev.Action) -> None:
         program = self._machine.programs.get(self._key)
         match action:
-            case rs.SendMessage(kind, data):
+            case ev.SendMessage(kind, data):
                 self._say(kind, data)
-            case rs.StartStaging():
+            case ev.StartStaging():
                 self._stage = self.crew.start(self._prepare())
-            case rs.AbortStaging():
+            case ev.AbortStaging():
                 if self._stage is not None:
                     self._stage.cancel()
-            case rs.StartProcess():
+            case ev.StartProcess():
                 self._spawn()
-            case rs.SendSignal(number):
+            case ev.SendSignal(number):
                 if program is not None:
                     program.signal(number)
-            case rs.RequestCheckpoint():
+            case ev.RequestCheckpoint():
                 if program is not None:
                     program.checkpoint()
-            case rs.StoreOutputs():
+            case ev.StoreOutputs():
                 self.crew.start(self._store_outputs())
-            case rs.Finish():
+            case ev.Finish():
                 self._finish = action
 
     def _say(self, kind: MessageKind, data: dict[str, object]) -> None:
@@ -185,7 +186,7 @@ class Runner:
         machine.programs[self._key] = program
         machine.trace(machine.native_id, f"{a.attempt} runs from step {start}")
         program.start()
-        self.happen(rs.ProcessStarted(len(folder.spool) + 100))
+        self.happen(ev.ProcessStarted(len(folder.spool) + 100))
 
     def _exited(self, how: Exit) -> None:
         if how.code == 0:
@@ -193,17 +194,17 @@ class Runner:
         self._folder.write(f"exits {how.code} {how.signal}", last=True)
         self._machine.trace(self._machine.native_id, f"{self._assignment.attempt} exits {how.code} {how.signal}")
         if self.alive:
-            self.happen(rs.ProcessEnded(how.code, how.signal, by_itself=how.by_itself))
+            self.happen(ev.ProcessEnded(how.code, how.signal, by_itself=how.by_itself))
 
     async def _prepare(self) -> None:
         await asyncio.sleep(self._machine.dice.between(1.0, 25.0))
         try:
             await self._fetch()
         except Refused as error:
-            return self.happen(rs.StagingFailed(str(error)))
+            return self.happen(ev.StagingFailed(str(error)))
         except Gone:
-            return self.happen(rs.AttemptReleased())
-        self.happen(rs.StagingDone())
+            return self.happen(ev.AttemptReleased())
+        self.happen(ev.StagingDone())
 
     async def _fetch(self) -> None:
         """The code, and what it goes on from."""
@@ -221,8 +222,8 @@ class Runner:
             for path, data in self._folder.outputs.items():
                 left_out += not await self._store(path, data)
         except Gone:
-            return self.happen(rs.AttemptReleased())
-        self.happen(rs.OutputsStored(complete=not left_out))
+            return self.happen(ev.AttemptReleased())
+        self.happen(ev.OutputsStored(complete=not left_out))
 
     async def _store(self, path: str, data: bytes) -> bool:
         """Stores an output, then announces it; whether it was taken. Raises Gone."""
@@ -254,7 +255,7 @@ class Runner:
                     folder.shipped += 1
                     folder.changed.ring()
             except Gone:
-                return self.happen(rs.AttemptReleased())
+                return self.happen(ev.AttemptReleased())
 
     async def _ship(self, index: int) -> None:
         """Stores a segment of the output, then announces it."""
@@ -289,7 +290,7 @@ class Runner:
             except Gap as gap:
                 acked = gap.acked
             except Gone:
-                return self.happen(rs.AttemptReleased())
+                return self.happen(ev.AttemptReleased())
             except (Lost, Refused) as error:
                 self._contacts.failed(str(error), began)
                 await asyncio.sleep(backoff.next())
@@ -324,7 +325,7 @@ class Runner:
                     lambda agents, s=stop, c=count: agents.attempt_desired(attempt, rank, s, c, WAIT_SECONDS)  # type: ignore[misc]
                 )
             except Gone:
-                return self.happen(rs.AttemptReleased())
+                return self.happen(ev.AttemptReleased())
             except (Lost, Refused) as error:
                 self._contacts.failed(str(error), began)
                 await asyncio.sleep(backoff.next())
@@ -334,11 +335,11 @@ class Runner:
             if wish is None:
                 continue
             if wish.settled:
-                return self.happen(rs.AttemptReleased())
+                return self.happen(ev.AttemptReleased())
             stop, count = wish.stop, wish.checkpoint
             if stop:
-                self.happen(rs.StopRequested())
-            self.happen(rs.CheckpointRequested(count))
+                self.happen(ev.StopRequested())
+            self.happen(ev.CheckpointRequested(count))
 
     async def _insist(self, request: Request[object]) -> None:
         """Tries until it is done. Raises Gone, and Refused."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.runner.results import read_result
+from crucible.agent.runner.collect import read_result
 from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, encode_result
 
 
