@@ -26,7 +26,7 @@ from crucible import app
 from crucible.app.options import parse
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
-from crucible.server.home import AlreadyRunning, Home
+from crucible.server.home import AlreadyRunning, StateFolder
 from crucible.server.http.listen import PortInUse, bind, port_of
 from crucible.settings import Setting, Settings, load_settings
 from crucible.wire.process import this_process
@@ -232,9 +232,9 @@ async def test_a_control_plane_that_does_not_start_leaves_nothing_behind(setting
 async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Settings, rig: Rig) -> None:
     async with running(settings, rig, app.Options(False, "n-1")) as server:
         token = (server.home / "token").read_text()
-    lines = [json.loads(line) for line in Home(server.home).log.read_text().splitlines()]
+    lines = [json.loads(line) for line in StateFolder(server.home).log.read_text().splitlines()]
     assert [line["event"] for line in lines] == ["ready", "stopped"]
-    assert token not in Home(server.home).log.read_text()
+    assert token not in StateFolder(server.home).log.read_text()
 
 
 async def test_an_address_beyond_this_computer_is_refused(settings: Settings) -> None:
@@ -299,5 +299,5 @@ ISSUER = {"CRUCIBLE_OIDC_ISSUER": "https://id.example.org", "CRUCIBLE_OIDC_CLIEN
 def test_half_a_provider_is_refused(tmp_path: Path, environ: dict[str, str], said: str) -> None:
     settings = load_settings(environ=environ, folder=tmp_path, user_config=tmp_path / "none.toml")
     with pytest.raises(BadInput, match=said) as caught:
-        app.build_control(Home(tmp_path), settings)
+        app.build_control(StateFolder(tmp_path), settings)
     assert "oidc_" in caught.value.fix

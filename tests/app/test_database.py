@@ -10,14 +10,14 @@ import pytest
 
 from crucible import app
 from crucible.control.db import open_database
-from crucible.server.home import Home, open_home
+from crucible.server.home import StateFolder, open_state_folder
 
 
 @pytest.fixture
-async def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+async def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
     monkeypatch.setenv("CRUCIBLE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    home = open_home(tmp_path / "home")
+    home = open_state_folder(tmp_path / "home")
     await open_database(home.database).close()
     return home
 
@@ -35,7 +35,7 @@ def db(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def test_back_up_restore_confirm(home: Home, db: Any, tmp_path: Path) -> None:
+def test_back_up_restore_confirm(home: StateFolder, db: Any, tmp_path: Path) -> None:
     code, made = db("backup", str(tmp_path / "b.zip"))
     assert (code, made["store"]) == (0, str(home.store))
     assert made["bytes"] == (tmp_path / "b.zip").stat().st_size
@@ -47,21 +47,21 @@ def test_back_up_restore_confirm(home: Home, db: Any, tmp_path: Path) -> None:
     assert db("confirm")[1]["confirmed"] is False
 
 
-def test_a_folder_that_is_said_is_the_one(home: Home, db: Any, tmp_path: Path) -> None:
+def test_a_folder_that_is_said_is_the_one(home: StateFolder, db: Any, tmp_path: Path) -> None:
     assert db("backup", str(tmp_path / "b.zip"), "--home", str(tmp_path / "other"))[0] == 2
     assert db("backup", str(tmp_path / "b.zip"), "--home", str(home.path))[0] == 0
 
 
-def test_nothing_is_restored_or_confirmed_under_a_running_server(home: Home, db: Any, tmp_path: Path) -> None:
+def test_nothing_is_restored_or_confirmed_under_a_running_server(home: StateFolder, db: Any, tmp_path: Path) -> None:
     assert db("backup", str(tmp_path / "b.zip"))[0] == 0
-    with home.locked():
+    with home.lock():
         for arguments in (("restore", str(tmp_path / "b.zip")), ("confirm",)):
             code, said = db(*arguments)
             assert (code, said["error"]["code"]) == (5, "already_running")
         assert db("backup", str(tmp_path / "c.zip"))[0] == 0, "a backup disturbs nobody"
 
 
-def test_a_backup_of_another_folder_needs_force(home: Home, db: Any, tmp_path: Path) -> None:
+def test_a_backup_of_another_folder_needs_force(home: StateFolder, db: Any, tmp_path: Path) -> None:
     assert db("backup", str(tmp_path / "b.zip"))[0] == 0
     (home.path / "key").unlink()
     code, said = db("restore", str(tmp_path / "b.zip"))
@@ -69,12 +69,12 @@ def test_a_backup_of_another_folder_needs_force(home: Home, db: Any, tmp_path: P
     assert db("restore", str(tmp_path / "b.zip"), "--force")[0] == 0
 
 
-def test_an_older_backup_is_overwritten_when_asked(home: Home, db: Any, tmp_path: Path) -> None:
+def test_an_older_backup_is_overwritten_when_asked(home: StateFolder, db: Any, tmp_path: Path) -> None:
     target = str(tmp_path / "b.zip")
     assert [db("backup", target)[0], db("backup", target)[0], db("backup", target, "--overwrite")[0]] == [0, 5, 0]
 
 
 @pytest.mark.parametrize("arguments", [(), ("frobnicate",), ("backup",), ("restore",)])
-def test_a_wrong_command_line_is_bad_input(home: Home, db: Any, arguments: tuple[str, ...]) -> None:
+def test_a_wrong_command_line_is_bad_input(home: StateFolder, db: Any, arguments: tuple[str, ...]) -> None:
     code, said = db(*arguments)
     assert (code, said["error"]["code"]) == (2, "bad_input")

@@ -19,13 +19,13 @@ from crucible.core.people.openid import OpenIdClient
 from crucible.core.secret import Secret
 from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api
-from crucible.server.streams.follow import Pace
+from crucible.server.streams.follow import StreamTiming
 from crucible.wire.documents.messages import MessageKind
 
 OWNERS = "o" * 64
 CODE = b"print('hello')"
 MODEL = b"weights"
-PACE = Pace(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01, recheck=0.02)
+PACE = StreamTiming(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01, recheck=0.02)
 
 PEOPLE: Mapping[str, tuple[str, Role] | None] = {
     "stranger": ("beta", Role.MEMBER),

@@ -21,7 +21,7 @@ from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.server.http import failures
 from crucible.server.routes import catalog
-from crucible.server.security.auth import WHO
+from crucible.server.security.auth import IDENTITY
 
 DAY = 1_780_272_000.0
 """2026-06-01."""
@@ -54,7 +54,7 @@ def catalog_app(prices: Catalog | None = None) -> FastAPI:
     app = FastAPI()
     app.add_middleware(_AsOwner)
     app.state.control = CatalogControl(prices or make_prices())
-    failures.install(app)
+    failures.add_error_handlers(app)
     app.include_router(catalog.router)
     return app
 
@@ -66,4 +66,4 @@ class _AsOwner:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app({**scope, WHO: OWNER}, receive, send)
+        await self._app({**scope, IDENTITY: OWNER}, receive, send)

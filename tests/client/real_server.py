@@ -28,9 +28,9 @@ from crucible.core.ids import short
 from crucible.core.job.states import DesiredState, MachineState
 from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import JobView
-from crucible.server.http.listen import Listener, bind, url_of
+from crucible.server.http.listen import UvicornListener, bind, url_of
 from crucible.server.security.size_limits import MAX_BUNDLE
-from crucible.server.streams.follow import Pace
+from crucible.server.streams.follow import StreamTiming
 from crucible.wire.documents.messages import Cause, MessageKind
 from crucible.wire.files.archive import Entry, pack
 
@@ -38,7 +38,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Play = Callable[["RunningJob"], Awaitable[None]]
 
-PACE = Pace(send=5.0, close=1.0, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
+PACE = StreamTiming(send=5.0, close=1.0, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
 SECONDS = 20.0
 _JOB = re.compile(r"/api/v1/jobs/(job-[0-9a-z]{26})(/|$)")
 
@@ -432,7 +432,7 @@ async def _serving(
         app.control._ready = True  # it is, without its loops, which would not know of virtual time
         bound = bind("127.0.0.1", None)
         server = RealServer(loop, app, url_of(bound))
-        listener = Listener(server, bound)
+        listener = UvicornListener(server, bound)
         listener.config.load()
         listener.lifespan = listener.config.lifespan_class(listener.config)
         await listener.startup([bound])

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from tests.authorisation.town import Town, found_town
 from tests.control.world import give_back, make_rig
 
-from crucible.server.http.listen import Listener, bind, port_of
+from crucible.server.http.listen import UvicornListener, bind, port_of
 
 SECONDS = 20.0
 HOST = b"Host: 127.0.0.1\r\n"
@@ -60,7 +60,7 @@ async def line(tmp_path: Path) -> AsyncIterator[Line]:
     rig = await make_rig(tmp_path)
     town = await found_town(rig)
     with bind("127.0.0.1", None) as bound:
-        listener = Listener(town.api, bound)
+        listener = UvicornListener(town.api, bound)
         serving = asyncio.create_task(listener.run_until_stopped())
         await listener.listening.wait()
         with capture_logs(processors=[format_exc_info]) as told:

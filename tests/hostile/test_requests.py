@@ -16,7 +16,7 @@ from tests.hostile.test_operations import ELSEWHERE, SAFE_TO_FAIL, entries, oper
 from tests.server.promised import wrong_with_answer
 
 from crucible.core.job.requests import DAY
-from crucible.server.security.auth import OPEN
+from crucible.server.security.auth import OPEN_PATHS
 
 SEGMENTS = (
     "%00",
@@ -108,7 +108,7 @@ def asked_town(request: pytest.FixtureRequest, label: str) -> Besieged:
 
 def keeps(label: str) -> bool:
     """Something stays behind, whoever asks: of a sign-in, and where the address of a hook needs one to be made."""
-    return label.split()[1] in OPEN or "/login" in label or "{hook}" in label
+    return label.split()[1] in OPEN_PATHS or "/login" in label or "{hook}" in label
 
 
 def address(town: Besieged, label: str) -> str:
@@ -230,7 +230,7 @@ def test_a_token_that_is_none_opens_nothing(unchanged: Besieged, label: str) -> 
     unchanged.town.rig.clock.time += 2
     for token in (*GARBLED, expired):
         status = ask(unchanged, label, Asked(method, url, {"authorization": f"Bearer {token}"}), "anonymous")
-        if path not in OPEN and status != 401:
+        if path not in OPEN_PATHS and status != 401:
             unchanged.complain(
                 f"{label} answers {status} to somebody with the token {token[:20]!r}", Asked(method, url)
             )

@@ -15,9 +15,9 @@ from tests.control.world import give_back, make_rig
 from tests.server.app import TOKEN, App, running_app
 
 from crucible.server.agents.api import build_agents_api
-from crucible.server.streams.follow import Pace
+from crucible.server.streams.follow import StreamTiming
 
-PACE = Pace(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
+PACE = StreamTiming(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
 
 
 @pytest.fixture(scope="session")

@@ -58,9 +58,9 @@ def tell(error: CrucibleError) -> int:
 def _unexpected(error: Exception) -> CrucibleError:
     import structlog
 
-    from crucible.server.http.server_log import configure
+    from crucible.server.http.server_log import configure_logging
 
-    configure(sys.stderr)  # until then structlog shows the values of variables
+    configure_logging(sys.stderr)  # until then structlog shows the values of variables
     structlog.get_logger().error("unexpected error", exc_info=error)
     return CrucibleError(
         "The server ended by an error it does not know.",

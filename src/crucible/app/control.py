@@ -13,11 +13,11 @@ from crucible.settings import Settings
 if TYPE_CHECKING:
     from crucible.control.control_plane import ControlPlane
     from crucible.core.people.openid import OpenIdClient
-    from crucible.server.home import Home
+    from crucible.server.home import StateFolder
     from crucible.storage import StoreOptions
 
 
-def build_control(home: Home, settings: Settings) -> ControlPlane:
+def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
     """The control plane that the settings describe. Opens the database and the store; starts nothing."""
     from crucible.control.machines.machine_factory import LeaseTerms
     from crucible.control.objects.quota import QuotaLimits
@@ -44,7 +44,7 @@ def build_control(home: Home, settings: Settings) -> ControlPlane:
             models_python=settings.models_python.value,
             webhook_hosts=settings.webhook_hosts.value,
             openid=openid,
-            key=home.key(settings.key_file.value),
+            key=home.load_key(settings.key_file.value),
             secrets_keys=home.beside_key("secrets.keys", settings.key_file.value),
             python=sys.executable,
             uv=_find_uv(),

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import socket
 
     from crucible.control.control_plane import ControlPlane
-    from crucible.server.home import Home
-    from crucible.server.http.listen import Listener
-    from crucible.server.security.exposure import Reach
+    from crucible.server.home import StateFolder
+    from crucible.server.http.listen import UvicornListener
+    from crucible.server.security.exposure import Exposure
 
 STOP_SECONDS = 2.0
 """How long control's loops get to end; the listeners have their own second."""
 
-Build = Callable[["Home", Settings], "ControlPlane"]
+Build = Callable[["StateFolder", Settings], "ControlPlane"]
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Server:
     `nonce` tells it from other runs. `stop` ends it; `stopping` is called once it is to end.
     """
 
-    home: Home
+    home: StateFolder
     settings: Settings
-    reach: Reach
+    reach: Exposure
     nonce: str
     api: socket.socket
     agents: socket.socket
@@ -59,15 +59,15 @@ class Server:
     async def run(self, build: Build) -> None:
         import structlog
 
-        from crucible.server.http.listen import AcceptTrouble
+        from crucible.server.http.listen import AcceptErrorLog
         from crucible.server.security.exposure import check_people
 
         log = structlog.get_logger()
-        asyncio.get_running_loop().set_exception_handler(AcceptTrouble())
-        self.home.withdraw()  # what a server that was killed left behind
+        asyncio.get_running_loop().set_exception_handler(AcceptErrorLog())
+        self.home.remove_discovery()  # what a server that was killed left behind
         self.home.write_agents_url(self._agents_url)
         control = build(self.home, self.settings)
-        if self.reach.beyond:
+        if self.reach.is_public:
             check_people(self.reach, await control.login.anyone_can_log_in())
         listeners = self._listeners(control)
         running = [asyncio.ensure_future(listener.run_until_stopped()) for listener in listeners]
@@ -92,15 +92,15 @@ class Server:
             raise Trouble("A listener ended by itself.", fix="Start the server again.")
         self.stopping()
 
-    def _listeners(self, control: ControlPlane) -> tuple[Listener, Listener]:
+    def _listeners(self, control: ControlPlane) -> tuple[UvicornListener, UvicornListener]:
         from crucible.server.agents.api import build_agents_api
         from crucible.server.api import build_api
-        from crucible.server.http.listen import Listener
-        from crucible.server.security.proxies import trusted
+        from crucible.server.http.listen import UvicornListener
+        from crucible.server.security.proxies import trusted_networks
 
         api = build_api(
             control,
-            token=self.home.token().reveal(),
+            token=self.home.load_token().reveal(),
             nonce=self.nonce,
             version=__version__,
             home=os.fsencode(self.home.path).decode(errors="replace"),
@@ -108,13 +108,13 @@ class Server:
             agents_url=self._agents_url,
             bundle_limit=self.settings.bundle_limit.value,
             hosts=self.reach.hosts,
-            secure=self.reach.encrypted,
+            secure=self.reach.is_encrypted,
             public_url=self.reach.public_url or "",
-            proxies=trusted(self.settings.proxies.value),
+            proxies=trusted_networks(self.settings.proxies.value),
         )
         agents = build_agents_api(control.agents, self.closing)
         tls = self.reach.tls
-        return Listener(api, self.api, tls=tls), Listener(agents, self.agents, connections=1000, tls=tls)
+        return UvicornListener(api, self.api, tls=tls), UvicornListener(agents, self.agents, connections=1000, tls=tls)
 
     async def _announce(self, control: ControlPlane) -> None:
         from crucible.server.home import Discovery, Ports
@@ -122,8 +122,8 @@ class Server:
 
         me = this_process()
         deployment = (await control.maintenance.status(OWNER)).deployment
-        self.home.keep_ports(Ports(port_of(self.api), port_of(self.agents)))
-        self.home.announce(
+        self.home.write_ports(Ports(port_of(self.api), port_of(self.agents)))
+        self.home.write_discovery(
             Discovery(
                 url=self._url,
                 agents_url=self._agents_url,
@@ -136,11 +136,11 @@ class Server:
         )
 
     async def _end(
-        self, control: ControlPlane, listeners: Sequence[Listener], running: Sequence[asyncio.Future[None]]
+        self, control: ControlPlane, listeners: Sequence[UvicornListener], running: Sequence[asyncio.Future[None]]
     ) -> None:
         """Nobody finds us any more; those who wait are answered; then the loops end."""
         with contextlib.suppress(OSError):  # a disk that takes nothing; the next server does it
-            self.home.withdraw()
+            self.home.remove_discovery()
         self.closing.set()
         for listener in listeners:
             listener.should_exit = True

@@ -17,8 +17,8 @@ from crucible.settings import Settings
 if TYPE_CHECKING:
     import socket
 
-    from crucible.server.home import Home
-    from crucible.server.security.exposure import Reach
+    from crucible.server.home import StateFolder
+    from crucible.server.security.exposure import Exposure
 
 
 async def serve(
@@ -31,36 +31,36 @@ async def serve(
 ) -> None:
     """Serve until a signal, a request, or `stop`; `stopping` is called once that has come."""
     from crucible.control.db.sqlite.filesystem import mount_table, refuse_network
-    from crucible.server.home import open_home
-    from crucible.server.http.listen import allow_files
-    from crucible.server.security.exposure import check_reach
+    from crucible.server.home import open_state_folder
+    from crucible.server.http.listen import raise_file_limit
+    from crucible.server.security.exposure import check_exposure
 
     reach = _reach(options, settings)
-    check_reach(reach)
-    allow_files()
+    check_exposure(reach)
+    raise_file_limit()
     refuse_network(settings.home.value.resolve(), mount_table())
-    home = open_home(settings.home.value)
+    home = open_state_folder(settings.home.value)
     stop = stop or asyncio.Event()
-    with home.locked(), _journal(home, options), _bound(home, options) as (api, agents), _signals(stop):
+    with home.lock(), _journal(home, options), _bound(home, options) as (api, agents), _signals(stop):
         await Server(home, settings, reach, options.nonce, api, agents, stop, stopping).run(build)
 
 
-def _reach(options: Options, settings: Settings) -> Reach:
-    from crucible.server.http.listen import Tls
-    from crucible.server.security.exposure import Reach
+def _reach(options: Options, settings: Settings) -> Exposure:
+    from crucible.server.http.listen import TlsFiles
+    from crucible.server.security.exposure import Exposure
 
     certificate, key = settings.tls_certificate.value, settings.tls_key.value
     if (certificate is None) != (key is None):
         raise BadInput("A certificate and its key go together.", fix="Set both tls_certificate and tls_key.")
-    tls = Tls(certificate, key) if certificate is not None and key is not None else None
-    return Reach(options.host, settings.public_url.value, tls, settings.behind_proxy.value)
+    tls = TlsFiles(certificate, key) if certificate is not None and key is not None else None
+    return Exposure(options.host, settings.public_url.value, tls, settings.behind_proxy.value)
 
 
 @contextlib.contextmanager
-def _bound(home: Home, options: Options) -> Iterator[tuple[socket.socket, socket.socket]]:
+def _bound(home: StateFolder, options: Options) -> Iterator[tuple[socket.socket, socket.socket]]:
     from crucible.server.http.listen import bind
 
-    last = home.ports()
+    last = home.read_ports()
     with (
         bind(options.host, options.port, last.api) as api,
         bind(options.host, options.agents_port, last.agents) as agents,
@@ -69,20 +69,20 @@ def _bound(home: Home, options: Options) -> Iterator[tuple[socket.socket, socket
 
 
 @contextlib.contextmanager
-def _journal(home: Home, options: Options) -> Iterator[None]:
+def _journal(home: StateFolder, options: Options) -> Iterator[None]:
     """An embedded server's stderr is server.log already; another one writes to both."""
-    from crucible.server.http.server_log import Tee, configure
+    from crucible.server.http.server_log import TeeWriter, configure_logging
 
     if options.embedded:
-        configure(sys.stderr)
+        configure_logging(sys.stderr)
         yield
         return
     with open(home.log, "a", encoding="utf-8") as file:
-        configure(Tee(sys.stderr, file))
+        configure_logging(TeeWriter(sys.stderr, file))
         try:
             yield
         finally:
-            configure(sys.stderr)
+            configure_logging(sys.stderr)
 
 
 @contextlib.contextmanager

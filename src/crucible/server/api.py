@@ -14,13 +14,13 @@ from starlette.responses import Response
 
 from crucible.control.control_plane import ControlPlane
 from crucible.core.views.frames import AnyFrame, Cursors, FeedCursor
-from crucible.server.context import About
+from crucible.server.context import ServerInfo
 from crucible.server.http import failures, problems
 from crucible.server.http.add_routes import add_routes
-from crucible.server.http.envelope import Envelope
-from crucible.server.http.lingering_close import Lingering
-from crucible.server.http.meters import Meters, Stopwatch
-from crucible.server.http.responses import answer
+from crucible.server.http.envelope import RequestMiddleware
+from crucible.server.http.lingering_close import LingeringClose
+from crucible.server.http.meters import RequestTimer, ServerMetrics
+from crucible.server.http.responses import json_response
 from crucible.server.routes import (
     artifacts,
     backends,
@@ -50,13 +50,13 @@ from crucible.server.routes import (
     training,
 )
 from crucible.server.security import rate_limits
-from crucible.server.security.auth import LOOPBACK, OPEN, Guard
-from crucible.server.security.nul_characters import Addresses
-from crucible.server.security.proxies import THIS_COMPUTER, Network, Proxies
+from crucible.server.security.auth import LOOPBACK, OPEN_PATHS, AuthMiddleware
+from crucible.server.security.nul_characters import RejectNul
+from crucible.server.security.proxies import THIS_COMPUTER, Network, ProxyHeaders
 from crucible.server.security.size_limits import MAX_BUNDLE, BodyLimit
 from crucible.server.streams import sessions, sockets
-from crucible.server.streams.coalesce import Gathering
-from crucible.server.streams.follow import Pace
+from crucible.server.streams.coalesce import Coalescer
+from crucible.server.streams.follow import StreamTiming
 from crucible.wire.http import sessions as wire
 
 ROUTERS = tuple(
@@ -110,7 +110,7 @@ def build_api(
     on_stop: Callable[[], None],
     agents_url: str = "",
     bundle_limit: int = MAX_BUNDLE,
-    pace: Pace | None = None,
+    pace: StreamTiming | None = None,
     hosts: frozenset[str] = frozenset(),
     secure: bool = False,
     public_url: str = "",
@@ -131,20 +131,22 @@ def build_api(
     )
     app.state.control = control
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure, public_url)
-    app.state.pace = pace or Pace()
-    app.state.meters = Meters()
-    app.state.gathering = Gathering()
-    failures.install(app)
+    app.state.about = ServerInfo(
+        nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure, public_url
+    )
+    app.state.pace = pace or StreamTiming()
+    app.state.meters = ServerMetrics()
+    app.state.coalescer = Coalescer()
+    failures.add_error_handlers(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
-    app.add_middleware(Addresses)
-    app.add_middleware(rate_limits.RateLimit, users=rate_limits.USERS, strangers=rate_limits.STRANGERS)
-    app.add_middleware(Guard, token=token, identify=control.tokens.identify, hosts=LOOPBACK | hosts)
+    app.add_middleware(RejectNul)
+    app.add_middleware(rate_limits.RateLimit, users=rate_limits.USERS, strangers=rate_limits.ANONYMOUS)
+    app.add_middleware(AuthMiddleware, token=token, identify=control.tokens.identify, hosts=LOOPBACK | hosts)
     if secure:
-        app.add_middleware(Proxies, trusted=proxies)
-    app.add_middleware(Stopwatch, meters=app.state.meters)
-    app.add_middleware(Lingering)
-    app.add_middleware(Envelope, version=version)
+        app.add_middleware(ProxyHeaders, trusted=proxies)
+    app.add_middleware(RequestTimer, meters=app.state.meters)
+    app.add_middleware(LingeringClose)
+    app.add_middleware(RequestMiddleware, version=version)
     add_routes(app, *ROUTERS)
     _add_openapi(app)
     return app
@@ -154,7 +156,7 @@ def _add_openapi(app: FastAPI) -> None:
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
         app.openapi_schema = app.openapi_schema or describe(app)
-        return answer(app.openapi_schema)
+        return json_response(app.openapi_schema)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -168,7 +170,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, item in document["paths"].items():
         for operation in item.values():
-            operation["security"] = [] if path in OPEN else [{"token": []}]
+            operation["security"] = [] if path in OPEN_PATHS else [{"token": []}]
             operation["responses"] = _responses(operation)
     schemas.update(_socket_schemas())
     return document
@@ -196,5 +198,5 @@ def _session_schemas() -> dict[str, Any]:
 def _responses(operation: dict[str, Any]) -> dict[str, Any]:
     """Its own, and the problems it shares with others; of 422 FastAPI tells a form that is never sent."""
     statuses = (*ANYWHERE, *WITH_BODY) if "requestBody" in operation else ANYWHERE
-    own = problems.with_content({code: told for code, told in operation["responses"].items() if code != "422"})
-    return {str(status): told for status, told in problems.documented(*statuses).items()} | own
+    own = problems.add_content({code: told for code, told in operation["responses"].items() if code != "422"})
+    return {str(status): told for status, told in problems.problem_responses(*statuses).items()} | own

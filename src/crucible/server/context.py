@@ -12,12 +12,12 @@ from starlette.requests import HTTPConnection
 from crucible.control import control_plane
 from crucible.control.agents.agents import Agents
 from crucible.core.people.identity import NOBODY, Identity
-from crucible.server.security.auth import WHO
+from crucible.server.security.auth import IDENTITY
 from crucible.server.security.size_limits import MAX_BUNDLE
 
 
 @dataclass(frozen=True)
-class About:
+class ServerInfo:
     """This server: `nonce` tells one run from another, `on_stop` asks it to end."""
 
     nonce: str
@@ -35,7 +35,7 @@ class About:
 
 async def _who(connection: HTTPConnection) -> Identity:
     """Return the caller. On open paths nobody is known, and nobody may do anything."""
-    return connection.scope.get(WHO) or NOBODY
+    return connection.scope.get(IDENTITY) or NOBODY
 
 
 async def _control(connection: HTTPConnection) -> control_plane.ControlPlane:
@@ -48,15 +48,15 @@ async def _agents(connection: HTTPConnection) -> Agents:
     return agents
 
 
-async def _about(connection: HTTPConnection) -> About:
-    about: About = connection.app.state.about
+async def _server_info(connection: HTTPConnection) -> ServerInfo:
+    about: ServerInfo = connection.app.state.about
     return about
 
 
 Who = Annotated[Identity, Depends(_who)]
 Control = Annotated[control_plane.ControlPlane, Depends(_control)]
 AgentsControl = Annotated[Agents, Depends(_agents)]
-Server = Annotated[About, Depends(_about)]
+Server = Annotated[ServerInfo, Depends(_server_info)]
 JobRef = Annotated[
     str,
     Path(

@@ -47,7 +47,7 @@ class Ports:
 
 
 @dataclass(frozen=True)
-class Home:
+class StateFolder:
     path: Path
 
     @property
@@ -67,39 +67,39 @@ class Home:
         return self.path / "agents.url"
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the folder for this process; it ends with the process, however that ends."""
-        with _told(self.path):
+        with _file_errors(self.path):
             descriptor = os.open(self.path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            with _told(self.path):
+            with _file_errors(self.path):
                 _lock(descriptor, self.path)
             yield
         finally:
             os.close(descriptor)
 
-    def key(self, elsewhere: Path | None = None) -> Secret:
+    def load_key(self, elsewhere: Path | None = None) -> Secret:
         """The deployment's key, made on first use; or the one that `elsewhere` holds for several servers."""
-        return self._secret("key") if elsewhere is None else _shared_secret(elsewhere)
+        return self._load_secret("key") if elsewhere is None else _load_shared_key(elsewhere)
 
     def beside_key(self, name: str, elsewhere: Path | None = None) -> Path:
         """A file that goes where the deployment's key is."""
         return self.path / name if elsewhere is None else elsewhere.parent / name
 
-    def token(self) -> Secret:
+    def load_token(self) -> Secret:
         """The token of the local API, made on first use."""
-        return self._secret("token")
+        return self._load_secret("token")
 
-    def announce(self, found: Discovery) -> None:
+    def write_discovery(self, found: Discovery) -> None:
         self._write("server.json", json.dumps(asdict(found)))
 
-    def withdraw(self) -> None:
+    def remove_discovery(self) -> None:
         (self.path / "server.json").unlink(missing_ok=True)
 
     def write_agents_url(self, url: str) -> None:
         self._write("agents.url", url)
 
-    def ports(self) -> Ports:
+    def read_ports(self) -> Ports:
         """The ports of the last run; none if it is not known."""
         try:
             found = json.loads((self.path / "ports.json").read_text(encoding="utf-8"))
@@ -107,23 +107,23 @@ class Home:
         except (OSError, ValueError, KeyError, TypeError):
             return Ports()
 
-    def keep_ports(self, ports: Ports) -> None:
+    def write_ports(self, ports: Ports) -> None:
         self._write("ports.json", json.dumps(asdict(ports)))
 
-    def _secret(self, name: str) -> Secret:
+    def _load_secret(self, name: str) -> Secret:
         path = self.path / name
-        with _told(self.path):
+        with _file_errors(self.path):
             if not path.exists():
                 self._write(name, secrets.token_hex(SECRET_BYTES))
             path.chmod(0o600)
             text = path.read_text(encoding="ascii").strip()
-        return _checked(text, path, "Restore it from a backup, or remove it to get a new one.")
+        return _check_secret(text, path, "Restore it from a backup, or remove it to get a new one.")
 
     def _write(self, name: str, text: str) -> None:
         """Replace a file as a whole, durably."""
         target, fresh = self.path / name, self.path / f".{name}.new"
-        with _told(self.path):
-            with open(fresh, "w", encoding="utf-8", opener=_private) as file:
+        with _file_errors(self.path):
+            with open(fresh, "w", encoding="utf-8", opener=_open_private) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -131,30 +131,30 @@ class Home:
             _sync_folder(self.path)
 
 
-def open_home(path: Path) -> Home:
+def open_state_folder(path: Path) -> StateFolder:
     """The state folder, made if it is missing and closed to others."""
-    with _told(path):
+    with _file_errors(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
-    return Home(path)
+    return StateFolder(path)
 
 
-def _shared_secret(path: Path) -> Secret:
+def _load_shared_key(path: Path) -> Secret:
     fix = "Let the setting `key_file` name a copy of the file `key` of the first server's state folder."
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise Trouble(f"The deployment's key {path} cannot be read.", why=str(error), fix=fix) from error
-    return _checked(text, path, fix)
+    return _check_secret(text, path, fix)
 
 
-def _checked(text: str, path: Path, fix: str) -> Secret:
+def _check_secret(text: str, path: Path, fix: str) -> Secret:
     if len(text) < SECRET_BYTES:
         raise Trouble(f"The file {path} does not hold a secret.", why="It was changed or cut off.", fix=fix)
     return Secret(text)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
@@ -173,7 +173,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _file_errors(path: Path) -> Iterator[None]:
     """Failures of the file system as errors with a fix."""
     try:
         yield

@@ -17,7 +17,7 @@ from tests.server.conftest import asking
 from crucible.control.db import schema as t
 from crucible.core.errors import DiskFull, NotFound, Unreachable
 from crucible.server.http.failures import bad_fields
-from crucible.server.http.problems import close_reason, problem
+from crucible.server.http.problems import close_reason, problem_response
 
 MEMBERS = {"type", "title", "status", "detail", "code", "why", "fix", "request_id"}
 
@@ -43,7 +43,7 @@ async def test_an_error_of_control_keeps_its_parts_and_data(app: App, client: ht
 
 
 async def test_data_never_replaces_the_usual_members() -> None:
-    answer = problem(NotFound("gone", status=200, code="fine", request_id="other"), "req-1")
+    answer = problem_response(NotFound("gone", status=200, code="fine", request_id="other"), "req-1")
     body = json.loads(bytes(answer.body))
     assert (body["status"], body["code"], body["request_id"]) == (404, "not_found", "req-1")
 

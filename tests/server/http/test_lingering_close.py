@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from crucible.server.http.lingering_close import Lingering
+from crucible.server.http.lingering_close import LingeringClose
 
 
 class Client:
@@ -46,20 +46,20 @@ def answering(status: int, *, reads: int = 0) -> Any:
 
 
 async def test_the_rest_of_a_refused_body_is_taken_in() -> None:
-    assert await Client(10).ask(Lingering(answering(413))) == 10
-    assert await Client(10).ask(Lingering(answering(401, reads=3))) == 10
+    assert await Client(10).ask(LingeringClose(answering(413))) == 10
+    assert await Client(10).ask(LingeringClose(answering(401, reads=3))) == 10
 
 
 async def test_a_body_that_was_read_is_not_waited_for() -> None:
-    assert await Client(3).ask(Lingering(answering(422, reads=3))) == 3
+    assert await Client(3).ask(LingeringClose(answering(422, reads=3))) == 3
 
 
 async def test_who_is_taken_goes_on_as_he_likes() -> None:
-    assert await Client(10).ask(Lingering(answering(200, reads=1))) == 1
+    assert await Client(10).ask(LingeringClose(answering(200, reads=1))) == 1
 
 
 async def test_no_more_is_taken_than_the_bound() -> None:
-    assert await Client(10).ask(Lingering(answering(413), most=4096)) == 4
+    assert await Client(10).ask(LingeringClose(answering(413), most=4096)) == 4
 
 
 async def test_nobody_is_waited_for_longer_than_a_moment() -> None:
@@ -68,9 +68,9 @@ async def test_nobody_is_waited_for_longer_than_a_moment() -> None:
             await asyncio.Event().wait()
             raise AssertionError
 
-    assert await Stuck(1).ask(Lingering(answering(413), seconds=0.01)) == 0
+    assert await Stuck(1).ask(LingeringClose(answering(413), seconds=0.01)) == 0
 
 
 @pytest.mark.parametrize("said", ["100-continue", "100-Continue"])
 async def test_who_waits_to_be_told_to_go_on_is_not_told(said: str) -> None:
-    assert await Client(10, expect=said).ask(Lingering(answering(413))) == 0
+    assert await Client(10, expect=said).ask(LingeringClose(answering(413))) == 0

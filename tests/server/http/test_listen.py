@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from crucible.server.http.listen import TELL_SECONDS, AcceptTrouble, PortInUse, bind, port_of, url_of
+from crucible.server.http.listen import TELL_SECONDS, AcceptErrorLog, PortInUse, bind, port_of, url_of
 
 
 @pytest.mark.enable_socket
@@ -70,7 +70,7 @@ class QuietLoop(asyncio.SelectorEventLoop):
 @pytest.mark.enable_socket
 def test_that_no_connection_can_be_taken_is_told_once_in_a_while() -> None:
     now = [0.0]
-    handler, loop = AcceptTrouble(lambda: now[0]), QuietLoop()
+    handler, loop = AcceptErrorLog(lambda: now[0]), QuietLoop()
     trouble = {"message": "socket.accept() out of system resource", "exception": OSError(24, "Too many open files")}
     with capture_logs() as told:
         for now[0] in (0.0, 0.1, TELL_SECONDS - 1, TELL_SECONDS):

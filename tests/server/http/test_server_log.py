@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from crucible.server.http.server_log import Patient, Tee, configure
+from crucible.server.http.server_log import LossyWriter, TeeWriter, configure_logging
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def file() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     out = io.StringIO()
-    configure(out)
+    configure_logging(out)
     yield out
     structlog.reset_defaults()
     root.handlers, root.level = handlers, level
@@ -68,7 +68,7 @@ def test_libraries_log_in_the_same_form(file: io.StringIO) -> None:
 
 def test_two_files_as_one() -> None:
     one, two = io.StringIO(), io.StringIO()
-    tee = Tee(one, two)
+    tee = TeeWriter(one, two)
     tee.write("x")
     tee.flush()
     assert one.getvalue() == two.getvalue() == "x"
@@ -87,7 +87,7 @@ class SmallFile(io.StringIO):
 
 def test_a_disk_without_room_stops_nobody_and_what_was_left_out_is_counted() -> None:
     file = SmallFile()
-    patient = Patient(file)
+    patient = LossyWriter(file)
     patient.write('{"event": "before"}\n')
     file.full = True
     for _ in range(3):

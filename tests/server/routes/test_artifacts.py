@@ -12,7 +12,7 @@ from tests.server.app import App
 
 from crucible.control.db import schema as t
 from crucible.server.http.lingering_close import MOST_BYTES
-from crucible.server.http.ranges import RangeNotThere, Span, parse_range
+from crucible.server.http.ranges import ByteRange, RangeNotThere, parse_range
 from crucible.wire.documents.messages import MessageKind
 
 DATA = b"0123456789"
@@ -99,12 +99,12 @@ async def test_a_path_that_is_no_artifact(client: httpx2.AsyncClient, path: str)
     ("header", "size", "expected"),
     [
         (None, 10, None),
-        ("bytes=0-", 10, Span(0, 10, 10)),
-        ("bytes=3-3", 10, Span(3, 4, 10)),
-        ("bytes=3-999", 10, Span(3, 10, 10)),
-        ("bytes=-3", 10, Span(7, 10, 10)),
-        ("bytes=-99", 10, Span(0, 10, 10)),
-        ("BYTES= 1-2 ", 10, Span(1, 3, 10)),
+        ("bytes=0-", 10, ByteRange(0, 10, 10)),
+        ("bytes=3-3", 10, ByteRange(3, 4, 10)),
+        ("bytes=3-999", 10, ByteRange(3, 10, 10)),
+        ("bytes=-3", 10, ByteRange(7, 10, 10)),
+        ("bytes=-99", 10, ByteRange(0, 10, 10)),
+        ("BYTES= 1-2 ", 10, ByteRange(1, 3, 10)),
         ("bytes=5-2", 10, None),
         ("bytes=-", 10, None),
         ("bytes=0-1,3-4", 10, None),
@@ -114,7 +114,7 @@ async def test_a_path_that_is_no_artifact(client: httpx2.AsyncClient, path: str)
         ("bytes=\u0661-", 10, None),
     ],
 )
-def test_ranges_are_read_as_the_standard_says(header: str | None, size: int, expected: Span | None) -> None:
+def test_ranges_are_read_as_the_standard_says(header: str | None, size: int, expected: ByteRange | None) -> None:
     assert parse_range(header, size) == expected
 
 

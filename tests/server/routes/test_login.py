@@ -17,7 +17,7 @@ from tests.server.asgi import SocketClient
 
 from crucible.core.job.requests import UserChange
 from crucible.core.people.identity import OWNER
-from crucible.server.http.envelope import CAREFUL
+from crucible.server.http.envelope import SECURITY_HEADERS
 
 __all__ = ["quick_passwords"]
 
@@ -217,7 +217,7 @@ async def test_the_pages_style_is_all_that_they_may_have(browser: httpx2.AsyncCl
     style = page.text.split("<style>")[1].split("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = page.headers["content-security-policy"]
-    assert policy == f"{CAREFUL['Content-Security-Policy']}; style-src 'sha256-{digest}'"
+    assert policy == f"{SECURITY_HEADERS['Content-Security-Policy']}; style-src 'sha256-{digest}'"
     assert not re.search(r" (style|on[a-z]+)=", page.text)
 
 

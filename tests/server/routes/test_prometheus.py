@@ -19,7 +19,7 @@ from crucible.core.people.identity import OWNER
 from crucible.core.signing import signing_secret
 from crucible.server.api import build_api
 from crucible.server.http import meters
-from crucible.server.http.meters import Meters
+from crucible.server.http.meters import ServerMetrics
 
 URL = "https://hooks.example/one"
 
@@ -127,7 +127,7 @@ async def test_open_sockets_are_counted(app: App, client: httpx2.AsyncClient) ->
 
 async def test_the_loops_lateness_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meters, "LAG_SECONDS", 0.001)
-    watched = Meters()
+    watched = ServerMetrics()
     watched.watch_loop()
     async with asyncio.timeout(10):
         while not watched.registry.get_sample_value("crucible_event_loop_lag_seconds_count"):
@@ -136,14 +136,14 @@ async def test_the_loops_lateness_is_measured(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_it_is_measured_once_however_often_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[float] = []
-    monkeypatch.setattr(Meters, "_measure", lambda self, loop, due: begun.append(due))
-    watched = Meters()
+    monkeypatch.setattr(ServerMetrics, "_measure", lambda self, loop, due: begun.append(due))
+    watched = ServerMetrics()
     for _ in range(3):
         watched.watch_loop()
     assert len(begun) == 1
 
 
 async def test_two_servers_in_one_process_count_apart() -> None:
-    first, second = Meters(), Meters()
+    first, second = ServerMetrics(), ServerMetrics()
     first.sockets.inc()
     assert second.registry.get_sample_value("crucible_websockets") == 0

@@ -8,45 +8,45 @@ import pytest
 from tests.certificates import make_certificate
 
 from crucible.core.errors import BadInput, RefusedByPolicy
-from crucible.server.http.listen import Tls
-from crucible.server.security.exposure import Reach, check_people, check_reach
+from crucible.server.http.listen import TlsFiles
+from crucible.server.security.exposure import Exposure, check_exposure, check_people
 
 PUBLIC = "https://crucible.example.org"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_this_computer_is_fine(host: str) -> None:
-    check_reach(Reach(host))
-    check_people(Reach(host), can_log_in=False)
-    assert not Reach(host).beyond
+    check_exposure(Exposure(host))
+    check_people(Exposure(host), can_log_in=False)
+    assert not Exposure(host).is_public
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", ""])
 def test_anything_beyond_is_refused_in_the_open(host: str) -> None:
     with pytest.raises(RefusedByPolicy) as caught:
-        check_reach(Reach(host, PUBLIC))
+        check_exposure(Exposure(host, PUBLIC))
     assert "--host 127.0.0.1" in caught.value.fix
 
 
 def test_encrypted_it_is_reached_by_its_name(tmp_path: Path) -> None:
-    reach = Reach("0.0.0.0", PUBLIC, Tls(*make_certificate(tmp_path)))
-    check_reach(reach)
-    assert (reach.beyond, reach.encrypted, reach.hosts) == (True, True, {"crucible.example.org"})
+    reach = Exposure("0.0.0.0", PUBLIC, TlsFiles(*make_certificate(tmp_path)))
+    check_exposure(reach)
+    assert (reach.is_public, reach.is_encrypted, reach.hosts) == (True, True, {"crucible.example.org"})
 
 
 def test_a_name_is_needed(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="by which name"):
-        check_reach(Reach("0.0.0.0", None, Tls(*make_certificate(tmp_path))))
+        check_exposure(Exposure("0.0.0.0", None, TlsFiles(*make_certificate(tmp_path))))
 
 
 def test_behind_a_proxy_that_encrypts() -> None:
-    check_reach(Reach("127.0.0.1", PUBLIC, proxied=True))
+    check_exposure(Exposure("127.0.0.1", PUBLIC, proxied=True))
     with pytest.raises(RefusedByPolicy):
-        check_reach(Reach("127.0.0.1", "http://crucible.example.org", proxied=True))
+        check_exposure(Exposure("127.0.0.1", "http://crucible.example.org", proxied=True))
 
 
 def test_users_are_needed_beyond() -> None:
-    reach = Reach("127.0.0.1", PUBLIC, proxied=True)
+    reach = Exposure("127.0.0.1", PUBLIC, proxied=True)
     check_people(reach, can_log_in=True)
     with pytest.raises(RefusedByPolicy) as caught:
         check_people(reach, can_log_in=False)
@@ -57,10 +57,10 @@ def test_users_are_needed_beyond() -> None:
 def test_a_certificate_that_is_none(tmp_path: Path, wrong: str) -> None:
     certificate, key = make_certificate(tmp_path)
     tls = {
-        "missing": Tls(tmp_path / "nothing.pem", key),
-        "empty": Tls(Path("/dev/null"), key),
-        "swapped": Tls(key, certificate),
+        "missing": TlsFiles(tmp_path / "nothing.pem", key),
+        "empty": TlsFiles(Path("/dev/null"), key),
+        "swapped": TlsFiles(key, certificate),
     }[wrong]
     with pytest.raises(BadInput) as caught:
-        check_reach(Reach("0.0.0.0", PUBLIC, tls))
+        check_exposure(Exposure("0.0.0.0", PUBLIC, tls))
     assert "PEM" in caught.value.fix

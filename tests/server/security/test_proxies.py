@@ -13,7 +13,7 @@ from tests.server.app import TOKEN, App
 
 from crucible.server.api import build_api
 from crucible.server.security import rate_limits
-from crucible.server.security.proxies import MAX_ENTRY, THIS_COMPUTER, Proxies, trusted
+from crucible.server.security.proxies import MAX_ENTRY, THIS_COMPUTER, ProxyHeaders, trusted_networks
 from crucible.server.security.rate_limits import Rate
 
 PUBLIC = "https://crucible.example.org:8443"
@@ -40,7 +40,7 @@ async def heard(
 
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     scope: Scope = {"type": type, "scheme": scheme, "client": client, "headers": raw}
-    proxies = Proxies(app, trusted=[ipaddress.ip_network(network) for network in trusted])
+    proxies = ProxyHeaders(app, trusted=[ipaddress.ip_network(network) for network in trusted])
     await proxies(scope, nothing, nothing)  # type: ignore[arg-type]
     assert scope["client"] == client, "what came in is not changed"
     found = seen[0]["client"]
@@ -185,5 +185,5 @@ async def test_whoever_asks_by_the_public_name_is_told_the_public_address(app: A
 
 
 def test_this_computer_is_always_trusted_and_others_by_name() -> None:
-    assert trusted(()) == THIS_COMPUTER
-    assert trusted(("10.0.0.7", "10.1.0.0/16"))[2:] == (ip_network("10.0.0.7/32"), ip_network("10.1.0.0/16"))
+    assert trusted_networks(()) == THIS_COMPUTER
+    assert trusted_networks(("10.0.0.7", "10.1.0.0/16"))[2:] == (ip_network("10.0.0.7/32"), ip_network("10.1.0.0/16"))

@@ -10,7 +10,7 @@ from tests.authorisation.town import OWNERS, Town, token_of
 
 from crucible.server.api import build_api
 from crucible.server.security import rate_limits
-from crucible.server.security.rate_limits import Buckets, Rate
+from crucible.server.security.rate_limits import Rate, TokenBuckets
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 
 def test_a_bucket_gives_its_burst_and_then_what_time_fills_in() -> None:
     clock = Clock()
-    buckets = Buckets(Rate(2.0, 3), clock)
+    buckets = TokenBuckets(Rate(2.0, 3), clock)
     assert [buckets.take("a") for _ in range(3)] == [0.0] * 3
     assert buckets.take("a") == pytest.approx(0.5)
     assert buckets.take("b") == 0.0, "each has his own"
@@ -35,7 +35,7 @@ def test_a_bucket_gives_its_burst_and_then_what_time_fills_in() -> None:
 
 def test_no_more_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limits, "REMEMBERED", 10)
-    buckets = Buckets(Rate(1.0, 1), Clock())
+    buckets = TokenBuckets(Rate(1.0, 1), Clock())
     for n in range(100):
         buckets.take(str(n))
     assert len(buckets._left) == 10
@@ -92,11 +92,11 @@ async def test_the_owner_is_not_held_up(client: httpx2.AsyncClient) -> None:
 
 
 async def test_logins_are_few(client: httpx2.AsyncClient) -> None:
-    asked = [(await client.post("/api/v1/login", json={})).status_code for _ in range(rate_limits.STRANGERS.burst + 3)]
+    asked = [(await client.post("/api/v1/login", json={})).status_code for _ in range(rate_limits.ANONYMOUS.burst + 3)]
     assert asked[:2] == [422, 422]
     assert asked[-1] == 429
 
 
 async def test_health_is_answered_however_often(client: httpx2.AsyncClient) -> None:
-    asked = [(await client.get("/healthz")).status_code for _ in range(rate_limits.STRANGERS.burst + 30)]
+    asked = [(await client.get("/healthz")).status_code for _ in range(rate_limits.ANONYMOUS.burst + 30)]
     assert set(asked) == {200}

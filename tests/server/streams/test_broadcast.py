@@ -18,8 +18,8 @@ from crucible.control.db import schema as t
 from crucible.control.telemetry.feed import Hint
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Permission, Role
 from crucible.core.views.records import EventPage
-from crucible.server.streams.broadcast import EVENT_PAGE, Broadcast
-from crucible.server.streams.coalesce import Gathering
+from crucible.server.streams.broadcast import EVENT_PAGE, SharedReads
+from crucible.server.streams.coalesce import Coalescer
 
 ADA = Identity("usr-1", "ada", LoginMethod.TOKEN, roles=MappingProxyType({"default": Role.MEMBER}), token="tok-1")
 
@@ -53,9 +53,9 @@ def reads(app: App, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def broadcasts(app: App, *people: Identity) -> list[Broadcast]:
-    gathering = Gathering()
-    return [Broadcast(app.control, gathering, who) for who in people]
+def broadcasts(app: App, *people: Identity) -> list[SharedReads]:
+    coalescer = Coalescer()
+    return [SharedReads(app.control, coalescer, who) for who in people]
 
 
 async def test_events_are_read_and_written_once_for_all_with_the_same_permissions(
@@ -146,7 +146,7 @@ async def test_a_feed_without_a_hint_is_looked_at_now_and_then(
 ) -> None:
     count = len(await app.rig.rows(t.events))
     [one] = broadcasts(app, OWNER)
-    coming = asyncio.ensure_future(one.later(count, 0.001))
+    coming = asyncio.ensure_future(one.next_events(count, 0.001))
     await turns(20)
     assert not coming.done()
     monkeypatch.setattr(app.rig.feed, "publish", lambda job, hints: None)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from crucible.server.streams.coalesce import Gathering
+from crucible.server.streams.coalesce import Coalescer
 
 
 class Question:
@@ -29,30 +29,30 @@ async def turns(count: int = 5) -> None:
 
 
 async def test_who_asks_in_the_same_turn_shares_an_answer() -> None:
-    gathering, question = Gathering(), Question()
+    coalescer, question = Coalescer(), Question()
     question.go.set()
-    assert await asyncio.gather(*(gathering.ask("a", question) for _ in range(1000))) == [1] * 1000
+    assert await asyncio.gather(*(coalescer.share_read("a", question) for _ in range(1000))) == [1] * 1000
 
 
 async def test_other_questions_are_asked_by_themselves() -> None:
-    gathering, question = Gathering(), Question()
+    coalescer, question = Coalescer(), Question()
     question.go.set()
-    assert await asyncio.gather(gathering.ask("a", question), gathering.ask("b", question)) == [1, 2]
+    assert await asyncio.gather(coalescer.share_read("a", question), coalescer.share_read("b", question)) == [1, 2]
 
 
 async def test_an_answer_that_is_under_way_is_not_joined() -> None:
-    gathering, question = Gathering(), Question()
-    first = asyncio.ensure_future(gathering.ask("a", question))
+    coalescer, question = Coalescer(), Question()
+    first = asyncio.ensure_future(coalescer.share_read("a", question))
     await turns()
-    later = asyncio.ensure_future(gathering.ask("a", question))
+    later = asyncio.ensure_future(coalescer.share_read("a", question))
     await turns()
     question.go.set()
     assert (await first, await later) == (1, 2)
 
 
 async def test_one_who_leaves_takes_the_answer_from_nobody() -> None:
-    gathering, question = Gathering(), Question()
-    first, second = (asyncio.ensure_future(gathering.ask("a", question)) for _ in range(2))
+    coalescer, question = Coalescer(), Question()
+    first, second = (asyncio.ensure_future(coalescer.share_read("a", question)) for _ in range(2))
     await turns()
     first.cancel()
     await turns()
@@ -62,37 +62,37 @@ async def test_one_who_leaves_takes_the_answer_from_nobody() -> None:
 
 
 async def test_what_went_wrong_is_told_to_all_and_forgotten() -> None:
-    gathering = Gathering()
+    coalescer = Coalescer()
 
     async def broken() -> int:
         raise ValueError("no")
 
-    told = await asyncio.gather(*(gathering.ask("a", broken) for _ in range(3)), return_exceptions=True)
+    told = await asyncio.gather(*(coalescer.share_read("a", broken) for _ in range(3)), return_exceptions=True)
     assert [str(error) for error in told] == ["no"] * 3
     question = Question()
     question.go.set()
-    assert await gathering.ask("a", question) == 1
+    assert await coalescer.share_read("a", question) == 1
 
 
 async def test_who_waits_for_the_same_joins_at_any_time_and_gets_the_same() -> None:
-    gathering, question = Gathering(), Question()
-    first = asyncio.ensure_future(gathering.wait("a", question))
+    coalescer, question = Coalescer(), Question()
+    first = asyncio.ensure_future(coalescer.share_wait("a", question))
     await turns()
-    others = [asyncio.ensure_future(gathering.wait("a", question)) for _ in range(3)]
+    others = [asyncio.ensure_future(coalescer.share_wait("a", question)) for _ in range(3)]
     await turns()
     question.go.set()
     assert await asyncio.gather(first, *others) == [1] * 4
 
 
 async def test_what_has_come_is_not_waited_for_again() -> None:
-    gathering, question = Gathering(), Question()
+    coalescer, question = Coalescer(), Question()
     question.go.set()
-    assert [await gathering.wait("a", question), await gathering.wait("a", question)] == [1, 2]
+    assert [await coalescer.share_wait("a", question), await coalescer.share_wait("a", question)] == [1, 2]
 
 
 async def test_one_who_stops_waiting_leaves_the_others_waiting() -> None:
-    gathering, question = Gathering(), Question()
-    first, second = (asyncio.ensure_future(gathering.wait("a", question)) for _ in range(2))
+    coalescer, question = Coalescer(), Question()
+    first, second = (asyncio.ensure_future(coalescer.share_wait("a", question)) for _ in range(2))
     await turns()
     first.cancel()
     await turns()
@@ -103,7 +103,7 @@ async def test_one_who_stops_waiting_leaves_the_others_waiting() -> None:
 
 @pytest.mark.parametrize("later", range(4))
 async def test_what_nobody_waits_for_is_given_up_and_begun_anew(later: int) -> None:
-    gathering = Gathering()
+    coalescer = Coalescer()
     begun, given_up = [], []
 
     async def never() -> int:
@@ -114,25 +114,25 @@ async def test_what_nobody_waits_for_is_given_up_and_begun_anew(later: int) -> N
             given_up.append(True)
         return 0
 
-    only = asyncio.ensure_future(gathering.wait("a", never))
+    only = asyncio.ensure_future(coalescer.share_wait("a", never))
     await turns(later)
     only.cancel()
     with pytest.raises(asyncio.CancelledError):
         await only
     question = Question()
     question.go.set()
-    assert await gathering.wait("a", question) == 1
+    assert await coalescer.share_wait("a", question) == 1
     assert given_up == begun
 
 
 async def test_what_went_wrong_while_waiting_is_told_to_all_and_forgotten() -> None:
-    gathering = Gathering()
+    coalescer = Coalescer()
 
     async def broken() -> int:
         raise ValueError("no")
 
-    told = await asyncio.gather(*(gathering.wait("a", broken) for _ in range(3)), return_exceptions=True)
+    told = await asyncio.gather(*(coalescer.share_wait("a", broken) for _ in range(3)), return_exceptions=True)
     assert [str(error) for error in told] == ["no"] * 3
     question = Question()
     question.go.set()
-    assert await gathering.wait("a", question) == 1
+    assert await coalescer.share_wait("a", question) == 1

@@ -16,27 +16,27 @@ from crucible.core.views.records import MetricsView, SeriesView
 from crucible.server.streams import frames
 
 
-def texts(log: frames.LogText, *pieces: bytes) -> list[LogFrame]:
+def texts(log: frames.LogDecoder, *pieces: bytes) -> list[LogFrame]:
     last = len(pieces) - 1
     return [frame for i, piece in enumerate(pieces) for frame in log.frames(piece, last=i == last)]
 
 
 def test_a_character_is_never_cut_in_two() -> None:
-    log = frames.LogText(1, 100)
+    log = frames.LogDecoder(1, 100)
     first, second = texts(log, b"caf\xc3", b"\xa9!")
     assert (first.text, first.cursor) == ("caf", 103)
     assert (second.text, second.cursor) == ("é!", 106)
 
 
 def test_the_beginning_of_a_character_alone_is_held_back() -> None:
-    log = frames.LogText(1, 0)
+    log = frames.LogDecoder(1, 0)
     assert list(log.frames(b"\xf0\x9f")) == []
     assert log.cursor == 0
     assert log.offset == 2
 
 
 def test_what_is_no_text_is_replaced() -> None:
-    [frame] = texts(frames.LogText(3, 0), b"a\xffb\xc3")
+    [frame] = texts(frames.LogDecoder(3, 0), b"a\xffb\xc3")
     assert frame.as_json() == {"stream": "log", "attempt": 3, "cursor": 4, "text": "a\ufffdb\ufffd"}
 
 
@@ -45,7 +45,7 @@ def test_resuming_at_any_cursor_gives_the_rest(text: str, cuts: list[int]) -> No
     data = text.encode()
     bounds = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     pieces = [data[a:b] for a, b in itertools.pairwise(bounds)]
-    sent = texts(frames.LogText(1, 0), *pieces)
+    sent = texts(frames.LogDecoder(1, 0), *pieces)
     assert "".join(frame.text for frame in sent) == text
     for done, frame in enumerate(sent, 1):
         assert data[frame.cursor :].decode() == "".join(f.text for f in sent[done:])
@@ -60,7 +60,7 @@ def series(count: int, *points: list[float]) -> SeriesView:
     return SeriesView.model_validate({"count": count, "last": points[-1][1], "min": 0, "max": 9, "points": points})
 
 
-def new(seen: frames.Points, found: dict[str, SeriesView], *, drawn: bool = False, attempt: int = 1) -> Found:
+def new(seen: frames.PointCursor, found: dict[str, SeriesView], *, drawn: bool = False, attempt: int = 1) -> Found:
     """What is given out of each series: the place it goes on from, and its points."""
     view = MetricsView(attempt=attempt, series=found)
     sent = [json.loads(frame.model_dump_json()) for frame in seen.frames(view, drawn=drawn)]
@@ -68,7 +68,7 @@ def new(seen: frames.Points, found: dict[str, SeriesView], *, drawn: bool = Fals
 
 
 def test_only_new_points_are_sent() -> None:
-    seen = frames.Points()
+    seen = frames.PointCursor()
     assert new(seen, {"loss": series(2, A, B)}, drawn=True) == {"loss": (0, [A, B])}
     assert new(seen, {"loss": series(2, A, B)}) == {}
     assert new(seen, {"loss": series(3, B, C), "acc": series(1, A)}) == {"loss": (2, [C]), "acc": (0, [A])}
@@ -76,7 +76,7 @@ def test_only_new_points_are_sent() -> None:
 
 
 def test_a_beginning_is_made_with_the_first_points() -> None:
-    seen = frames.Points()
+    seen = frames.PointCursor()
     begun = [seen.begun]
     for found in ({}, {"loss": series(1, A)}):
         new(seen, found, drawn=True)
@@ -85,14 +85,14 @@ def test_a_beginning_is_made_with_the_first_points() -> None:
 
 
 def test_no_clock_and_no_step_is_compared() -> None:
-    seen = frames.Points()
+    seen = frames.PointCursor()
     back = [[1.0, 0.4, 5.0], [1.0, 0.4, 5.0], [0.0, 0.3, 1.0]]
     new(seen, {"loss": series(1, A)}, drawn=True)
     assert new(seen, {"loss": series(4, A, *back)}) == {"loss": (1, back)}
 
 
 def test_points_between_two_readings_are_not_left_out() -> None:
-    seen = frames.Points()
+    seen = frames.PointCursor()
     new(seen, {"loss": series(1, A), "acc": series(1, A)}, drawn=True)
     assert new(seen, {"loss": series(4, C, D), "acc": series(2, A, B)}) == {"acc": (1, [B])}
     assert (seen.lagging, seen.grown) == (["loss"], 3)
@@ -101,7 +101,7 @@ def test_points_between_two_readings_are_not_left_out() -> None:
 
 
 def test_a_series_that_was_thinned_is_drawn_anew() -> None:
-    seen = frames.Points()
+    seen = frames.PointCursor()
     assert new(seen, {"loss": series(900, A, B)}, drawn=True) == {"loss": (0, [A, B])}
     assert new(seen, {"loss": series(5000, A, C)}, drawn=True) == {"loss": (0, [A, C])}
     assert seen.lagging == []
@@ -109,13 +109,13 @@ def test_a_series_that_was_thinned_is_drawn_anew() -> None:
 
 
 def test_a_drawing_that_has_all_points_goes_on() -> None:
-    seen = frames.Points()
+    seen = frames.PointCursor()
     new(seen, {"loss": series(1, A)}, drawn=True)
     assert new(seen, {"loss": series(3, A, B, C)}, drawn=True) == {"loss": (1, [B, C])}
 
 
 def test_a_new_attempt_begins_its_series_anew() -> None:
-    seen = frames.Points()
+    seen = frames.PointCursor()
     new(seen, {"loss": series(1, A)}, drawn=True)
     assert new(seen, {"loss": series(1, A)}, attempt=2) == {"loss": (0, [A])}
     assert new(seen, {"loss": series(3, B, C, D)}, attempt=3) == {"loss": (0, [B, C, D])}
@@ -124,7 +124,7 @@ def test_a_new_attempt_begins_its_series_anew() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9))))
 def test_every_point_is_given_out_once_and_in_order(rounds: list[tuple[int, int]]) -> None:
     """Each round some points come and some of the last are read, or all of them where these are too few."""
-    seen, came, got = frames.Points(), [A], []
+    seen, came, got = frames.PointCursor(), [A], []
     got += new(seen, {"loss": series(1, A)}, drawn=True)["loss"][1]
     for more, asked in rounds:
         came += [[float(len(came) + i), 0.5, float(-i)] for i in range(more)]

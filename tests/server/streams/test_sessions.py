@@ -254,7 +254,7 @@ async def test_a_token_that_ends_takes_its_session_along(job: Job, monkeypatch: 
     async def at_once(socket: object, seconds: float) -> None:
         await job.asked()
 
-    monkeypatch.setattr(sessions, "until_expelled", at_once)
+    monkeypatch.setattr(sessions, "until_access_ends", at_once)
     async with job.client() as client:
         await client.accepted()
         client.send(LS)

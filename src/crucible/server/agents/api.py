@@ -26,11 +26,11 @@ from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import AgentsControl, Sha256
 from crucible.server.http import failures
 from crucible.server.http.add_routes import add_routes
-from crucible.server.http.envelope import Envelope
-from crucible.server.http.lingering_close import Lingering
+from crucible.server.http.envelope import RequestMiddleware
+from crucible.server.http.lingering_close import LingeringClose
 from crucible.server.http.stored_files import send_file
 from crucible.server.security.auth import ForeignSite, bearer
-from crucible.server.security.nul_characters import Addresses
+from crucible.server.security.nul_characters import RejectNul
 from crucible.server.security.size_limits import (
     MAX_ARTIFACT,
     MAX_CHECKPOINT,
@@ -40,10 +40,10 @@ from crucible.server.security.size_limits import (
     BodyLimit,
     Offset,
     Wait,
-    bounded,
-    whole,
+    limited_stream,
+    read_body,
 )
-from crucible.server.streams.relay import come
+from crucible.server.streams.relay import join_session
 from crucible.wire.documents.desired import encode_desired
 from crucible.wire.documents.messages import MAX_BATCH_BYTES
 from crucible.wire.files.paths import safe_name
@@ -95,11 +95,11 @@ def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> F
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.control = control
     app.state.closing = closing or asyncio.Event()
-    failures.install(app)
+    failures.add_error_handlers(app)
     app.add_middleware(BodyLimit, streams=STREAMED, limit=MAX_BATCH_BYTES)
-    app.add_middleware(Addresses)
-    app.add_middleware(Lingering)
-    app.add_middleware(Envelope)
+    app.add_middleware(RejectNul)
+    app.add_middleware(LingeringClose)
+    app.add_middleware(RequestMiddleware)
     add_routes(app, claims, machines, attempts, code)
     return app
 
@@ -165,13 +165,13 @@ async def meet(socket: WebSocket, attempt: Name, rank: Rank, session: Name, cont
     """The line of a session that somebody has asked for; 404 unless it is one of this attempt, and not yet taken."""
     with control.accept_session(attempt, session) as meeting:
         await socket.accept()
-        await come(meeting, socket)
+        await join_session(meeting, socket)
 
 
 @attempts.post("/messages")
 async def messages(attempt: Name, rank: Rank, request: Request, control: AgentsControl) -> AckedView:
     """Take a signed batch; `acked` is the highest number stored."""
-    raw = await whole(request, MAX_BATCH_BYTES, "The batch")
+    raw = await read_body(request, MAX_BATCH_BYTES, "The batch")
     return AckedView(acked=await control.ingest(attempt, rank, raw))
 
 
@@ -187,7 +187,7 @@ async def put_log(
     control: AgentsControl,
 ) -> Response:
     """Store segment `n` of the output. The same again is fine."""
-    data = await whole(request, MAX_LOG_SEGMENT, "The log segment")
+    data = await read_body(request, MAX_LOG_SEGMENT, "The log segment")
     await control.put_log(attempt, rank, n, start, lines, sha256, data)
     return Response(status_code=204)
 
@@ -195,7 +195,7 @@ async def put_log(
 @attempts.post("/tail", status_code=204)
 async def put_tail(attempt: Name, rank: Rank, start: Offset, request: Request, control: AgentsControl) -> Response:
     """Show output that is not stored yet. A hint: it may be lost."""
-    control.put_tail(attempt, rank, start, await whole(request, MAX_TAIL, "The tail"))
+    control.put_tail(attempt, rank, start, await read_body(request, MAX_TAIL, "The tail"))
     return Response(status_code=204)
 
 
@@ -204,7 +204,7 @@ async def put_artifact(
     attempt: Name, rank: Rank, path: str, sha256: Hash, request: Request, control: AgentsControl
 ) -> Response:
     """Store a file the job wrote, as it arrives."""
-    chunks = bounded(request, MAX_ARTIFACT, "The artifact")
+    chunks = limited_stream(request, MAX_ARTIFACT, "The artifact")
     await control.put_artifact(attempt, rank, safe_name(path), sha256, chunks)
     return Response(status_code=204)
 
@@ -214,7 +214,7 @@ async def put_checkpoint(
     attempt: Name, rank: Rank, sha256: Sha256, request: Request, control: AgentsControl
 ) -> Response:
     """Store a checkpoint, as it arrives; 204 says that it is there whole. The same again is fine."""
-    await control.put_checkpoint(attempt, rank, sha256, bounded(request, MAX_CHECKPOINT, "The checkpoint"))
+    await control.put_checkpoint(attempt, rank, sha256, limited_stream(request, MAX_CHECKPOINT, "The checkpoint"))
     return Response(status_code=204)
 
 

@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crucible.core.versions import API, API_HEADER, VERSION_HEADER
 from crucible.server.http.failures import Internal
-from crucible.server.http.problems import problem
+from crucible.server.http.problems import problem_response
 
 log = structlog.get_logger("crucible.server")
 
-CAREFUL = {
+SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -29,7 +29,7 @@ CAREFUL = {
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class Envelope:
+class RequestMiddleware:
     """The outermost layer. A request's own X-Request-ID is kept when it is sane, else one is made.
 
     With `version` every answer tells it.
@@ -51,7 +51,7 @@ class Envelope:
             nonlocal started, broken
             if message["type"] in _STARTS:
                 started = True
-                _mark(message, name, self._versions)
+                _add_headers(message, name, self._versions)
             try:
                 if not broken:
                     await send(message)
@@ -65,7 +65,7 @@ class Envelope:
                 log.exception("unexpected error", path=scope["path"], method=scope.get("method", "WS"))
                 if started:
                     raise  # The answer is cut off; its reader must not take it for whole.
-                await problem(_unexpected(name, error), name)(scope, receive, outward)
+                await problem_response(_unexpected(name, error), name)(scope, receive, outward)
 
 
 _STARTS = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
@@ -76,11 +76,11 @@ def _request_id(scope: Scope) -> str:
     return given if _SANE_ID.fullmatch(given) else f"req-{secrets.token_hex(8)}"
 
 
-def _mark(message: Message, name: str, versions: Mapping[str, str]) -> None:
+def _add_headers(message: Message, name: str, versions: Mapping[str, str]) -> None:
     headers = MutableHeaders(scope=message) if "headers" in message else MutableHeaders(raw=[])
     message["headers"] = headers.raw
     headers.update({"X-Request-ID": name, **versions})
-    for header, value in {**CAREFUL, "Cache-Control": "no-store"}.items():
+    for header, value in {**SECURITY_HEADERS, "Cache-Control": "no-store"}.items():
         headers.setdefault(header, value)
 
 

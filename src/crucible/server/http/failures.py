@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from crucible.core.errors import BadInput, CrucibleError, NotFound
 from crucible.core.fields import EXTRA, suggest_field
 from crucible.server.http.json_bodies import BrokenRequest, not_json, unreadable
-from crucible.server.http.problems import problem, refuse, request_id
+from crucible.server.http.problems import problem_response, request_id, respond_with_error
 from crucible.wire.files.paths import UnsafePath
 
 MAX_FIELDS = 20
@@ -39,14 +39,14 @@ class Internal(CrucibleError):
     code = "internal"
 
 
-def install(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Make `app` answer every error as a problem."""
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    app.router.default = _Nowhere(app.router.default)
+    app.router.default = _NoRoute(app.router.default)
 
 
-class _Nowhere:
+class _NoRoute:
     """Where nothing is, for sockets too: the framework closes those without a word."""
 
     def __init__(self, requests: ASGIApp) -> None:
@@ -57,7 +57,7 @@ class _Nowhere:
             await self._requests(scope, receive, send)
             return
         connection = HTTPConnection(scope)
-        await problem(_no_route(connection), request_id(connection))(scope, receive, send)
+        await problem_response(_no_route(connection), request_id(connection))(scope, receive, send)
 
 
 def bad_fields(errors: Sequence[Any], kind: object = None) -> BadInput:
@@ -65,7 +65,7 @@ def bad_fields(errors: Sequence[Any], kind: object = None) -> BadInput:
 
     What was sent is not repeated: it may hold secrets.
     """
-    fields = [{"field": _path(e["loc"]), "message": _said(e)} for e in errors[:MAX_FIELDS]]
+    fields = [{"field": _path(e["loc"]), "message": _message(e)} for e in errors[:MAX_FIELDS]]
     first = fields[0]
     where = first["field"] or "request"
     if errors[0]["type"] == EXTRA and (meant := suggest_field(kind, _within(errors[0]["loc"]))):
@@ -82,13 +82,13 @@ async def _crucible_error(connection: HTTPConnection, error: Exception) -> Respo
     assert isinstance(error, CrucibleError)
     if error.http_status >= 500:
         log.warning("request failed", code=error.code, what=error.what, why=error.why, path=connection.url.path)
-    return await refuse(connection, error)
+    return await respond_with_error(connection, error)
 
 
 async def _validation_error(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
     found = error.errors()
-    return await refuse(connection, not_json(connection, found) or bad_fields(found, _body(connection)))
+    return await respond_with_error(connection, not_json(connection, found) or bad_fields(found, _body(connection)))
 
 
 def _body(connection: HTTPConnection) -> object:
@@ -103,17 +103,19 @@ async def _http_error(connection: HTTPConnection, error: Exception) -> Response 
         # The framework hides what was raised while a body was read behind its own 400.
         return await _crucible_error(connection, error.__cause__)
     if error.status_code == HTTPStatus.BAD_REQUEST:
-        return await refuse(connection, unreadable(connection, error.__cause__))
-    return await refuse(connection, _from_http(error, connection))
+        return await respond_with_error(connection, unreadable(connection, error.__cause__))
+    return await respond_with_error(connection, _from_http(error, connection))
 
 
 async def _unsafe_path(connection: HTTPConnection, error: Exception) -> Response | None:
     fix = "Use a relative path without '..', with / between its parts."
-    return await refuse(connection, BadInput("This path cannot be used.", why=f"{error}.", fix=fix))
+    return await respond_with_error(connection, BadInput("This path cannot be used.", why=f"{error}.", fix=fix))
 
 
-async def _client_left(connection: HTTPConnection, error: Exception) -> Response | None:
-    return await refuse(connection, BrokenRequest("The request ended before its body did.", fix="Send it again."))
+async def _client_left(connection: HTTPConnection, _disconnect: Exception) -> Response | None:
+    return await respond_with_error(
+        connection, BrokenRequest("The request ended before its body did.", fix="Send it again.")
+    )
 
 
 def _from_http(error: HTTPException, connection: HTTPConnection) -> CrucibleError:
@@ -138,7 +140,7 @@ def _methods(connection: HTTPConnection) -> str:
     return ", ".join(sorted({method for route in at_path for method in getattr(route, "methods", None) or ()}))
 
 
-def _said(error: Any) -> str:
+def _message(error: Any) -> str:
     """What is wrong with a field, without the words that the library puts before our own."""
     if error["type"] == EXTRA:
         return "there is no such field"

@@ -13,7 +13,7 @@ SECONDS = 5.0
 """How much of a body, and for how long, is taken in to be dropped. Beyond that the connection is cut."""
 
 
-class Lingering:
+class LingeringClose:
     def __init__(self, app: ASGIApp, *, most: int = MOST_BYTES, seconds: float = SECONDS) -> None:
         self.app = app
         self._most = most

@@ -34,7 +34,7 @@ log = structlog.get_logger("crucible.server")
 
 
 @dataclass(frozen=True)
-class Tls:
+class TlsFiles:
     """PEM files."""
 
     certificate: Path
@@ -91,7 +91,7 @@ def _cannot_bind(host: str, port: int, error: Exception) -> Trouble:
     return Trouble(f"Cannot listen on port {port} of {host}.", why=str(error), fix="Name another port.", port=port)
 
 
-def allow_files(wanted: int = FILES) -> None:
+def raise_file_limit(wanted: int = FILES) -> None:
     """Raise this process's own limit of open files, often 1,024, as far as the system lets it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -100,7 +100,7 @@ def allow_files(wanted: int = FILES) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-class AcceptTrouble:
+class AcceptErrorLog:
     """What a loop says when the process may open no more files, told once in a while.
 
     The loop itself says it for every connection that waits, again each second.
@@ -121,11 +121,11 @@ class AcceptTrouble:
             log.error("connections cannot be taken", why=str(context.get("exception")), fix=fix)
 
 
-class Listener(uvicorn.Server):
+class UvicornListener(uvicorn.Server):
     """One uvicorn server in a loop that others share. Signals are the loop's business, not its."""
 
     def __init__(
-        self, app: ASGIApp, bound: socket.socket, *, connections: int = CONNECTIONS, tls: Tls | None = None
+        self, app: ASGIApp, bound: socket.socket, *, connections: int = CONNECTIONS, tls: TlsFiles | None = None
     ) -> None:
         super().__init__(_config(app, connections, tls))
         self._bound = bound
@@ -143,7 +143,7 @@ class Listener(uvicorn.Server):
         yield
 
 
-def _config(app: ASGIApp, connections: int, tls: Tls | None) -> uvicorn.Config:
+def _config(app: ASGIApp, connections: int, tls: TlsFiles | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="none",

@@ -17,7 +17,7 @@ _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 _METHODS = frozenset(HTTPMethod)
 
 
-class Meters:
+class ServerMetrics:
     """Own registry: two servers in one process do not share their numbers."""
 
     def __init__(self) -> None:
@@ -53,10 +53,10 @@ class Meters:
         loop.call_at(due, tick)
 
 
-class Stopwatch:
+class RequestTimer:
     """Measures every request, also those that are refused."""
 
-    def __init__(self, app: ASGIApp, meters: Meters) -> None:
+    def __init__(self, app: ASGIApp, meters: ServerMetrics) -> None:
         self.app = app
         self.meters = meters
 

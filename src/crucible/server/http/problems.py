@@ -43,13 +43,13 @@ def request_id(connection: HTTPConnection) -> str:
     return str(connection.scope.get("crucible.request_id", ""))
 
 
-def problem(error: CrucibleError, request: str, headers: dict[str, str] | None = None) -> Response:
+def problem_response(error: CrucibleError, request: str, headers: dict[str, str] | None = None) -> Response:
     """The answer for an error."""
-    headers = {**headers_of(error), **(headers or {})}
-    return Response(to_json(members(error, request)), error.http_status, headers, media_type=MEDIA_TYPE)
+    headers = {**error_headers(error), **(headers or {})}
+    return Response(to_json(problem_members(error, request)), error.http_status, headers, media_type=MEDIA_TYPE)
 
 
-def members(error: CrucibleError, request: str) -> dict[str, object]:
+def problem_members(error: CrucibleError, request: str) -> dict[str, object]:
     """The problem itself. An error's `data` are further members, which never replace the usual ones."""
     status = error.http_status
     return {
@@ -65,7 +65,9 @@ def members(error: CrucibleError, request: str) -> dict[str, object]:
     }
 
 
-def documented(*statuses: int, also: Mapping[int, str] = MappingProxyType({})) -> dict[int | str, dict[str, Any]]:
+def problem_responses(
+    *statuses: int, also: Mapping[int, str] = MappingProxyType({})
+) -> dict[int | str, dict[str, Any]]:
     """The problems a route may answer with, for its OpenAPI entry.
 
     `also` says when it answers with another status than its own; `with_content` adds what it answers then.
@@ -77,7 +79,7 @@ def documented(*statuses: int, also: Mapping[int, str] = MappingProxyType({})) -
     return found
 
 
-def with_content(responses: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def add_content(responses: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The responses of an OpenAPI entry, where those of other statuses have the content of its own, the first."""
     own = next(iter(responses.values())).get("content")
     return {
@@ -86,9 +88,9 @@ def with_content(responses: Mapping[str, dict[str, Any]]) -> dict[str, dict[str,
     }
 
 
-async def refuse(connection: HTTPConnection, error: CrucibleError) -> Response | None:
+async def respond_with_error(connection: HTTPConnection, error: CrucibleError) -> Response | None:
     """The answer to a request; a socket is refused before it is accepted, or closed with the reason after."""
-    answer = problem(error, request_id(connection))
+    answer = problem_response(error, request_id(connection))
     if not isinstance(connection, WebSocket):
         return answer
     if connection.application_state is WebSocketState.CONNECTED:
@@ -107,7 +109,7 @@ def close_reason(error: CrucibleError) -> str:
     return error.what.encode()[:MAX_REASON].decode(errors="ignore")
 
 
-def headers_of(error: CrucibleError) -> dict[str, str]:
+def error_headers(error: CrucibleError) -> dict[str, str]:
     """What HTTP wants beside such a status."""
     if error.http_status == HTTPStatus.METHOD_NOT_ALLOWED:
         return {"Allow": str(error.data.get("allow", ""))}

@@ -19,7 +19,7 @@ class RangeNotThere(BadInput):
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """The bytes `start` up to, not including, `end` of a file of `size` bytes."""
 
     start: int
@@ -35,7 +35,7 @@ class Span:
         return f"bytes {self.start}-{self.end - 1}/{self.size}"
 
 
-def parse_range(header: str | None, size: int) -> Span | None:
+def parse_range(header: str | None, size: int) -> ByteRange | None:
     """The span a Range header asks for; None when the whole file is to be sent.
 
     A header that cannot be read, or that asks for several ranges, is ignored, as the standard allows.
@@ -51,26 +51,26 @@ def parse_range(header: str | None, size: int) -> Span | None:
         return None
     if start >= size:
         raise _not_there(size)
-    return Span(start, min(end, size), size)
+    return ByteRange(start, min(end, size), size)
 
 
-def applies(if_range: str | None, etag: str) -> bool:
+def range_applies(if_range: str | None, etag: str) -> bool:
     """Whether a Range still counts: a resumed download must not join two different files."""
     return if_range is None or if_range.strip() == etag
 
 
-def unchanged(if_none_match: str | None, etag: str) -> bool:
+def is_unchanged(if_none_match: str | None, etag: str) -> bool:
     """Whether the reader already has this file."""
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     return etag in tags or "*" in tags
 
 
-def _suffix(last: str, size: int) -> Span | None:
+def _suffix(last: str, size: int) -> ByteRange | None:
     if not last:
         return None
     if int(last) == 0 or size == 0:
         raise _not_there(size)
-    return Span(max(0, size - int(last)), size, size)
+    return ByteRange(max(0, size - int(last)), size, size)
 
 
 def _not_there(size: int) -> RangeNotThere:

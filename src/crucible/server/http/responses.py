@@ -31,5 +31,5 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(to_json(value), status, headers, media_type="application/json")

@@ -17,10 +17,10 @@ _VALUES = re.compile(r"(bearer[ .]+)[^\s\"',;]+", re.IGNORECASE)
 REFUSED_SOCKET = "ASGI callable returned without completing handshake."
 """What uvicorn calls an error of ours: a socket that was refused with a problem. Anybody can ask for one."""
 
-Line = MutableMapping[str, Any]
+LogFields = MutableMapping[str, Any]
 
 
-class Tee:
+class TeeWriter:
     """Writes to several files as to one."""
 
     def __init__(self, *files: TextIO) -> None:
@@ -36,13 +36,13 @@ class Tee:
             file.flush()
 
 
-class Patient:
+class LossyWriter:
     """Writes to a file whose disk may be full or away: what it does not take is left out, counted and said later.
 
     Whoever logs has something else to do, and that goes on.
     """
 
-    def __init__(self, file: TextIO | Tee) -> None:
+    def __init__(self, file: TextIO | TeeWriter) -> None:
         self._file = file
         self._left_out = 0
 
@@ -63,7 +63,7 @@ class Patient:
         """Every write has done it."""
 
 
-def configure(file: TextIO | Tee) -> None:
+def configure_logging(file: TextIO | TeeWriter) -> None:
     """Send everything this process logs, its libraries included, to `file`."""
     structlog.configure(
         processors=[
@@ -75,13 +75,13 @@ def configure(file: TextIO | Tee) -> None:
             structlog.processors.JSONRenderer(default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(file=Patient(file)),  # type: ignore[arg-type]  # it writes and flushes
+        logger_factory=structlog.WriteLoggerFactory(file=LossyWriter(file)),  # type: ignore[arg-type]  # it writes and flushes
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Bridge()], level=logging.WARNING, force=True)
 
 
-def mask(_logger: object, _method: str, line: Line) -> Line:
+def mask(_logger: object, _method: str, line: LogFields) -> LogFields:
     """Hide values whose name says they are secret, and tokens that stand in a text."""
     for name, value in line.items():
         if name.lower() in _NAMES:

@@ -13,24 +13,24 @@ from starlette.responses import Response, StreamingResponse
 
 from crucible.control.objects.bundles import StoredFile
 from crucible.server.http import ranges
-from crucible.server.http.problems import problem, request_id
+from crucible.server.http.problems import problem_response, request_id
 
-PARTLY = MappingProxyType({206: "the range asked for", 304: "the reader has it (If-None-Match)"})
+RANGE_STATUSES = MappingProxyType({206: "the range asked for", 304: "the reader has it (If-None-Match)"})
 
 
-class Octets(Response):
+class FileResponse(Response):
     """For the OpenAPI entry of a route that sends a file."""
 
     media_type = "application/octet-stream"
 
 
-class Store(Protocol):
+class RangeReader(Protocol):
     def open_range(self, key: str, start: int, end: int) -> Iterator[bytes]:
         """Return the bytes from `start` up to, not including, `end`. Blocks; each step reads a bounded piece."""
         ...
 
 
-async def send_file(request: Request, store: Store, file: StoredFile, name: str) -> Response:
+async def send_file(request: Request, store: RangeReader, file: StoredFile, name: str) -> Response:
     """Answers 200, 206, 304 or 416. Always a download: what a job wrote is never shown as a page of ours."""
     etag = f'"{file.sha256}"'
     headers = {
@@ -39,27 +39,27 @@ async def send_file(request: Request, store: Store, file: StoredFile, name: str)
         "Cache-Control": "private, no-cache",
         "Content-Disposition": f"attachment; filename*=utf-8''{quote(name.rsplit('/', 1)[-1], safe='')}",
     }
-    if ranges.unchanged(request.headers.get("if-none-match"), etag):
+    if ranges.is_unchanged(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
     try:
         span = _span(request, file.size, etag)
     except ranges.RangeNotThere as error:
-        return problem(error, request_id(request), {"Content-Range": f"bytes */{file.size}"})
+        return problem_response(error, request_id(request), {"Content-Range": f"bytes */{file.size}"})
     if span.length < file.size:
         headers["Content-Range"] = span.content_range
     return await _send(request, store, file, span, headers)
 
 
-def _span(request: Request, size: int, etag: str) -> ranges.Span:
-    wanted = request.headers.get("range") if ranges.applies(request.headers.get("if-range"), etag) else None
-    return ranges.parse_range(wanted, size) or ranges.Span(0, size, size)
+def _span(request: Request, size: int, etag: str) -> ranges.ByteRange:
+    wanted = request.headers.get("range") if ranges.range_applies(request.headers.get("if-range"), etag) else None
+    return ranges.parse_range(wanted, size) or ranges.ByteRange(0, size, size)
 
 
 async def _send(
-    request: Request, store: Store, file: StoredFile, span: ranges.Span, headers: dict[str, str]
+    request: Request, store: RangeReader, file: StoredFile, span: ranges.ByteRange, headers: dict[str, str]
 ) -> Response:
     headers["Content-Length"] = str(span.length)
-    media_type = Octets.media_type
+    media_type = FileResponse.media_type
     status = 206 if "Content-Range" in headers else 200
     if request.method == "HEAD" or span.length == 0:
         return Response(status_code=status, headers=headers, media_type=media_type)

@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from crucible.core.views.records import ArtifactPage
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.http.problems import documented
-from crucible.server.http.stored_files import PARTLY, Octets, send_file
+from crucible.server.http.problems import problem_responses
+from crucible.server.http.stored_files import RANGE_STATUSES, FileResponse, send_file
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["artifacts"])
 
 
-@router.get("/{id}/artifacts", responses=documented(404, 409))
+@router.get("/{id}/artifacts", responses=problem_responses(404, 409))
 async def list_artifacts(id: JobRef, control: Control, who: Who) -> ArtifactPage:
     """Path, size, SHA-256 and attempt of each file."""
     return await control.outputs.artifacts(who, id)
@@ -25,8 +25,8 @@ async def list_artifacts(id: JobRef, control: Control, who: Who) -> ArtifactPage
 @router.head("/{id}/artifacts/{path:path}", include_in_schema=False)
 @router.get(
     "/{id}/artifacts/{path:path}",
-    response_class=Octets,
-    responses=documented(404, 409, 416, also=PARTLY),
+    response_class=FileResponse,
+    responses=problem_responses(404, 409, 416, also=RANGE_STATUSES),
 )
 async def download(
     id: JobRef, path: Annotated[str, Path(max_length=4096)], request: Request, control: Control, who: Who

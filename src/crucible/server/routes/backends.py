@@ -10,7 +10,7 @@ from crucible.core.views.machines import BackendPage, TierPage
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.server.context import Control, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 from crucible.server.security.size_limits import Cursor, PageSize
 
 router = APIRouter(prefix="/api/v1", tags=["places"])
@@ -26,7 +26,7 @@ async def backends(control: Control) -> BackendPage:
     return await control.backends.list_backends()
 
 
-@router.post("/plan", responses=documented(413, 504))
+@router.post("/plan", responses=problem_responses(413, 504))
 async def plan(request: PlanRequest, control: Control, who: Who) -> PlanView:
     """What a program needs (`profile`, with evidence), and where it would run and for how much. Changes nothing.
 

@@ -16,9 +16,9 @@ from crucible.core.job.spec import JobSpec
 from crucible.core.views.search import CancelledPage, CancelledView, ProblemView, SubmittedPage, SubmittedView
 from crucible.server.context import Control, Who
 from crucible.server.http.failures import bad_fields
-from crucible.server.http.problems import documented, members, request_id
-from crucible.server.routes.filters import checked
-from crucible.server.security.size_limits import checked_key
+from crucible.server.http.problems import problem_members, problem_responses, request_id
+from crucible.server.routes.filters import validate_filter
+from crucible.server.security.size_limits import validate_key
 
 MOST_JOBS = 500
 MOST_CANCELLED = 1000
@@ -59,7 +59,7 @@ class Cancelling(_Wish):
         return self
 
 
-@router.post("/bulk", responses=documented(413))
+@router.post("/bulk", responses=problem_responses(413))
 async def submit_many(batch: Batch, request: Request, control: Control, who: Who) -> SubmittedPage:
     """Submit up to 500 jobs. `items` says of each, in their order, what became of it.
 
@@ -78,7 +78,7 @@ async def submit_many(batch: Batch, request: Request, control: Control, who: Who
     )
 
 
-@router.post("/cancel", responses=documented(413))
+@router.post("/cancel", responses=problem_responses(413))
 async def cancel_many(
     wish: Annotated[Cancelling, Body()], request: Request, control: Control, who: Who
 ) -> CancelledPage:
@@ -89,7 +89,7 @@ async def cancel_many(
     """
     if wish.filter is not None:
         views, more = await control.jobs.cancel_matching(
-            who, checked(wish.filter), limit=MOST_CANCELLED, dry_run=wish.dry_run
+            who, validate_filter(wish.filter), limit=MOST_CANCELLED, dry_run=wish.dry_run
         )
         return _cancelled([CancelledView(job=view) for view in views], more, wish)
     found = await control.jobs.cancel_named(who, wish.ids or [], dry_run=wish.dry_run)
@@ -111,7 +111,7 @@ def _read(item: Item) -> tuple[JobSpec, str | None] | CrucibleError:
     """The spec is checked here, by itself: in the body as a whole it would refuse all the others."""
     given: Any = item.spec
     try:
-        return JobSpec.model_validate(given), checked_key(item.key)
+        return JobSpec.model_validate(given), validate_key(item.key)
     except ValidationError as error:
         return bad_fields(error.errors(), JobSpec)
     except CrucibleError as error:
@@ -125,4 +125,4 @@ def _submitted(index: int, result: SubmittedJob | CrucibleError, request: str) -
 
 
 def _problem(error: CrucibleError, request: str) -> ProblemView:
-    return ProblemView.model_validate(members(error, request))
+    return ProblemView.model_validate(problem_members(error, request))

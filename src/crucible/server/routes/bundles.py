@@ -9,15 +9,15 @@ from starlette.responses import Response
 from crucible.core.errors import NotFound
 from crucible.core.views.server import BundleView
 from crucible.server.context import Control, Server, Sha256, Who
-from crucible.server.http.problems import documented
-from crucible.server.security.size_limits import bounded, check_length
+from crucible.server.http.problems import problem_responses
+from crucible.server.security.size_limits import check_length, limited_stream
 
 THING = "The bundle"
 
 router = APIRouter(prefix="/api/v1/bundles", tags=["bundles"])
 
 
-@router.head("/{sha256}", responses=documented(404, also={200: "it is there; no body"}), response_class=Response)
+@router.head("/{sha256}", responses=problem_responses(404, also={200: "it is there; no body"}), response_class=Response)
 async def has_bundle(sha256: Sha256, control: Control, who: Who) -> Response:
     """Whether the server has this bundle, so that it need not be sent."""
     if not await control.bundles.has(who, sha256):
@@ -25,12 +25,12 @@ async def has_bundle(sha256: Sha256, control: Control, who: Who) -> Response:
     return Response(status_code=200)
 
 
-@router.put("/{sha256}", status_code=201, responses=documented(413, also={200: "it was there"}))
+@router.put("/{sha256}", status_code=201, responses=problem_responses(413, also={200: "it was there"}))
 async def put_bundle(
     sha256: Sha256, request: Request, control: Control, who: Who, server: Server, response: Response
 ) -> BundleView:
     """Store the archive in the body. Refused, and nothing kept, unless its SHA-256 is the one in the path."""
     check_length(request.headers, server.bundle_limit, THING)
-    created = await control.bundles.put(who, sha256, bounded(request, server.bundle_limit, THING))
+    created = await control.bundles.put(who, sha256, limited_stream(request, server.bundle_limit, THING))
     response.status_code = 201 if created else 200
     return BundleView(sha256=sha256, created=created)

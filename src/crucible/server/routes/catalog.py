@@ -21,9 +21,9 @@ from crucible.core.views.catalog import (
     TypeView,
 )
 from crucible.server.context import Control, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 from crucible.server.routes.filters import OfferQuery
-from crucible.server.security.size_limits import MAX_JSON, whole
+from crucible.server.security.size_limits import MAX_JSON, read_body
 
 router = APIRouter(prefix="/api/v1/catalog", tags=["catalog"])
 
@@ -45,7 +45,7 @@ async def gpus() -> GpuPage:
     return GpuPage(items=tuple(map(GpuView.from_gpu, GPUS)))
 
 
-@router.get("/types/{type}", responses=documented(404))
+@router.get("/types/{type}", responses=problem_responses(404))
 async def show(type: Annotated[str, Path(min_length=1, max_length=100)], control: Control) -> TypeView:
     """One instance type: its GPU, and its offers in all regions and markets, cheapest first."""
     return await control.catalog.type(type)
@@ -57,7 +57,7 @@ async def audit(control: Control) -> PriceAuditView:
     return await control.catalog.audit()
 
 
-@router.post("/audit", responses=documented(413, 504))
+@router.post("/audit", responses=problem_responses(413, 504))
 async def compare(
     request: Request,
     control: Control,
@@ -66,7 +66,7 @@ async def compare(
     over: Annotated[float, Query(ge=0, le=MOST_PERCENT, description="percent from which two prices differ")] = 10.0,
 ) -> PriceComparisonView:
     """The prices in use beside another table, sent as CSV with InstanceType, Region, Price and perhaps SpotPrice."""
-    body = await whole(request, MAX_JSON, "The table")
+    body = await read_body(request, MAX_JSON, "The table")
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -81,7 +81,7 @@ class Refresh(BaseModel):
     regions: Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES, description="none: those that are known")] = ()
 
 
-@router.post("/refresh", responses=documented(502, 503, 504))
+@router.post("/refresh", responses=problem_responses(502, 503, 504))
 async def refresh(wish: Refresh, control: Control, who: Who) -> RefreshView:
     """Ask a provider's price interface for the prices of today; for administrators.
 

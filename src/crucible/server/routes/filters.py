@@ -12,7 +12,7 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.server.security.size_limits import Cursor, PageSize
 
 
-def checked(wanted: JobFilter) -> JobFilter:
+def validate_filter(wanted: JobFilter) -> JobFilter:
     """The filter, once its names and tags are known to make sense."""
     wanted.states(), wanted.kinds(), wanted.tags
     return wanted
@@ -35,7 +35,7 @@ class JobQuery(JobFilter):
 
     @model_validator(mode="after")
     def _check_words(self) -> Self:
-        checked(self)
+        validate_filter(self)
         return self
 
 

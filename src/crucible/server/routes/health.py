@@ -9,12 +9,12 @@ from fastapi import APIRouter, Query
 from crucible.core.views.comparisons import ComparisonView
 from crucible.core.views.jobs import HealthView
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 
 router = APIRouter(prefix="/api/v1", tags=["health"])
 
 
-@router.get("/jobs/{id}/health", responses=documented(404, 409))
+@router.get("/jobs/{id}/health", responses=problem_responses(404, 409))
 async def health(id: JobRef, control: Control, who: Who) -> HealthView:
     """Whether a job does well: `verdict`, `level` (bad, warning, good), `message`, `advice`.
 
@@ -23,7 +23,7 @@ async def health(id: JobRef, control: Control, who: Who) -> HealthView:
     return await control.jobs.health(who, id)
 
 
-@router.get("/compare", responses=documented(404, 409))
+@router.get("/compare", responses=problem_responses(404, 409))
 async def compare(
     control: Control,
     who: Who,

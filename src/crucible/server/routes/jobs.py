@@ -12,14 +12,14 @@ from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec
 from crucible.core.views.jobs import JobPage, JobView
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.http.problems import ENDED, SAME_KEY, documented
+from crucible.server.http.problems import ENDED, SAME_KEY, problem_responses
 from crucible.server.routes.filters import JobQuery
 from crucible.server.security.size_limits import idempotency_key
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
 
-@router.post("", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY))
+@router.post("", status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY))
 async def submit(
     spec: JobSpec,
     control: Control,
@@ -28,10 +28,10 @@ async def submit(
     response: Response,
 ) -> JobView:
     """Submit a job. Once this answers, the job is stored and will run."""
-    return located(await control.jobs.submit(who, spec, key), response)
+    return respond_with_job(await control.jobs.submit(who, spec, key), response)
 
 
-def located(submitted: SubmittedJob, response: Response) -> JobView:
+def respond_with_job(submitted: SubmittedJob, response: Response) -> JobView:
     """Return the job, say in the header where it is, and answer 200 if it was stored before."""
     response.headers["Location"] = f"/api/v1/jobs/{submitted.view.id}"
     if not submitted.created:
@@ -48,13 +48,13 @@ async def list_jobs(wanted: Annotated[JobQuery, Query()], control: Control, who:
     return await control.jobs.list_jobs(who, wanted, limit=wanted.limit, cursor=wanted.cursor)
 
 
-@router.get("/{id}", responses=documented(404, 409))
+@router.get("/{id}", responses=problem_responses(404, 409))
 async def show(id: JobRef, control: Control, who: Who) -> JobView:
     """One job with its attempts, its last lines of output and the last value of each metric."""
     return await control.jobs.details(who, id)
 
 
-@router.post("/{id}/cancel", status_code=202, responses=documented(404, 409, also=ENDED))
+@router.post("/{id}/cancel", status_code=202, responses=problem_responses(404, 409, also=ENDED))
 async def cancel(id: JobRef, control: Control, who: Who, response: Response) -> JobView:
     """Ask for the end of a job. It is `cancelled` once its processes are confirmed to be gone."""
     view, changed = await control.jobs.cancel(who, id)
@@ -66,7 +66,7 @@ async def cancel(id: JobRef, control: Control, who: Who, response: Response) -> 
 _AS_IT_WAS = Resumption()
 
 
-@router.post("/{id}/resume", status_code=202, responses=documented(404, 409))
+@router.post("/{id}/resume", status_code=202, responses=problem_responses(404, 409))
 async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumption, Body()] = _AS_IT_WAS) -> JobView:
     """Reopen a job that has ended: the same job with one more attempt, from a checkpoint if it has any.
 
@@ -75,9 +75,9 @@ async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumpt
     return await control.jobs.resume(who, id, wish)
 
 
-@router.post("/{id}/rerun", status_code=201, responses=documented(404, 409, also=SAME_KEY))
+@router.post("/{id}/rerun", status_code=201, responses=problem_responses(404, 409, also=SAME_KEY))
 async def rerun(
     id: JobRef, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)], response: Response
 ) -> JobView:
     """A new job from what was recorded of this one: code, environment, arguments, seed."""
-    return located(await control.jobs.rerun(who, id, key), response)
+    return respond_with_job(await control.jobs.rerun(who, id, key), response)

@@ -12,7 +12,7 @@ from crucible.core.job.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 from crucible.core.views.jobs import JobView, NoteView
 from crucible.core.views.search import NotePage, TagPage
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 
 MAX_NOTE = 2000
 
@@ -56,19 +56,19 @@ class Writing(_Wish):
         return value.strip()
 
 
-@router.patch("/{id}", responses=documented(404, 409, 413))
+@router.patch("/{id}", responses=problem_responses(404, 409, 413))
 async def rename(id: JobRef, control: Control, who: Who, wish: Annotated[Naming, Body()]) -> JobView:
     """Give a job another name. What it runs and how far it is stays as it is."""
     return await control.labels.rename(who, id, wish.name)
 
 
-@router.get("/{id}/tags", responses=documented(404, 409))
+@router.get("/{id}/tags", responses=problem_responses(404, 409))
 async def list_tags(id: JobRef, control: Control, who: Who) -> TagPage:
     """The tags of a job, by key."""
     return await control.labels.tags(who, id)
 
 
-@router.post("/{id}/tags", responses=documented(404, 409, 413))
+@router.post("/{id}/tags", responses=problem_responses(404, 409, 413))
 async def change_tags(id: JobRef, control: Control, who: Who, wish: Annotated[Tagging, Body()]) -> TagPage:
     """Add tags (`key` or `key=value`) and remove some (by `key`, or by `key=value` only where that is the value).
 
@@ -77,19 +77,19 @@ async def change_tags(id: JobRef, control: Control, who: Who, wish: Annotated[Ta
     return await control.labels.change_tags(who, id, add=wish.add, remove=wish.remove)
 
 
-@router.get("/{id}/notes", responses=documented(404, 409))
+@router.get("/{id}/notes", responses=problem_responses(404, 409))
 async def list_notes(id: JobRef, control: Control, who: Who) -> NotePage:
     """The notes on a job, oldest first, each with its author and time."""
     return await control.labels.notes(who, id)
 
 
-@router.post("/{id}/notes", status_code=201, responses=documented(404, 409, 413))
+@router.post("/{id}/notes", status_code=201, responses=problem_responses(404, 409, 413))
 async def add_note(id: JobRef, control: Control, who: Who, wish: Annotated[Writing, Body()]) -> NoteView:
     """Leave a note on a job, of at most 2,000 characters. 409 where it has 100 already."""
     return await control.labels.add_note(who, id, text=wish.text)
 
 
-@router.delete("/{id}/notes/{note}", responses=documented(404, 409))
+@router.delete("/{id}/notes/{note}", responses=problem_responses(404, 409))
 async def delete_note(id: JobRef, note: NoteRef, control: Control, who: Who) -> NoteView:
     """Delete a note; the answer is what it was."""
     return await control.labels.delete_note(who, id, note)

@@ -14,7 +14,7 @@ from crucible.control.telemetry import log_search
 from crucible.control.telemetry.grep import Pattern
 from crucible.core.views.search import HitPage
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 from crucible.server.security.size_limits import AttemptNumber, Cursor
 
 MAX_QUERY = 1000
@@ -37,7 +37,7 @@ Sought = Annotated[
 ]
 
 
-@router.get("/{id}/logs/search", responses=documented(404, 409, 504))
+@router.get("/{id}/logs/search", responses=problem_responses(404, 409, 504))
 async def search_logs(
     id: JobRef,
     request: Request,

@@ -18,13 +18,13 @@ from crucible.core.people.identity import LONGEST_PASSWORD, MAX_USER
 from crucible.core.people.openid import VERIFIER_PATTERN
 from crucible.core.views.people import LinkView, TokenView, WaysView
 from crucible.server.context import Control, Server, Who
-from crucible.server.http.problems import documented
-from crucible.server.routes.login_pages import login_form, remember, told
-from crucible.server.routes.login_pages import page as _html
+from crucible.server.http.problems import problem_responses
+from crucible.server.routes.login_pages import html_page as _html
+from crucible.server.routes.login_pages import login_form, refusal_response, set_session_cookie
 from crucible.server.routes.openid import PATH as OPENID
 from crucible.server.security.auth import COOKIE
-from crucible.server.security.proxies import own_address
-from crucible.server.security.size_limits import whole
+from crucible.server.security.proxies import server_url
+from crucible.server.security.size_limits import read_body
 
 MAX_CODE = 200
 MAX_FORM = 16 * 1024
@@ -74,7 +74,7 @@ async def ways(control: Control) -> WaysView:
     return WaysView(oidc=control.login.provider)
 
 
-@router.post("/api/v1/login", responses=documented(404, 429))
+@router.post("/api/v1/login", responses=problem_responses(404, 429))
 async def login(wish: Credentials, control: Control, server: Server, response: Response) -> TokenView:
     """A session, as a token in the answer and as a cookie for a browser."""
     if wish.code is not None and wish.verifier is not None:
@@ -83,7 +83,7 @@ async def login(wish: Credentials, control: Control, server: Server, response: R
         session = await control.login.redeem(wish.code)
     else:
         session = await control.login.login(str(wish.name), str(wish.password))
-    remember(response, session, server)
+    set_session_cookie(response, session, server)
     return session
 
 
@@ -91,7 +91,7 @@ async def login(wish: Credentials, control: Control, server: Server, response: R
 async def link(control: Control, who: Who, request: Request, server: Server) -> LinkView:
     """A link that logs a browser in, once, within five minutes."""
     made = await control.login.link(who)
-    url = f"{own_address(request, server.public_url)}/login?code={made.token}"
+    url = f"{server_url(request, server.public_url)}/login?code={made.token}"
     return LinkView(url=url, expires_at=made.expires_at)
 
 
@@ -112,29 +112,29 @@ async def page(
     up.
     """
     if code is None:
-        return _html(login_form(_elsewhere(control.login.provider)), title="Log in")
+        return _html(login_form(_provider_link(control.login.provider)), title="Log in")
     button = f"""<h1>Log in to Crucible</h1>
 <form method="post" action="/login"><input type="hidden" name="code" value="{html.escape(code)}">
 <button>Log in to Crucible</button></form>"""
     return _html(button, title="Log in")
 
 
-@router.post("/login", response_class=HTMLResponse, responses=documented(413), openapi_extra=_FORM)
+@router.post("/login", response_class=HTMLResponse, responses=problem_responses(413), openapi_extra=_FORM)
 async def use(control: Control, request: Request, server: Server) -> Response:
     """What the forms of the page send: name and password, or the code of a link."""
-    form = parse_qs((await whole(request, MAX_FORM, "The form")).decode("ascii", "replace"))
+    form = parse_qs((await read_body(request, MAX_FORM, "The form")).decode("ascii", "replace"))
     code, name, password = (form.get(field, [""])[0] for field in ("code", "name", "password"))
     try:
         session = await (control.login.redeem(code) if code else _by_password(control, name, password))
     except CrucibleError as error:
-        again = None if code else login_form(_elsewhere(control.login.provider), name[:MAX_USER], error)
-        return told(error, request, again)
-    response = _html(_welcome(session), title="Logged in")
-    remember(response, session, server)
+        again = None if code else login_form(_provider_link(control.login.provider), name[:MAX_USER], error)
+        return refusal_response(error, request, again)
+    response = _html(_welcome_html(session), title="Logged in")
+    set_session_cookie(response, session, server)
     return response
 
 
-def _welcome(session: TokenView) -> str:
+def _welcome_html(session: TokenView) -> str:
     user = html.escape(session.user)
     if session.job is None:
         return f"<p>You are logged in as {user}.</p>"
@@ -154,5 +154,5 @@ async def _by_password(control: control_plane.ControlPlane, name: str, password:
     return await control.login.login(str(given.name), str(given.password))
 
 
-def _elsewhere(provider: str | None) -> str | None:
+def _provider_link(provider: str | None) -> str | None:
     return None if provider is None else f'<p><a href="{OPENID}">Log in with {html.escape(provider)}</a></p>'

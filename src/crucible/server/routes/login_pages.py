@@ -13,9 +13,9 @@ from starlette.responses import HTMLResponse, Response
 from crucible.core.errors import CrucibleError
 from crucible.core.people.identity import LONGEST_PASSWORD, MAX_USER, SESSION_SECONDS
 from crucible.core.views.people import TokenView
-from crucible.server.context import About
-from crucible.server.http.envelope import CAREFUL
-from crucible.server.http.problems import headers_of, problem, request_id
+from crucible.server.context import ServerInfo
+from crucible.server.http.envelope import SECURITY_HEADERS
+from crucible.server.http.problems import error_headers, problem_response, request_id
 from crucible.server.security.auth import COOKIE
 
 STYLE = """
@@ -30,13 +30,13 @@ code { white-space: nowrap; }
 """
 _HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 HEADERS = {
-    "Content-Security-Policy": f"{CAREFUL['Content-Security-Policy']}; style-src 'sha256-{_HASH}'",
+    "Content-Security-Policy": f"{SECURITY_HEADERS['Content-Security-Policy']}; style-src 'sha256-{_HASH}'",
     # With no-referrer a browser sends `Origin: null` along with our own forms, as it would with a stranger's.
     "Referrer-Policy": "same-origin",
 }
 
 
-def page(
+def html_page(
     body: str, onward: str | None = None, status: int = 200, title: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
     """`body` is markup. `onward` is a path of this server: the page itself goes there, and no redirect does, because a
@@ -50,14 +50,14 @@ def page(
     return HTMLResponse(f"{head}<body><main>{body}</main></body></html>\n", status, {**HEADERS, **(headers or {})})
 
 
-def login_form(provider: str | None, name: str = "", refused: CrucibleError | None = None) -> str:
+def login_form(provider: str | None, name: str = "", error: CrucibleError | None = None) -> str:
     """Name and password, and the way to the OpenID provider where there is one, which `provider` is a link to.
 
     `refused` is what came of the last try, with this `name`.
     """
     said, bad = "", ""
-    if refused is not None:
-        said = f'<div role="alert" id="refused">{words(refused)}</div>'
+    if error is not None:
+        said = f'<div role="alert" id="refused">{error_html(error)}</div>'
         bad = ' aria-invalid="true" aria-describedby="refused"'
     return f"""<h1>Log in to Crucible</h1>{said}{provider or ""}
 <form method="post" action="/login">
@@ -73,20 +73,20 @@ maxlength="{LONGEST_PASSWORD}" required{bad}>
 browser in.</p>"""
 
 
-def words(error: CrucibleError) -> str:
+def error_html(error: CrucibleError) -> str:
     """An error as markup, for a person."""
     return "".join(f"<p>{html.escape(part)}</p>" for part in (error.what, error.why, error.fix) if part)
 
 
-def told(error: CrucibleError, request: Request, body: str | None = None) -> Response:
+def refusal_response(error: CrucibleError, request: Request, body: str | None = None) -> Response:
     """A refusal: a page for a person at a browser, a problem for programs."""
     if "text/html" not in request.headers.get("accept", ""):
-        return problem(error, request_id(request))
-    shown = f'{words(error)}<p><a href="/login">Log in</a></p>' if body is None else body
-    return page(shown, status=error.http_status, title="Not logged in", headers=headers_of(error))
+        return problem_response(error, request_id(request))
+    shown = f'{error_html(error)}<p><a href="/login">Log in</a></p>' if body is None else body
+    return html_page(shown, status=error.http_status, title="Not logged in", headers=error_headers(error))
 
 
-def remember(response: Response, session: TokenView, server: About) -> None:
+def set_session_cookie(response: Response, session: TokenView, server: ServerInfo) -> None:
     """Set the session's cookie: for this site alone, out of reach of scripts, and encrypted wherever we are."""
     response.set_cookie(
         COOKIE,

@@ -9,13 +9,13 @@ from starlette.responses import PlainTextResponse
 
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 from crucible.server.security.size_limits import AttemptNumber, LogBytes, MiB
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["logs"])
 
 
-@router.get("/{id}/logs", responses=documented(404, 409), response_class=PlainTextResponse)
+@router.get("/{id}/logs", responses=problem_responses(404, 409), response_class=PlainTextResponse)
 async def logs(
     id: JobRef,
     control: Control,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from crucible.core.views.machines import MachinePage, MachineView, OrphanPage, OrphanView
 from crucible.server.context import Control, MachineRef, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 
 router = APIRouter(prefix="/api/v1/machines", tags=["places"])
 
@@ -30,7 +30,7 @@ async def orphans(control: Control, who: Who) -> OrphanPage:
     return await control.machines.list_orphans(who)
 
 
-@router.post("/{machine}/terminate", status_code=202, responses=documented(404, 409))
+@router.post("/{machine}/terminate", status_code=202, responses=problem_responses(404, 409))
 async def terminate(machine: MachineRef, control: Control, who: Who) -> MachineView | OrphanView:
     """End a machine, whatever runs on it. Again, or for one that is gone, is harmless."""
     return await control.machines.terminate(who, machine)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crucible.core.views.server import BackupView, ConfirmedView, PruneView
 from crucible.server.context import Control, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 
 LONGEST_AGE = 100 * 365 * 86400.0
 
@@ -51,7 +51,7 @@ async def prune(control: Control, who: Who, wish: Annotated[Pruning, Body()] = _
     return await control.maintenance.prune(who, older_than=wish.older_than_seconds, dry_run=wish.dry_run)
 
 
-@router.post("/db/backup", responses=documented(409))
+@router.post("/db/backup", responses=problem_responses(409))
 async def backup(wish: Backup, control: Control, who: Who) -> BackupView:
     """Copy the database, as it is at one moment, to a new file on the server's disk; jobs go on meanwhile."""
     return await control.maintenance.backup(who, wish.path)

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query
 
 from crucible.core.views.records import MetricsView
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["metrics"])
 
 
-@router.get("/{id}/metrics", responses=documented(404, 409))
+@router.get("/{id}/metrics", responses=problem_responses(404, 409))
 async def metrics(
     id: JobRef,
     control: Control,

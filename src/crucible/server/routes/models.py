@@ -12,8 +12,8 @@ from crucible.core.job.models import ModelOrder
 from crucible.core.views.jobs import JobView
 from crucible.core.views.server import ModelPage, ModelView
 from crucible.server.context import Control, Who
-from crucible.server.http.problems import SAME_KEY, documented
-from crucible.server.routes.jobs import located
+from crucible.server.http.problems import SAME_KEY, problem_responses
+from crucible.server.routes.jobs import respond_with_job
 from crucible.server.security.size_limits import idempotency_key
 
 router = APIRouter(prefix="/api/v1/models", tags=["models"])
@@ -40,13 +40,13 @@ async def list_models(control: Control, who: Who) -> ModelPage:
     return await control.models.list_models(who)
 
 
-@router.get("/{name}", responses=documented(404))
+@router.get("/{name}", responses=problem_responses(404))
 async def show(name: ModelName, control: Control, who: Who) -> ModelView:
     """One model: what it can do, and the schema of its config."""
     return await control.models.get(who, name)
 
 
-@router.post("/{name}/jobs", status_code=201, responses=documented(404, 409, also=SAME_KEY))
+@router.post("/{name}/jobs", status_code=201, responses=problem_responses(404, 409, also=SAME_KEY))
 async def submit(
     name: ModelName,
     wish: ModelJob,
@@ -58,4 +58,4 @@ async def submit(
     """Train, ask or measure a model. Once this answers, the job is stored and will run."""
     order = ModelOrder(name, wish.method, wish.config, wish.inputs, wish.callbacks)
     spec = await control.models.job_spec(who, order, wish.job)
-    return located(await control.jobs.submit(who, spec, key), response)
+    return respond_with_job(await control.jobs.submit(who, spec, key), response)

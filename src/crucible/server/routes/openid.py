@@ -18,9 +18,9 @@ from crucible.core.people.openid import (
     ProviderResponse,
     WaitingCommand,
 )
-from crucible.server.context import About, Control, Server
-from crucible.server.http.problems import documented
-from crucible.server.routes.login_pages import page, remember, told
+from crucible.server.context import Control, Server, ServerInfo
+from crucible.server.http.problems import problem_responses
+from crucible.server.routes.login_pages import html_page, refusal_response, set_session_cookie
 
 PATH = "/api/v1/login/oidc"
 AWAY_COOKIE = "crucible_signin"
@@ -35,7 +35,7 @@ router = APIRouter(prefix=PATH, tags=["login"])
 Word = Annotated[str | None, Query(max_length=MAX_WORD)]
 
 
-@router.get("", status_code=303, response_class=RedirectResponse, responses=documented(404, 503))
+@router.get("", status_code=303, response_class=RedirectResponse, responses=problem_responses(404, 503))
 async def begin(
     control: Control,
     request: Request,
@@ -50,7 +50,7 @@ async def begin(
         command = _command(port, challenge, state)
         begun = await control.login.openid.begin(_redirect_uri(request, server), path=next, command=command)
     except CrucibleError as error:
-        return told(error, request)
+        return refusal_response(error, request)
     away = RedirectResponse(begun.url, 303)
     away.set_cookie(
         _cookie(server),
@@ -64,7 +64,7 @@ async def begin(
     return away
 
 
-@router.get("/callback", response_class=HTMLResponse, responses=documented(404, 503))
+@router.get("/callback", response_class=HTMLResponse, responses=problem_responses(404, 503))
 async def finish(
     control: Control,
     request: Request,
@@ -79,14 +79,14 @@ async def finish(
     try:
         landing = await control.login.openid.finish(answer)
     except CrucibleError as refused:
-        response = told(refused, request)
+        response = refusal_response(refused, request)
     else:
         response = _landed(landing, server)
     response.delete_cookie(_cookie(server), path="/", secure=server.secure, httponly=True, samesite="lax")
     return response
 
 
-def _cookie(server: About) -> str:
+def _cookie(server: ServerInfo) -> str:
     return f"__Host-{AWAY_COOKIE}" if server.secure else AWAY_COOKIE
 
 
@@ -98,17 +98,17 @@ def _command(port: int | None, challenge: str | None, state: str | None) -> Wait
     return WaitingCommand(port, challenge, state)
 
 
-def _redirect_uri(request: Request, server: About) -> str:
+def _redirect_uri(request: Request, server: ServerInfo) -> str:
     """As it is written down at the provider: by the server's public name, which it has whoever asks."""
     base = server.public_url or str(request.base_url)
     return f"{base.rstrip('/')}{PATH}/callback"
 
 
-def _landed(landing: LoginResult, server: About) -> Response:
+def _landed(landing: LoginResult, server: ServerInfo) -> Response:
     name = html.escape(landing.user)
     if landing.handover is not None:
         # Going on takes a click: another program of this computer may have sent the browser here.
-        return page(
+        return html_page(
             f"<p>The command <code>crucible login</code> on this computer asks to be logged in as {name}. Go on only "
             f'if you started it yourself.</p><p><a href="{html.escape(landing.handover)}">Log the command in</a></p>'
         )
@@ -116,6 +116,6 @@ def _landed(landing: LoginResult, server: About) -> Response:
     body = f"<p>You are logged in as {name}.</p>"
     if landing.path is not None:
         body += f'<p><a href="{html.escape(landing.path)}">Go on</a></p>'
-    response = page(body, landing.path)
-    remember(response, landing.session, server)
+    response = html_page(body, landing.path)
+    set_session_cookie(response, landing.session, server)
     return response

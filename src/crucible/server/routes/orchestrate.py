@@ -10,13 +10,13 @@ from starlette.responses import Response
 from crucible.core.job.training import Orchestration
 from crucible.core.views.training import RecordView, TaskProgress, TaskView
 from crucible.server.context import Control, Who
-from crucible.server.http.problems import SAME_KEY, documented
-from crucible.server.routes.training import Key, job_of, submit
+from crucible.server.http.problems import SAME_KEY, problem_responses
+from crucible.server.routes.training import Key, find_job_id, submit
 
 router = APIRouter(tags=["training"])
 
 
-@router.post("/orchestrate", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY))
+@router.post("/orchestrate", status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY))
 async def orchestrate(wish: Orchestration, control: Control, who: Who, key: Key, response: Response) -> TaskView:
     """Submit a training task for a tenant, which is a project here; answers as `/status` does."""
     submitted = await submit(control, who, wish.request(), key)
@@ -27,14 +27,14 @@ async def orchestrate(wish: Orchestration, control: Control, who: Who, key: Key,
     return task_view(await control.jobs.training_record(who, job))
 
 
-@router.get("/status", responses=documented(404, 409))
+@router.get("/status", responses=problem_responses(404, 409))
 async def status(
     task_id: Annotated[str, Query(min_length=1, max_length=200, description="what /orchestrate answered")],
     control: Control,
     who: Who,
 ) -> TaskView:
     """A task: status, when it was made, and its progress."""
-    return task_view(await control.jobs.training_record(who, job_of(task_id)))
+    return task_view(await control.jobs.training_record(who, find_job_id(task_id)))
 
 
 def task_view(record: RecordView) -> TaskView:

@@ -22,7 +22,7 @@ from crucible.core.views.people import (
     UserView,
 )
 from crucible.server.context import Control, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 from crucible.server.security.size_limits import PageSize
 
 MAX_ABOUT = 1000
@@ -65,13 +65,13 @@ async def list_users(control: Control, who: Who) -> UserPage:
     return await control.people.list_users(who)
 
 
-@router.post("/users", status_code=201, responses=documented(409))
+@router.post("/users", status_code=201, responses=problem_responses(409))
 async def add_user(wish: NewUser, control: Control, who: Who) -> UserView:
     """A new user. Without a password they can use tokens that an administrator makes for them."""
     return await control.people.add_user(who, wish.name, admin=wish.admin, password=wish.password, email=wish.email)
 
 
-@router.patch("/users/{name}", responses=documented(404, 409))
+@router.patch("/users/{name}", responses=problem_responses(404, 409))
 async def change_user(name: UserName, wish: UserChange, control: Control, who: Who) -> UserView:
     """What is given changes. A new password ends the user's sessions and tokens; one's own needs the old one.
 
@@ -86,33 +86,33 @@ async def list_projects(control: Control, who: Who) -> ProjectPage:
     return await control.people.list_projects(who)
 
 
-@router.post("/projects", status_code=201, responses=documented(409))
+@router.post("/projects", status_code=201, responses=problem_responses(409))
 async def add_project(wish: NewProject, control: Control, who: Who) -> ProjectView:
     """A new project, without members; for administrators."""
     return await control.people.add_project(who, wish.name, wish.about)
 
 
-@router.get("/projects/{project}/members", responses=documented(404))
+@router.get("/projects/{project}/members", responses=problem_responses(404))
 async def list_members(project: ProjectName, control: Control, who: Who) -> MemberPage:
     """Who belongs to a project, and in which role."""
     return await control.people.list_members(who, project)
 
 
-@router.put("/projects/{project}/members/{name}", responses=documented(404))
+@router.put("/projects/{project}/members/{name}", responses=problem_responses(404))
 async def set_member(project: ProjectName, name: UserName, wish: Membership, control: Control, who: Who) -> MemberView:
     """Make a user a member with this role, or change their role."""
     return await control.people.set_member(who, project, name, wish.role)
 
 
 @router.delete(
-    "/projects/{project}/members/{name}", status_code=204, response_class=Response, responses=documented(404)
+    "/projects/{project}/members/{name}", status_code=204, response_class=Response, responses=problem_responses(404)
 )
 async def remove_member(project: ProjectName, name: UserName, control: Control, who: Who) -> None:
     """End a membership. Jobs stay with the project."""
     await control.people.remove_member(who, project, name)
 
 
-@router.get("/audit", responses=documented(404))
+@router.get("/audit", responses=problem_responses(404))
 async def audit(
     control: Control,
     who: Who,

@@ -15,7 +15,7 @@ from crucible.control.runtime.durations import DurationHistogram
 from crucible.control.runtime.gauges import ServiceMetrics
 from crucible.core.job.states import Status
 from crucible.server.context import Control, Who
-from crucible.server.http.meters import Meters
+from crucible.server.http.meters import ServerMetrics
 
 router = APIRouter(tags=["server"])
 
@@ -27,21 +27,21 @@ COUNTED = (
 """Counters of jobs: name, the event that counts, and what it means."""
 
 
-class Exposition(Response):
+class PrometheusResponse(Response):
     media_type = CONTENT_TYPE_LATEST
 
 
-@router.get("/metrics", response_class=Exposition)
-async def service_metrics(request: Request, control: Control, who: Who) -> Exposition:
+@router.get("/metrics", response_class=PrometheusResponse)
+async def service_metrics(request: Request, control: Control, who: Who) -> PrometheusResponse:
     """Jobs, queue, machines, launches, agents, webhooks, and how long requests, writes and the event loop take."""
-    meters: Meters = request.app.state.meters
+    meters: ServerMetrics = request.app.state.meters
     snapshot = CollectorRegistry()
-    snapshot.register(Snapshot(await control.maintenance.gauges(who)))
+    snapshot.register(GaugeCollector(await control.maintenance.gauges(who)))
     text = generate_latest(snapshot) + generate_latest(meters.registry)
-    return Exposition(text)
+    return PrometheusResponse(text)
 
 
-class Snapshot(Collector):
+class GaugeCollector(Collector):
     """What control said, once."""
 
     def __init__(self, gauges: ServiceMetrics) -> None:

@@ -12,7 +12,7 @@ from crucible.core.people.project_secrets import LONGEST_SECRET, MAX_SECRET_NAME
 from crucible.core.secret import Secret
 from crucible.core.views.people import RotationView, SecretPage, SecretView
 from crucible.server.context import Control, Who
-from crucible.server.http.problems import documented
+from crucible.server.http.problems import problem_responses
 from crucible.server.routes.people import ProjectName
 
 router = APIRouter(prefix="/api/v1", tags=["secrets"])
@@ -26,13 +26,15 @@ class NewValue(BaseModel):
     value: Annotated[str, Field(max_length=LONGEST_SECRET, repr=False, description="never shown again")]
 
 
-@router.get("/projects/{project}/secrets", responses=documented(404))
+@router.get("/projects/{project}/secrets", responses=problem_responses(404))
 async def list_secrets(project: ProjectName, control: Control, who: Who) -> SecretPage:
     """Names of a project's secrets, when and by whom they were set; for those who may use them."""
     return await control.secrets.list_secrets(who, project)
 
 
-@router.put("/projects/{project}/secrets/{name}", responses=documented(404, 503, also={201: "it was not there before"}))
+@router.put(
+    "/projects/{project}/secrets/{name}", responses=problem_responses(404, 503, also={201: "it was not there before"})
+)
 async def set_secret(
     project: ProjectName, name: SecretName, wish: NewValue, control: Control, who: Who, response: Response
 ) -> SecretView:
@@ -43,14 +45,14 @@ async def set_secret(
 
 
 @router.delete(
-    "/projects/{project}/secrets/{name}", status_code=204, response_class=Response, responses=documented(404)
+    "/projects/{project}/secrets/{name}", status_code=204, response_class=Response, responses=problem_responses(404)
 )
 async def remove_secret(project: ProjectName, name: SecretName, control: Control, who: Who) -> None:
     """Remove a secret. Jobs that run keep what they were given; those that name it do not start again."""
     await control.secrets.remove(who, project, name)
 
 
-@router.post("/secrets/rotate", responses=documented(409, 503))
+@router.post("/secrets/rotate", responses=problem_responses(409, 503))
 async def rotate(control: Control, who: Who) -> RotationView:
     """Encrypt every secret again with a new key, and drop the old keys; for administrators."""
     return await control.secrets.rotate(who)

@@ -14,8 +14,8 @@ from crucible.core.people.identity import Permission
 from crucible.core.versions import API
 from crucible.core.views.server import AliveView, JsonSchemaView, ReadyView, ServerView, StoppingView
 from crucible.server.context import Control, Server, Who
-from crucible.server.http.problems import documented
-from crucible.server.security.proxies import own_address
+from crucible.server.http.problems import problem_responses
+from crucible.server.security.proxies import server_url
 
 router = APIRouter(tags=["server"])
 
@@ -26,7 +26,7 @@ async def health(server: Server) -> AliveView:
     return AliveView(nonce=server.nonce, version=server.version)
 
 
-@router.get("/readyz", responses=documented(also={503: "not ready yet"}))
+@router.get("/readyz", responses=problem_responses(also={503: "not ready yet"}))
 async def ready(control: Control, who: Who, server: Server, response: Response) -> ReadyView:
     """200 once jobs are taken, 503 before."""
     if not control.ready():
@@ -45,7 +45,7 @@ async def about(request: Request, control: Control, server: Server, who: Who) ->
         version=server.version,
         api=API,
         deployment=status.deployment,
-        url=own_address(request, server.public_url),
+        url=server_url(request, server.public_url),
         agents_url=server.agents_url,
         started_at=server.started_at,
         restored=status.restored,

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from crucible.core.job.requests import PLAIN, NewToken
 from crucible.core.views.people import RevokedView, TokenPage, TokenView
 from crucible.server.context import Control, JobRef, Server, Who
-from crucible.server.http.problems import documented
-from crucible.server.security.proxies import own_address
+from crucible.server.http.problems import problem_responses
+from crucible.server.security.proxies import server_url
 
 LONGEST_SHARE_HOURS = 24 * 90.0
 
@@ -39,19 +39,19 @@ async def list_tokens(
     return await control.tokens.list_tokens(who, all=all)
 
 
-@router.post("/tokens", status_code=201, responses=documented(404))
+@router.post("/tokens", status_code=201, responses=problem_responses(404))
 async def create(wish: NewToken, control: Control, who: Who) -> TokenView:
     """A new token. It stands in this answer, as `token`, and nowhere else."""
     return await control.tokens.create(who, wish)
 
 
-@router.delete("/tokens/{token}", responses=documented(404))
+@router.delete("/tokens/{token}", responses=problem_responses(404))
 async def revoke(token: TokenRef, control: Control, who: Who) -> RevokedView:
     """End a token at once; again is harmless."""
     return await control.tokens.revoke(who, token)
 
 
-@router.post("/jobs/{id}/share", status_code=201, responses=documented(404, 409))
+@router.post("/jobs/{id}/share", status_code=201, responses=problem_responses(404, 409))
 async def share(
     id: JobRef,
     control: Control,
@@ -65,4 +65,4 @@ async def share(
     `url` is a link that lets a browser in with it.
     """
     made = await control.jobs.share(who, id, name=wish.name, seconds=wish.hours * 3600)
-    return made.model_copy(update={"url": f"{own_address(request, server.public_url)}/login?code={made.token}"})
+    return made.model_copy(update={"url": f"{server_url(request, server.public_url)}/login?code={made.token}"})

@@ -31,7 +31,7 @@ from crucible.core.people.identity import Identity
 from crucible.core.views.frames import Cursors
 from crucible.core.views.training import EndingView, ExecutionView, NewestView, OutputView, RecordView
 from crucible.server.context import Control, Who
-from crucible.server.http.problems import ENDED, SAME_KEY, documented
+from crucible.server.http.problems import ENDED, SAME_KEY, problem_responses
 from crucible.server.security.size_limits import AttemptNumber, LogBytes, MiB, Offset, idempotency_key
 from crucible.server.streams.sockets import stream_job
 from crucible.wire.files.archive import Entry, pack
@@ -46,7 +46,7 @@ TrainingRef = Annotated[
 Key = Annotated[str | None, Depends(idempotency_key)]
 
 
-def job_of(ref: str) -> str:
+def find_job_id(ref: str) -> str:
     """The job in an execution's id (`local-job-…-4711`); anything else names a job as everywhere."""
     found = _JOB.search(ref)
     return found[0] if found else ref
@@ -90,8 +90,10 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-@router.post("/create", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY), operation_id="create_job")
-@router.post("", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY))
+@router.post(
+    "/create", status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY), operation_id="create_job"
+)
+@router.post("", status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY))
 async def create(request: TrainingRequest, control: Control, who: Who, key: Key, response: Response) -> ExecutionView:
     """Submit a training job: `{"job_id", "execution_id"}` once it is stored.
 
@@ -105,16 +107,16 @@ async def create(request: TrainingRequest, control: Control, who: Who, key: Key,
     return ExecutionView(job_id=job, execution_id=execution_id(submitted.view))
 
 
-@router.get("/{job_id}", responses=documented(404, 409))
+@router.get("/{job_id}", responses=problem_responses(404, 409))
 async def show(job_id: TrainingRef, control: Control, who: Who) -> RecordView:
     """The record: user, model, config, status, executor, current epoch and metrics."""
-    return await control.jobs.training_record(who, job_of(job_id))
+    return await control.jobs.training_record(who, find_job_id(job_id))
 
 
 _AS_IT_WAS = TrainingResumption()
 
 
-@router.post("/{job_id}/resume", status_code=202, responses=documented(404, 409))
+@router.post("/{job_id}/resume", status_code=202, responses=problem_responses(404, 409))
 async def resume(
     job_id: TrainingRef, control: Control, who: Who, wish: Annotated[TrainingResumption, Body()] = _AS_IT_WAS
 ) -> ExecutionView:
@@ -122,23 +124,23 @@ async def resume(
 
     409 while it has not ended, or if it completed and has no checkpoint; 404 for a checkpoint it does not have.
     """
-    job = await control.jobs.find(who, job_of(job_id))
+    job = await control.jobs.find(who, find_job_id(job_id))
     kept = [item for item in (await control.checkpoints.list_checkpoints(who, job)).items if item.kept]
     begun = wish.checkpoint or (kept[0].id if kept else None)
     view = await control.jobs.resume(who, job, wish.model_copy(update={"checkpoint": begun}))
     return ExecutionView(job_id=job, execution_id=execution_id(view), resume_from=begun)
 
 
-@router.post("/{job_id}/cancel", status_code=202, responses=documented(404, 409, also=ENDED))
+@router.post("/{job_id}/cancel", status_code=202, responses=problem_responses(404, 409, also=ENDED))
 async def cancel(job_id: TrainingRef, control: Control, who: Who, response: Response) -> EndingView:
     """Ask for the end of a job: `{"job_id", "status"}`."""
-    view, changed = await control.jobs.cancel(who, job_of(job_id))
+    view, changed = await control.jobs.cancel(who, find_job_id(job_id))
     if not changed:
         response.status_code = 200
     return EndingView(job_id=view.id, status=view.status)
 
 
-@router.get("/{job_id}/logs", responses=documented(404, 409))
+@router.get("/{job_id}/logs", responses=problem_responses(404, 409))
 async def logs(
     job_id: TrainingRef,
     control: Control,
@@ -148,12 +150,12 @@ async def logs(
     attempt: AttemptNumber = None,
 ) -> OutputView:
     """Output from byte `offset` on as text; go on with `next_offset` until `complete`."""
-    page = await control.outputs.logs(who, job_of(job_id), attempt=attempt, offset=offset, limit=limit, since=None)
+    page = await control.outputs.logs(who, find_job_id(job_id), attempt=attempt, offset=offset, limit=limit, since=None)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(page.data, final=page.complete)
     held = len(decoder.getstate()[0])  # the beginning of a character waits for its rest
     return OutputView(
-        job_id=await control.jobs.find(who, job_of(job_id)),
+        job_id=await control.jobs.find(who, find_job_id(job_id)),
         logs=text,
         attempt=page.attempt,
         offset=page.start,
@@ -162,10 +164,10 @@ async def logs(
     )
 
 
-@router.get("/{job_id}/metrics", responses=documented(404, 409))
+@router.get("/{job_id}/metrics", responses=problem_responses(404, 409))
 async def metrics(job_id: TrainingRef, control: Control, who: Who) -> NewestView:
     """The newest values: `{"job_id", "epoch", "timestamp", "metrics"}`."""
-    record = await control.jobs.training_record(who, job_of(job_id))
+    record = await control.jobs.training_record(who, find_job_id(job_id))
     found = await control.outputs.metrics(who, record.job_id, series=[], points=-1)
     times = [at for series in found.series.values() for _step, _value, at in series.points if at is not None]
     return NewestView(
@@ -185,4 +187,4 @@ async def stream(
     cursors: Annotated[Cursors, Query()],
 ) -> None:
     """The same frames as `/api/v1/jobs/{id}/stream`, wherever the job runs."""
-    await stream_job(socket, job_of(job_id), control, who, cursors)
+    await stream_job(socket, find_job_id(job_id), control, who, cursors)

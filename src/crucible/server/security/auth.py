@@ -18,16 +18,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from crucible.core.errors import CrucibleError, NotAllowed
 from crucible.core.people.identity import OWNER, Identity
 from crucible.core.secret import Secret
-from crucible.server.http.problems import problem, request_id
+from crucible.server.http.problems import problem_response, request_id
 
-OPEN = frozenset(
+OPEN_PATHS = frozenset(
     {"/healthz", "/readyz", "/login", "/api/v1/login", "/api/v1/login/oidc", "/api/v1/login/oidc/callback"}
 )
 """Paths that answer anyone; all others need a token or a session."""
 
-WHO = "crucible.who"
+IDENTITY = "crucible.who"
 """Where in a request's scope its Identity stands once the guard let it through."""
-STILL = "crucible.still"
+STILL_ALLOWED = "crucible.still"
 """Where a function stands that says whether the same may still ask: a socket outlives a token."""
 COOKIE = "crucible_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -46,7 +46,7 @@ class ForeignSite(NotAllowed):
     http_status = 403
 
 
-class Guard:
+class AuthMiddleware:
     """Lets a request through if its Host is one of `hosts`, its Origin is our own, and it is known who asks.
 
     `token` is the owner's; whom others stand for is for `identify` to say.
@@ -65,9 +65,9 @@ class Guard:
         try:
             who = await self.check(scope)
         except CrucibleError as error:
-            await problem(error, request_id(HTTPConnection(scope)))(scope, receive, send)
+            await problem_response(error, request_id(HTTPConnection(scope)))(scope, receive, send)
             return
-        scope[WHO] = who
+        scope[IDENTITY] = who
         await self.app(scope, receive, send)
 
     async def _still(self, given: str, who: Identity) -> bool:
@@ -78,17 +78,17 @@ class Guard:
         headers = Headers(scope=scope)
         check_host(headers, self.hosts)
         check_origin(headers)
-        if scope["path"] in OPEN and scope["type"] == "http":
+        if scope["path"] in OPEN_PATHS and scope["type"] == "http":
             return None
-        given = bearer(headers) or protocol_bearer(scope) or session_of(scope, headers)
+        given = bearer(headers) or protocol_bearer(scope) or session_cookie(scope, headers)
         if not given:
-            raise _no_token("This server needs a token.")
+            raise _missing_token("This server needs a token.")
         if self.token.matches(given):
             return OWNER
         who = await self.identify(given)
         if who is None:
-            raise _no_token("The token is not one of this server, or not any more.")
-        scope[STILL] = partial(self._still, given, who)
+            raise _missing_token("The token is not one of this server, or not any more.")
+        scope[STILL_ALLOWED] = partial(self._still, given, who)
         return who
 
 
@@ -98,7 +98,7 @@ def bearer(headers: Headers) -> str:
     return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
 
 
-def session_of(scope: Scope, headers: Headers) -> str:
+def session_cookie(scope: Scope, headers: Headers) -> str:
     """The session in the cookie; a request that changes something must say that it comes from our own page."""
     given = HTTPConnection(scope).cookies.get(COOKIE, "")
     if not given or not given.isascii():
@@ -159,7 +159,7 @@ def _split(url: str) -> SplitResult:
         return urlsplit("")
 
 
-def _no_token(what: str) -> NotAllowed:
+def _missing_token(what: str) -> NotAllowed:
     return NotAllowed(
         what,
         why="Whoever can send requests here can run programs as you.",

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from crucible.core.errors import BadInput, RefusedByPolicy
-from crucible.server.http.listen import Tls, port_of, url_of
+from crucible.server.http.listen import TlsFiles, port_of, url_of
 
 
 @dataclass(frozen=True)
-class Reach:
+class Exposure:
     """`public_url`: how others call the server; `proxied`: something before it takes care of encryption."""
 
     host: str = "127.0.0.1"
     public_url: str | None = None
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
     proxied: bool = False
 
     @property
-    def beyond(self) -> bool:
+    def is_public(self) -> bool:
         """Whether others than this computer reach it, by itself or through a proxy."""
         return not is_loopback(self.host) or self.proxied
 
@@ -39,7 +39,7 @@ class Reach:
         return f"https://{next(iter(self.hosts), self.host)}:{port_of(bound)}"
 
     @property
-    def encrypted(self) -> bool:
+    def is_encrypted(self) -> bool:
         return self.tls is not None or (self.proxied and (self.public_url or "").startswith("https://"))
 
 
@@ -50,13 +50,13 @@ def is_loopback(host: str) -> bool:
     return False
 
 
-def check_reach(reach: Reach) -> None:
+def check_exposure(reach: Exposure) -> None:
     """Raise RefusedByPolicy for a server that others could reach in the open, BadInput for half an answer."""
     if reach.tls is not None:
         _check_tls(reach.tls)
-    if not reach.beyond:
+    if not reach.is_public:
         return
-    if not reach.encrypted:
+    if not reach.is_encrypted:
         raise RefusedByPolicy(
             f"The server does not listen on {reach.host!r} without encryption.",
             why="Whoever is on the way could read tokens, and run programs as their owners.",
@@ -71,9 +71,9 @@ def check_reach(reach: Reach) -> None:
         )
 
 
-def check_people(reach: Reach, can_log_in: bool) -> None:
+def check_people(reach: Exposure, can_log_in: bool) -> None:
     """Raise RefusedByPolicy for a server that others reach and nobody can log in to."""
-    if reach.beyond and not can_log_in:
+    if reach.is_public and not can_log_in:
         raise RefusedByPolicy(
             "The server does not listen for others before it has users.",
             why="There is only the owner's token, which should not leave this computer.",
@@ -82,7 +82,7 @@ def check_people(reach: Reach, can_log_in: bool) -> None:
         )
 
 
-def _check_tls(tls: Tls) -> None:
+def _check_tls(tls: TlsFiles) -> None:
     import ssl
 
     try:

@@ -6,10 +6,10 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import BadInput
-from crucible.server.http.problems import problem, request_id
+from crucible.server.http.problems import problem_response, request_id
 
 
-class Addresses:
+class RejectNul:
     """Refuses a path or query with a NUL character in it."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -20,7 +20,7 @@ class Addresses:
             await self.app(scope, receive, send)
             return
         error = BadInput("The address holds a NUL character.", fix="Leave out the %00: no name has it.")
-        await problem(error, request_id(HTTPConnection(scope)))(scope, receive, send)
+        await problem_response(error, request_id(HTTPConnection(scope)))(scope, receive, send)
 
 
 def _holds_nul(scope: Scope) -> bool:

@@ -28,7 +28,7 @@ _SCHEMES = {("http", "https"): "https", ("http", "http"): "http", ("websocket", 
 _PLAIN = ("http", "ws")
 
 
-class Proxies:
+class ProxyHeaders:
     """Puts what a proxy says of a request into its place: the address that asks, and whether it came encrypted.
 
     `trusted`: where our proxies connect from. They speak plain HTTP with us: where we encrypt ourselves, there is none.
@@ -40,7 +40,7 @@ class Proxies:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket") and scope["scheme"] in _PLAIN and self._is_proxy(scope):
-            scope = {**scope, **_told(scope)}
+            scope = {**scope, **_forwarded(scope)}
         await self.app(scope, receive, send)
 
     def _is_proxy(self, scope: Scope) -> bool:
@@ -49,12 +49,12 @@ class Proxies:
         return address is not None and any(address in network for network in self._trusted)
 
 
-def trusted(networks: Sequence[str]) -> tuple[Network, ...]:
+def trusted_networks(networks: Sequence[str]) -> tuple[Network, ...]:
     """This computer, and these addresses and networks."""
     return (*THIS_COMPUTER, *map(ipaddress.ip_network, networks))
 
 
-def own_address(request: HTTPConnection, public_url: str) -> str:
+def server_url(request: HTTPConnection, public_url: str) -> str:
     """How whoever asks calls this server: others by its public name, this computer as it did."""
     public = public_url.rstrip("/")
     if public and urlsplit(public).hostname == request.url.hostname:
@@ -62,7 +62,7 @@ def own_address(request: HTTPConnection, public_url: str) -> str:
     return str(request.base_url).rstrip("/")
 
 
-def _told(scope: Scope) -> dict[str, object]:
+def _forwarded(scope: Scope) -> dict[str, object]:
     headers = Headers(scope=scope)
     told: dict[str, object] = {}
     asks = _address(_last(headers.getlist("x-forwarded-for")))

@@ -15,11 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import TooManyAttempts
 from crucible.core.people.identity import OWNER, Identity, LoginMethod
-from crucible.server.http.problems import problem, request_id
-from crucible.server.security.auth import WHO
+from crucible.server.http.problems import problem_response, request_id
+from crucible.server.security.auth import IDENTITY
 
 LOGINS = frozenset({"/login", "/api/v1/login", "/api/v1/login/oidc", "/api/v1/login/oidc/callback"})
-REMEMBERED = 10_000
+MAX_BUCKETS = 10_000
 """Buckets that are kept; of those that were not used lately the oldest goes first."""
 
 
@@ -32,10 +32,10 @@ class Rate:
 
 
 USERS = Rate(100.0, 500)
-STRANGERS = Rate(0.5, 20)
+ANONYMOUS = Rate(0.5, 20)
 
 
-class Buckets:
+class TokenBuckets:
     def __init__(self, rate: Rate, now: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
         self._now = now
@@ -48,7 +48,7 @@ class Buckets:
         filled = min(left + (now - at) * self._rate.second, float(self._rate.burst))
         taken = filled >= 1
         self._left[name] = (filled - 1 if taken else filled, now)
-        while len(self._left) > REMEMBERED:
+        while len(self._left) > MAX_BUCKETS:
             del self._left[next(iter(self._left))]
         return 0.0 if taken else (1 - filled) / self._rate.second
 
@@ -58,8 +58,8 @@ class RateLimit:
 
     def __init__(self, app: ASGIApp, *, users: Rate, strangers: Rate) -> None:
         self.app = app
-        self._users = Buckets(users)
-        self._strangers = Buckets(strangers)
+        self._users = TokenBuckets(users)
+        self._strangers = TokenBuckets(strangers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         wait = self._wait(scope) if scope["type"] in ("http", "websocket") else 0.0
@@ -72,10 +72,10 @@ class RateLimit:
             fix=f"Try again in {max(1, round(wait))} s.",
             retry_after=max(1, round(wait)),
         )
-        await problem(error, request_id(HTTPConnection(scope)))(scope, receive, send)
+        await problem_response(error, request_id(HTTPConnection(scope)))(scope, receive, send)
 
     def _wait(self, scope: Scope) -> float:
-        who: Identity | None = scope.get(WHO)
+        who: Identity | None = scope.get(IDENTITY)
         if who is OWNER:
             return 0.0
         if who is not None:

@@ -57,10 +57,10 @@ async def idempotency_key(
         Header(description=f"1 to {MAX_KEY} visible ASCII characters; the same key again gives the same job"),
     ] = None,
 ) -> str | None:
-    return checked_key(idempotency_key)
+    return validate_key(idempotency_key)
 
 
-def checked_key(key: str | None) -> str | None:
+def validate_key(key: str | None) -> str | None:
     """Raises BadInput for what is no key."""
     if key is not None and (len(key) > MAX_KEY or not _VISIBLE.fullmatch(key)):
         raise BadInput(
@@ -85,14 +85,14 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._streams(scope):
-            receive = _counted(receive, self.limit)
+            receive = _limited(receive, self.limit)
         await self.app(scope, receive, send)
 
     def _streams(self, scope: Scope) -> bool:
         return scope["method"] == "PUT" and self.streams.fullmatch(scope["path"]) is not None
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
+def _limited(receive: Receive, limit: int) -> Receive:
     seen = 0
 
     async def counted() -> Message:
@@ -106,7 +106,7 @@ def _counted(receive: Receive, limit: int) -> Receive:
     return counted
 
 
-async def bounded(request: Request, limit: int, thing: str) -> AsyncIterator[bytes]:
+async def limited_stream(request: Request, limit: int, thing: str) -> AsyncIterator[bytes]:
     """The body in the pieces it arrives in; raises TooLarge as soon as it is known to be over `limit`."""
     check_length(request.headers, limit, thing)
     seen = 0
@@ -118,8 +118,8 @@ async def bounded(request: Request, limit: int, thing: str) -> AsyncIterator[byt
             yield chunk
 
 
-async def whole(request: Request, limit: int, thing: str) -> bytes:
-    return b"".join([chunk async for chunk in bounded(request, limit, thing)])
+async def read_body(request: Request, limit: int, thing: str) -> bytes:
+    return b"".join([chunk async for chunk in limited_stream(request, limit, thing)])
 
 
 def check_length(headers: Headers, limit: int, thing: str) -> None:

@@ -18,7 +18,7 @@ from crucible.core.people.identity import Identity
 from crucible.core.views.frames import EventFrame, JobFrame
 from crucible.core.views.jobs import HealthView, JobView
 from crucible.core.views.records import LogPage, MetricsView
-from crucible.server.streams.coalesce import Gathering
+from crucible.server.streams.coalesce import Coalescer
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ EVENT_PAGE = 200
 
 
 @dataclass(frozen=True)
-class Seen:
+class JobSnapshot:
     """A job as it was read, and its frame, written when the first follower sends it."""
 
     view: JobView
@@ -37,7 +37,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Events:
+class EventBatch:
     """Frames of events in their order; `last` is the cursor of the newest, `more` whether others may follow."""
 
     frames: tuple[str, ...]
@@ -45,44 +45,44 @@ class Events:
     more: bool
 
 
-class Broadcast:
+class SharedReads:
     """The control plane as one follower uses it. Followers with the same permissions share answers."""
 
-    def __init__(self, control: ControlPlane, gathering: Gathering, who: Identity) -> None:
+    def __init__(self, control: ControlPlane, coalescer: Coalescer, who: Identity) -> None:
         self._control = control
-        self._gathering = gathering
+        self._gathering = coalescer
         self._who = who
         self._authority = who.authority
 
     def watch(self, job: str | None) -> AbstractAsyncContextManager[Watch]:
         return self._control.jobs.watch(job)
 
-    async def view(self, job: str) -> Seen:
-        async def read() -> Seen:
-            return Seen(await self._control.jobs.view(self._who, job))
+    async def view(self, job: str) -> JobSnapshot:
+        async def read() -> JobSnapshot:
+            return JobSnapshot(await self._control.jobs.view(self._who, job))
 
         return await self._ask(("view", job), read)
 
-    async def events(self, job: str | None, after: int) -> Events:
-        async def read() -> Events:
+    async def events(self, job: str | None, after: int) -> EventBatch:
+        async def read() -> EventBatch:
             page = await self._control.outputs.events(self._who, job, after=after, limit=EVENT_PAGE)
             found = [EventFrame(cursor=item.cursor if job is None else item.n, event=item) for item in page.items]
             texts = tuple(frame.model_dump_json() for frame in found)
-            return Events(texts, found[-1].cursor if found else after, len(found) == EVENT_PAGE)
+            return EventBatch(texts, found[-1].cursor if found else after, len(found) == EVENT_PAGE)
 
         return await self._ask(("events", job, after), read)
 
-    async def later(self, after: int, look: float) -> Events:
+    async def next_events(self, after: int, look: float) -> EventBatch:
         """The next events of all jobs, once there are any; without a hint it is looked every `look` seconds."""
 
-        async def come() -> Events:
+        async def come() -> EventBatch:
             async with self._control.jobs.watch(None) as watch:
                 while not (found := await self.events(None, after)).frames:
                     while (hints := await watch.changed(look)) and "event" not in hints:
                         pass
                 return found
 
-        return await self._gathering.wait((self._authority, after), come)
+        return await self._gathering.share_wait((self._authority, after), come)
 
     async def logs(self, job: str, *, attempt: int | None, offset: int, limit: int) -> LogPage:
         async def read() -> LogPage:
@@ -102,4 +102,4 @@ class Broadcast:
         return await self._ask(("health", job), lambda: self._control.jobs.health(self._who, job))
 
     async def _ask(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
-        return await self._gathering.ask((self._authority, key), read)
+        return await self._gathering.share_read((self._authority, key), read)

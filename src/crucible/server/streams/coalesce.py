@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 @dataclass
-class _Party:
+class _Waiters:
     """Who is to be told, and what finds it out."""
 
     waiting: set[asyncio.Future[Any]] = field(default_factory=set)
     task: asyncio.Task[None] | None = None
 
-    async def tell(self, read: Callable[[], Awaitable[Any]]) -> None:
+    async def resolve(self, read: Callable[[], Awaitable[Any]]) -> None:
         """What `read` returns or raises is told to all who wait when it is there."""
         try:
             found = await read()
@@ -40,15 +40,15 @@ class _Party:
             self.waiting.discard(mine)
 
 
-class Gathering:
+class Coalescer:
     """One who leaves takes an answer from nobody else."""
 
     def __init__(self) -> None:
-        self._asking: dict[Hashable, _Party] = {}
-        self._awaiting: dict[Hashable, _Party] = {}
+        self._asking: dict[Hashable, _Waiters] = {}
+        self._awaiting: dict[Hashable, _Waiters] = {}
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def ask(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
+    async def share_read(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
         """What `read` returns or raises, for all who ask in one turn of the event loop.
 
         What is under way is not joined any more: an answer was always begun after it was asked for, so it holds all
@@ -56,21 +56,21 @@ class Gathering:
         """
         party = self._asking.get(key)
         if party is None:
-            party = self._asking[key] = _Party()
+            party = self._asking[key] = _Waiters()
             self._begin(self._answer(key, party, read))
         found: T = await party.join()
         return found
 
-    async def _answer(self, key: Hashable, party: _Party, read: Callable[[], Awaitable[Any]]) -> None:
+    async def _answer(self, key: Hashable, party: _Waiters, read: Callable[[], Awaitable[Any]]) -> None:
         await asyncio.sleep(0)  # whoever was woken together comes in
         del self._asking[key]
-        await party.tell(read)
+        await party.resolve(read)
 
-    async def wait(self, key: Hashable, come: Callable[[], Awaitable[T]]) -> T:
+    async def share_wait(self, key: Hashable, come: Callable[[], Awaitable[T]]) -> T:
         """What `come` returns or raises, whenever that is; joined until then, and given up when the last one leaves."""
         party = self._awaiting.get(key)
         if party is None:
-            party = self._awaiting[key] = _Party()
+            party = self._awaiting[key] = _Waiters()
             party.task = self._begin(self._await(key, party, come))
         try:
             found: T = await party.join()
@@ -79,11 +79,11 @@ class Gathering:
                 self._close(key, party)
         return found
 
-    async def _await(self, key: Hashable, party: _Party, come: Callable[[], Awaitable[Any]]) -> None:
-        await party.tell(come)
+    async def _await(self, key: Hashable, party: _Waiters, come: Callable[[], Awaitable[Any]]) -> None:
+        await party.resolve(come)
         self._close(key, party)
 
-    def _close(self, key: Hashable, party: _Party) -> None:
+    def _close(self, key: Hashable, party: _Waiters) -> None:
         """Nobody joins it any more; again is harmless."""
         if self._awaiting.get(key) is party:
             del self._awaiting[key]

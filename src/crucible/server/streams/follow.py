@@ -16,7 +16,7 @@ from crucible.core.views.frames import Cursors, Frame, HealthFrame, JobFrame, Pr
 from crucible.core.views.jobs import JobView, ProgressView
 from crucible.core.views.records import LogPage
 from crucible.server.streams import frames
-from crucible.server.streams.broadcast import Broadcast, Seen
+from crucible.server.streams.broadcast import JobSnapshot, SharedReads
 
 ALL = frozenset({"event", "log", "points", "progress"})
 LOG_PAGE = 128 * 1024
@@ -30,7 +30,7 @@ FEW, MANY = 16, 1024
 
 
 @dataclass(frozen=True)
-class Pace:
+class StreamTiming:
     """Seconds: how long a frame and a close may take, how often to look without a hint, to read points, to judge.
 
     `recheck` is how often it is asked whether the reader may still read.
@@ -51,7 +51,7 @@ PATIENCE = 0.9
 """The part of its deadline that a frame has at least."""
 
 
-class SlowReader(Exception):
+class ReaderTooSlow(Exception):
     """The reader took nothing for too long."""
 
 
@@ -59,7 +59,7 @@ class Socket(Protocol):
     async def send_text(self, data: str) -> None: ...
 
 
-class Sender:
+class FrameSender:
     """Sends frames one by one, each within the deadline."""
 
     def __init__(self, socket: Socket, seconds: float) -> None:
@@ -78,13 +78,13 @@ class Sender:
                         due = now() + self._seconds
                         limit.reschedule(due)
         except TimeoutError as error:
-            raise SlowReader from error
+            raise ReaderTooSlow from error
 
 
 class FollowAll:
     """The events of all jobs, for ever."""
 
-    def __init__(self, broadcast: Broadcast, sender: Sender, after: int, pace: Pace) -> None:
+    def __init__(self, broadcast: SharedReads, sender: FrameSender, after: int, pace: StreamTiming) -> None:
         self._broadcast = broadcast
         self._sender = sender
         self._after = after
@@ -92,7 +92,7 @@ class FollowAll:
 
     async def run(self) -> None:
         while True:
-            found = await self._broadcast.later(self._after, self._pace.look)
+            found = await self._broadcast.next_events(self._after, self._pace.look)
             await self._sender.send(found.frames)
             self._after = found.last
 
@@ -100,14 +100,16 @@ class FollowAll:
 class FollowJob:
     """One job, from the cursors on, until it has ended and everything was sent."""
 
-    def __init__(self, broadcast: Broadcast, sender: Sender, job: str, cursors: Cursors, pace: Pace) -> None:
+    def __init__(
+        self, broadcast: SharedReads, sender: FrameSender, job: str, cursors: Cursors, pace: StreamTiming
+    ) -> None:
         self._broadcast = broadcast
         self._sender = sender
         self._job = job
         self._after = cursors.after
-        self._log = frames.LogText(cursors.attempt or 0, cursors.offset)
+        self._log = frames.LogDecoder(cursors.attempt or 0, cursors.offset)
         self._from_first = False
-        self._points = frames.Points()
+        self._points = frames.PointCursor()
         self._points_due = 0.0
         self._progress: ProgressView | None = None
         self._shown: object = None
@@ -172,7 +174,7 @@ class FollowJob:
             self._log_done = page.complete and page.attempt >= page.attempts
             await self._sender.send(self._log.frames(page.data, last=page.complete))
             if page.complete and page.attempt < page.attempts:
-                self._log = frames.LogText(page.attempt + 1, 0)
+                self._log = frames.LogDecoder(page.attempt + 1, 0)
             elif not page.data:
                 hints.discard("log")
                 return
@@ -182,10 +184,10 @@ class FollowJob:
         self._from_first = self._from_first or page.attempts == 0
         if page.attempt != self._log.attempt:
             # Who was here before the first attempt sees them all; others begin with the newest.
-            self._log = frames.LogText(1 if self._from_first else page.attempt, self._log.offset)
+            self._log = frames.LogDecoder(1 if self._from_first else page.attempt, self._log.offset)
             page = page if page.attempt == self._log.attempt else await self._read()
         if page.data and page.start > self._log.offset:
-            self._log = frames.LogText(page.attempt, page.start)
+            self._log = frames.LogDecoder(page.attempt, page.start)
         return page
 
     async def _read(self) -> LogPage:
@@ -216,7 +218,7 @@ class FollowJob:
         few = min(max(2 * self._points.grown, FEW), MANY)
         return dict.fromkeys((-few, -MANY, POINTS))
 
-    async def _send_view(self, seen: Seen, ended: bool) -> None:
+    async def _send_view(self, seen: JobSnapshot, ended: bool) -> None:
         view = seen.view
         if view.progress and view.progress != self._progress:
             self._progress = view.progress

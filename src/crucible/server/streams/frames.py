@@ -9,7 +9,7 @@ from crucible.core.views.frames import LogFrame, NewPointsView, PointsFrame
 from crucible.core.views.records import MetricsView, SeriesView
 
 
-class LogText:
+class LogDecoder:
     """Output of one attempt turned into text, never cutting a character in two.
 
     `cursor` is the offset after the last byte that was given out as text: who resumes there misses nothing.
@@ -33,7 +33,7 @@ class LogText:
             yield LogFrame(attempt=self.attempt, cursor=self.cursor, text=text)
 
 
-class Points:
+class PointCursor:
     """How many points of each series were given out. They are told apart by their place in it alone.
 
     `from` in a frame is the place of its first point: 0 draws the series anew, more goes on from there.

@@ -18,11 +18,11 @@ SEND_SECONDS = 30.0
 """Credit bounds what is on the way, so a socket that takes nothing for so long is stuck."""
 
 
-class LineLost(Exception):
+class ConnectionLost(Exception):
     """Whoever was at the other end takes nothing any more."""
 
 
-class SocketLine:
+class SocketConnection:
     """A socket as a line; frames are its binary messages."""
 
     def __init__(self, socket: WebSocket) -> None:
@@ -34,12 +34,12 @@ class SocketLine:
             async with asyncio.timeout(SEND_SECONDS):
                 await self._socket.send_bytes(frame)
         except (TimeoutError, WebSocketDisconnect, RuntimeError) as error:  # RuntimeError: it is closed already
-            raise LineLost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
 
     async def receive(self) -> bytes | None:
         return self._ahead.popleft() if self._ahead else await self._read()
 
-    async def left(self) -> None:
+    async def wait_closed(self) -> None:
         """Returns once he has gone. What he sends until then is kept; raises BadFrame for more than he may send."""
         kept = 0
         while (frame := await self._read()) is not None:
@@ -65,22 +65,22 @@ class SocketLine:
                 await self._socket.close()
 
 
-async def come(meeting: AgentSession, socket: WebSocket) -> None:
-    """The agent's socket joins the meeting, and is closed when that is over."""
-    line = SocketLine(socket)
-    if not meeting.agent_stream.done():
-        meeting.agent_stream.set_result(line)
-        await meeting.closed.wait()
+async def join_session(session: AgentSession, socket: WebSocket) -> None:
+    """The agent's socket joins the session, and is closed when that is over."""
+    line = SocketConnection(socket)
+    if not session.agent_stream.done():
+        session.agent_stream.set_result(line)
+        await session.closed.wait()
     await line.close(SEND_SECONDS)
 
 
-async def relay(client: SessionStream, agent: SessionStream) -> None:
+async def relay_frames(client: SessionStream, agent: SessionStream) -> None:
     """Pass frames on until the session is over or the client leaves.
 
     Raises BadFrame for what either may not send, Unreachable where the agent goes before it has said how it ended.
     """
-    up = asyncio.ensure_future(_pass_on(client, agent, FROM_CLIENT))
-    down = asyncio.ensure_future(_pass_on(agent, client, FROM_AGENT))
+    up = asyncio.ensure_future(_forward(client, agent, FROM_CLIENT))
+    down = asyncio.ensure_future(_forward(agent, client, FROM_AGENT))
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
         if down.done():
@@ -98,9 +98,9 @@ async def relay(client: SessionStream, agent: SessionStream) -> None:
         await asyncio.gather(up, down, return_exceptions=True)
 
 
-async def _pass_on(source: SessionStream, target: SessionStream, allowed: frozenset[FrameKind]) -> bool:
+async def _forward(source: SessionStream, target: SessionStream, allowed: frozenset[FrameKind]) -> bool:
     """Whether the session was told to be over; not where one of them has gone."""
-    with contextlib.suppress(LineLost):
+    with contextlib.suppress(ConnectionLost):
         while (frame := await source.receive()) is not None:
             kind = frame_kind(frame, allowed)
             await target.send(frame)

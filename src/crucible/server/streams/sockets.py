@@ -16,12 +16,12 @@ from crucible.core.people.identity import Identity
 from crucible.core.views.frames import Cursors, FeedCursor
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import TROUBLE_CLOSE, close_code, close_reason
-from crucible.server.security.auth import STILL, chosen_protocol
-from crucible.server.streams.broadcast import Broadcast
-from crucible.server.streams.follow import FollowAll, FollowJob, Pace, Sender, SlowReader
+from crucible.server.security.auth import STILL_ALLOWED, chosen_protocol
+from crucible.server.streams.broadcast import SharedReads
+from crucible.server.streams.follow import FollowAll, FollowJob, FrameSender, ReaderTooSlow, StreamTiming
 
 NORMAL, TRY_AGAIN = 1000, 1013
-EXPELLED = NotAllowed(
+ACCESS_ENDED = NotAllowed(
     "The token has ended, or what it allows has changed; connect again.",
     fix="Log in again with `crucible login URL`, or use another token.",
 )
@@ -44,53 +44,53 @@ async def stream_job(
     Closed with 1000 once the job has ended and all was sent; the last frame is the job itself.
     """
     job = await control.jobs.find(who, id)
-    pace = pace_of(socket)
-    follower = FollowJob(_broadcast(socket, control, who), Sender(socket, pace.send), job, cursors, pace)
+    pace = stream_timing(socket)
+    follower = FollowJob(_broadcast(socket, control, who), FrameSender(socket, pace.send), job, cursors, pace)
     await _serve(socket, follower, pace)
 
 
 @router.websocket("/stream")
 async def stream_all(socket: WebSocket, control: Control, who: Who, cursor: Annotated[FeedCursor, Query()]) -> None:
     """Events of all jobs with a cursor above `after`, then what follows."""
-    pace = pace_of(socket)
-    follower = FollowAll(_broadcast(socket, control, who), Sender(socket, pace.send), cursor.after, pace)
+    pace = stream_timing(socket)
+    follower = FollowAll(_broadcast(socket, control, who), FrameSender(socket, pace.send), cursor.after, pace)
     await _serve(socket, follower, pace)
 
 
-def _broadcast(socket: WebSocket, control: ControlPlane, who: Identity) -> Broadcast:
-    return Broadcast(control, socket.app.state.gathering, who)
+def _broadcast(socket: WebSocket, control: ControlPlane, who: Identity) -> SharedReads:
+    return SharedReads(control, socket.app.state.coalescer, who)
 
 
-def pace_of(socket: WebSocket) -> Pace:
-    pace: Pace = socket.app.state.pace
+def stream_timing(socket: WebSocket) -> StreamTiming:
+    pace: StreamTiming = socket.app.state.pace
     return pace
 
 
-async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: Pace) -> None:
+async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: StreamTiming) -> None:
     """Run the follower until it is done or the reader leaves, then close."""
     await socket.accept(chosen_protocol(socket.scope))
     following = asyncio.ensure_future(follower.run())
-    leaving = asyncio.ensure_future(_left(socket))
-    expelled = asyncio.ensure_future(until_expelled(socket, pace.recheck))
+    leaving = asyncio.ensure_future(_until_closed(socket))
+    expelled = asyncio.ensure_future(until_access_ends(socket, pace.recheck))
     try:
         await asyncio.wait({following, leaving, expelled}, return_when=asyncio.FIRST_COMPLETED)
         if following.done():
             await _close(socket, following.exception(), pace)
         elif expelled.done():
-            await _close(socket, expelled.exception() or EXPELLED, pace)
+            await _close(socket, expelled.exception() or ACCESS_ENDED, pace)
     finally:
-        await end_all(following, leaving, expelled)
+        await cancel_all(following, leaving, expelled)
 
 
-async def _left(socket: WebSocket) -> None:
+async def _until_closed(socket: WebSocket) -> None:
     """Returns when the reader leaves. Whatever it sends is dropped: nothing is asked over these sockets."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass
 
 
-async def until_expelled(socket: WebSocket, seconds: float) -> None:
+async def until_access_ends(socket: WebSocket, seconds: float) -> None:
     """Returns when whoever opened the socket may not any more, or may something else."""
-    still = socket.scope.get(STILL, _always)  # the owner's token is a file, and ends with it
+    still = socket.scope.get(STILL_ALLOWED, _always)  # the owner's token is a file, and ends with it
     while True:
         await asyncio.sleep(seconds)
         if not await still():
@@ -101,7 +101,7 @@ async def _always() -> bool:
     return True
 
 
-async def _close(socket: WebSocket, error: BaseException | None, pace: Pace) -> None:
+async def _close(socket: WebSocket, error: BaseException | None, pace: StreamTiming) -> None:
     if isinstance(error, WebSocketDisconnect):
         return
     code, reason = _verdict(error)
@@ -114,7 +114,7 @@ def _verdict(error: BaseException | None) -> tuple[int, str]:
     """How to close the socket of a follower that ended so."""
     if error is None:
         return NORMAL, "the job has ended"
-    if isinstance(error, SlowReader):
+    if isinstance(error, ReaderTooSlow):
         return TRY_AGAIN, "too slow; go on from the last cursor"
     if isinstance(error, CrucibleError):
         return close_code(error), close_reason(error)
@@ -122,7 +122,7 @@ def _verdict(error: BaseException | None) -> tuple[int, str]:
     return TROUBLE_CLOSE, "internal error; the details are in server.log"
 
 
-async def end_all(*tasks: asyncio.Future[Any]) -> None:
+async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
