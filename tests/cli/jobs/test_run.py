@@ -381,7 +381,7 @@ def test_a_simulated_place_is_called_so(cli: Cli, real: RealServer) -> None:
     ("flags", "said"),
     [
         (("--backend", "rehersal"), "There is no backend"),
-        (("--backend", ","), "--backend names no place"),
+        (("--backend", ","), "--backend names no backend"),
         (("--fallback", "nosuch"), "There is no backend"),
         (("--market", "spott"), "Did you mean 'spot'"),
         (("--spot", "--market", "reserved"), "contradict"),

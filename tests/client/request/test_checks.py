@@ -20,10 +20,10 @@ def test_numbers_within_their_bounds_pass() -> None:
         (11, {}, "size must be at most 10"),
         (-1, {}, "size must be at least 0"),
         (0, {"above": True}, "size must be more than 0"),
-        (1.5, {"whole": True}, "size is a whole number"),
-        (True, {}, "size is a number"),
-        ("1", {}, "size is a number"),
-        (float("nan"), {}, "size is a number"),
+        (1.5, {"whole": True}, "size must be a whole number"),
+        (True, {}, "size must be a number"),
+        ("1", {}, "size must be a number"),
+        (float("nan"), {}, "size must be a number"),
     ],
 )
 def test_other_numbers_are_told_with_field_and_value(value: Any, how: dict[str, bool], words: str) -> None:

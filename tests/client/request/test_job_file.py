@@ -260,7 +260,7 @@ def test_places_may_be_one_text_and_keep_one_number(tmp_path: Path) -> None:
         ("keep: {latest: 0}", "job.yaml, line 2: keep must be at least 1."),
         ("market: spott", "job.yaml, line 2: market: There is no market 'spott'."),
         ("seed: 4294967296", "job.yaml, line 2: seed must be less than 4294967296."),
-        ("backend: ','", "job.yaml, line 2: backend names no place."),
+        ("backend: ','", "job.yaml, line 2: backend names no backend."),
         ("kind: infrence", "job.yaml, line 2: there is no kind 'infrence'."),
         ("falback: local", "job.yaml, line 2: there is no field 'falback'."),
     ],

@@ -20,7 +20,7 @@ FLAGS = ArgumentReader(spelling(), flag, SubmitHost({"HOME": "/home/me"}, Path("
 
 def made(fields: PartialSpec) -> JobSpec:
     """The job of these fields, as the command line names them."""
-    return make_spec({**fields, **PAYLOAD.fields()}, FLAGS.field_label)
+    return make_spec({**fields, **PAYLOAD.fields()}, FLAGS)
 
 
 def test_what_is_spelt_like_a_field_fills_it_and_others_as_they_say(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_backends_are_one_list_however_they_are_written(
 
 @pytest.mark.parametrize("text", ["", ",", "  "])
 def test_a_backend_needs_a_name(text: str) -> None:
-    with pytest.raises(BadInput, match="--backend names no place"):
+    with pytest.raises(BadInput, match="--backend names no backend"):
         FLAGS.read({"backend": text})
 
 

@@ -35,7 +35,7 @@ PAYLOAD = Payload(
 
 
 def job(payload: Payload = PAYLOAD, **fields: object) -> JobSpec:
-    return make_spec({**fields, **payload.fields()}, str)
+    return make_spec({**fields, **payload.fields()})
 
 
 def planned(payload: Payload = PAYLOAD, **fields: object) -> PlanRequest:

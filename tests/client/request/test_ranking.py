@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crucible.client.request.job_request import make_spec
+from crucible.client.request.job_request import ArgumentReader, make_spec
+from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.ranking import Ranking, rank_backends
-from crucible.client.request.requirements import Preferences, Requirements
+from crucible.client.request.requirements import PREFERENCES, REQUIREMENTS, Preferences, Requirements
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
-from crucible.core.routing.plan_request import Goal, Objective
+from crucible.core.routing.plan_request import Objective
 from crucible.core.views.machines import BackendView
 
 GiB = 1024**3
@@ -20,17 +22,17 @@ def offer(**changes: Any) -> dict[str, Any]:
     return {**base, "rate_micros_per_hour": 500_000, "runnable": True, **changes}
 
 
-def place(name: str, *offers: dict[str, Any], slots: str = "elastic", simulated: bool = False) -> BackendView:
+def backend(name: str, *offers: dict[str, Any], slots: str = "elastic", simulated: bool = False) -> BackendView:
     return BackendView(
         name=name, connected=bool(offers), offers=offers, capabilities={"slots": slots, "simulated": simulated}
     )
 
 
 BARE = {"cpus": 2, "memory_bytes": 8 * GiB, "gpus": []}
-LOCAL = place("local", offer(capacity=BARE, rate_micros_per_hour=0), slots="counted")
-CHEAP = place("cheap", offer(startup_seconds=300), offer(market="spot", rate_micros_per_hour=100_000))
-QUICK = place("quick", offer(rate_micros_per_hour=2_000_000, startup_seconds=5))
-PLAY = place("play", offer(rate_micros_per_hour=1), simulated=True)
+LOCAL = backend("local", offer(capacity=BARE, rate_micros_per_hour=0), slots="counted")
+CHEAP = backend("cheap", offer(startup_seconds=300), offer(market="spot", rate_micros_per_hour=100_000))
+QUICK = backend("quick", offer(rate_micros_per_hour=2_000_000, startup_seconds=5))
+PLAY = backend("play", offer(rate_micros_per_hour=1), simulated=True)
 ALL = (QUICK, PLAY, CHEAP, LOCAL)
 GPU = Requirements(gpu_memory_gb=16)
 
@@ -41,8 +43,9 @@ def rank(
     preferences: Preferences = Preferences(),  # noqa: B008  frozen
     **more: Any,
 ) -> Ranking:
-    spec = make_spec({"command": ("true",), **needs.fields(), "regions": more.pop("regions", ())}, str)
-    goal = Goal.model_validate({**needs.goal(), **preferences.goal()})
+    reader = ArgumentReader({**REQUIREMENTS, **PREFERENCES}, str, SubmitHost({}, Path()))
+    fields, goal = reader.read({**needs.arguments(), **preferences.arguments()})
+    spec = make_spec({"command": ("true",), **fields, "regions": more.pop("regions", ())})
     return rank_backends(backends, spec, goal, **more)
 
 
@@ -73,9 +76,9 @@ def test_an_order_is_kept_without_those_that_cannot_hold_it() -> None:
 
 
 def test_a_place_of_an_order_that_has_not_said_what_it_offers_is_not_passed_over() -> None:
-    line = rank((place("silent"), LOCAL), Requirements(), Preferences(), order=("silent", "local"))
+    line = rank((backend("silent"), LOCAL), Requirements(), Preferences(), order=("silent", "local"))
     assert line.names == ("silent", "local")
-    assert rank((place("silent"), LOCAL), Requirements(), Preferences()).names == ("local",)
+    assert rank((backend("silent"), LOCAL), Requirements(), Preferences()).names == ("local",)
 
 
 def test_whoever_allows_interruption_gets_the_price_of_spot_where_there_is_any() -> None:
@@ -98,7 +101,7 @@ def test_more_than_any_place_has() -> None:
         names(Requirements(gpu_memory_gb=80))
     assert {item["backend"] for item in raised.value.data["rejected"]} == {"local", "cheap", "quick", "play"}  # type: ignore[attr-defined]
     with pytest.raises(NoCapacity, match="offers nothing"):
-        rank((place("empty"),), GPU, Preferences())
+        rank((backend("empty"),), GPU, Preferences())
     with pytest.raises(NoCapacity, match="connected to none"):
         rank((), GPU, Preferences())
 

@@ -8,7 +8,7 @@ from crucible import Requirements
 from crucible.client.request.requirements import Preferences
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.routing.plan_request import Objective
+from crucible.core.routing.plan_request import Goal, Objective
 
 GiB = 1024**3
 
@@ -21,43 +21,44 @@ def test_what_the_documents_ask_for() -> None:
         interruptible=True,
         max_cost_usd=10.00,
     )
-    assert needs.fields() == {
+    fields, goal = needs.read()
+    assert fields == {
         "resources": {"gpus": 1, "gpu_memory_bytes": 16 * GiB},
         "market": Market.SPOT,
         "max_cost_usd": 10.0,
         "env": {"CHECKPOINT_FREQUENCY_MINUTES": "30"},
     }
-    assert needs.goal() == {"hours": 3, "interruptible": True}
+    assert goal == Goal(hours=3, interruptible=True)
 
 
 def test_nothing_said_is_nothing_required() -> None:
     needs = Requirements()
-    assert (needs.fields(), needs.goal()) == ({}, {})
+    assert needs.read() == ({}, Goal())
 
 
 def test_sizes_in_units_of_a_job() -> None:
     needs = Requirements(cpus=2, memory_gb=1.5, gpus=2, time_limit_hours=0.5)
     wanted = {"cpus": 2, "memory_bytes": int(1.5 * GiB), "gpus": 2, "seconds": 1800}
-    assert needs.fields() == {"resources": wanted}
+    assert needs.read()[0] == {"resources": wanted}
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
         ({"gpu_memory_gb": -1}, "gpu_memory_gb must be at least 0"),
-        ({"gpu_memory_gb": "16"}, "gpu_memory_gb is a number"),
-        ({"gpu_memory_gb": True}, "gpu_memory_gb is a number"),
-        ({"gpu_memory_gb": float("nan")}, "gpu_memory_gb is a number"),
-        ({"max_cost_usd": float("inf")}, "max_cost_usd is a number"),
+        ({"gpu_memory_gb": "16"}, "gpu_memory_gb must be a number"),
+        ({"gpu_memory_gb": True}, "gpu_memory_gb must be a number"),
+        ({"gpu_memory_gb": float("nan")}, "gpu_memory_gb must be a number"),
+        ({"max_cost_usd": float("inf")}, "max_cost_usd must be a number"),
         ({"max_cost_usd": -0.01}, "max_cost_usd must be at least 0"),
         ({"duration_hours_estimated": 0}, "must be more than 0"),
         ({"checkpoint_frequency_minutes": 0}, "must be more than 0"),
-        ({"gpus": 1.5}, "gpus is a whole number"),
+        ({"gpus": 1.5}, "gpus must be a whole number"),
         ({"gpus": 10**9}, "gpus must be at most"),
         ({"memory_gb": 10**9}, "memory_gb must be at most"),
         ({"cpus": 0}, "cpus must be at least 0.01"),
-        ({"interruptible": "yes"}, "interruptible is True or False"),
-        ({"tier": 3}, "tier is a text"),
+        ({"interruptible": "yes"}, "interruptible must be True or False"),
+        ({"tier": 3}, "tier must be text"),
         ({"gpus": 0, "gpu_memory_gb": 16}, "contradict"),
         ({"time_limit_hours": 1, "duration_hours_estimated": 3}, "less than duration_hours_estimated"),
     ],
@@ -79,7 +80,7 @@ def test_requirements_may_be_a_table() -> None:
     assert Requirements.of(None) == Requirements()
     with pytest.raises(UnknownName, match="gpu_memory_gb"):
         Requirements.of({"gpu_memory": 16})
-    with pytest.raises(BadInput, match="requirements is a Requirements"):
+    with pytest.raises(BadInput, match="requirements must be a Requirements"):
         Requirements.of(16)
 
 
@@ -96,11 +97,11 @@ def test_preferences_as_the_documents_write_them() -> None:
     [
         ({"optimise_for": "cost"}, "optimize_for"),
         ({"optimize_for": "fame"}, "Known: balanced, cost, deadline, speed"),
-        ({"optimize_for": 3}, "optimize_for is a text"),
+        ({"optimize_for": 3}, "optimize_for must be text"),
         ({"allowed_backends": []}, "names nothing"),
-        ({"allowed_backends": [3]}, "allowed_backends is a text"),
-        ({"allowed_backends": 3}, "is a list of names"),
-        ("cost", "preferences is a table"),
+        ({"allowed_backends": [3]}, "allowed_backends must be text"),
+        ({"allowed_backends": 3}, "must be a list of names"),
+        ("cost", "preferences must be a table"),
     ],
 )
 def test_preferences_that_are_none(said: object, words: str) -> None:

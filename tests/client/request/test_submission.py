@@ -31,7 +31,7 @@ def payload(*entries: Entry) -> Payload:
 
 
 def send(api: Api, code: Payload, scratch: Path, **fields: object) -> JobView:
-    return submit(api, make_spec({**fields, **code.fields()}, str), code, scratch)
+    return submit(api, make_spec({**fields, **code.fields()}), code, scratch)
 
 
 def test_code_is_sent_before_the_job_that_names_it(real_api: Api, real: RealServer, tmp_path: Path) -> None:

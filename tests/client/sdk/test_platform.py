@@ -27,7 +27,7 @@ async def platform(real: RealServer, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 @pytest.mark.parametrize(("one", "other"), [(MLPlatform, SyncMLPlatform), (Job, SyncJob)])
 def test_both_clients_have_the_same_methods(one: type, other: type) -> None:
-    only_there = {"sync", "api", "line", "send", "look", "payload", "view", "in_thread"}
+    only_there = {"sync", "api", "submit_job", "plan_job", "load", "view", "in_thread"}
 
     def methods(kind: type) -> dict[str, Any]:
         return {name: value for name, value in vars(kind).items() if name[0] != "_" and name not in only_there}

@@ -22,13 +22,12 @@ from crucible.cli.output.results import tell_result
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.model_plugins import read_inputs
-from crucible.client.payload import CodeSource, ModelOptions, Payload, from_code, load_code, make_payload
+from crucible.client.payload import CodeSource, ModelOptions, Payload, from_code, make_payload
 from crucible.client.request.job_file import read_job_file
 from crucible.client.request.job_request import ArgumentReader, PartialSpec, make_spec, merge
-from crucible.client.request.model_jobs import build_model_payload
 from crucible.client.request.planning import apply_plan, needs_no_plan, plan_request
 from crucible.client.request.pythons import SubmitHost
-from crucible.client.request.submission import any_simulated, submit
+from crucible.client.request.submission import any_simulated, build_payload, submit
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import Source, SourceKind
 from crucible.core.routing.plan_request import Goal
@@ -60,7 +59,7 @@ def run_job(session: Session, options: Options, after: After = lambda api, job: 
         source, fields, goal = read_options(session, options, Path(scratch))
         payload, fields = _taken_up(source, fields)
         fields = merge({"project": session.settings.project.value}, fields)
-        spec = make_spec({**fields, **payload.fields()}, _flags(session).field_label)
+        spec = make_spec({**fields, **payload.fields()}, _flags(session))
         request = plan_request(spec, payload, goal)
         if options.dry_run or options.plan:
             return show_plan(session, request, call=options.dry_run)
@@ -153,12 +152,10 @@ def _without_model(source: CodeSource, options: Options, session: Session) -> Co
 
 
 def _taken_up(source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
-    if source.kind == "model":
-        return build_model_payload(source, fields)
     if source.kind == "path" and source.target == "-":
         code = sys.stdin.buffer.read().decode("utf-8", errors="surrogateescape")
         return from_code(code, source, shown="Standard input"), fields
-    return _from_template(source) if source.kind == "template" else load_code(source), fields
+    return (_from_template(source), fields) if source.kind == "template" else build_payload(source, fields)
 
 
 def _from_template(source: CodeSource) -> Payload:

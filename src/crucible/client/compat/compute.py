@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from pathlib import Path
 
 from crucible.client.compat.types import JobConfig, as_requirements
 from crucible.client.request.pythons import SubmitHost
-from crucible.client.request.submit_request import SubmitRequest
+from crucible.client.request.submit_options import read_keywords
 from crucible.client.sdk import downloads
 from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
 from crucible.client.sdk.results import result_of
@@ -31,8 +30,8 @@ class ComputeBackend:
             raise BadInput(
                 "launch takes a JobConfig.", why=f"It is {config!r}."[:200], fix="JobConfig(path='train.py')"
             )
-        request = SubmitRequest.of(
-            SubmitHost(os.environ, Path.cwd()),
+        request = read_keywords(
+            SubmitHost.current(),
             path=config.path,
             shell=config.command,
             args=config.arguments(),
@@ -43,7 +42,7 @@ class ComputeBackend:
             data=config.inputs(),
             places=[self.backend],
         )
-        return self._platform.send(request).id
+        return self._platform.submit_job(*request).id
 
     def status(self, job_id: str) -> JobStatus:
         return self._job(job_id).status()

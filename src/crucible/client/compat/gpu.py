@@ -21,7 +21,6 @@ from crucible.client.request.requirements import Requirements
 from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.compute.offers import Availability, Market
 from crucible.core.errors import BadInput
-from crucible.core.routing.plan_request import Goal
 from crucible.core.routing.profile import Confidence
 from crucible.core.views.machines import OfferView
 
@@ -77,8 +76,9 @@ class GPUExecutor:
     async def estimate_cost(self, characteristics: WorkloadCharacteristics) -> CostEstimate:
         """What the duration costs on the cheapest machine here that could hold it; NoCapacity if none can."""
         needs = self._needs(characteristics.requirements())
-        spec = make_spec({"command": ("true",), **needs.fields()}, str)
-        goal = Goal.model_validate({**needs.goal(), "allowed_backends": (self.backend,)})
+        fields, goal = needs.read()
+        spec = make_spec({"command": ("true",), **fields})
+        goal = goal.model_copy(update={"allowed_backends": (self.backend,)})
         best = rank_backends(await self._platform.backends(), spec, goal).offers[self.backend]
         assert best is not None, "only an order of backends has some without an offer"
         hourly = best.rate_micros_per_hour / 1e6

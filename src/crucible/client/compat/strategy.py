@@ -13,9 +13,9 @@ from pathlib import Path
 from crucible.client.api import Api
 from crucible.client.compat.types import as_requirements
 from crucible.client.request.checks import check_number
-from crucible.client.request.requirements import MAX_HOURS
 from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.errors import BadInput, NotFound, UnknownName
+from crucible.core.routing.plan_request import MAX_HOURS
 from crucible.core.views.jobs import JobView
 from crucible.core.views.machines import BackendView, OfferView
 

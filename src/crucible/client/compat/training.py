@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -13,7 +12,7 @@ from typing import Any
 
 from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.submission import pack_bundle, upload_bundle
-from crucible.client.request.submit_request import SubmitRequest
+from crucible.client.request.submit_options import read_keywords
 from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
 from crucible.client.sdk.platform import MLPlatform
 from crucible.client.sdk.status import JobStatus
@@ -180,8 +179,8 @@ def _shown(status: JobStatus) -> object:
 def _program(platform: SyncMLPlatform, worker: str | Path) -> dict[str, object]:
     """The worker, stored on the server, as the training parameters that name it."""
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-        request = SubmitRequest.of(SubmitHost(os.environ, Path.cwd()), path=worker)
-        payload = platform.payload(request.source, Path(scratch))
+        source, fields, _ = read_keywords(SubmitHost.current(), path=worker)
+        payload, _ = platform.load(source, fields, Path(scratch))
         bundle = pack_bundle(payload, Path(scratch))
         if bundle is not None:
             upload_bundle(platform.api, bundle)

@@ -1,7 +1,8 @@
-"""What is asked for, from flags, a job file or keywords to one JobSpec: read, merged, validated.
+"""A job request: arguments from flags, a job file or keywords become one JobSpec.
 
-Each of them gives a partial mapping of the spec's own fields, with tables for `resources`, `retries`, `keep`, `env`
-and `secrets`. An argument that is spelt like a field fills it; for any other a table of `Fills` says which.
+Three steps. An `ArgumentReader` turns the arguments of one source into a partial spec: fields of a JobSpec, with tables
+for `resources`, `retries`, `keep`, `env` and `secrets`. `merge` puts one partial spec over another. `make_spec` is
+the one validation; its errors name a value as the user wrote it.
 """
 
 from __future__ import annotations
@@ -30,18 +31,15 @@ from crucible.core.job.tags import parse_tags
 from crucible.core.routing.plan_request import Goal
 
 PartialSpec = dict[str, object]
-"""A partial JobSpec: its own fields, as far as they were given."""
-Label = Callable[[str], str]
-"""What an argument is called in errors: `--memory`; `job.yaml, line 3: memory`; `memory_gb`."""
+"""Fields of a JobSpec, as far as they were given."""
 
-
-_OF_THE_PAYLOAD = frozenset({"command", "environment", "source", "in_place", "bundle"})
-"""Fields that follow from what is run."""
+_FROM_PAYLOAD = frozenset({"command", "environment", "source", "in_place", "bundle"})
+"""Fields that follow from the code; no argument fills them."""
 
 
 @dataclass(frozen=True)
 class ParseContext:
-    """What a parser knows besides the value: what errors call it, and where its paths and variables come from."""
+    """What a parser knows besides the value: how errors name the argument, and where paths and variables come from."""
 
     label: str
     host: SubmitHost
@@ -49,14 +47,14 @@ class ParseContext:
 
 @dataclass(frozen=True)
 class FieldMapping:
-    """The field that an argument fills, `resources.cpus` for one of a table, and how its value is read."""
+    """The field that an argument fills (`resources.cpus`: one of a table) and how its value is parsed."""
 
     field: str
     parse: Callable[[Any, ParseContext], object] = lambda value, _: value
 
 
 def text_parser(parse: Callable[[str], object]) -> Callable[[Any, ParseContext], object]:
-    """Return a parser of text whose errors say where the text was given."""
+    """Return a parser of text whose errors begin with the argument's label."""
 
     def read(value: object, context: ParseContext) -> object:
         try:
@@ -95,7 +93,7 @@ def parse_data(value: Any, context: ParseContext) -> tuple[DataInput, ...]:
 
 
 def _pairs(value: Any) -> list[str]:
-    """`NAME=VALUE` texts, of a list as it is or of a table; None stands for no value."""
+    """Return `NAME=VALUE` texts, from a list of them or a table; a value of None gives `NAME` alone."""
     if not isinstance(value, Mapping):
         return list(value)
     return [name if item is None else f"{name}={item}" for name, item in value.items()]
@@ -103,126 +101,135 @@ def _pairs(value: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class ArgumentReader:
-    """One of those who give arguments: the command line, a job file, or keywords."""
+    """Reads the arguments of one source: the command line, a job file, or the keywords of the SDK.
+
+    An argument that is spelt like a field fills it; `mappings` has the others. `label` says how the user writes an
+    argument: `--memory`; `job.yaml, line 3: memory`; `memory_gb`.
+    """
 
     mappings: Mapping[str, FieldMapping]
-    label: Label
+    label: Callable[[str], str]
     host: SubmitHost
+    help: str = "`crucible run --help` explains the options."
 
-    def read(self, given: Mapping[str, object]) -> tuple[PartialSpec, Goal]:
-        """Return the fields of the job and the goal; arguments that fill neither are passed over.
+    def read(self, arguments: Mapping[str, object]) -> tuple[PartialSpec, Goal]:
+        """Return the fields of the job and the goal that these arguments fill; other arguments are ignored.
 
-        Raises BadInput in the words of this layer for what no job or goal can have.
+        Raises BadInput for a value that no job or goal can have, whatever the code is.
         """
-        found: PartialSpec = {}
-        filled: dict[str, str] = {}
-        for name, value in given.items():
-            fills = self.mappings.get(name) or _same_name(name)
-            if fills is None or value is None or value is False or value in ((), {}, []):
+        fields = self._parse(arguments)
+        self._split_backends(fields)
+        goal = {name: fields.pop(name) for name in Goal.model_fields if name in fields}
+        make_spec({"command": ("true",), **fields}, self)
+        try:
+            return fields, Goal.model_validate(goal)
+        except ValidationError as error:
+            raise validation_error(error, self) from error
+
+    def argument_for(self, field: str) -> str:
+        """Return the argument that fills this field of a spec, or else another one of the same table."""
+        if field in self.mappings:
+            return field
+        by_field = {mapping.field: name for name, mapping in self.mappings.items()}
+        table = field.partition(".")[0]
+        beside = next((name for path, name in by_field.items() if path.partition(".")[0] == table), table)
+        return by_field.get(field, beside)
+
+    def _parse(self, arguments: Mapping[str, object]) -> PartialSpec:
+        fields: PartialSpec = {}
+        filled_by: dict[str, str] = {}
+        for name, value in arguments.items():
+            mapping = self.mappings.get(name) or _field_of_the_same_name(name)
+            if mapping is None or value is None or value is False or value in ((), {}, []):
                 continue
-            parsed = fills.parse(value, ParseContext(self.label(name), self.host))
-            first = filled.setdefault(fills.field, name)
-            if first != name and isinstance(parsed, str) and found.get(fills.field) != parsed:
+            parsed = mapping.parse(value, ParseContext(self.label(name), self.host))
+            first = filled_by.setdefault(mapping.field, name)
+            # Tables and lists of two arguments are merged; of two texts (--market, --spot) only one can be meant.
+            if first != name and isinstance(parsed, str) and fields.get(mapping.field) != parsed:
                 both = f"{self.label(first)} and {self.label(name)}"
                 raise BadInput(f"{both} contradict each other.", fix="Give one of them.")
-            table, _, entry = fills.field.rpartition(".")
-            found = _merge_fields(found, {table: {entry: parsed}} if table else {entry: parsed})
-        self._split_backends(found)
-        goal = self.goal({name: found.pop(name) for name in Goal.model_fields if name in found})
-        self.check(found)
-        return found, goal
+            table, _, entry = mapping.field.rpartition(".")
+            fields = _merge_fields(fields, {table: {entry: parsed}} if table else {entry: parsed})
+        return fields
 
-    def check(self, fields: PartialSpec) -> None:
-        """Raise BadInput for what is out of bounds whatever the code is."""
-        make_spec({"command": ("true",), **fields}, self.field_label)
-
-    def goal(self, fields: PartialSpec) -> Goal:
-        try:
-            return Goal.model_validate(fields)
-        except ValidationError as error:
-            raise validation_error(error, self.field_label) from error
-
-    def field_label(self, field: str) -> str:
-        """What this layer calls a field of the spec."""
-        spelt = {fills.field: name for name, fills in self.mappings.items() if name != field}
-        table, _, _ = field.partition(".")
-        inside = next((name for path, name in spelt.items() if path.partition(".")[0] == table), table)
-        return self.label(field if field in self.mappings else spelt.get(field, inside))
-
-    def _split_backends(self, found: PartialSpec) -> None:
-        """`rehearsal,local` is a backend and its fallback."""
-        backend, fallback = found.get("backend"), cast(tuple[str, ...], found.get("fallback", ()))
-        if backend is None and not fallback:
+    def _split_backends(self, fields: PartialSpec) -> None:
+        """Split a list of backends (`rehearsal,local`) into the backend and its fallback."""
+        backend, fallback = fields.get("backend"), cast(tuple[str, ...], fields.get("fallback", ()))
+        if backend is None:
+            if fallback:
+                fields["fallback"] = read_names(fallback)
             return
-        first, *others = read_names(() if backend is None else (str(backend),)) or ("",)
-        if backend is not None and not first:
-            where = self.label("backend")
-            raise BadInput(f"{where} names no place.", fix="`crucible backends` lists them.", field="backend")
-        found["fallback"] = tuple(name for name in read_names((*others, *fallback)) if name != first)
-        if first:
-            found["backend"] = first
+        listed = read_names((backend,) if isinstance(backend, str) else cast(tuple[str, ...], backend))
+        if not listed:
+            what = f"{self.label('backend')} names no backend."
+            raise BadInput(what, fix="`crucible backends` lists them.", field="backend")
+        names = read_names((*listed, *fallback))
+        fields["backend"], fields["fallback"] = names[0], names[1:]
 
 
-def _same_name(name: str) -> FieldMapping | None:
+def _field_of_the_same_name(argument: str) -> FieldMapping | None:
     known = JobSpec.model_fields.keys() | Goal.model_fields.keys()
-    return FieldMapping(name) if name in known - _OF_THE_PAYLOAD else None
+    return FieldMapping(argument) if argument in known - _FROM_PAYLOAD else None
 
 
-def merge(base: PartialSpec, over: PartialSpec) -> PartialSpec:
+def merge(base: PartialSpec, overrides: PartialSpec) -> PartialSpec:
     """Merge onto `base`: scalars override, tables merge, tags and data append; data of the same name is replaced.
 
     A backend also replaces the fallback of the base.
     """
-    joined = _merge_fields(base, over)
-    if over.get("backend") is not None:
-        joined["fallback"] = over.get("fallback", ())
-    return joined
+    merged = _merge_fields(base, overrides)
+    if overrides.get("backend") is not None:
+        merged["fallback"] = overrides.get("fallback", ())
+    return merged
 
 
-def _merge_fields(base: PartialSpec, over: PartialSpec) -> PartialSpec:
-    joined = {**base, **over}
-    for name in base.keys() & over.keys():
-        before, value = base[name], over[name]
+def _merge_fields(base: PartialSpec, overrides: PartialSpec) -> PartialSpec:
+    merged = {**base, **overrides}
+    for name in base.keys() & overrides.keys():
+        before, value = base[name], overrides[name]
         if isinstance(before, Mapping) and isinstance(value, Mapping):
-            joined[name] = {**before, **value}
+            merged[name] = {**before, **value}
         elif name == "tags" and isinstance(before, tuple) and isinstance(value, tuple):
-            joined[name] = (*before, *(tag for tag in value if tag not in before))
+            merged[name] = (*before, *(tag for tag in value if tag not in before))
         elif name == "data" and isinstance(before, tuple) and isinstance(value, tuple):
             replaced = {item.name for item in value}
-            joined[name] = (*(item for item in before if item.name not in replaced), *value)
-    return joined
+            merged[name] = (*(item for item in before if item.name not in replaced), *value)
+    return merged
 
 
-def make_spec(fields: PartialSpec, name_of: Label) -> JobSpec:
-    """Return the job. Raises BadInput naming the argument that is out of bounds, as `name_of` calls its field."""
+def make_spec(fields: PartialSpec, reader: ArgumentReader | None = None) -> JobSpec:
+    """Return the job. Raises BadInput for a value out of bounds, in the words of `reader` (default: the spec's own)."""
     tier = fields.get("tier")
     parse_tags(cast(tuple[str, ...], fields.get("tags", ())))
     try:
         return JobSpec.model_validate({**fields, "tier": get_tier(str(tier)).id if tier else None})
     except ValidationError as error:
-        raise validation_error(error, name_of) from error
+        raise validation_error(error, reader) from error
 
 
-def validation_error(error: ValidationError, name_of: Label) -> BadInput:
-    """The first thing that a validation found, in words and with units."""
+def validation_error(error: ValidationError, reader: ArgumentReader | None = None) -> BadInput:
+    """Return the first failure of a validation as an error that names the argument and writes its value with units."""
     first = error.errors(include_url=False)[0]
-    path = [str(part) for part in first["loc"]]
-    field = ".".join(part for part in path if not part.isdigit())
+    field = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
     leaf = field.rpartition(".")[2]
-    message = _bound(leaf, first["type"], first.get("ctx", {}))
-    said = first["msg"].removeprefix("Value error, ")
+    argument = reader.argument_for(field) if reader and field else field
+    label = reader.label(argument) if reader and field else field
+    bound = _bound(leaf, first["type"], first.get("ctx", {}))
+    message = first["msg"].removeprefix("Value error, ")
     if not field:
-        what = f"{said[0].upper()}{said[1:]}."
+        what = f"{message[0].upper()}{message[1:]}."
     else:
-        what = f"{name_of(field)} {message}." if message else f"{name_of(field)}: {said}."
-    fix = _fix(leaf, first["input"]) or "`crucible run --help` explains the options."
-    return BadInput(what, why=_value(leaf, first["input"]), fix=fix, field=".".join(path))
+        what = f"{label} {bound}." if bound else f"{label}: {message}."
+    fix = _fix(leaf, first["input"]) or (reader.help if reader else "Change it, or leave it out.")
+    return BadInput(what, why=_value(leaf, first["input"]), fix=fix, field=argument)
 
 
 def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
-    """`must be at least 16 MiB`; empty for a check that has words of its own."""
+    """Return a rule such as `must be at least 16 MiB`; empty for a check that has a message of its own."""
     if kind == "greater_than_equal":
         return f"must be at least {_amount(name, limits['ge'])}"
+    if kind == "greater_than":
+        return f"must be more than {_amount(name, limits['gt'])}"
     if kind == "less_than":
         return f"must be less than {_amount(name, limits['lt'])}"
     if kind == "less_than_equal":
@@ -233,10 +240,10 @@ def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
         "int_parsing": "must be a whole number",
         "int_type": "must be a whole number",
         "int_from_float": "must be a whole number",
-        "string_type": "is a text",
+        "string_type": "must be text",
         "string_too_short": "must not be empty",
         "string_too_long": f"must not be longer than {limits.get('max_length')} characters",
-        "too_long": f"may be given {limits.get('max_length')} times at most",
+        "too_long": f"may be given at most {limits.get('max_length')} times",
         "string_pattern_mismatch": _PATTERNS.get(name, "must not hold slashes, backslashes or control characters"),
     }.get(kind, "")
 
@@ -263,6 +270,6 @@ def _value(name: str, value: object) -> str:
 
 
 def _fix(name: str, value: object) -> str:
-    if name.endswith("_bytes") and isinstance(value, int) and value < 1024:
+    if name.endswith("_bytes") and isinstance(value, int) and 0 < value < 1024:
         return f"A number without a unit is bytes; write {value}G for {value} GiB."
     return ""

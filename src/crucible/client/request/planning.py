@@ -29,7 +29,7 @@ def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:
     try:
         return PlanRequest.model_validate({**dict(spec), **hidden, **_program(payload), **dict(goal)})
     except ValidationError as error:
-        raise validation_error(error, str) from error
+        raise validation_error(error) from error
 
 
 def needs_no_plan(request: PlanRequest) -> bool:

@@ -82,6 +82,11 @@ class SubmitHost:
     realpath: Callable[[str], str] = os.path.realpath
     run_uv: Callable[[str, Mapping[str, str], Path], Interpreter] = find_python
 
+    @classmethod
+    def current(cls) -> SubmitHost:
+        """Return the environment and folder of this process."""
+        return cls(os.environ, Path.cwd())
+
     def find_python(self, request: str) -> Interpreter:
         """Return the Python at a path, or the first on PATH that lies in a range; raises NoInterpreter."""
         path = os.pathsep.join(self.search_path()) or os.devnull  # without one, uv would take a default

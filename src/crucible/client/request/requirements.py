@@ -1,38 +1,89 @@
-"""What a job needs and what its user prefers, as the Python client takes it: checked when it is made."""
+"""Requirements and preferences, as the Python client takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from crucible.client.request.checks import check_names, check_number, check_text, invalid_value
+from crucible.client.request.job_request import ArgumentReader, FieldMapping, ParseContext, PartialSpec
+from crucible.client.request.pythons import SubmitHost
 from crucible.core.compute.offers import Market
-from crucible.core.compute.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, MAX_SECONDS, GiB
-from crucible.core.compute.tiers import get_tier
+from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.job.spec import MAX_USD
-from crucible.core.routing.plan_request import Objective
+from crucible.core.routing.plan_request import MAX_HOURS, Goal, Objective
 
 T = TypeVar("T")
 
-MAX_GB = MAX_MEMORY // GiB
-MAX_HOURS = MAX_SECONDS / 3600
 FREQUENCY = "CHECKPOINT_FREQUENCY_MINUTES"
-"""The variable by which a program hears how often it was asked to save."""
+"""The variable that tells the program how often to save."""
+HELP = "docs/sdk.md explains the arguments."
+
+
+def parse_number(value: Any, context: ParseContext) -> object:
+    check_number(context.label, value)
+    return value
+
+
+def parse_whole_number(value: Any, context: ParseContext) -> object:
+    check_number(context.label, value, whole=True)
+    return value
+
+
+def _parse_gigabytes(value: Any, context: ParseContext) -> object:
+    check_number(context.label, value)
+    return int(value * GiB)
+
+
+def _parse_hours(value: Any, context: ParseContext) -> object:
+    check_number(context.label, value)
+    return value * 3600
+
+
+def _parse_flag(value: Any, context: ParseContext) -> object:
+    if not isinstance(value, bool):
+        raise invalid_value(context.label, value, "must be True or False")
+    return value
+
+
+def _parse_frequency(value: Any, context: ParseContext) -> object:
+    check_number(context.label, value, 0, MAX_HOURS * 60, above=True)
+    return {FREQUENCY: f"{value:g}"}
+
+
+REQUIREMENTS: Mapping[str, FieldMapping] = {
+    "gpu_memory_gb": FieldMapping("resources.gpu_memory_bytes", _parse_gigabytes),
+    "duration_hours_estimated": FieldMapping("hours", parse_number),
+    "checkpoint_frequency_minutes": FieldMapping("env", _parse_frequency),
+    "interruptible": FieldMapping("interruptible", _parse_flag),
+    "max_cost_usd": FieldMapping("max_cost_usd", parse_number),
+    "gpus": FieldMapping("resources.gpus", parse_whole_number),
+    "cpus": FieldMapping("resources.cpus", parse_number),
+    "memory_gb": FieldMapping("resources.memory_bytes", _parse_gigabytes),
+    "time_limit_hours": FieldMapping("resources.seconds", _parse_hours),
+    "tier": FieldMapping("tier", lambda value, context: check_text(context.label, value)),
+}
+"""The fields of a job and of its goal that requirements fill."""
+PREFERENCES: Mapping[str, FieldMapping] = {
+    "optimize_for": FieldMapping("optimize"),
+    "deadline_hours": FieldMapping("deadline_hours", parse_number),
+}
+"""The fields of a goal that preferences fill."""
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a job needs. None: not said, and nothing is required.
+    """What a job needs; None requires nothing. Raises BadInput for what no job can have.
 
-    `gpu_memory_gb` asks for a GPU with so much memory of its own (`gpus` of them: 1 unless said), `memory_gb` for
-    the computer's. `interruptible` allows machines that the place may take back (spot): the job then goes on
-    elsewhere from its newest checkpoint. `duration_hours_estimated` is what costs are computed from;
-    `time_limit_hours` ends each try that takes longer.
-    `max_cost_usd` leaves out places where that duration would cost more; where machines bill, a try is ended when it
-    is spent.
-    `checkpoint_frequency_minutes` is told to the program as $CHECKPOINT_FREQUENCY_MINUTES: saving is its own doing.
+    `gpu_memory_gb` asks for a GPU with that much memory (`gpus` of them; default: 1), `memory_gb` for main memory.
+    `interruptible` allows machines that the provider may take back (spot): the job then continues elsewhere from its
+    newest checkpoint. Costs are estimated for `duration_hours_estimated`; an attempt that runs longer than
+    `time_limit_hours` is ended.
+    `max_cost_usd` excludes offers where that duration would cost more; where machines bill, an attempt is ended when
+    the amount is spent.
+    The program finds `checkpoint_frequency_minutes` in $CHECKPOINT_FREQUENCY_MINUTES; saving is up to the program.
     """
 
     gpu_memory_gb: float | None = None
@@ -47,21 +98,7 @@ class Requirements:
     tier: str | None = None
 
     def __post_init__(self) -> None:
-        check_number("gpu_memory_gb", self.gpu_memory_gb, 0, MAX_GB)
-        check_number("duration_hours_estimated", self.duration_hours_estimated, 0, MAX_HOURS, above=True)
-        check_number("checkpoint_frequency_minutes", self.checkpoint_frequency_minutes, 0, MAX_HOURS * 60, above=True)
-        check_number("max_cost_usd", self.max_cost_usd, 0, MAX_USD)
-        check_number("gpus", self.gpus, 0, MAX_GPUS, whole=True)
-        check_number("cpus", self.cpus, 0.01, MAX_CPUS)
-        check_number("memory_gb", self.memory_gb, 1 / 64, MAX_GB)
-        check_number("time_limit_hours", self.time_limit_hours, 1 / 3600, MAX_HOURS)
-        if not isinstance(self.interruptible, bool):
-            raise invalid_value("interruptible", self.interruptible, "is True or False")
-        if self.tier is not None:
-            get_tier(check_text("tier", self.tier))
-        self._contradictions()
-
-    def _contradictions(self) -> None:
+        self.read()
         if self.gpus == 0 and self.gpu_memory_gb:
             raise BadInput(
                 "gpu_memory_gb and gpus=0 contradict each other.",
@@ -78,44 +115,35 @@ class Requirements:
             )
 
     @classmethod
-    def of(cls, said: object) -> Requirements:
-        """These, or the same as a mapping; a name that is none is told with the nearest one."""
-        if said is None:
+    def of(cls, requirements: object) -> Requirements:
+        """Return the requirements, also from a mapping. Raises BadInput, and UnknownName for an unknown key."""
+        if requirements is None:
             return cls()
-        if isinstance(said, cls):
-            return said
-        if not isinstance(said, Mapping):
-            raise invalid_value("requirements", said, "is a Requirements(...)")
-        return cls(**_known(said, "requirement", [field.name for field in fields(cls)]))
+        if isinstance(requirements, cls):
+            return requirements
+        if not isinstance(requirements, Mapping):
+            raise invalid_value("requirements", requirements, "must be a Requirements(...)")
+        return cls(**_check_keys(requirements, "requirement", [field.name for field in fields(cls)]))
 
-    def fields(self) -> dict[str, object]:
-        """As a partial job; what is not said is left out."""
-        resources = {
-            "cpus": self.cpus,
-            "memory_bytes": _bytes(self.memory_gb),
-            "gpus": self.gpus if self.gpus is not None else (1 if self.gpu_memory_gb else None),
-            "gpu_memory_bytes": _bytes(self.gpu_memory_gb),
-            "seconds": self.time_limit_hours * 3600 if self.time_limit_hours is not None else None,
-        }
-        often = self.checkpoint_frequency_minutes
-        return _said(
-            resources=_said(**resources),
-            market=Market.SPOT if self.interruptible else None,
-            tier=self.tier,
-            max_cost_usd=self.max_cost_usd,
-            env={} if often is None else {FREQUENCY: f"{often:g}"},
-        )
+    def arguments(self) -> dict[str, object]:
+        """Return these as arguments that `REQUIREMENTS` maps, with those that follow from them."""
+        given = dict(vars(self))
+        if self.interruptible:
+            given["market"] = Market.SPOT
+        if self.gpus is None and self.gpu_memory_gb:
+            given["gpus"] = 1
+        return given
 
-    def goal(self) -> dict[str, object]:
-        """As a partial goal."""
-        return _said(hours=self.duration_hours_estimated, interruptible=self.interruptible or None)
+    def read(self) -> tuple[PartialSpec, Goal]:
+        """Return these as the fields of a job and a goal."""
+        return ArgumentReader(REQUIREMENTS, str, SubmitHost({}, Path()), HELP).read(self.arguments())
 
 
 @dataclass(frozen=True)
 class Preferences:
-    """What places are put in order by. `allowed_backends` None: all that the server is connected to.
+    """How backends are ranked. `allowed_backends` None: all that the server is connected to.
 
-    `deadline_hours`: within which it is to be done; what would take longer is recommended to nobody.
+    `deadline_hours`: offers where the job would take longer than this are left out of recommendations.
     """
 
     optimize_for: Objective = Objective.COST
@@ -123,50 +151,36 @@ class Preferences:
     deadline_hours: float | None = None
 
     @classmethod
-    def of(cls, said: object) -> Preferences:
-        if said is None:
+    def of(cls, preferences: object) -> Preferences:
+        """Return the preferences, also from a mapping. Raises BadInput, and UnknownName for an unknown key."""
+        if preferences is None:
             return cls()
-        if isinstance(said, cls):
-            return said
-        if not isinstance(said, Mapping):
-            raise invalid_value("preferences", said, "is a table such as {'optimize_for': 'cost'}")
-        known = _known(said, "preference", [field.name for field in fields(cls)])
-        aim = known.get("optimize_for")
+        if isinstance(preferences, cls):
+            return preferences
+        if not isinstance(preferences, Mapping):
+            raise invalid_value("preferences", preferences, "must be a table such as {'optimize_for': 'cost'}")
+        given = _check_keys(preferences, "preference", [field.name for field in fields(cls)])
+        objective = given.get("optimize_for")
         return cls(
-            optimize_for=Objective.COST if aim is None else _aim(aim),
-            allowed_backends=check_names("allowed_backends", known.get("allowed_backends")),
-            deadline_hours=_hours("deadline_hours", known.get("deadline_hours")),
+            optimize_for=Objective.COST if objective is None else _objective(objective),
+            allowed_backends=check_names("allowed_backends", given.get("allowed_backends")),
+            deadline_hours=given.get("deadline_hours"),
         )
 
-    def goal(self) -> dict[str, object]:
-        """As a partial goal."""
-        return _said(
-            optimize=self.optimize_for, deadline_hours=self.deadline_hours, allowed_backends=self.allowed_backends
-        )
+    def arguments(self) -> dict[str, object]:
+        """Return these as arguments that `PREFERENCES` maps."""
+        return dict(vars(self))
 
 
-def _said(**values: object) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value is not None and value != {}}
-
-
-def _hours(name: str, said: object) -> float | None:
-    check_number(name, said, 0, MAX_HOURS, above=True)
-    return cast(float | None, said)
-
-
-def _aim(said: object) -> Objective:
+def _objective(value: object) -> Objective:
     try:
-        return Objective(check_text("optimize_for", getattr(said, "value", said)).lower())
+        return Objective(check_text("optimize_for", getattr(value, "value", value)).lower())
     except ValueError:
-        raise UnknownName("aim to optimize_for", str(said), [aim.value for aim in Objective]) from None
+        raise UnknownName("aim to optimize_for", str(value), list(Objective)) from None
 
 
-def _known(said: Mapping[object, T], kind: str, names: list[str]) -> dict[str, T]:
-    for name in said:
+def _check_keys(given: Mapping[object, T], kind: str, names: list[str]) -> dict[str, T]:
+    for name in given:
         if name not in names:
             raise UnknownName(kind, str(name), names)
-    return cast(dict[str, T], dict(said))
-
-
-def _bytes(gigabytes: float | None) -> int | None:
-    return None if gigabytes is None else int(gigabytes * GiB)
+    return cast(dict[str, T], dict(given))

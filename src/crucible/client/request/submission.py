@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crucible.client.api import Api
-from crucible.client.payload import Payload
+from crucible.client.payload import CodeSource, Payload, load_code
 from crucible.client.payload.suggestions import nearest
+from crucible.client.request.job_request import PartialSpec
+from crucible.client.request.model_jobs import build_model_payload
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.job.spec import JobSpec
 from crucible.core.views.jobs import JobView
@@ -16,6 +18,11 @@ from crucible.core.views.machines import BackendPage
 from crucible.wire.files.bundle import Bundle, make_bundle
 
 LISTED = "`crucible backends` lists those of the server, and what connects others."
+
+
+def build_payload(source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
+    """Return the code or model to send, and the fields with what a model adds to them."""
+    return build_model_payload(source, fields) if source.kind == "model" else (load_code(source), fields)
 
 
 def pack_bundle(payload: Payload, scratch: Path) -> Bundle | None:

@@ -6,7 +6,6 @@ Each call runs in a thread of a small pool, each follower in one of its own.
 from __future__ import annotations
 
 import asyncio
-import os
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +15,7 @@ from types import TracebackType
 from typing import TypeVar, Unpack
 
 from crucible.client.request.pythons import SubmitHost
-from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
+from crucible.client.request.submit_options import SubmitOptions, read_keywords
 from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
 from crucible.client.sdk.blocking.job import check_timeout, still_running
 from crucible.client.sdk.exec import ExecResult
@@ -78,9 +77,9 @@ class MLPlatform:
         What is wrong with the arguments is raised here, at once; sending goes on beside the event loop. `await` the
         job to know that it is stored, or use it: what the server refuses is raised by the first thing that waits.
         """
-        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
-        request = SubmitRequest.of(SubmitHost(os.environ, Path.cwd()), **said)
-        return Job(self, self._begin(lambda: self.sync.send(request)))
+        keywords = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        request = read_keywords(SubmitHost.current(), **keywords)
+        return Job(self, self._begin(lambda: self.sync.submit_job(*request)))
 
     async def recommend(
         self,
@@ -93,9 +92,9 @@ class MLPlatform:
 
         Takes what `submit` takes, and submits nothing.
         """
-        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
-        request = SubmitRequest.of(SubmitHost(os.environ, Path.cwd()), **said)
-        return await self.in_thread(lambda: self.sync.look(request))
+        keywords = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        request = read_keywords(SubmitHost.current(), **keywords)
+        return await self.in_thread(lambda: self.sync.plan_job(*request))
 
     def job(self, id: str) -> Job:
         """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""

@@ -16,15 +16,14 @@ from pydantic import ValidationError
 
 from crucible import __version__
 from crucible.client.api import Api
-from crucible.client.payload import CodeSource, Payload, load_code
+from crucible.client.payload import CodeSource, Payload
 from crucible.client.request.checks import check_names, check_number, check_text, invalid_value
-from crucible.client.request.job_request import make_spec, merge
-from crucible.client.request.model_jobs import build_model_payload
+from crucible.client.request.job_request import PartialSpec, make_spec, merge
 from crucible.client.request.planning import plan_request
 from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.ranking import rank_backends
-from crucible.client.request.submission import submit
-from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
+from crucible.client.request.submission import build_payload, submit
+from crucible.client.request.submit_options import SubmitOptions, read_keywords
 from crucible.client.sdk.blocking.job import SyncJob
 from crucible.client.sdk.job_lookup import find_job, iterate_jobs
 from crucible.client.server.connection import connect, make_embedded
@@ -32,6 +31,7 @@ from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.spec import JobSpec
+from crucible.core.routing.plan_request import Goal
 from crucible.core.views.catalog import PriceView
 from crucible.core.views.machines import BackendView, MachineView
 from crucible.core.views.plans import PlanView
@@ -90,17 +90,17 @@ class SyncMLPlatform:
 
         It is stored for good when this returns.
         """
-        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
-        return self.send(SubmitRequest.of(_here(), **said))
+        keywords = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        return self.submit_job(*read_keywords(SubmitHost.current(), **keywords))
 
-    def send(self, request: SubmitRequest) -> SyncJob:
-        """Submit what was asked for."""
+    def submit_job(self, source: CodeSource, fields: PartialSpec, goal: Goal) -> SyncJob:
+        """Submit what `read_keywords` returned (default backend: the setting `places`, else the best ranked)."""
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-            spec, payload = self._taken_up(request, Path(scratch))
-            order = request.places
-            if order is None and not request.goal.allowed_backends:
+            spec, payload = self._build_job(source, fields, Path(scratch))
+            order = (spec.backend, *spec.fallback) if spec.backend else None
+            if order is None and not goal.allowed_backends:
                 order = self._settings.places.value or None
-            ranking = rank_backends(self.backends(), spec, request.goal, order)
+            ranking = rank_backends(self.backends(), spec, goal, order)
             if ranking.is_simulated:
                 warnings.warn(SIMULATED, stacklevel=3)
             spec = spec.model_copy(update={"backend": ranking.names[0], "fallback": ranking.names[1:]})
@@ -117,36 +117,28 @@ class SyncMLPlatform:
 
         Takes what `submit` takes, and submits nothing.
         """
-        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
-        return self.look(SubmitRequest.of(_here(), **said))
+        keywords = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        return self.plan_job(*read_keywords(SubmitHost.current(), **keywords))
 
-    def look(self, request: SubmitRequest) -> PlanView:
-        """The plan for what was asked for, in any market: what may be interrupted may also not be."""
+    def plan_job(self, source: CodeSource, fields: PartialSpec, goal: Goal) -> PlanView:
+        """Return the plan for what `read_keywords` returned."""
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-            spec, payload = self._taken_up(request, Path(scratch))
-            first, *others = request.places or (None,)
-            spec = spec.model_copy(update={"market": None, "backend": first, "fallback": tuple(others)})
-            return self.api.plan(plan_request(spec, payload, request.goal))
+            spec, payload = self._build_job(source, fields, Path(scratch))
+            # Offers of every market count: a job that may be interrupted may also run on other machines.
+            return self.api.plan(plan_request(spec.model_copy(update={"market": None}), payload, goal))
 
-    def _taken_up(self, request: SubmitRequest, scratch: Path) -> tuple[JobSpec, Payload]:
-        """The job and its code, or its model, which may say what GPU it needs."""
-        fields = request.fields
-        if request.source.model is not None:
-            payload, fields = build_model_payload(self._limited(request.source, scratch), fields)
-        else:
-            payload = self.payload(request.source, scratch)
+    def _build_job(self, source: CodeSource, fields: PartialSpec, scratch: Path) -> tuple[JobSpec, Payload]:
+        payload, fields = self.load(source, fields, scratch)
         fields = merge({"project": self._settings.project.value}, fields)
-        return make_spec({**fields, **payload.fields()}, str), payload
+        return make_spec({**fields, **payload.fields()}), payload
 
-    def payload(self, source: CodeSource, scratch: Path) -> Payload:
-        """The code that was asked for, taken up; what was left out of it is warned of."""
-        payload = load_code(self._limited(source, scratch))
+    def load(self, source: CodeSource, fields: PartialSpec, scratch: Path) -> tuple[Payload, PartialSpec]:
+        """Return the code or model to send, and the fields with what a model adds; warn of what is left out."""
+        limited = replace(source, scratch=scratch, limit=self._settings.bundle_limit.value)
+        payload, fields = build_payload(limited, fields)
         for note in payload.notes:
             warnings.warn(note, stacklevel=5)
-        return payload
-
-    def _limited(self, source: CodeSource, scratch: Path) -> CodeSource:
-        return replace(source, scratch=scratch, limit=self._settings.bundle_limit.value)
+        return payload, fields
 
     def backends(self) -> tuple[BackendView, ...]:
         return self.api.compute.backends()
@@ -181,10 +173,6 @@ class SyncMLPlatform:
         """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
         check_number("limit", limit, 1, MOST_JOBS, whole=True)
         return self.api.newest_predictions(limit)
-
-
-def _here() -> SubmitHost:
-    return SubmitHost(os.environ, Path.cwd())
 
 
 def _filter(said: Mapping[str, object], *, active: bool) -> JobFilter:

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 from urllib.parse import quote
 
 from crucible.client.payload import JOB_FILES, CodeSource, ModelOptions
 from crucible.client.payload.git import looks_like_git
-from crucible.client.request.checks import check_names, check_number, check_text, invalid_value
+from crucible.client.request.checks import check_names, check_text, invalid_value
 from crucible.client.request.job_request import (
     KIND,
     ArgumentReader,
     FieldMapping,
     ParseContext,
     PartialSpec,
-    merge,
     parse_data,
     parse_secrets,
     parse_variables,
 )
 from crucible.client.request.pythons import SubmitHost
-from crucible.client.request.requirements import Preferences, Requirements
+from crucible.client.request.requirements import (
+    HELP,
+    PREFERENCES,
+    REQUIREMENTS,
+    Preferences,
+    Requirements,
+    parse_number,
+    parse_whole_number,
+)
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.routing.plan_request import Goal
 
-MOST = 2**63
-"""The numbers have bounds of their own, which are checked with those of the command line."""
 _FILE = re.compile(r"[^\s()=]+\.(py|ipynb|ya?ml|toml|json)")
 _KINDS = ("code", "path", "git", "function", "shell", "model")
-_OF_MODELS = ("config", "plugin", "inputs", "callbacks")
+_MODEL_OPTIONS = ("config", "plugin", "inputs", "callbacks")
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -81,51 +85,30 @@ class SubmitOptions(TypedDict, total=False):
     grace_seconds: float
 
 
-@dataclass(frozen=True)
-class SubmitRequest:
-    """What is to run, the job it is, and what it is ranked by; or `places`, the backends to try in their order."""
+def read_keywords(host: SubmitHost, **keywords: object) -> tuple[CodeSource, PartialSpec, Goal]:
+    """Return what to run, the fields of the job, and the goal that the keywords of `submit` and `recommend` give.
 
-    source: CodeSource
-    fields: PartialSpec
-    goal: Goal
-    places: tuple[str, ...] | None = None
-
-    @classmethod
-    def of(cls, host: SubmitHost, **keywords: object) -> SubmitRequest:
-        """Read the arguments; raises BadInput, or UnknownName for one that there is not."""
-        known = ["code", "requirements", "preferences", *SubmitOptions.__annotations__]
-        for name in keywords:
-            if name not in known:
-                raise UnknownName("argument of submit", name, known)
-        given = {name: value for name, value in keywords.items() if value is not None}
-        needs, preferences = Requirements.of(given.get("requirements")), Preferences.of(given.get("preferences"))
-        places = check_names("places", given.get("places"))
-        if places is not None and preferences.allowed_backends is not None:
-            raise BadInput(
-                "places and allowed_backends contradict each other.",
-                why="The first is an order, the second a choice that is put in order for you.",
-                fix="Give one of them.",
-                field="places",
-            )
-        source, layer = _code_source(given, host), ArgumentReader(KEYWORDS, str, host)
-        of_the_job = {name: value for name, value in given.items() if name not in _OF_THE_SOURCE}
-        fields, goal = layer.read({**of_the_job, **needs.goal(), **preferences.goal()})
-        fields = merge(needs.fields(), fields)
-        layer.check(fields)
-        return cls(source, fields, goal, places)
-
-
-_OF_THE_SOURCE = frozenset({*_KINDS, *_OF_MODELS, "args", "kwargs", "include", "entry", "ref", "python", "in_place"})
-
-
-def _number(value: Any, context: ParseContext) -> object:
-    check_number(context.label, value, 0, MOST)
-    return value
-
-
-def _whole(value: Any, context: ParseContext) -> object:
-    check_number(context.label, value, 0, MOST, whole=True)
-    return value
+    Raises BadInput, and UnknownName for a keyword that does not exist. The code itself is not read yet.
+    """
+    known = ["code", "requirements", "preferences", *SubmitOptions.__annotations__]
+    for name in keywords:
+        if name not in known:
+            raise UnknownName("argument of submit", name, known)
+    given = {name: value for name, value in keywords.items() if value is not None}
+    requirements, preferences = Requirements.of(given.get("requirements")), Preferences.of(given.get("preferences"))
+    places = check_names("places", given.get("places"))
+    if places is not None and preferences.allowed_backends is not None:
+        raise BadInput(
+            "places and allowed_backends contradict each other.",
+            why="The first is an order of backends, the second a set that is ranked for you.",
+            fix="Give one of them.",
+            field="places",
+        )
+    source = _code_source(given, host)
+    reader = ArgumentReader(KEYWORDS, str, host, HELP)
+    # Last come the keywords themselves, so that `env` wins over a variable that a requirement sets.
+    arguments = {**requirements.arguments(), **preferences.arguments(), **given, "places": places}
+    return source, *reader.read(arguments)
 
 
 def _texts(value: Any, context: ParseContext) -> tuple[str, ...]:
@@ -153,19 +136,22 @@ def _env(value: Any, context: ParseContext) -> dict[str, str]:
 
 
 KEYWORDS: Mapping[str, FieldMapping] = {
+    **REQUIREMENTS,
+    **PREFERENCES,
+    "places": FieldMapping("backend"),
     "kind": FieldMapping("kind", KIND),
     "env": FieldMapping("env", _env),
     "secrets": FieldMapping("secrets", lambda value, context: parse_secrets(_table_or_texts(value, context), context)),
     "data": FieldMapping("data", lambda value, context: parse_data(_table_or_texts(value, context), context)),
     "tags": FieldMapping("tags", _texts),
     "regions": FieldMapping("regions", _texts),
-    "retries": FieldMapping("retries.user", _whole),
-    "retry_wait_seconds": FieldMapping("retries.wait_seconds", _number),
-    "keep_checkpoints": FieldMapping("keep.latest", _whole),
-    "seed": FieldMapping("seed", _whole),
-    "grace_seconds": FieldMapping("grace_seconds", _number),
+    "retries": FieldMapping("retries.user", parse_whole_number),
+    "retry_wait_seconds": FieldMapping("retries.wait_seconds", parse_number),
+    "keep_checkpoints": FieldMapping("keep.latest", parse_whole_number),
+    "seed": FieldMapping("seed", parse_whole_number),
+    "grace_seconds": FieldMapping("grace_seconds", parse_number),
 }
-"""What arguments fill that are spelt in another way than in a JobSpec, or are of more kinds than it takes."""
+"""The fields that keywords fill whose name or type differs from the field's own."""
 
 
 def _code_source(given: Mapping[str, Any], host: SubmitHost) -> CodeSource:
@@ -252,7 +238,7 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
 
 def _model(given: Mapping[str, Any], folder: Path) -> ModelOptions | None:
     if "model" not in given:
-        for name in _OF_MODELS:
+        for name in _MODEL_OPTIONS:
             if given.get(name):
                 raise BadInput(f"{name} belongs to a model.", fix="Name it: submit(model='...').", field=name)
         return None

@@ -8,25 +8,28 @@ import pytest
 from tests.client.payload.conftest import Ask, Git, ask, folder, git, names
 
 from crucible.client.payload import CodeSource, ModelOptions, Payload, load_code
+from crucible.client.request.job_request import PartialSpec
 from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.requirements import Requirements
-from crucible.client.request.submit_request import SubmitRequest, repository
+from crucible.client.request.submit_options import read_keywords, repository
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.job.spec import DataInput, Kind, SourceKind
+from crucible.core.routing.plan_request import Goal
 
 __all__ = ["ask", "folder", "git"]
 
 
-def asked(folder: Path = Path("/"), **said: Any) -> SubmitRequest:
+def read(folder: Path = Path("/"), **said: Any) -> tuple[CodeSource, PartialSpec, Goal]:
+    """Return what these keywords mean; without code in them, of a job that runs some."""
     if not {"code", "path", "git", "function", "shell", "model"} & set(said):
         said = {"code": "print(1)", **said}
-    return SubmitRequest.of(SubmitHost({"HOME": "/home/me"}, folder), **said)
+    return read_keywords(SubmitHost({"HOME": "/home/me"}, folder), **said)
 
 
 def test_all_that_can_be_said(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("x")
-    request = asked(
+    _, fields, goal = read(
         tmp_path,
         requirements=Requirements(cpus=2, interruptible=True, checkpoint_frequency_minutes=5),
         preferences={"optimize_for": "speed"},
@@ -45,7 +48,9 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         priority=2,
         grace_seconds=3,
     )
-    assert request.fields == {
+    assert fields == {
+        "backend": "far",
+        "fallback": ("local",),
         "name": "mine",
         "project": "vision",
         "kind": Kind.BENCHMARK,
@@ -61,20 +66,20 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         "priority": 2,
         "grace_seconds": 3,
     }
-    assert (request.places, request.goal.interruptible, request.goal.optimize) == (("far", "local"), True, "speed")
-    assert asked(secrets=["HF_TOKEN"]).fields == {"secrets": {"HF_TOKEN": "HF_TOKEN"}}
+    assert (goal.interruptible, goal.optimize) == (True, "speed")
+    assert read(secrets=["HF_TOKEN"])[1] == {"secrets": {"HF_TOKEN": "HF_TOKEN"}}
 
 
 @pytest.mark.parametrize("most", [0, 1.5, None])
 def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
-    assert asked(requirements={"max_cost_usd": most}).fields.get("max_cost_usd") == most
+    assert read(requirements={"max_cost_usd": most})[1].get("max_cost_usd") == most
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
         ({"nmae": "x"}, "Did you mean 'name'"),
-        ({"name": 3}, "name is a text"),
+        ({"name": 3}, "name must be text"),
         ({"name": "a/b"}, "name must not hold slashes"),
         ({"kind": "trian"}, "Did you mean 'train'"),
         ({"env": ["A=1"]}, "env is a table"),
@@ -92,12 +97,12 @@ def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
         ({"tags": 3}, "tags is a list of texts"),
         ({"tags": [3]}, "tags is a list of texts"),
         ({"retries": -1}, "retries must be at least 0"),
-        ({"retries": "many"}, "retries is a whole number"),
+        ({"retries": "many"}, "retries must be a whole number"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"seed": 2**40}, "seed must be less than"),
         ({"priority": 1.5}, "priority must be a whole number"),
-        ({"retries": True}, "retries is a whole number"),
-        ({"grace_seconds": float("nan")}, "grace_seconds is a number"),
+        ({"retries": True}, "retries must be a whole number"),
+        ({"grace_seconds": float("nan")}, "grace_seconds must be a number"),
         ({"keep_checkpoints": 0}, "keep_checkpoints must be at least 1"),
         ({"grace_seconds": 10**9}, "at most"),
         ({"in_place": "yes"}, "in_place is True or False"),
@@ -108,19 +113,19 @@ def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
 )
 def test_what_makes_no_sense_is_told_before_anything_is_sent(said: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        asked(**said)
+        read(**said)
 
 
 def test_an_argument_that_there_is_not_is_an_unknown_name() -> None:
     with pytest.raises(UnknownName):
-        asked(backend="local")
+        read(backend="local")
 
 
 def test_what_is_wrong_with_inputs_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="the shell has no variable NOSUCH"):
-        asked(env={"NOSUCH": None})
+        read(env={"NOSUCH": None})
     with pytest.raises(BadInput, match=r"data nosuch\.csv does not exist"):
-        asked(tmp_path, data=["nosuch.csv"])
+        read(tmp_path, data=["nosuch.csv"])
 
 
 def a_function() -> int:
@@ -129,7 +134,7 @@ def a_function() -> int:
 
 def taken(like: CodeSource, **said: Any) -> Payload:
     """The payload of these arguments in the shell of a source."""
-    source = SubmitRequest.of(like.host, **said).source
+    source = read_keywords(like.host, **said)[0]
     return load_code(replace(source, scratch=like.scratch))
 
 
@@ -146,7 +151,7 @@ def repo(folder: Path, git: Git) -> Path:
 
 
 def test_code_is_text_a_path_or_a_function() -> None:
-    found = [asked(code=code).source for code in ("print(1)", Path("x.py"), a_function)]
+    found = [read(code=code)[0] for code in ("print(1)", Path("x.py"), a_function)]
     assert [(one.kind, one.target) for one in found] == [
         ("code", "print(1)"),
         ("path", "x.py"),
@@ -184,7 +189,7 @@ def test_a_notebook_becomes_a_script_without_its_outputs(ask: Ask, folder: Path)
 @pytest.mark.parametrize("name", ["train.py", "study.ipynb", " job.yaml\n"])
 def test_the_name_of_a_file_is_not_taken_for_code(name: str) -> None:
     with pytest.raises(BadInput, match="name of a file, not code") as raised:
-        asked(code=name)
+        read(code=name)
     assert "path=" in raised.value.fix
 
 
@@ -193,8 +198,8 @@ def test_the_name_of_a_file_is_not_taken_for_code(name: str) -> None:
     [
         ({}, "nothing to run"),
         ({"code": "x", "path": "y"}, "one thing"),
-        ({"code": 3}, "code is a text, not int"),
-        ({"code": b"x"}, "code is a text, not bytes"),
+        ({"code": 3}, "code must be text, not int"),
+        ({"code": b"x"}, "code must be text, not bytes"),
         ({"code": "print('\ud800')"}, "half a character"),
         ({"code": "print(1)", "args": "--epochs"}, "args is a list"),
         ({"code": "print(1)", "kwargs": {"a": 1}}, "kwargs are for functions"),
@@ -203,19 +208,19 @@ def test_the_name_of_a_file_is_not_taken_for_code(name: str) -> None:
 )
 def test_what_cannot_be_taken_up_is_told(said: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        SubmitRequest.of(SubmitHost({}, Path("/")), **said)
+        read_keywords(SubmitHost({}, Path("/")), **said)
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"path": 3}, "path is a text"),
+        ({"path": 3}, "path must be text"),
         ({"path": "a\0.py"}, "NUL"),
         ({"git": "a\0"}, "NUL"),
         ({"path": "nosuch.py"}, "does not exist"),
         ({"path": "job.yaml"}, "is a job file"),
         ({"function": 3}, "no function"),
-        ({"git": 3}, "git is a text"),
+        ({"git": 3}, "git must be text"),
         ({"git": "nosuch"}, "is no repository"),
         ({"git": " "}, "names no repository"),
         ({"git": "ext::sh -c id"}, "no git address"),
@@ -253,11 +258,11 @@ def test_addresses_pass_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"model": 3}, "model is a text"),
+        ({"model": 3}, "model must be text"),
         ({"model": "tiny", "code": "print(1)"}, "shell and model exclude each other"),
         ({"model": "tiny", "args": ["--epochs"]}, "takes no args"),
         ({"model": "tiny", "config": [1]}, "config is a table"),
-        ({"model": "tiny", "plugin": 3}, "plugin is a text"),
+        ({"model": "tiny", "plugin": 3}, "plugin must be text"),
         ({"model": "tiny", "callbacks": "a:B"}, "callbacks is a list"),
         ({"path": "a.py", "config": {"epochs": 3}}, "config belongs to a model"),
         ({"path": "a.py", "inputs": [1]}, "inputs belongs to a model"),
@@ -265,11 +270,11 @@ def test_addresses_pass_as_they_are() -> None:
 )
 def test_what_is_no_model_is_told(said: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        asked(**said)
+        read(**said)
 
 
 def test_a_model_as_it_was_asked_for(tmp_path: Path) -> None:
-    found = asked(tmp_path, model="tiny", config={"epochs": 3}, plugin=".", inputs=[1], callbacks=["a:B"]).source
+    found = read(tmp_path, model="tiny", config={"epochs": 3}, plugin=".", inputs=[1], callbacks=["a:B"])[0]
     assert (found.kind, found.target) == ("model", "tiny")
     assert found.model == ModelOptions(tmp_path, {"epochs": 3}, (), ".", [1], ("a:B",))
-    assert asked(code="print(1)").source.model is None
+    assert read(code="print(1)")[0].model is None
