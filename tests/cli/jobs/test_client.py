@@ -91,7 +91,7 @@ def test_waiting_may_end_before_the_task(cli: Cli, real: RealServer) -> None:
         (("--action", "submit"), "--config is missing"),
         (("--action", "submit", "--config", "nosuch.json"), "nosuch.json does not exist"),
         (("--action", "submit", "--config", "tenantid=me"), "'tenant_id'"),
-        (("--action", "submit", "--config", "custom_name=x"), "tenant_id is a text"),
+        (("--action", "submit", "--config", "custom_name=x"), "tenant_id must be text"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_sent(

@@ -143,14 +143,14 @@ async def test_the_same_beside_an_event_loop(beside: AsyncTrainingClient, real: 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"tenant_id": ""}, "tenant_id is a text"),
-        ({"tenant_id": 3}, "tenant_id is a text"),
-        ({"custom_name": ""}, "custom_name is a text"),
-        ({"training_params": []}, "training_params is a table"),
-        ({"model_params": {"x": object()}}, "model_params cannot travel"),
-        ({"model_params": {"x": float("nan")}}, "model_params cannot travel"),
-        ({"wandb_tags": "tag"}, "wandb_tags is a list"),
-        ({"wandb_tags": [3]}, "wandb_tags is a list"),
+        ({"tenant_id": ""}, "tenant_id has 1 to 63 of a-z"),
+        ({"tenant_id": 3}, "tenant_id must be text"),
+        ({"custom_name": ""}, "custom_name must not be empty"),
+        ({"training_params": []}, "training_params must be a table"),
+        ({"model_params": {"x": object()}}, "model_params cannot be sent as JSON"),
+        ({"model_params": {"x": float("nan")}}, "model_params cannot be sent as JSON"),
+        ({"wandb_tags": "tag"}, "wandb_tags must be a list"),
+        ({"wandb_tags": [3]}, "wandb_tags must be text"),
         ({"wandb_tags": ["a,b"]}, "no commas"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_request_from_a_table() -> None:
     assert TrainingJobRequest.of(REQUEST.body()) == REQUEST
     with pytest.raises(UnknownName, match="'tenant_id'"):
         TrainingJobRequest.of({"tenantid": "me"})
-    with pytest.raises(BadInput, match="tenant_id is a text"):
+    with pytest.raises(BadInput, match="tenant_id must be text"):
         TrainingJobRequest.of({"training_params": {}})
 
 

@@ -1,4 +1,4 @@
-"""The documents' training request of a tenant, and the clients that submit and watch it over `/orchestrate`."""
+"""A tenant's training request, and the clients that submit and watch it over `/orchestrate`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from crucible.client.request.job_request import validation_error
 from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.submission import pack_bundle, upload_bundle
 from crucible.client.request.submit_options import read_keywords
@@ -17,6 +20,7 @@ from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
 from crucible.client.sdk.platform import MLPlatform
 from crucible.client.sdk.status import JobStatus
 from crucible.core.errors import BadInput, UnknownName
+from crucible.core.job.training import Orchestration
 from crucible.core.views.training import TaskView
 
 TrainingStatus = TaskView
@@ -24,7 +28,7 @@ TrainingStatus = TaskView
 
 @dataclass(frozen=True)
 class TrainingJobRequest:
-    """What a tenant asks to train. The parameters go as JSON, so they are numbers, texts, lists and tables."""
+    """What a tenant asks to train. Raises BadInput for what `Orchestration` does not allow or JSON cannot hold."""
 
     tenant_id: str
     training_params: Mapping[str, object] = field(default_factory=dict)
@@ -33,23 +37,32 @@ class TrainingJobRequest:
     wandb_tags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        _texts(tenant_id=self.tenant_id, **({} if self.custom_name is None else {"custom_name": self.custom_name}))
-        object.__setattr__(self, "wandb_tags", _tags(self.wandb_tags))
-        _check_json("training_params", self.training_params)
-        _check_json("model_params", self.model_params)
+        params = {name: _json_table(name, getattr(self, name)) for name in ("training_params", "model_params")}
+        try:
+            request = Orchestration.model_validate({**vars(self), **params})
+        except ValidationError as error:
+            raise validation_error(error) from error
+        if any("," in tag or not tag.strip() for tag in request.wandb_tags):
+            raise BadInput(
+                "wandb_tags must not be empty and have no commas.",
+                why="The program finds them as $WANDB_TAGS, separated by commas.",
+                fix="Change the tag, or leave it out.",
+                field="wandb_tags",
+            )
+        object.__setattr__(self, "wandb_tags", request.wandb_tags)
 
     @classmethod
-    def of(cls, said: Mapping[str, object]) -> TrainingJobRequest:
-        """From a table, as a file holds it; UnknownName for a field that there is not."""
+    def of(cls, table: Mapping[str, object]) -> TrainingJobRequest:
+        """Return the request of a table such as a file holds. Raises BadInput, and UnknownName for an unknown field."""
         names = [item.name for item in fields(cls)]
-        for name in said:
+        for name in table:
             if name not in names:
                 raise UnknownName("field of a training task", name, names)
-        values: dict[str, Any] = {"tenant_id": None, **said}
+        values: dict[str, Any] = {"tenant_id": None, **table}
         return cls(**values)
 
     def body(self) -> dict[str, object]:
-        """As `/orchestrate` takes it."""
+        """Return the body that `/orchestrate` takes."""
         return {
             "tenant_id": self.tenant_id,
             "training_params": dict(self.training_params),
@@ -60,10 +73,11 @@ class TrainingJobRequest:
 
 
 class TrainingClient:
-    """Submits training tasks and watches what becomes of them. Each call waits for its answer.
+    """Submits training tasks and follows them. Every method blocks.
 
     `server` and `token` are as in `SyncMLPlatform`. `worker` is the program that trains: a script, folder or notebook
-    here. Without one the request brings it (`code` of its training_params) or names a model plugin of the server.
+    on this computer. Without one, the request has it (`code` of its training_params) or names a model plugin of the
+    server.
     """
 
     def __init__(
@@ -78,8 +92,8 @@ class TrainingClient:
         self._worker = worker
 
     def submit(self, request: TrainingJobRequest) -> str:
-        """Submit it; returns the task's id, which is that of its job."""
-        body = checked(request).body()
+        """Submit the request and return the id of the task, which is also the id of its job."""
+        body = check_request(request).body()
         if self._worker is not None:
             body["training_params"] = {**request.training_params, **_program(self._platform, self._worker)}
         return self._platform.api.training.orchestrate(body).task_id
@@ -88,28 +102,28 @@ class TrainingClient:
         return self._platform.api.training.status(task_id)
 
     def monitor(self, task_id: str) -> Iterator[TaskView]:
-        """A status whenever the task has got further, to its end."""
-        seen, told = None, None
-        for news in self.job(task_id).monitor():
-            if _shown(news) != seen and (status := self.status(news.id)) != told:
-                yield status
-                told = status
-            seen = _shown(news)
+        """Yield a status whenever the task has advanced, until it has ended."""
+        last_status, last_view = None, None
+        for status in self.job(task_id).monitor():
+            if _task_part(status) != last_status and (view := self.status(status.id)) != last_view:
+                yield view
+                last_view = view
+            last_status = _task_part(status)
 
     def wait(self, task_id: str, timeout: float | None = None) -> TaskView:
-        """The last status, once the task has ended, however it did; TimedOut after `timeout` seconds."""
+        """Return the last status, however the task ended. Raises TimedOut after `timeout` seconds."""
         return self.status(self.job(task_id).wait(timeout).id)
 
     def cancel(self, task_id: str) -> TaskView:
-        """Ask it to end; again, or after its end, is harmless. `wait` says when it has."""
+        """Ask the task to end; idempotent. `wait` returns when it has ended."""
         return self.status(self.job(task_id).cancel().id)
 
     def job(self, task_id: str) -> SyncJob:
-        """The job itself, with all that can be asked of it."""
+        """Return the task's job."""
         return self._platform.job(task_id)
 
     def close(self) -> None:
-        """Let go of connections; tasks go on."""
+        """Close connections; tasks go on."""
         self._platform.close()
 
     def __enter__(self) -> TrainingClient:
@@ -120,7 +134,7 @@ class TrainingClient:
 
 
 class AsyncTrainingClient:
-    """The same for programs with an event loop."""
+    """The same as `TrainingClient`, for asyncio."""
 
     def __init__(
         self,
@@ -134,20 +148,20 @@ class AsyncTrainingClient:
         self._client = TrainingClient(worker=worker, platform=self.platform.sync)
 
     async def submit(self, request: TrainingJobRequest) -> str:
-        asked = checked(request)
-        return await self.platform.in_thread(lambda: self._client.submit(asked))
+        check_request(request)
+        return await self.platform.in_thread(lambda: self._client.submit(request))
 
     async def status(self, task_id: str) -> TaskView:
         return await self.platform.in_thread(lambda: self._client.status(task_id))
 
     async def monitor(self, task_id: str) -> AsyncGenerator[TaskView, None]:
-        seen, told = None, None
+        last_status, last_view = None, None
         async with aclosing(self.platform.job(task_id).monitor()) as statuses:
-            async for news in statuses:
-                if _shown(news) != seen and (status := await self.status(news.id)) != told:
-                    yield status
-                    told = status
-                seen = _shown(news)
+            async for status in statuses:
+                if _task_part(status) != last_status and (view := await self.status(status.id)) != last_view:
+                    yield view
+                    last_view = view
+                last_status = _task_part(status)
 
     async def wait(self, task_id: str, timeout: float | None = None) -> TaskView:
         return await self.status((await self.platform.job(task_id).wait(timeout)).id)
@@ -165,19 +179,19 @@ class AsyncTrainingClient:
         await self.close()
 
 
-def checked(request: object) -> TrainingJobRequest:
+def check_request(request: object) -> TrainingJobRequest:
     if not isinstance(request, TrainingJobRequest):
         raise BadInput("submit takes a TrainingJobRequest.", fix="TrainingJobRequest(tenant_id='me')")
     return request
 
 
-def _shown(status: JobStatus) -> object:
-    """What of a job's status is part of its task's."""
+def _task_part(status: JobStatus) -> object:
+    """Return the part of a job's status that its task shows."""
     return status.state, status.epoch, status.total_epochs, status.progress, status.message
 
 
 def _program(platform: SyncMLPlatform, worker: str | Path) -> dict[str, object]:
-    """The worker, stored on the server, as the training parameters that name it."""
+    """Upload the worker and return the training parameters that name it."""
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
         source, fields, _ = read_keywords(SubmitHost.current(), path=worker)
         payload, _ = platform.load(source, fields, Path(scratch))
@@ -191,29 +205,12 @@ def _program(platform: SyncMLPlatform, worker: str | Path) -> dict[str, object]:
     }
 
 
-def _texts(**said: object) -> None:
-    for name, value in said.items():
-        if not isinstance(value, str) or not value.strip():
-            raise _wrong(name, "is a text that is not empty")
-
-
-def _tags(said: object) -> tuple[str, ...]:
-    if isinstance(said, str) or not isinstance(said, Sequence) or not all(isinstance(tag, str) for tag in said):
-        raise _wrong("wandb_tags", "is a list of texts")
-    if any("," in tag or not tag.strip() for tag in said):
-        raise _wrong("wandb_tags", "holds tags that are not empty and have no commas")
-    return tuple(said)
-
-
-def _check_json(field: str, said: object) -> None:
-    if not isinstance(said, Mapping):
-        raise _wrong(field, "is a table")
+def _json_table(field: str, value: object) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{field} must be a table.", fix=f"Write {field}={{'epochs': 3}}.", field=field)
     try:
-        json.dumps(dict(said), allow_nan=False)
+        json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError) as error:
-        fix = "Use texts, numbers, lists and dictionaries alone."
-        raise BadInput(f"{field} cannot travel.", why=f"{error}. It goes as JSON.", fix=fix, field=field) from error
-
-
-def _wrong(field: str, rule: str) -> BadInput:
-    return BadInput(f"{field} {rule}.", fix=f"Mend {field} of the TrainingJobRequest.", field=field)
+        fix = "Use only text, numbers, lists and dictionaries."
+        raise BadInput(f"{field} cannot be sent as JSON.", why=f"{error}.", fix=fix, field=field) from error
+    return dict(value)

@@ -220,7 +220,7 @@ def validation_error(error: ValidationError, reader: ArgumentReader | None = Non
         what = f"{message[0].upper()}{message[1:]}."
     else:
         what = f"{label} {bound}." if bound else f"{label}: {message}."
-    fix = _fix(leaf, first["input"]) or (reader.help if reader else "Change it, or leave it out.")
+    fix = _fix(leaf, first["input"]) or (reader.help if reader else "Give it another value.")
     return BadInput(what, why=_value(leaf, first["input"]), fix=fix, field=argument)
 
 
@@ -241,6 +241,9 @@ def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
         "int_type": "must be a whole number",
         "int_from_float": "must be a whole number",
         "string_type": "must be text",
+        "tuple_type": "must be a list",
+        "model_type": "must be a table",
+        "dict_type": "must be a table",
         "string_too_short": "must not be empty",
         "string_too_long": f"must not be longer than {limits.get('max_length')} characters",
         "too_long": f"may be given at most {limits.get('max_length')} times",
@@ -248,7 +251,8 @@ def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
     }.get(kind, "")
 
 
-_PATTERNS = {"project": "has 1 to 63 of a-z, 0-9, - and _, and begins with a letter or a digit"}
+_PROJECT = "has 1 to 63 of a-z, 0-9, - and _, and begins with a letter or a digit"
+_PATTERNS = {"project": _PROJECT, "tenant_id": _PROJECT}
 
 
 def _amount(name: str, value: object) -> str:
