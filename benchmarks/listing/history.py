@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, insert, text
 
 from crucible.control.db import schema as t
-from crucible.control.jobs.labels import fold
+from crucible.control.jobs.labels import fold_case
 from crucible.control.reconcile import codec
 from crucible.core.compute.resources import Allocation, Capacity, GiB, Resources
 from crucible.core.ids import Prefix, make_id
@@ -62,10 +62,10 @@ def _one(rows: Rows, n: int, dice: random.Random) -> None:
     at = START + n * EVERY_SECONDS
     job = _job(n, at, dice)
     rows[t.jobs].append(codec.job_row(job))
-    words = fold(" ".join([*job.spec.command, job.spec.source.path or ""]))
+    words = fold_case(" ".join([*job.spec.command, job.spec.source.path or ""]))
     name = job.spec.name or ""
     rows[t.listings].append(
-        {"job": job.id, "kind": job.spec.kind.value, "name": name, "folded": fold(name), "words": words}
+        {"job": job.id, "kind": job.spec.kind.value, "name": name, "folded": fold_case(name), "words": words}
     )
     for tag in job.spec.tags:
         key, _, value = tag.partition("=")

@@ -76,15 +76,15 @@ async def test_what_is_connected_can_run() -> None:
 
 
 async def test_a_type_is_shown_with_its_gpu_and_everywhere() -> None:
-    shown = await make_prices().type("p3.2xlarge")
+    shown = await make_prices().instance_type("p3.2xlarge")
     assert shown.gpu.name == "V100-16GB"
     assert {item.region for item in shown.items} >= {"us-east-1", "eu-west-1", "ap-northeast-1"}
-    assert (await make_prices().type("m6i.large")).gpu is None
+    assert (await make_prices().instance_type("m6i.large")).gpu is None
 
 
 async def test_an_unknown_type_is_not_found_and_gets_the_nearest() -> None:
     with pytest.raises(NotFound, match=r"g4dn\.xxlarge") as caught:
-        await make_prices().type("g4dn.xxlarge")
+        await make_prices().instance_type("g4dn.xxlarge")
     assert "Did you mean 'g4dn" in caught.value.fix
 
 

@@ -12,7 +12,7 @@ from tests.control.world import Rig
 from crucible.control.db import schema as t
 from crucible.control.db.sqlite.connection import driver_of
 from crucible.control.jobs import listing, queries
-from crucible.control.jobs.views import MOST_AHEAD
+from crucible.control.jobs.views import MAX_AHEAD
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.system_ports import SystemIds
 from crucible.core.ids import Prefix
@@ -46,13 +46,13 @@ async def test_the_newest_jobs_are_listed_without_the_others(rig: Rig) -> None:
         for active in (True, False):
             assert listing.list_jobs(conn, JobFilter(active=active), 1, None, 0.0).items
 
-    assert await instructions(rig, newest) < MOST_AHEAD * 2 * 20
+    assert await instructions(rig, newest) < MAX_AHEAD * 2 * 20
 
 
 async def test_a_job_far_behind_says_so(rig: Rig) -> None:
     last = await lengthen(rig, await a_line(rig))
-    view = await rig.read(lambda conn: queries.one_job(conn, last, 0.0))
-    assert view.waiting == f"behind more than {MOST_AHEAD} other jobs in the queue"
+    view = await rig.read(lambda conn: queries.read_job(conn, last, 0.0))
+    assert view.waiting == f"behind more than {MAX_AHEAD} other jobs in the queue"
 
 
 async def a_line(rig: Rig) -> str:

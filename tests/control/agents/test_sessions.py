@@ -14,7 +14,7 @@ from crucible.control.agents import sessions
 from crucible.control.agents.sessions import Sessions, SessionTarget
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
-from crucible.control.resources.exec_access import MAX_NOTED, NOTED_AGAIN_SECONDS
+from crucible.control.resources.exec_access import MAX_COMMAND_AUDITED, PORT_AUDIT_SECONDS
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.channels import Channel
 from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyAttempts, Unreachable
@@ -350,7 +350,7 @@ async def test_a_long_command_is_written_down_as_far_as_it_goes(rig: Rig) -> Non
     job, runner = await rig.running()
     await visit(service(rig), job, runner.attempt, s.Command(("x" * 9000, "y", "\udc80")))
     ((_, _, data),) = await audited(rig)
-    assert MAX_NOTED < len(data) < MAX_NOTED + 100
+    assert MAX_COMMAND_AUDITED < len(data) < MAX_COMMAND_AUDITED + 100
 
 
 async def test_of_many_connections_the_first_is_written_down(rig: Rig) -> None:
@@ -358,7 +358,7 @@ async def test_of_many_connections_the_first_is_written_down(rig: Rig) -> None:
     control = service(rig)
     for port in (8888, 8888, 9999):
         await visit(control, job, runner.attempt, s.Connection(port))
-    rig.clock.move(NOTED_AGAIN_SECONDS + 1)
+    rig.clock.move(PORT_AUDIT_SECONDS + 1)
     await visit(control, job, runner.attempt, s.Connection(8888))
     await visit(control, job, runner.attempt, s.Ports())
     assert [data for _, _, data in await audited(rig)] == ['{"port": 8888}', '{"port": 9999}', '{"port": 8888}']

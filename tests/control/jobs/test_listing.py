@@ -95,7 +95,7 @@ async def test_a_queued_job_knows_how_many_are_before_it(rig: Rig) -> None:
     assert texts[1:] == ["behind 1 other job in the queue", "behind 2 other jobs in the queue"]
 
 
-@pytest.mark.parametrize("many", [listing.MANY, 2], ids=["few jobs", "jobs that count as many"])
+@pytest.mark.parametrize("many", [listing.COUNT_LIMIT, 2], ids=["few jobs", "jobs that count as many"])
 async def test_every_filter_narrows(two_backends: Rig, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MANY", many)
     rig = two_backends
@@ -146,7 +146,7 @@ async def test_where_few_rows_fit_they_are_looked_for_once(two_backends: Rig, mo
     rig = two_backends
     jobs = [await rig.submit(tags=("sweep",), backend="ssh" if n < 2 else "local") for n in range(5)]
     wanted = JobFilter(tag=("sweep",), backend=("ssh",))
-    way = await rig.read(lambda conn: listing._way(conn, wanted))
+    way = await rig.read(lambda conn: listing._choose_plan(conn, wanted))
     assert sorted(way.rows or ()) == sorted(jobs[:2])
     first = await listed(rig, limit=1, tag=["sweep"], backend=["ssh"])
     second = await listed(rig, limit=1, cursor=first.next, tag=["sweep"], backend=["ssh"])
@@ -174,7 +174,7 @@ async def test_a_job_looks_the_same_among_many(rig: Rig) -> None:
         await rig.submit(cpus=4)
     now = rig.clock.now()
     many = (await listed(rig)).items
-    assert list(many) == [await rig.read(lambda conn, job=job: queries.one_job(conn, job.id, now)) for job in many]
+    assert list(many) == [await rig.read(lambda conn, job=job: queries.read_job(conn, job.id, now)) for job in many]
     assert done == many[-1].id
 
 
@@ -186,10 +186,10 @@ async def test_jobs_that_do_not_exist_are_left_out(rig: Rig) -> None:
 
 
 def test_a_list_of_what_is_wanted_comes_in_a_few_lengths() -> None:
-    assert bulk_views.padded([]) == []
-    assert bulk_views.padded(["a"]) == ["a"]
-    assert bulk_views.padded(["a", "b"]) == ["a", *["b"] * 7]
-    assert len(bulk_views.padded(["a"] * 65)) == bulk_views.CHUNK
+    assert bulk_views.pad_ids([]) == []
+    assert bulk_views.pad_ids(["a"]) == ["a"]
+    assert bulk_views.pad_ids(["a", "b"]) == ["a", *["b"] * 7]
+    assert len(bulk_views.pad_ids(["a"] * 65)) == bulk_views.CHUNK
 
 
 def test_a_cursor_is_read_as_it_was_written() -> None:
@@ -216,7 +216,7 @@ async def test_what_is_equal_is_found_by_an_index_in_the_order_of_the_answer(rig
     wanted = JobFilter(**given)
 
     def plan(conn: Connection) -> str:
-        query = listing._query(wanted, listing._way(conn, wanted), None, conn.dialect.name).limit(51)
+        query = listing._query(wanted, listing._choose_plan(conn, wanted), None, conn.dialect.name).limit(51)
         text = str(query.compile(dialect=conn.dialect, compile_kwargs={"literal_binds": True}))
         return " ".join(row[3] for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}"))
 

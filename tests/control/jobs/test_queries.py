@@ -72,7 +72,7 @@ async def test_a_machines_id_names_no_job(rig: Rig) -> None:
 
 async def test_no_such_job(rig: Rig) -> None:
     with pytest.raises(NotFound):
-        await rig.read(lambda conn: queries.one_job(conn, A, START))
+        await rig.read(lambda conn: queries.read_job(conn, A, START))
 
 
 # Events, artifacts, metrics, machines
@@ -102,21 +102,21 @@ async def test_of_each_artifact_the_newest_attempts(rig: Rig) -> None:
 
 async def test_metrics_are_of_the_latest_attempt_that_has_some(rig: Rig) -> None:
     job, runner = await rig.running(retries={"user": 1, "wait_seconds": 0})
-    assert await rig.read(lambda conn: queries.metrics(conn, job, [], 10)) == MetricsView()
+    assert await rig.read(lambda conn: queries.read_metrics(conn, job, [], 10)) == MetricsView()
     await runner.say(MessageKind.POINTS, series={"loss": [[0, 2.0, 5], [1, None, 6], [2, 1.0, 7]]})
     await runner.end(code=1)
     await rig.place()
-    found = await rig.read(lambda conn: queries.metrics(conn, job, [], 10))
+    found = await rig.read(lambda conn: queries.read_metrics(conn, job, [], 10))
     points = ((0.0, 2.0, 5.0), (1.0, None, 6.0), (2.0, 1.0, 7.0))
     loss = SeriesView(count=3, last=1.0, min=1.0, max=2.0, points=points)
     assert found == MetricsView(attempt=1, series={"loss": loss})
 
 
 async def test_machines_and_what_is_going_on(rig: Rig) -> None:
-    assert await rig.read(queries.counts) == queries.Counts(running=0, queued=0, billing=0)
+    assert await rig.read(queries.count_jobs) == queries.Counts(running=0, queued=0, billing=0)
     await rig.running(cpus=4)
     await rig.submit(cpus=4)
-    assert await rig.read(queries.counts) == queries.Counts(running=1, queued=1, billing=0)
+    assert await rig.read(queries.count_jobs) == queries.Counts(running=1, queued=1, billing=0)
     (machine,) = (await rig.read(lambda conn: queries.list_machines(conn, rig.clock.now()))).items
     assert (machine.state, machine.cost_micros, machine.bills) == ("up", 0, False)
 
@@ -124,22 +124,22 @@ async def test_machines_and_what_is_going_on(rig: Rig) -> None:
 async def test_what_bills_is_counted_until_it_is_gone(rig: Rig) -> None:
     await rig.running()
     await rig.sql(lambda conn: conn.execute(t.machines.update().values(rate=5, bills=True)).rowcount)
-    assert (await rig.read(queries.counts)).billing == 1
+    assert (await rig.read(queries.count_jobs)).billing == 1
     await rig.sql(lambda conn: conn.execute(t.machines.update().values(state="gone")).rowcount)
-    assert (await rig.read(queries.counts)).billing == 0
+    assert (await rig.read(queries.count_jobs)).billing == 0
 
 
 async def detail_of(rig: Rig, job: str) -> JobView:
-    return await rig.read(lambda conn: queries.job_detail(conn, job, rig.clock.now()))
+    return await rig.read(lambda conn: queries.read_job_detail(conn, job, rig.clock.now()))
 
 
 async def test_job_detail_holds_the_view_the_health_and_the_metrics_of_the_last_attempt(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 2]]})
     found, now = await detail_of(rig, job), rig.clock.now()
-    view = (await rig.read(lambda conn: queries.one_job(conn, job, now))).as_json()
+    view = (await rig.read(lambda conn: queries.read_job(conn, job, now))).as_json()
     assert {name: found.as_json()[name] for name in view} == view
-    assert found.health == await rig.read(lambda conn: queries.job_health(conn, job, now))
+    assert found.health == await rig.read(lambda conn: queries.read_health(conn, job, now))
     assert found.metrics == {"loss": 0.5}
 
 

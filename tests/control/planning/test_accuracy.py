@@ -15,8 +15,8 @@ from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, 
 
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
-from crucible.control.planning.accuracy import FRESH_SECONDS, teaching
-from crucible.control.planning.forecast import WAIT_SECONDS
+from crucible.control.planning.accuracy import FRESH_SECONDS, lessons_query
+from crucible.control.planning.forecast import DELAY_SECONDS
 from crucible.core.errors import BadInput
 from crucible.core.lifecycle import Reason
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Role
@@ -69,7 +69,7 @@ async def bundled(rig: Rig, code: str = TRAIN) -> str:
 
 async def planned(rig: Rig) -> None:
     """Until nothing is due, a moment after the last submission."""
-    rig.clock.time += WAIT_SECONDS
+    rig.clock.time += DELAY_SECONDS
     while any(row["due_at"] is not None and row["due_at"] <= rig.clock.now() for row in await rig.rows(t.plans)):
         await rig.services.forecasts.round()
 
@@ -297,7 +297,7 @@ def test_lessons_are_looked_up_from_the_newest_predictions_on() -> None:
     engine = create_engine("sqlite://")
     t.metadata.create_all(engine)
     with engine.connect() as conn:
-        query = str(teaching(select(t.predictions)).compile(engine, compile_kwargs={"literal_binds": True}))
+        query = str(lessons_query(select(t.predictions)).compile(engine, compile_kwargs={"literal_binds": True}))
         steps = [row[3] for row in conn.execute(text(f"EXPLAIN QUERY PLAN {query}"))]
     assert "SEARCH jobs USING INDEX sqlite_autoindex_jobs_1 (id=?)" in steps
     assert not [step for step in steps if "ix_jobs_state" in step]

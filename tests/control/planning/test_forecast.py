@@ -17,7 +17,7 @@ from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, 
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.jobs.views import iso
-from crucible.control.planning.forecast import DUE, LANE, MAX_OFFERS, MAX_TEXT, MAX_TRIES, RETRY_SECONDS
+from crucible.control.planning.forecast import DUE, LANE, MAX_ATTEMPTS, MAX_OFFERS, MAX_TEXT, RETRY_SECONDS
 from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
@@ -242,14 +242,14 @@ async def test_a_try_that_did_not_end_is_made_again_and_only_so_often(rig: Rig) 
     """The server may have died of it."""
     rig.calls.hanging.add(LANE)
     job = await rig.submit(command=RUN, bundle=await bundled(rig))
-    for tries in range(1, MAX_TRIES):
+    for tries in range(1, MAX_ATTEMPTS):
         await planned(rig)
         (row,) = await rig.rows(t.plans)
         assert (row["tries"], row["due_at"]) == (tries, rig.clock.now() + RETRY_SECONDS)
         rig.clock.time += RETRY_SECONDS
     await planned(rig)
     (row,) = await rig.rows(t.plans)
-    assert (row["tries"], row["due_at"], await stored(rig, job)) == (MAX_TRIES, None, None)
+    assert (row["tries"], row["due_at"], await stored(rig, job)) == (MAX_ATTEMPTS, None, None)
 
 
 async def test_a_try_that_fails_once_is_made_again(rig: Rig) -> None:

@@ -35,32 +35,32 @@ def program(text: str, *arguments: str) -> Program:
 
 async def test_the_same_program_is_read_once(profiles: Profiles, calls: InlineCalls) -> None:
     text = "import torch\nx = torch.zeros(3).cuda()\n"
-    first, second = await profiles.of(program(text)), await profiles.of(program(text))
+    first, second = await profiles.get(program(text)), await profiles.get(program(text))
     assert first is second
     assert first.gpu.value is GpuNeed.REQUIRED
     assert calls.lanes == [LANE]
 
 
 async def test_other_arguments_are_another_program(profiles: Profiles, calls: InlineCalls) -> None:
-    await profiles.of(program("1", "--epochs", "3"))
-    await profiles.of(program("1", "--epochs", "4"))
+    await profiles.get(program("1", "--epochs", "3"))
+    await profiles.get(program("1", "--epochs", "4"))
     assert len(calls.lanes) == 2
 
 
 async def test_what_was_read_for_one_is_not_told_to_another(profiles: Profiles, calls: InlineCalls) -> None:
     for authority in ("ada", "bob", None, "ada", "bob", None):
-        await profiles.of(program("1"), authority)
+        await profiles.get(program("1"), authority)
     assert len(calls.lanes) == 3
 
 
 async def test_half_characters_are_read_too(profiles: Profiles) -> None:
-    assert (await profiles.of(program("import torch  # \ud83d"))).frameworks.value == ("torch",)
+    assert (await profiles.get(program("import torch  # \ud83d"))).frameworks.value == ("torch",)
 
 
 async def test_only_so_many_are_remembered(profiles: Profiles, calls: InlineCalls) -> None:
     for number in range(MAX_CACHED + 1):
-        profiles._cache[None, str(number)] = await profiles.of(program("1"))
-    await profiles.of(program("2"))
+        profiles._cache[None, str(number)] = await profiles.get(program("1"))
+    await profiles.get(program("2"))
     assert len(profiles._cache) == MAX_CACHED
 
 
@@ -70,7 +70,7 @@ async def test_nothing_is_started_for_nobody(calls: InlineCalls) -> None:
 
 
 async def test_the_worker_ends_with_its_owner(profiles: Profiles) -> None:
-    await profiles.of(program("1"))
+    await profiles.get(program("1"))
     pid = profiles._worker.pid
     assert pid is not None
     profiles.close()
@@ -99,5 +99,5 @@ async def test_a_forecast_shares_nothing_with_plans(rig: Rig) -> None:
     ask = PlanRequest(code="import torch", backend="local")
     await rig.services.plans.plan(OWNER, ask)
     before = rig.calls.lanes.count(LANE)
-    await rig.services.plans.of_job(ask)
+    await rig.services.plans.plan_job(ask)
     assert rig.calls.lanes.count(LANE) == before + 1

@@ -19,7 +19,7 @@ BOB = Identity("usr-2", "bob", LoginMethod.TOKEN, roles={DEFAULT_PROJECT: Role.M
 
 async def full(rig: Rig) -> str:
     """This computer, taken by a job of another user."""
-    rig.submitter._neighbours = True
+    rig.submitter._shared_computer = True
     return await rig.submit(cpus=4)
 
 
@@ -69,7 +69,7 @@ async def test_the_best_is_placed_first_and_the_others_say_how_many_are_ahead(ri
     await rig.host_up()
 
     async def waiting(job: str) -> object:
-        return (await rig.read(lambda conn: queries.one_job(conn, job, rig.clock.now()))).waiting
+        return (await rig.read(lambda conn: queries.read_job(conn, job, rig.clock.now()))).waiting
 
     assert [await waiting(job) for job in (other, late)] == [
         "behind 1 other job in the queue",
@@ -83,6 +83,6 @@ async def test_the_best_is_placed_first_and_the_others_say_how_many_are_ahead(ri
 async def test_a_job_tells_of_a_priority_that_it_was_given(rig: Rig, priority: int) -> None:
     job = await submit(rig, OWNER, priority)
     world = await rig.world(job)
-    view = await rig.read(lambda conn: queries.one_job(conn, job, rig.clock.now()))
+    view = await rig.read(lambda conn: queries.read_job(conn, job, rig.clock.now()))
     assert view.priority == priority
     assert ("priority" in view.as_json(), "priority" in world.job.spec.model_dump()) == (bool(priority), bool(priority))

@@ -19,7 +19,7 @@ from crucible.wire.documents.messages import MessageKind
 
 
 async def judged(rig: Rig, job: str) -> HealthView:
-    return await rig.read(lambda conn: queries.job_health(conn, job, rig.clock.now()))
+    return await rig.read(lambda conn: queries.read_health(conn, job, rig.clock.now()))
 
 
 async def report(runner: FakeRunner, values: list[float | None], first: int = 0, name: str = "loss") -> None:

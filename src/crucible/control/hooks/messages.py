@@ -85,7 +85,7 @@ def _name(*parts: object) -> str:
 def _job(conn: Connection, job: str, now: float) -> dict[str, object]:
     """As it is now, which may be later than the event."""
     try:
-        found = queries.one_job(conn, job, now).as_json()
+        found = queries.read_job(conn, job, now).as_json()
     except NotFound:
         return {"id": job, "short": short(job)}
     return {name: found[name] for name in _TOLD}

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.jobs import labels
-from crucible.control.jobs.views import MOST_AHEAD, AttemptDetails, job_view, stored_json
+from crucible.control.jobs.views import MAX_AHEAD, AttemptDetails, job_view, stored_json
 from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec, repository
 from crucible.control.scheduling.queue import first_in_queue
@@ -45,19 +45,21 @@ def job_views(conn: Connection, ids: Sequence[str], now: float) -> list[JobView]
 
 
 def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[JobView]:
-    jobs = padded(ids)
-    worlds = _worlds(conn, jobs)
+    jobs = pad_ids(ids)
+    worlds = _load_worlds(conn, jobs)
     attempts = [attempt.id for world in worlds.values() for attempt in world.attempts]
-    details = {name: found for chunk in _chunks(attempts) for name, found in details_of(conn, padded(chunk)).items()}
+    details = {
+        name: found for chunk in _chunks(attempts) for name, found in attempt_details(conn, pad_ids(chunk)).items()
+    }
     prices = _prices(conn, {machine for world in worlds.values() for machine in world.machines})
-    newest, called = checkpoints.newest_marks(conn, jobs), labels.of(conn, jobs)
-    ahead = jobs_ahead(conn, [world.job for world in worlds.values()])
+    newest, called = checkpoints.newest_marks(conn, jobs), labels.labels_by_job(conn, jobs)
+    ahead = count_ahead(conn, [world.job for world in worlds.values()])
     for job in ids:
         if world := worlds.get(job):
             yield job_view(world, details, prices, ahead.get(job, 0), now, newest.get(job), called.get(job))
 
 
-def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:
+def price_segments(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:
     wanted = list(machines)
     if not wanted:
         return {}
@@ -68,7 +70,7 @@ def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Seg
     return found
 
 
-def details_of(conn: Connection, attempts: Sequence[str]) -> dict[str, AttemptDetails]:
+def attempt_details(conn: Connection, attempts: Sequence[str]) -> dict[str, AttemptDetails]:
     if not attempts:
         return {}
     return {
@@ -81,7 +83,7 @@ def details_of(conn: Connection, attempts: Sequence[str]) -> dict[str, AttemptDe
     }
 
 
-def padded(items: Sequence[str]) -> list[str]:
+def pad_ids(items: Sequence[str]) -> list[str]:
     """The same items, the last one repeated up to one of a few lengths: whoever looks for them finds the same."""
     size = next(size for size in _SIZES if size >= len(items))
     return [*items, *[items[-1]] * (size - len(items))] if items else []
@@ -91,13 +93,13 @@ def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
     return (items[at : at + CHUNK] for at in range(0, len(items), CHUNK))
 
 
-def _worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
-    attempts = _attempts(conn, jobs)
+def _load_worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
+    attempts = _load_attempts(conn, jobs)
     held = {slot.machine for tries in attempts.values() for attempt in tries for slot in attempt.slots}
     machines = {
         name: found
         for chunk in _chunks(sorted(held))
-        for name, found in repository.load_machines(conn, padded(chunk)).items()
+        for name, found in repository.load_machines(conn, pad_ids(chunk)).items()
     }
     worlds = {}
     for row in _JOBS.all(conn, jobs=jobs):
@@ -109,11 +111,11 @@ def _worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
     return worlds
 
 
-def _attempts(conn: Connection, jobs: list[str]) -> dict[str, list[Attempt]]:
+def _load_attempts(conn: Connection, jobs: list[str]) -> dict[str, list[Attempt]]:
     rows = _ATTEMPTS.all(conn, jobs=jobs)
     slots: dict[str, list[Row]] = {}
     for chunk in _chunks([row["id"] for row in rows]):
-        for slot in _SLOTS.all(conn, attempts=padded(chunk)):
+        for slot in _SLOTS.all(conn, attempts=pad_ids(chunk)):
             slots.setdefault(slot["attempt"], []).append(slot)
     found: dict[str, list[Attempt]] = {}
     for row in rows:
@@ -123,14 +125,14 @@ def _attempts(conn: Connection, jobs: list[str]) -> dict[str, list[Attempt]]:
 
 def _prices(conn: Connection, machines: Iterable[str]) -> Mapping[str, list[Segment]]:
     wanted = sorted(machines)
-    return {name: found for chunk in _chunks(wanted) for name, found in segments_of(conn, padded(chunk)).items()}
+    return {name: found for chunk in _chunks(wanted) for name, found in price_segments(conn, pad_ids(chunk)).items()}
 
 
-def jobs_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
+def count_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
     """How many are before each that waits, up to one more than is told; each queue is read once."""
     waiting = [job for job in jobs if job.state is JobState.QUEUED]
     found: dict[str, int] = {}
     for backend in {job.backend for job in waiting}:
-        turns = {queued.job: n for n, queued in enumerate(first_in_queue(conn, backend, MOST_AHEAD + 1))}
-        found |= {job.id: turns.get(job.id, MOST_AHEAD + 1) for job in waiting if job.backend == backend}
+        turns = {queued.job: n for n, queued in enumerate(first_in_queue(conn, backend, MAX_AHEAD + 1))}
+        found |= {job.id: turns.get(job.id, MAX_AHEAD + 1) for job in waiting if job.backend == backend}
     return found

@@ -15,21 +15,21 @@ from crucible.core.job.comparison import ComparedJob, ComparisonRow, SeriesSumma
 from crucible.core.views.comparisons import ComparedView, ComparisonView, LineView, MeasuresView
 from crucible.core.views.jobs import BriefJobView, JobView
 
-FEWEST, MOST = 2, 20
+MIN_JOBS, MAX_JOBS = 2, 20
 
 
 def check_count(refs: Sequence[str]) -> None:
-    if not FEWEST <= len(refs) <= MOST:
+    if not MIN_JOBS <= len(refs) <= MAX_JOBS:
         raise BadInput(
             f"{len(refs)} {'job' if len(refs) == 1 else 'jobs'} cannot be compared.",
-            why=f"It takes {FEWEST} to {MOST}.",
+            why=f"It takes {MIN_JOBS} to {MAX_JOBS}.",
             fix="Name each of them: crucible compare ID ID …",
         )
 
 
-def compared(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
+def compare_jobs(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
     """Return the jobs side by side, in this order, each with its health."""
-    found = compare_jobs([ComparedJob(_config(job), _measured(conn, job.id)) for job in jobs])
+    found = compare_jobs([ComparedJob(_config(job), _measures(conn, job.id)) for job in jobs])
     return ComparisonView(
         jobs=tuple(map(_job, jobs)),
         config=_lines(found.config),
@@ -73,7 +73,7 @@ def _value(value: object) -> Value:
     return value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value, default=str)
 
 
-def _measured(conn: Connection, job: str) -> dict[str, SeriesSummary]:
+def _measures(conn: Connection, job: str) -> dict[str, SeriesSummary]:
     """Of the latest attempt that reported anything, what its last rows know of the whole."""
     for attempt in reversed(repository.load_attempts(conn, job)):
         found = points.summaries(conn, attempt.id)

@@ -8,12 +8,12 @@ import binascii
 from crucible.core.errors import BadInput
 
 
-def written(mark: str, text: str) -> str:
+def encode_cursor(mark: str, text: str) -> str:
     """`mark` tells what kind of list it is of."""
     return base64.urlsafe_b64encode(f"{mark}{text}".encode()).decode().rstrip("=")
 
 
-def opened(mark: str, cursor: str) -> str | None:
+def decode_cursor(mark: str, cursor: str) -> str | None:
     """What was written; None for what is none of ours, or of another list."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
@@ -22,7 +22,7 @@ def opened(mark: str, cursor: str) -> str | None:
     return text.removeprefix(mark) if text.startswith(mark) else None
 
 
-def not_ours(first: str) -> BadInput:
+def bad_cursor(first: str) -> BadInput:
     """`first`: where a list begins."""
     return BadInput(
         "The cursor is not one of ours.",

@@ -17,7 +17,7 @@ from crucible.core.job.spec import JobSpec
 from crucible.core.job.tags import Tag, check_count, parse_tags
 from crucible.core.lifecycle import Job
 
-MAX_WORDS = 1000
+MAX_SEARCH_TEXT = 1000
 """Characters of a command and its source that are searched."""
 
 _l, _t = t.listings.c, t.job_tags.c
@@ -40,47 +40,47 @@ _DROP_TAGS = Statement(
 
 
 @dataclass(frozen=True)
-class Labels:
+class JobLabels:
     name: str | None = None
     tags: tuple[Tag, ...] = ()
 
     @classmethod
-    def given(cls, spec: JobSpec) -> Labels:
+    def from_spec(cls, spec: JobSpec) -> JobLabels:
         """What it was submitted with; raises BadInput for tags that are none."""
         return cls(spec.name, parse_tags(spec.tags))
 
 
-def enlist(conn: Connection, job: Job) -> None:
+def add_listing(conn: Connection, job: Job) -> None:
     """A new job can be found from now on."""
     spec = job.spec
     words = " ".join([*spec.command, spec.source.path or "", spec.source.url or ""])
     row = {
         "kind": spec.kind.value,
         "name": spec.name,
-        "folded": fold(spec.name or ""),
-        "words": fold(words)[:MAX_WORDS],
+        "folded": fold_case(spec.name or ""),
+        "words": fold_case(words)[:MAX_SEARCH_TEXT],
     }
     _ADD.run(conn, job=job.id, **row)
-    _add_tags(conn, job.id, Labels.given(spec).tags)
+    _add_tags(conn, job.id, JobLabels.from_spec(spec).tags)
 
 
-def fold(text: str) -> str:
+def fold_case(text: str) -> str:
     """For comparing without regard to case, the same on every database."""
     return text.casefold().replace("\x00", "")
 
 
-def of(conn: Connection, jobs: Sequence[str]) -> dict[str, Labels]:
+def labels_by_job(conn: Connection, jobs: Sequence[str]) -> dict[str, JobLabels]:
     """The labels of each of these jobs that is listed."""
-    found: dict[str, Labels] = {}
+    found: dict[str, JobLabels] = {}
     for row in _LABELS.all(conn, jobs=jobs):
-        known = found.get(row["job"]) or Labels(row["name"])
+        known = found.get(row["job"]) or JobLabels(row["name"])
         tags = known.tags if row["key"] is None else (*known.tags, Tag(row["key"], row["value"]))
-        found[row["job"]] = Labels(known.name, tags)
+        found[row["job"]] = JobLabels(known.name, tags)
     return found
 
 
 def rename(conn: Connection, job: str, name: str | None) -> None:
-    _RENAME.run(conn, its_job=job, name=name, folded=fold(name or ""))
+    _RENAME.run(conn, its_job=job, name=name, folded=fold_case(name or ""))
 
 
 def tags_of(conn: Connection, job: str) -> tuple[Tag, ...]:

@@ -9,15 +9,15 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_
 
 from crucible.control.db import schema as t
 from crucible.control.jobs import bulk_views, cursors
-from crucible.control.jobs.labels import fold
+from crucible.control.jobs.labels import fold_case
 from crucible.core.ids import is_id
 from crucible.core.job.job_filter import ANY_ENDING, JobFilter
 from crucible.core.job.tags import Tag
 from crucible.core.people.identity import OWNER, Identity, Permission
 from crucible.core.views.jobs import JobPage
 
-LARGEST_PAGE = 500
-MANY = 2000
+MAX_PAGE = 500
+COUNT_LIMIT = 2000
 _MARK = "j1:"
 _LAST = "\U0010ffff"
 
@@ -25,30 +25,30 @@ _j, _l = t.jobs.c, t.listings.c
 
 
 @dataclass(frozen=True)
-class Within:
+class VisibleFilter:
     """A filter, as far as somebody may see. `job`: nothing but this one."""
 
-    wanted: JobFilter
+    filter: JobFilter
     nothing: bool = False
     job: str | None = None
 
 
-def within(wanted: JobFilter, who: Identity, permission: Permission = Permission.READ) -> Within:
+def restrict_to_visible(wanted: JobFilter, who: Identity, permission: Permission = Permission.READ) -> VisibleFilter:
     """The filter, in those projects where he may do that."""
     allowed = who.projects(permission)
     if allowed is None:
-        return Within(wanted, job=who.job)
+        return VisibleFilter(wanted, job=who.job)
     asked = frozenset(wanted.project) or allowed
     narrowed = wanted.model_copy(update={"project": tuple(sorted(asked & allowed))})
-    return Within(narrowed, nothing=not narrowed.project, job=who.job)
+    return VisibleFilter(narrowed, nothing=not narrowed.project, job=who.job)
 
 
 def list_jobs(
     conn: Connection, wanted: JobFilter, limit: int, cursor: str | None, now: float, who: Identity = OWNER
 ) -> JobPage:
     """Return a page of the jobs that fit and that the caller may see, newest first."""
-    size = min(max(limit, 1), LARGEST_PAGE)
-    ids = fitting(conn, within(wanted, who), size + 1, read_cursor(cursor))
+    size = min(max(limit, 1), MAX_PAGE)
+    ids = matching_jobs(conn, restrict_to_visible(wanted, who), size + 1, read_cursor(cursor))
     page = ids[:size]
     return JobPage(
         items=tuple(bulk_views.job_views(conn, page, now)),
@@ -56,32 +56,32 @@ def list_jobs(
     )
 
 
-def fitting(conn: Connection, his: Within, limit: int, before: str | None = None) -> list[str]:
+def matching_jobs(conn: Connection, his: VisibleFilter, limit: int, before: str | None = None) -> list[str]:
     """The ids of the newest `limit` jobs that fit, of those older than `before`."""
     if his.nothing:
         return []
-    query = _query(his.wanted, _way(conn, his.wanted), before, conn.dialect.name)
+    query = _query(his.filter, _choose_plan(conn, his.filter), before, conn.dialect.name)
     if his.job is not None:
         query = query.where(query.selected_columns[0] == his.job)
     return list(conn.execute(query.limit(limit)).scalars())
 
 
 def write_cursor(job: str) -> str:
-    return cursors.written(_MARK, job)
+    return cursors.encode_cursor(_MARK, job)
 
 
 def read_cursor(cursor: str | None) -> str | None:
     """The job that a page ended with; raises BadInput for what no page has given."""
     if cursor is None:
         return None
-    job = cursors.opened(_MARK, cursor)
+    job = cursors.decode_cursor(_MARK, cursor)
     if job is None or not is_id(job):
-        raise cursors.not_ours("newest")
+        raise cursors.bad_cursor("newest")
     return job
 
 
 @dataclass(frozen=True)
-class _Way:
+class _QueryPlan:
     """The table whose index is gone along, newest first, and the tags, the one that is gone along first.
 
     `rows`: the jobs whose own row fits, where they are few and so were found already.
@@ -92,37 +92,37 @@ class _Way:
     rows: tuple[str, ...] | None = None
 
 
-def _way(conn: Connection, wanted: JobFilter) -> _Way:
+def _choose_plan(conn: Connection, wanted: JobFilter) -> _QueryPlan:
     """The one with few rows to look at; of what is common no more is counted than makes a difference."""
-    of_row = _of_row(wanted)
+    of_row = _job_conditions(wanted)
     if not wanted.tags:
-        return _Way(t.listings if wanted.needs_spec else t.jobs)
+        return _QueryPlan(t.listings if wanted.needs_spec else t.jobs)
     if len(wanted.tags) == 1 and not of_row:
-        return _Way(t.job_tags, wanted.tags)
-    counts = {tag: _count(conn, select(t.job_tags.c.job).where(_has(t.job_tags.c, tag))) for tag in wanted.tags}
+        return _QueryPlan(t.job_tags, wanted.tags)
+    counts = {tag: _count(conn, select(t.job_tags.c.job).where(_has_tag(t.job_tags.c, tag))) for tag in wanted.tags}
     tags = tuple(sorted(wanted.tags, key=counts.__getitem__))
-    if counts[tags[0]] < MANY or not of_row:
-        return _Way(t.job_tags, tags)
-    rows = tuple(conn.execute(select(_j.id).where(*of_row).limit(MANY)).scalars())
-    return _Way(t.jobs, tags, rows) if len(rows) < MANY else _Way(t.job_tags, tags)
+    if counts[tags[0]] < COUNT_LIMIT or not of_row:
+        return _QueryPlan(t.job_tags, tags)
+    rows = tuple(conn.execute(select(_j.id).where(*of_row).limit(COUNT_LIMIT)).scalars())
+    return _QueryPlan(t.jobs, tags, rows) if len(rows) < COUNT_LIMIT else _QueryPlan(t.job_tags, tags)
 
 
 def _count(conn: Connection, query: Select[Any]) -> int:
-    return int(conn.execute(select(func.count()).select_from(query.limit(MANY).subquery())).scalar_one())
+    return int(conn.execute(select(func.count()).select_from(query.limit(COUNT_LIMIT).subquery())).scalar_one())
 
 
-def _query(wanted: JobFilter, way: _Way, before: str | None, dialect: str) -> Select[Any]:
-    of_row = _of_row(wanted) if way.rows is None else [_j.id.in_(way.rows)]
-    of_listing = _of_listing(wanted, dialect)
+def _query(wanted: JobFilter, way: _QueryPlan, before: str | None, dialect: str) -> Select[Any]:
+    of_row = _job_conditions(wanted) if way.rows is None else [_j.id.in_(way.rows)]
+    of_listing = _listing_conditions(wanted, dialect)
     job = way.base.c.id if way.base is t.jobs else way.base.c.job
     query = select(job).where(*of_row, *of_listing).order_by(job.desc())
     along = way.tags[:1] if way.base is t.job_tags else ()
     for tag in along:
-        query = query.where(_has(t.job_tags.c, tag))
+        query = query.where(_has_tag(t.job_tags.c, tag))
     for tag in way.tags[len(along) :]:
         other = t.job_tags.alias()
         # Not EXISTS: PostgreSQL would join all rows of the common tag instead of looking up a few.
-        its = select(other.c.job).where(other.c.job == job, _has(other.c, tag)).limit(1)
+        its = select(other.c.job).where(other.c.job == job, _has_tag(other.c, tag)).limit(1)
         query = query.where(its.scalar_subquery().is_not(None))
     if of_listing and way.base is not t.listings:
         query = query.join(t.listings, _l.job == job)
@@ -131,12 +131,12 @@ def _query(wanted: JobFilter, way: _Way, before: str | None, dialect: str) -> Se
     return query if before is None else query.where(job < before)
 
 
-def _has(columns: Any, tag: Tag) -> ColumnElement[bool]:
+def _has_tag(columns: Any, tag: Tag) -> ColumnElement[bool]:
     same = columns.key == tag.key
     return and_(same, columns.value == tag.value) if tag.value else same
 
 
-def _of_row(wanted: JobFilter) -> list[ColumnElement[bool]]:
+def _job_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     states = wanted.states()
     if states is not None:
@@ -152,23 +152,23 @@ def _of_row(wanted: JobFilter) -> list[ColumnElement[bool]]:
     return found
 
 
-def _of_listing(wanted: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
+def _listing_conditions(wanted: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.kind:
         found.append(_l.kind.in_([kind.value for kind in wanted.kinds()]))
     if wanted.named is not None:
         found.append(_l.name == wanted.named)
     if wanted.name is not None and wanted.name.endswith(ANY_ENDING):
-        beginning = fold(wanted.name.removesuffix(ANY_ENDING))
+        beginning = fold_case(wanted.name.removesuffix(ANY_ENDING))
         found += [_l.folded >= beginning, _l.folded < beginning + _LAST]
     elif wanted.name is not None:
-        found.append(_holds(_l.folded, fold(wanted.name), dialect))
+        found.append(_contains(_l.folded, fold_case(wanted.name), dialect))
     if wanted.text is not None:
-        sought = fold(wanted.text)
-        found.append(or_(*(_holds(column, sought, dialect) for column in (_l.folded, _l.words))))
+        sought = fold_case(wanted.text)
+        found.append(or_(*(_contains(column, sought, dialect) for column in (_l.folded, _l.words))))
     return found
 
 
-def _holds(column: ColumnElement[str], text: str, dialect: str) -> ColumnElement[bool]:
+def _contains(column: ColumnElement[str], text: str, dialect: str) -> ColumnElement[bool]:
     """Each database in the way that it is quick at: SQLite takes half as long again for instr, PostgreSQL for LIKE."""
     return column.contains(text, autoescape=True) if dialect == "sqlite" else func.strpos(column, text) > 0

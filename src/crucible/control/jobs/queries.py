@@ -30,9 +30,9 @@ from crucible.core.views.jobs import CheckpointPage, HealthView, JobView
 from crucible.core.views.machines import MachinePage, MachineView
 from crucible.core.views.records import ArtifactPage, ArtifactView, EventPage, MetricsView, SeriesView
 
-LARGEST_PAGE = 500
-TERMINAL = tuple(s.value for s in JobState if s.terminal)
-ACTIVE = tuple(s.value for s in JobState if not s.terminal)
+MAX_PAGE = 500
+TERMINAL_STATES = tuple(s.value for s in JobState if s.terminal)
+ACTIVE_STATES = tuple(s.value for s in JobState if not s.terminal)
 
 _j = t.jobs.c
 _ID = Statement(select(_j.id, _j.project).where(_j.id == bindparam("job")))
@@ -40,26 +40,26 @@ _c = t.attempts.c
 _LAST_ATTEMPT = Statement(select(_c.id).where(_c.job == bindparam("of_job")).order_by(_c.number.desc()).limit(1))
 
 
-def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> Found:
+def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> FoundJob:
     """The job for what a person typed: an id, an ending of one, or `last`; of those that he may see.
 
     Endings are found by index: the id is also stored backwards.
     """
     c = t.jobs.c
     if ref == "last":
-        newest = _seen(select(c.id, c.project), who).order_by(c.id.desc()).limit(1)
-        found = [Found(*row) for row in conn.execute(newest)]
+        newest = _only_visible(select(c.id, c.project), who).order_by(c.id.desc()).limit(1)
+        found = [FoundJob(*row) for row in conn.execute(newest)]
     elif is_id(ref):
-        found = [Found(row["id"], row["project"]) for row in _ID.all(conn, job=ref)]
+        found = [FoundJob(row["id"], row["project"]) for row in _ID.all(conn, job=ref)]
     else:
         ending = ref.lower().removeprefix("job-")
         if len(ending) < 3 or not ending.isalnum():
             raise NotFound(f"{ref!r} names no job.", fix="`crucible jobs` lists them; three characters are enough.")
         first = ending[::-1]
         near = (c.backwards >= first, c.backwards < first + "~")
-        fitting = _seen(select(c.id, c.project).where(*near), who).order_by(c.id.desc()).limit(5)
-        found = [Found(*row) for row in conn.execute(fitting)]
-    found = [job for job in found if _sees(who, job)]
+        fitting = _only_visible(select(c.id, c.project).where(*near), who).order_by(c.id.desc()).limit(5)
+        found = [FoundJob(*row) for row in conn.execute(fitting)]
+    found = [job for job in found if _may_see(who, job)]
     if not found:
         raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.", id=ref)
     if len(found) > 1:
@@ -69,18 +69,18 @@ def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> Found:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundJob:
     """A job, and the project that decides who may do what with it."""
 
     id: str
     project: str
 
 
-def _sees(who: Identity, job: Found) -> bool:
+def _may_see(who: Identity, job: FoundJob) -> bool:
     return who.may(Permission.READ, job.project) and who.job in (None, job.id)
 
 
-def _seen(query: Select[Any], who: Identity) -> Select[Any]:
+def _only_visible(query: Select[Any], who: Identity) -> Select[Any]:
     """Only jobs that he may see."""
     projects = who.projects(Permission.READ)
     if projects is not None:
@@ -88,7 +88,7 @@ def _seen(query: Select[Any], who: Identity) -> Select[Any]:
     return query if who.job is None else query.where(_j.id == who.job)
 
 
-def try_to_find(conn: Connection, ref: str, who: Identity, permission: Permission) -> str | CrucibleError:
+def find_or_error(conn: Connection, ref: str, who: Identity, permission: Permission) -> str | CrucibleError:
     """The id of a job with which he may do that; the errors are answers too."""
     try:
         found = find_job(conn, ref, who)
@@ -98,16 +98,16 @@ def try_to_find(conn: Connection, ref: str, who: Identity, permission: Permissio
     return found.id
 
 
-def one_job(conn: Connection, job: str, now: float) -> JobView:
+def read_job(conn: Connection, job: str, now: float) -> JobView:
     """Return the job without its output, metrics and health. Raises NotFound."""
     world = _world(conn, job)
-    return _view(conn, world, bulk_views.details_of(conn, [a.id for a in world.attempts]), now)
+    return _view(conn, world, bulk_views.attempt_details(conn, [a.id for a in world.attempts]), now)
 
 
-def job_detail(conn: Connection, job: str, now: float) -> JobView:
+def read_job_detail(conn: Connection, job: str, now: float) -> JobView:
     """Return all that is stored of a job but its output and its plan. Raises NotFound."""
     world = _world(conn, job)
-    details = bulk_views.details_of(conn, [attempt.id for attempt in world.attempts])
+    details = bulk_views.attempt_details(conn, [attempt.id for attempt in world.attempts])
     more = {
         "metrics": latest_metrics(conn, job),
         "health": _health(conn, world, details, now),
@@ -117,10 +117,10 @@ def job_detail(conn: Connection, job: str, now: float) -> JobView:
     return _view(conn, world, details, now).model_copy(update=more)
 
 
-def job_health(conn: Connection, job: str, now: float) -> HealthView:
+def read_health(conn: Connection, job: str, now: float) -> HealthView:
     """Return how a job does, judged from what is stored of it. Raises NotFound."""
     world = _world(conn, job)
-    return _health(conn, world, bulk_views.details_of(conn, [a.id for a in world.attempts[-1:]]), now)
+    return _health(conn, world, bulk_views.attempt_details(conn, [a.id for a in world.attempts[-1:]]), now)
 
 
 def _world(conn: Connection, job: str) -> World:
@@ -132,10 +132,10 @@ def _world(conn: Connection, job: str) -> World:
 
 def _view(conn: Connection, world: World, details: Details, now: float) -> JobView:
     job = world.job
-    ahead = bulk_views.jobs_ahead(conn, [job]).get(job.id, 0)
+    ahead = bulk_views.count_ahead(conn, [job]).get(job.id, 0)
     newest = checkpoints.newest_mark(conn, job.id)
-    called = labels.of(conn, [job.id]).get(job.id)
-    return job_view(world, details, bulk_views.segments_of(conn, world.machines), ahead, now, newest, called)
+    called = labels.labels_by_job(conn, [job.id]).get(job.id)
+    return job_view(world, details, bulk_views.price_segments(conn, world.machines), ahead, now, newest, called)
 
 
 def _health(conn: Connection, world: World, details: Details, now: float) -> HealthView:
@@ -150,7 +150,7 @@ def list_events(conn: Connection, job: str | None, after: int, limit: int, who: 
     if job is None:
         query = query.where(c.cursor > after).order_by(c.cursor)
         if who.projects(Permission.READ) is not None or who.job is not None:
-            query = _seen(query.join(t.jobs, _j.id == c.job), who)
+            query = _only_visible(query.join(t.jobs, _j.id == c.job), who)
     else:
         query = query.where(c.job == job, c.n > after).order_by(c.n)
     rows = conn.execute(query).mappings().all()
@@ -180,7 +180,7 @@ def list_artifacts(conn: Connection, job: str) -> ArtifactPage:
     return ArtifactPage(items=tuple(newest[path] for path in sorted(newest)))
 
 
-def metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> MetricsView:
+def read_metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> MetricsView:
     """Return the series of the latest attempt that reported any."""
     for attempt in reversed(repository.load_attempts(conn, job)):
         found = points.read(conn, attempt.id, names, most)
@@ -197,23 +197,23 @@ def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
     return points.latest(conn, attempt) if attempt else {}
 
 
-def one_machine(conn: Connection, machine: str, now: float) -> MachineView:
+def read_machine(conn: Connection, machine: str, now: float) -> MachineView:
     row = repository.load_machine(conn, machine)
     if row is None:
         raise NotFound(f"There is no machine {short(machine)}.", fix="`crucible machines --all` lists them.")
-    return machine_view(row, bulk_views.segments_of(conn, [machine]).get(machine, ()), now)
+    return machine_view(row, bulk_views.price_segments(conn, [machine]).get(machine, ()), now)
 
 
 def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER) -> MachinePage:
     """Newest first: all, or those that jobs run on that he may see."""
-    query = select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)
+    query = select(t.machines).order_by(t.machines.c.id.desc()).limit(MAX_PAGE)
     if not who.may(Permission.OPERATE):
         used = select(t.slots.c.machine).join(t.attempts, _c.id == t.slots.c.attempt).join(t.jobs, _j.id == _c.job)
-        query = query.where(t.machines.c.id.in_(_seen(used, who)))
+        query = query.where(t.machines.c.id.in_(_only_visible(used, who)))
     if not gone_too:
         query = query.where(t.machines.c.state != MachineState.GONE.value)
     machines = [codec.machine_from_row(row) for row in conn.execute(query).mappings().all()]
-    prices = bulk_views.segments_of(conn, [m.id for m in machines])
+    prices = bulk_views.price_segments(conn, [m.id for m in machines])
     return MachinePage(items=tuple(machine_view(m, prices.get(m.id, ()), now) for m in machines))
 
 
@@ -226,9 +226,11 @@ class Counts:
     billing: int
 
 
-def counts(conn: Connection, who: Identity = OWNER) -> Counts:
+def count_jobs(conn: Connection, who: Identity = OWNER) -> Counts:
     c = t.jobs.c
-    counted = _seen(select(c.state, func.count().label("n")).where(c.state.in_(ACTIVE)), who).group_by(c.state)
+    counted = _only_visible(select(c.state, func.count().label("n")).where(c.state.in_(ACTIVE_STATES)), who).group_by(
+        c.state
+    )
     by_state = {r.state: r.n for r in conn.execute(counted).all()}
     billing = select(func.count()).where(
         t.machines.c.state != MachineState.GONE.value, t.machines.c.bills.is_(True), t.machines.c.rate > 0

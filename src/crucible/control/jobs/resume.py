@@ -43,7 +43,7 @@ class Resumer:
         RefusedByPolicy for a place where he may run nothing."""
 
         def reopen(unit: UnitOfWork) -> None:
-            world = _world(unit, job)
+            world = _load_world(unit, job)
             chosen = self._check(unit, world, checkpoint, backend, who)
             unit.advance(world, ResumeRequested(chosen, backend))
             told = {"checkpoint": chosen, "backend": backend}
@@ -84,13 +84,13 @@ class Resumer:
         """A new job from the record of an old one: same code, command, seed and, where known, same packages."""
 
         def again(unit: UnitOfWork) -> StoredJob:
-            return self.submit.store(unit, _record(_world(unit, job), unit), key, who, recorded=True)
+            return self.submit.store(unit, _rerun_spec(_load_world(unit, job), unit), key, who, rerun=True)
 
         return await self.writer.write(again)
 
     async def request_checkpoint(self, job: str) -> None:
         def ask(unit: UnitOfWork) -> None:
-            world = _world(unit, job)
+            world = _load_world(unit, job)
             if world.live is None or world.live.state is not AttemptState.RUNNING:
                 raise Conflict(
                     f"Job {short(job)} is not running: it is {world.job.state.value}.",
@@ -101,7 +101,7 @@ class Resumer:
         await self.writer.write(ask)
 
 
-def _world(unit: UnitOfWork, job: str) -> World:
+def _load_world(unit: UnitOfWork, job: str) -> World:
     world = repository.load_world(unit.conn, job)
     if world is None:
         raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
@@ -117,17 +117,17 @@ def _refuse_pruned(unit: UnitOfWork, job: str) -> None:
         )
 
 
-def _record(world: World, unit: UnitOfWork) -> JobSpec:
+def _rerun_spec(world: World, unit: UnitOfWork) -> JobSpec:
     """The spec that repeats the job: its seed is pinned, and its environment where the runner told of it."""
     job = world.job
-    pinned = _packages(unit, world)
+    pinned = _recorded_packages(unit, world)
     changes: dict[str, object] = {"seed": job_seed(job.id, job.spec), "rerun_of": job.id, "project": job.project}
     if pinned is not None and all(map(_PLAIN.match, job.spec.environment.requirements)):
         changes["environment"] = pinned
     return job.spec.model_copy(update=changes)
 
 
-def _packages(unit: UnitOfWork, world: World) -> EnvironmentSpec | None:
+def _recorded_packages(unit: UnitOfWork, world: World) -> EnvironmentSpec | None:
     """The exact packages and Python of the last attempt that said them, where they were built from names."""
     if not world.job.spec.environment.requirements:
         return None

@@ -40,17 +40,23 @@ class StoredJob:
 
 class Submitter:
     def __init__(
-        self, backends: ConnectedBackends, scheduler: Scheduler, ids: Ids, vault: Vault, *, neighbours: bool = False
+        self,
+        backends: ConnectedBackends,
+        scheduler: Scheduler,
+        ids: Ids,
+        vault: Vault,
+        *,
+        shared_computer: bool = False,
     ) -> None:
         """`neighbours`: jobs of several users may run side by side on this computer, as the same system user."""
         self._backends = backends
         self._scheduler = scheduler
         self._ids = ids
         self._vault = vault
-        self._neighbours = neighbours
+        self._shared_computer = shared_computer
 
     def store(
-        self, unit: UnitOfWork, spec: JobSpec, key: str | None, who: Identity = OWNER, *, recorded: bool = False
+        self, unit: UnitOfWork, spec: JobSpec, key: str | None, who: Identity = OWNER, *, rerun: bool = False
     ) -> StoredJob:
         """Stores the job once per idempotency key of a project.
 
@@ -59,8 +65,8 @@ class Submitter:
         """
         request = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
         project = self._project(unit, spec, who)
-        key = None if key is None else key_in(project, key)
-        known = self._known(unit, key, request)
+        key = None if key is None else scoped_key(project, key)
+        known = self._find_by_key(unit, key, request)
         if known is not None:
             return StoredJob(known, created=False)
         size = self._backends.check(spec)
@@ -69,7 +75,7 @@ class Submitter:
         if spec.resume_from is not None:
             named = checkpoints.resolve_checkpoint(unit.conn, spec.resume_from, who)
             spec = spec.model_copy(update={"resume_from": named})
-        if not recorded:
+        if not rerun:
             self._require_bundle(unit, spec, who)
         first = spec.backends[0]
         job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
@@ -82,7 +88,7 @@ class Submitter:
         crashpoint("submit.before_commit")
         return StoredJob(job.id, created=True)
 
-    def _known(self, unit: UnitOfWork, key: str | None, request: str) -> str | None:
+    def _find_by_key(self, unit: UnitOfWork, key: str | None, request: str) -> str | None:
         if key is None:
             return None
         row = _KEY.first(unit.conn, name=key)
@@ -111,7 +117,7 @@ class Submitter:
 
         What runs on this computer runs as the system user of the server, and could read all that he can.
         """
-        if who.may(Permission.OPERATE) or self._neighbours:
+        if who.may(Permission.OPERATE) or self._shared_computer:
             return
         if self._backends.get(place).capabilities.reach is Reach.LOOPBACK:
             raise RefusedByPolicy(
@@ -129,7 +135,7 @@ class Submitter:
             )
 
 
-def key_in(project: str, key: str) -> str:
+def scoped_key(project: str, key: str) -> str:
     """An idempotency key as it is kept: two projects may use the same without knowing of each other."""
     if project == DEFAULT_PROJECT:
         return key

@@ -22,7 +22,7 @@ def record(conn: Connection, job: str, now: float) -> RecordView:
     row = _SPEC.first(conn, job=job)
     if row is None:
         raise NotFound("There is no such job.", fix="`crucible jobs` lists them.")
-    view = queries.one_job(conn, job, now)
+    view = queries.read_job(conn, job, now)
     model, config = read_config(JobSpec.model_validate_json(row["spec"]))
     progress = view.progress or ProgressView()
     metrics = queries.latest_metrics(conn, job)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, overload
 
 from crucible.backends.base import Backend
-from crucible.control.jobs.labels import Labels
+from crucible.control.jobs.labels import JobLabels
 from crucible.core.compute import pricing
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.pricing import Segment
@@ -32,10 +32,10 @@ from crucible.core.views.jobs import (
 from crucible.core.views.machines import BackendView, BillingView, CapabilitiesView, MachineView, OfferView
 from crucible.core.views.records import EventView
 
-LONGEST_DETAIL = 300
+MAX_DETAIL = 300
 """Characters of a reason's detail that are shown on one line; the attempt has all of it."""
 
-MOST_AHEAD = 1000
+MAX_AHEAD = 1000
 """Jobs before one in line that are told by their number."""
 
 
@@ -61,7 +61,7 @@ def job_view(
     ahead: int,
     now: float,
     checkpoint: CheckpointMark | None = None,
-    labels: Labels | None = None,
+    labels: JobLabels | None = None,
 ) -> JobView:
     """Return a job as it is shown.
 
@@ -71,7 +71,7 @@ def job_view(
     job, spec = world.job, world.job.spec
     last = world.attempts[-1] if world.attempts else None
     progress = _progress(job, details.get(last.id, _NO_DETAILS).progress if last else None)
-    labels = labels or Labels.given(spec)
+    labels = labels or JobLabels.from_spec(spec)
     sometimes: dict[str, Any] = {"priority": spec.priority} if spec.priority else {}
     return JobView(
         id=job.id,
@@ -114,7 +114,7 @@ def job_view(
         attempts=tuple(attempt_view(a, details.get(a.id, _NO_DETAILS), world) for a in world.attempts),
         started_at=iso(job.started_at),
         ended_at=iso(job.ended_at),
-        ran_seconds=_ran(world, details, now),
+        ran_seconds=_run_seconds(world, details, now),
         execution_id=f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
         **sometimes,
     )
@@ -271,20 +271,22 @@ def iso(seconds: object) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _ran(world: World, details: Details, now: float) -> float | None:
+def _run_seconds(world: World, details: Details, now: float) -> float | None:
     """How long the program itself ran, over all attempts, by the runners' own clocks where they have told."""
-    times = [_attempt_ran(a, details.get(a.id, _NO_DETAILS), now) for a in world.attempts if a.started_at is not None]
+    times = [
+        _attempt_seconds(a, details.get(a.id, _NO_DETAILS), now) for a in world.attempts if a.started_at is not None
+    ]
     return round(sum(times), 3) if times else None
 
 
-def _attempt_ran(attempt: Attempt, details: AttemptDetails, now: float) -> float:
-    told = told_seconds(details.facts)
+def _attempt_seconds(attempt: Attempt, details: AttemptDetails, now: float) -> float:
+    told = reported_seconds(details.facts)
     if told is not None:
         return told
     return max((attempt.exited_at or attempt.ended_at or now) - (attempt.started_at or now), 0.0)
 
 
-def told_seconds(facts: object) -> float | None:
+def reported_seconds(facts: object) -> float | None:
     """How long the program of an attempt ran by its runner's own clock, if that has told."""
     exited = facts.get("exited") if isinstance(facts, Mapping) else None
     told = exited.get("seconds") if isinstance(exited, Mapping) else None
@@ -305,7 +307,7 @@ def _reason(job: Job) -> ReasonView | None:
     if job.reason is None:
         return None
     verdict = job.reason.policy
-    detail = " ".join(job.detail.split())[:LONGEST_DETAIL]
+    detail = " ".join(job.detail.split())[:MAX_DETAIL]
     message = f"{verdict.message} ({detail})" if detail else verdict.message
     return ReasonView(code=job.reason.value, message=message, advice=verdict.advice.format(job=short(job.id)) or None)
 
@@ -313,8 +315,8 @@ def _reason(job: Job) -> ReasonView | None:
 def _waiting(job: Job, ahead: int) -> str | None:
     if job.state is not JobState.QUEUED:
         return None
-    if ahead > MOST_AHEAD:
-        return f"behind more than {MOST_AHEAD} other jobs in the queue"
+    if ahead > MAX_AHEAD:
+        return f"behind more than {MAX_AHEAD} other jobs in the queue"
     if ahead:
         return f"behind {ahead} other job{'s' if ahead > 1 else ''} in the queue"
     return job.waiting or "waits for its turn"
@@ -348,10 +350,10 @@ def _why_unknown(world: World) -> str | None:
 def _rate(world: World, attempt: Attempt) -> int:
     """Micro-dollars an hour while this attempt runs."""
     held = [(s, world.machines[s.machine]) for s in attempt.slots if s.machine in world.machines]
-    return sum(m.rate if m.belongs_to(attempt) else math.ceil(m.rate * _part(s, m)) for s, m in held)
+    return sum(m.rate if m.belongs_to(attempt) else math.ceil(m.rate * _slot_share(s, m)) for s, m in held)
 
 
-def _part(slot: Slot, machine: Machine) -> float:
+def _slot_share(slot: Slot, machine: Machine) -> float:
     return slot.allocation.cpus / machine.capacity.cpus
 
 
@@ -367,6 +369,6 @@ def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[
             total += pricing.machine_cost(segments, machine.billing, now)
         else:
             stay = [Segment(attempt.placed_at, attempt.ended_at, machine.rate)]
-            part = _part(slot, machine)
+            part = _slot_share(slot, machine)
             total += pricing.share(pricing.machine_cost(stay, machine.billing, now), [part, 1 - part])[0]
     return total

@@ -90,7 +90,7 @@ def _write_segments(unit: UnitOfWork, machines: Sequence[Machine], metered: Sequ
     told: dict[str, list[Metered]] = {}
     for entry in metered:
         told.setdefault(entry.ref.machine, []).append(entry)
-    known = bulk_views.segments_of(unit.conn, [machine.id for machine in machines])
+    known = bulk_views.price_segments(unit.conn, [machine.id for machine in machines])
     for machine in machines:
         entries, before = told.get(machine.id, []), known.get(machine.id, [])
         after = _merge(before, entries, asked_at) if entries else before

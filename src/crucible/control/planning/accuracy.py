@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Select, and_, func, select
 from crucible.control.db import Db
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
-from crucible.control.jobs.listing import LARGEST_PAGE, Within, read_cursor, within, write_cursor
-from crucible.control.jobs.views import iso, told_seconds
+from crucible.control.jobs.listing import MAX_PAGE, VisibleFilter, read_cursor, restrict_to_visible, write_cursor
+from crucible.control.jobs.views import iso, reported_seconds
 from crucible.core.ids import short
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.states import status_of
@@ -21,16 +21,16 @@ from crucible.core.routing.corrections import Accuracy, PastRun, PastRuns, Simil
 from crucible.core.views.plans import AccuracyView
 from crucible.core.views.predictions import PredictionPage, PredictionView
 
-NEWEST = 1000
+MAX_LESSONS = 1000
 """Lessons that count."""
-LOOKED_AT = 4 * NEWEST
+MAX_PREDICTIONS = 4 * MAX_LESSONS
 """Predictions that are looked at for them: most jobs complete where it was said."""
 FRESH_SECONDS = 5.0
 
 _p, _j, _a, _m = t.predictions.c, t.jobs.c, t.attempts.c, t.machines.c
 
 
-def _joined(told: Any) -> Select[Any]:
+def _with_outcome(told: Any) -> Select[Any]:
     """Predictions with what became of their jobs: the state, and where and how long the first attempt ran."""
     first = and_(_a.job == told.c.job, _a.number == 1)
     there = and_(t.slots.c.attempt == _a.id, t.slots.c.rank == 0)
@@ -47,32 +47,32 @@ def _joined(told: Any) -> Select[Any]:
     )
 
 
-def teaching(told: Select[Any]) -> Select[Any]:
+def lessons_query(told: Select[Any]) -> Select[Any]:
     """Those of the newest of `told` whose jobs completed at the first try."""
-    newest = told.order_by(_p.job.desc()).limit(LOOKED_AT).subquery()
+    newest = told.order_by(_p.job.desc()).limit(MAX_PREDICTIONS).subquery()
     # Not the bare column: SQLite would go along the index of states, through every job that ever completed.
     completed = func.coalesce(_j.state, "") == JobState.COMPLETED.value
-    return _joined(newest).where(completed, _j.attempts == 1).limit(NEWEST)
+    return _with_outcome(newest).where(completed, _j.attempts == 1).limit(MAX_LESSONS)
 
 
-_TEACHING = Statement(teaching(select(t.predictions)))
+_LESSONS = Statement(lessons_query(select(t.predictions)))
 
 
-def lessons(conn: Connection) -> list[PastRun]:
+def read_lessons(conn: Connection) -> list[PastRun]:
     """What the newest jobs of the whole deployment teach."""
-    return _lessons(_TEACHING.all(conn))
+    return _lessons_from_rows(_LESSONS.all(conn))
 
 
 def list_predictions(conn: Connection, limit: int, cursor: str | None, who: Identity = OWNER) -> PredictionPage:
     """A page, newest first, of the jobs that he may see, and how good the predictions of those were."""
-    size, before, his = min(max(limit, 1), LARGEST_PAGE), read_cursor(cursor), within(JobFilter(), who)
+    size, before, his = min(max(limit, 1), MAX_PAGE), read_cursor(cursor), restrict_to_visible(JobFilter(), who)
     if his.nothing:
         return PredictionPage(accuracy=accuracy_view(accuracy(())))
-    seen = _seen(his)
+    seen = _visible_predictions(his)
     page = seen if before is None else seen.where(_p.job < before)
-    query = _joined(page.order_by(_p.job.desc()).limit(size + 1).subquery())
+    query = _with_outcome(page.order_by(_p.job.desc()).limit(size + 1).subquery())
     rows = conn.execute(query).mappings().all()
-    taught = _lessons(conn.execute(teaching(seen)).mappings().all())
+    taught = _lessons_from_rows(conn.execute(lessons_query(seen)).mappings().all())
     return PredictionPage(
         items=tuple(_view(row) for row in rows[:size]),
         next=write_cursor(rows[size - 1]["job"]) if len(rows) > size else None,
@@ -96,26 +96,26 @@ class Lessons:
         self._known = PastRuns()
         self._read_at: float | None = None
 
-    async def known(self, now: float) -> PastRuns:
+    async def current(self, now: float) -> PastRuns:
         if self._read_at is None or not 0 <= now - self._read_at < FRESH_SECONDS:
-            self._known = PastRuns(await self._db.read(lessons))
+            self._known = PastRuns(await self._db.read(read_lessons))
             self._read_at = now
         return self._known
 
 
-def _seen(his: Within) -> Select[Any]:
+def _visible_predictions(his: VisibleFilter) -> Select[Any]:
     query = select(t.predictions)
-    if his.wanted.project:
-        query = query.where(_p.project.in_(his.wanted.project))
+    if his.filter.project:
+        query = query.where(_p.project.in_(his.filter.project))
     return query if his.job is None else query.where(_p.job == his.job)
 
 
-def _lessons(rows: Any) -> list[PastRun]:
-    return [lesson for row in rows if (lesson := _lesson(row)) is not None]
+def _lessons_from_rows(rows: Any) -> list[PastRun]:
+    return [lesson for row in rows if (lesson := _lesson_from_row(row)) is not None]
 
 
-def _lesson(row: Row) -> PastRun | None:
-    took = _took(row)
+def _lesson_from_row(row: Row) -> PastRun | None:
+    took = _actual_seconds(row)
     if _why_not(row, took):
         return None
     like = Similarity(row["framework"], row["gpu"], row["script"])
@@ -136,16 +136,16 @@ def _why_not(row: Row, took: float) -> str:
     return "" if took > 0 else "nobody knows how long it ran"
 
 
-def _took(row: Row) -> float:
+def _actual_seconds(row: Row) -> float:
     """By the runner's own clock where that has told."""
-    told = told_seconds(json.loads(row["facts"] or "{}"))
+    told = reported_seconds(json.loads(row["facts"] or "{}"))
     if told is not None:
         return told
     return float((row["exited_at"] or 0.0) - (row["started_at"] or row["exited_at"] or 0.0))
 
 
 def _view(row: Row) -> PredictionView:
-    why, lesson = _why_not(row, _took(row)), _lesson(row)
+    why, lesson = _why_not(row, _actual_seconds(row)), _lesson_from_row(row)
     return PredictionView(
         job=row["job"],
         short=short(row["job"]),

@@ -18,7 +18,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.clock import now
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
-from crucible.control.planning.programs import program_in
+from crucible.control.planning.programs import read_program
 from crucible.control.resources.plans import Plans
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends
@@ -34,14 +34,14 @@ from crucible.wire.files.tar_stream import BadArchive
 TOPIC = "plans"
 LANE = "forecast"
 SECONDS = 30.0
-WAIT_SECONDS = 1.0
+DELAY_SECONDS = 1.0
 """After a submission: starting the job comes first."""
 PAUSE_SECONDS = 0.2
 """Between two jobs: thousands that are submitted at once must not slow down the server."""
 IDLE_SECONDS = 5.0
 RETRY_SECONDS = 120.0
 """Longer than all deadlines of a try together."""
-MAX_TRIES = 3
+MAX_ATTEMPTS = 3
 MAX_OFFERS = 5
 MAX_TEXT = 500
 MAX_NAME = 100
@@ -63,7 +63,7 @@ _CLAIM = Statement(
     .where(_p.job == bindparam("planned"), _p.tries == bindparam("seen"), _p.due_at.is_not(None))
     .values(tries=_p.tries + 1, due_at=bindparam("again"))
 )
-_KEEP = Statement(
+_STORE = Statement(
     update(t.plans)
     .where(_p.job == bindparam("planned"), _p.document.is_(None))
     .values(document=bindparam("text"), made_at=bindparam("at"), due_at=None)
@@ -78,7 +78,7 @@ log = structlog.get_logger(__name__)
 
 def request_plan(conn: Connection, job: str, at: float) -> None:
     """Ask for the plan of a job, in the transaction that stores the job."""
-    _REQUEST.run(conn, job=job, tries=0, due_at=at + WAIT_SECONDS)
+    _REQUEST.run(conn, job=job, tries=0, due_at=at + DELAY_SECONDS)
 
 
 def stored_plan(conn: Connection, job: str) -> JobPlanView | None:
@@ -102,7 +102,7 @@ class Forecasts:
         self._ports = ports
         self._names = sorted(backends.names())
         self._plans = plans
-        self._store = BundleStore(ports.store)
+        self._bundles = BundleStore(ports.store)
 
     async def round(self) -> float:
         """Plan the job that has been due for longest; seconds until another may be."""
@@ -117,20 +117,20 @@ class Forecasts:
     def _claim(self, conn: Connection, row: Row) -> bool:
         """Count the try; whether the job is to be planned, here."""
         ended, tries = JobState(row["state"]).terminal, row["tries"] + 1
-        again = None if ended or tries == MAX_TRIES else now(conn, self._ports.clock.now) + RETRY_SECONDS
+        again = None if ended or tries == MAX_ATTEMPTS else now(conn, self._ports.clock.now) + RETRY_SECONDS
         return _CLAIM.run(conn, planned=row["job"], seen=row["tries"], again=again) == 1 and not ended
 
     async def _plan(self, job: str, spec: JobSpec) -> None:
         try:
             request = await self._ports.calls.run(LANE, lambda: self._plan_request(spec), SECONDS)
-            plan, forecast = await self._plans.of_job(request)
+            plan, forecast = await self._plans.plan_job(request)
         except CrucibleError as error:
             log.info("a job could not be planned", job=job, error=str(error))
             return
         if spec.resume_from is not None:  # how long the rest takes says nothing about the whole
             forecast = None
-        document = json.dumps(_clipped(plan.as_json()))
-        await self._ports.db.write(lambda conn: self._keep(conn, job, document, forecast))
+        document = json.dumps(_clip(plan.as_json()))
+        await self._ports.db.write(lambda conn: self._store_plan(conn, job, document, forecast))
 
     def _plan_request(self, spec: JobSpec) -> PlanRequest:
         """The job as a question, with the text of its program as far as its bundle holds that."""
@@ -145,16 +145,16 @@ class Forecasts:
         if spec.bundle is None or not any(word.endswith(READ) for word in spec.command):
             return {}
         try:
-            return program_in(self._store.open(spec.bundle), spec.command) or {}
+            return read_program(self._bundles.open(spec.bundle), spec.command) or {}
         except BadArchive:
             return {}
 
-    def _keep(self, conn: Connection, job: str, document: str, forecast: Forecast | None) -> None:
+    def _store_plan(self, conn: Connection, job: str, document: str, forecast: Forecast | None) -> None:
         """Nothing is stored for a job that has ended: that would predict the past."""
         row, at = _JOB.first(conn, job=job), now(conn, self._ports.clock.now)
         if row is None or JobState(row["state"]).terminal:
             return
-        if _KEEP.run(conn, planned=job, text=document, at=at) == 1 and forecast is not None:
+        if _STORE.run(conn, planned=job, text=document, at=at) == 1 and forecast is not None:
             _predict(conn, job, row["project"], forecast, at)
 
 
@@ -174,10 +174,10 @@ def _predict(conn: Connection, job: str, project: str, forecast: Forecast, at: f
     )
 
 
-def _clipped(value: object) -> object:
+def _clip(value: object) -> object:
     """The same with short texts: reasons repeat what the user asked for, however long that is."""
     if isinstance(value, str):
         return value[:MAX_TEXT]
     if isinstance(value, Mapping):
-        return {name: _clipped(item) for name, item in value.items()}
-    return [_clipped(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _clip(item) for name, item in value.items()}
+    return [_clip(item) for item in value] if isinstance(value, list | tuple) else value

@@ -18,10 +18,12 @@ from crucible.core.views.machines import OfferView
 from crucible.core.views.plans import LearnedView, PlannedView, RejectedView, SizesView, SubmissionView
 
 OLD_DAYS = 180
-PLACES_NAMED = 3
+MAX_NAMED = 3
 
 
-def planned(one: RankedOffer, *, simulated: bool, most_micros: int | None, paid_seconds: float | None) -> PlannedView:
+def planned_view(
+    one: RankedOffer, *, simulated: bool, most_micros: int | None, paid_seconds: float | None
+) -> PlannedView:
     found = one.estimate
     return PlannedView(
         **dict(offer_view(one.offer)),
@@ -47,7 +49,7 @@ def planned(one: RankedOffer, *, simulated: bool, most_micros: int | None, paid_
     )
 
 
-def best_of_each(offers: Iterable[RankedOffer]) -> list[RankedOffer]:
+def best_of_each_type(offers: Iterable[RankedOffer]) -> list[RankedOffer]:
     """Of each machine type at a place the best of its regions."""
     found: dict[tuple[object, ...], RankedOffer] = {}
     for one in offers:
@@ -56,7 +58,7 @@ def best_of_each(offers: Iterable[RankedOffer]) -> list[RankedOffer]:
     return list(found.values())
 
 
-def learned(found: CorrectedSpeeds, jobs: int, work: Workload, best: RankedOffer | None) -> LearnedView | None:
+def learned_view(found: CorrectedSpeeds, jobs: int, work: Workload, best: RankedOffer | None) -> LearnedView | None:
     """By how much past jobs correct the time that is told, on the machine that is chosen."""
     if not jobs:
         return None
@@ -64,7 +66,7 @@ def learned(found: CorrectedSpeeds, jobs: int, work: Workload, best: RankedOffer
     return LearnedView(jobs=jobs, same_program=correction.runs, factor=round(correction.factor, 4))
 
 
-def to_submit(place: OfferView | None, request: PlanRequest, sizes: Mapping[str, int]) -> SubmissionView | None:
+def submission_view(place: OfferView | None, request: PlanRequest, sizes: Mapping[str, int]) -> SubmissionView | None:
     if place is None:
         return None
     said: dict[str, Any] = {"backend": place.backend}
@@ -77,18 +79,18 @@ def to_submit(place: OfferView | None, request: PlanRequest, sizes: Mapping[str,
     return SubmissionView(**said)
 
 
-def too_dear(plan: Plan) -> bool:
+def exceeds_max_cost(plan: Plan) -> bool:
     """Whether something that is connected could run it, and only for more than it may cost."""
     return any(one.over_budget and one.offer.runnable for one in plan.rejected)
 
 
-def waiting(plan: Plan, usable: Container[str]) -> OfferView | None:
+def waiting_offer(plan: Plan, usable: Container[str]) -> OfferView | None:
     """The best offer that would hold it but is not to be had just now, at a place where it might be soon."""
     found = (one.offer for one in plan.unconnected if one.offer.backend in usable)
     return next((offer_view(offer) for offer in found), None)
 
 
-def why_nothing(plan: Plan, waits: OfferView | None, unheard: Container[str]) -> str:
+def why_no_offer(plan: Plan, waits: OfferView | None, unheard: Container[str]) -> str:
     """`unheard`: backends whose agents could not talk with us."""
     kept = next((one.offer.why_not for one in plan.unconnected if one.offer.backend in unheard), None)
     if kept is not None:
@@ -99,8 +101,8 @@ def why_nothing(plan: Plan, waits: OfferView | None, unheard: Container[str]) ->
     why = f"it {here[0].why}" if here else "nothing is offered there just now"
     if plan.unconnected:
         names = list(dict.fromkeys(one.offer.backend for one in plan.unconnected))
-        more = f" and {len(names) - PLACES_NAMED} more" if len(names) > PLACES_NAMED else ""
-        return f"Nothing that is connected can run it: {why}. It fits at {', '.join(names[:PLACES_NAMED])}{more}."
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        return f"Nothing that is connected can run it: {why}. It fits at {', '.join(names[:MAX_NAMED])}{more}."
     if plan.nearest is not None:
         near = plan.nearest
         called = f"{near.offer.backend} {near.offer.instance_type}"
@@ -108,7 +110,7 @@ def why_nothing(plan: Plan, waits: OfferView | None, unheard: Container[str]) ->
     return "Nothing is offered anywhere."
 
 
-def rejected(plan: Plan, limit: int) -> tuple[RejectedView, ...]:
+def rejected_views(plan: Plan, limit: int) -> tuple[RejectedView, ...]:
     """Of each place and reason one offer, with how many are alike."""
     alike: dict[tuple[str, str], list[RejectedOffer]] = {}
     for one in plan.rejected:
@@ -117,7 +119,7 @@ def rejected(plan: Plan, limit: int) -> tuple[RejectedView, ...]:
     return tuple(RejectedView(**dict(_rejected(group[0])), alike=len(group)) for group in shown)
 
 
-def nearest(plan: Plan) -> OfferView | None:
+def nearest_view(plan: Plan) -> OfferView | None:
     return None if plan.nearest is None else _rejected(plan.nearest)
 
 
@@ -125,7 +127,7 @@ def _rejected(one: RejectedOffer) -> OfferView:
     return offer_view(one.offer).model_copy(update={"why": one.why})
 
 
-def age_note(stock: Stock) -> str | None:
+def old_prices_note(stock: Stock) -> str | None:
     """A word on prices that may have changed since they were read."""
     days = stock.oldest_days
     if days is None or days <= OLD_DAYS:

@@ -24,7 +24,7 @@ class Profiles:
         self._calls = calls
         self._cache: OrderedDict[tuple[Hashable, str], Profile] = OrderedDict()
 
-    async def of(self, program: Program, authority: Hashable = None) -> Profile:
+    async def get(self, program: Program, authority: Hashable = None) -> Profile:
         """Return the program's profile, from the cache if a caller of the same authority asked for it before.
 
         Others share nothing: how soon an answer comes would tell them which programs somebody else has.

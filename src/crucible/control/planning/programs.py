@@ -9,11 +9,11 @@ from typing import BinaryIO, cast
 from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ
 from crucible.wire.files.tar_stream import FILES, Member, read_members
 
-MOST_UNPACKED = 200_000_000
+MAX_UNPACKED = 200_000_000
 """Bytes of a bundle that are looked through: what is in it beside the program may be anything."""
 
 
-def program_in(pieces: Iterator[bytes], command: Sequence[str]) -> dict[str, str] | None:
+def read_program(pieces: Iterator[bytes], command: Sequence[str]) -> dict[str, str] | None:
     """By their paths, as far as they are not too many; None where the command starts none of them.
 
     Raises BadArchive.
@@ -22,7 +22,7 @@ def program_in(pieces: Iterator[bytes], command: Sequence[str]) -> dict[str, str
     left, unpacked = MOST, 0
     for member in read_members(cast(BinaryIO, io.BufferedReader(_Pieces(pieces)))):
         unpacked += member.size
-        if unpacked > MOST_UNPACKED:
+        if unpacked > MAX_UNPACKED:
             break
         started = member.name in command
         if _is_text(member) and (started or (len(found) < MAX_FILES - 1 and member.size <= left)):

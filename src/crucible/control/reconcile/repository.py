@@ -123,7 +123,7 @@ def insert_job(conn: Connection, step: Step, now: float) -> World:
     before = step.world.job.events
     world = step.world.with_job(events=before + len(step.events))
     _ADD_JOB.run(conn, **codec.job_row(world.job))
-    labels.enlist(conn, world.job)
+    labels.add_listing(conn, world.job)
     _add_events(conn, world.job, before, step.events, now)
     add_effects(conn, step.effects, now)
     return world

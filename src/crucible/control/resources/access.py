@@ -19,28 +19,28 @@ class Access:
     db: Db
     clock: Clock
 
-    async def find(self, who: Identity, ref: str) -> queries.Found:
+    async def find_job(self, who: Identity, ref: str) -> queries.FoundJob:
         """Return the job that an id, an ending of one, or `last` names. Raises NotFound, Conflict."""
         return await self.db.read(lambda conn: queries.find_job(conn, ref, who))
 
-    async def readable(self, who: Identity, ref: str) -> str:
+    async def readable_job(self, who: Identity, ref: str) -> str:
         """Return the id of the job, if the caller may see it."""
-        return (await self.find(who, ref)).id
+        return (await self.find_job(who, ref)).id
 
-    async def writable(self, who: Identity, ref: str) -> str:
+    async def writable_job(self, who: Identity, ref: str) -> str:
         """Return the id of the job, if the caller may change it."""
-        found = await self.find(who, ref)
+        found = await self.find_job(who, ref)
         who.require(Permission.WRITE, found.project)
         return found.id
 
-    async def need_project(self, who: Identity, project: str, permission: Permission = Permission.READ) -> None:
+    async def require_project(self, who: Identity, project: str, permission: Permission = Permission.READ) -> None:
         """Raise NotFound unless there is this project and the caller may see it, Forbidden without the permission."""
         if not who.may(Permission.READ, project):
             raise projects.missing(project)
         await self.db.read(lambda conn: projects.need(conn, project))
         who.require(permission, project)
 
-    async def need_operator(self, who: Identity, action: str, target: str) -> None:
+    async def require_operator(self, who: Identity, action: str, target: str) -> None:
         """Raise Forbidden unless the caller operates this deployment; note what they are about to do."""
         who.require(Permission.OPERATE)
         if who is not OWNER:

@@ -41,14 +41,14 @@ LANE = "catalog"
 READ_SECONDS = 30.0
 COMPARE_SECONDS = 60.0
 REFRESH_SECONDS = 900.0
-MOST_REFUSED = 50
+MAX_REFUSED = 50
 _MARK = "c1:"
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Foreign:
+class UnconnectedOffers:
     """Offers that nothing can be run at until their provider is connected, and the prices they are from."""
 
     offers: tuple[Offer, ...]
@@ -70,7 +70,7 @@ class Catalog:
         self._sources = sources or Sources()
         self._library = library
         self._backends = backends
-        self._foreign: Foreign | None = None
+        self._cached: UnconnectedOffers | None = None
         self._calls = calls
         self._clock = clock
 
@@ -80,13 +80,13 @@ class Catalog:
         Raises UnknownName, and BadInput for a cursor that no page has given.
         """
         after = read_cursor(cursor)
-        return await self._run(lambda: self._page(self._stock(), need_of(wanted), limit, after))
+        return await self._run(lambda: self._page(self._stock(), catalog_need(wanted), limit, after))
 
-    async def type(self, name: str) -> TypeView:
+    async def instance_type(self, name: str) -> TypeView:
         """Return every offer of one instance type, and what is known of its GPU. Raises NotFound with the nearest."""
         return await self._run(lambda: self._type(self._stock(), name))
 
-    async def foreign(self) -> Foreign:
+    async def unconnected(self) -> UnconnectedOffers:
         """What providers that are not connected offer today; the same object until a price changes."""
         return await self._run(lambda: self._unconnected(self._stock()))
 
@@ -108,7 +108,7 @@ class Catalog:
 
         Raises BadInput if it cannot be asked, Unreachable if it gives no usable answer.
         """
-        await self._access.need_operator(who, "catalog.refresh", provider)
+        await self._access.require_operator(who, "catalog.refresh", provider)
         if provider not in PROVIDERS:
             raise _no_provider(provider)
 
@@ -119,7 +119,7 @@ class Catalog:
             before = self._rates(provider)
             found = refresh(self._library, provider, regions, self.today(), self._sources)
             changed = sum(before.get(at) != rate for at, rate in self._rates(provider).items())
-            return _refreshed(provider, found, changed)
+            return _refresh_view(provider, found, changed)
 
         return await self._calls.run(f"{LANE}:{provider}", work, REFRESH_SECONDS)
 
@@ -138,12 +138,12 @@ class Catalog:
     def today(self) -> date:
         return datetime.fromtimestamp(self._clock.now(), UTC).date()
 
-    def _unconnected(self, stock: Stock) -> Foreign:
-        if self._foreign is None or self._foreign.stock is not stock:
+    def _unconnected(self, stock: Stock) -> UnconnectedOffers:
+        if self._cached is None or self._cached.stock is not stock:
             reasons = {name: why for name in stock.catalog.providers() if (why := self._why_not(name))}
             found = stock.catalog.offers(Need(providers=tuple(reasons))) if reasons else ()
-            self._foreign = Foreign(tuple(replace(one, why_not=reasons[one.backend]) for one in found), stock)
-        return self._foreign
+            self._cached = UnconnectedOffers(tuple(replace(one, why_not=reasons[one.backend]) for one in found), stock)
+        return self._cached
 
     def _why_not(self, provider: str) -> str:
         """Why nothing of this provider can run a job here, with what changes that; empty when it can."""
@@ -180,7 +180,7 @@ class Catalog:
         )
 
 
-def need_of(wanted: OfferFilter) -> Need:
+def catalog_need(wanted: OfferFilter) -> Need:
     return Need(
         gpu=wanted.gpu,
         gpus=wanted.gpus,
@@ -209,7 +209,7 @@ def _no_provider(name: str) -> UnknownName:
 
 
 def write_cursor(key: Key) -> str:
-    return cursors.written(_MARK, json.dumps(key))
+    return cursors.encode_cursor(_MARK, json.dumps(key))
 
 
 def read_cursor(cursor: str | None) -> Key | None:
@@ -217,10 +217,10 @@ def read_cursor(cursor: str | None) -> Key | None:
     if cursor is None:
         return None
     try:
-        rate, provider, region, kind, market, years = json.loads(cursors.opened(_MARK, cursor) or "")
+        rate, provider, region, kind, market, years = json.loads(cursors.decode_cursor(_MARK, cursor) or "")
         return int(rate), str(provider), str(region), str(kind), str(market), int(years)
     except (ValueError, TypeError, RecursionError):
-        raise cursors.not_ours("cheapest") from None
+        raise cursors.bad_cursor("cheapest") from None
 
 
 def _no_type(name: str, known: tuple[str, ...]) -> NotFound:
@@ -258,7 +258,7 @@ def _audit(stock: Stock) -> PriceAuditView:
     )
 
 
-def _refreshed(provider: str, found: Refreshed, changed: int) -> RefreshView:
+def _refresh_view(provider: str, found: Refreshed, changed: int) -> RefreshView:
     return RefreshView(
         provider=provider,
         rows=len(found.rows),
@@ -266,6 +266,6 @@ def _refreshed(provider: str, found: Refreshed, changed: int) -> RefreshView:
         changed=changed,
         regions=tuple(sorted({row.region for row in found.rows})),
         refused=len(found.refused),
-        items=tuple(finding.view for finding in found.refused[:MOST_REFUSED]),
+        items=tuple(finding.view for finding in found.refused[:MAX_REFUSED]),
         notes=tuple(found.notes),
     )

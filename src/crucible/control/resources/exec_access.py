@@ -21,11 +21,11 @@ from crucible.core.lifecycle import AttemptState, JobState
 from crucible.core.people.identity import Identity, Permission
 from crucible.wire.http import sessions as s
 
-MAX_NOTED = 4000
+MAX_COMMAND_AUDITED = 4000
 """Characters of a command that are written down."""
-NOTED_AGAIN_SECONDS = 3600.0
+PORT_AUDIT_SECONDS = 3600.0
 """A port is reached by many connections; the first in so long is written down."""
-MOST_NOTED = 10_000
+MAX_PORTS_REMEMBERED = 10_000
 
 _c = t.attempts.c
 _NEWEST = Statement(
@@ -47,10 +47,10 @@ class ExecAccess:
 
         Raises Conflict if its program neither runs nor is about to, or no connection leads to its machine.
         """
-        found = await self._access.find(who, ref)
+        found = await self._access.find_job(who, ref)
         who.require(Permission.WRITE, found.project)
         job = RunningJob(self._services, who, found.project, found.id)
-        await job.look()
+        await job.locate()
         return job
 
 
@@ -71,7 +71,7 @@ class RunningJob:
     project: str
     job: str
 
-    async def look(self) -> Location:
+    async def locate(self) -> Location:
         """Find the program. Raises Conflict if no session can be opened, now or in a while."""
         row = await self.services.ports.db.read(lambda conn: _NEWEST.first(conn, job=self.job))
         assert row is not None, "found a moment ago, and jobs are never deleted"
@@ -79,7 +79,7 @@ class RunningJob:
         if not begun and state is not JobState.STARTING:
             raise _not_running(self.job, state)
         self.services.submitter.require_permission(row["backend"], self.who)
-        self._need_line(row["backend"])
+        self._require_connection(row["backend"])
         return Location(SessionTarget(self.who.user, self.job, row["id"], row["machine"]), begun)
 
     @asynccontextmanager
@@ -88,24 +88,24 @@ class RunningJob:
         id = self.services.ports.ids.new(Prefix.SESSION)
         visit = await self._program()
         with self.services.sessions.open(id, visit) as meeting:
-            await self._note(wanted)
+            await self._audit_opening(wanted)
             yield await meeting.wait_for_agent()
 
     async def _program(self) -> SessionTarget:
         """Return where the program runs, waiting for a job that runs already but whose program has not begun."""
-        seen = await self.look()
+        seen = await self.locate()
         if seen.begun:
             return seen.visit
         with self.services.sessions.reserve(seen.visit), self.services.feed.watch(self.job) as watch:
             try:
                 async with asyncio.timeout(s.BEGIN_SECONDS):
-                    while not (seen := await self.look()).begun:
+                    while not (seen := await self.locate()).begun:
                         await watch.changed(s.BEGIN_SECONDS)
             except TimeoutError:
-                raise _not_yet(self.job) from None
+                raise _not_begun(self.job) from None
         return seen.visit
 
-    def _need_line(self, backend: str) -> None:
+    def _require_connection(self, backend: str) -> None:
         if self.services.invitations.channel(self.services.backends.get(backend)).channel is Channel.STORE:
             raise Conflict(
                 "No line leads to the job's machine.",
@@ -114,12 +114,12 @@ class RunningJob:
                 "agents_url to an address that its place reaches.",
             )
 
-    async def _note(self, wanted: s.Opening) -> None:
+    async def _audit_opening(self, wanted: s.Opening) -> None:
         """Who does what is written down before it is done."""
         now = self.services.ports.clock.now()
         if isinstance(wanted, s.Command):
             await self._audit("job.exec", _command(wanted), now)
-        elif isinstance(wanted, s.Connection) and self._is_news(wanted.port, now):
+        elif isinstance(wanted, s.Connection) and self._should_audit_port(wanted.port, now):
             await self._audit("job.port", {"port": wanted.port}, now)
 
     async def _audit(self, action: str, data: Mapping[str, object], now: float) -> None:
@@ -128,11 +128,11 @@ class RunningJob:
 
         await self.services.ports.db.write(note)
 
-    def _is_news(self, port: int, now: float) -> bool:
+    def _should_audit_port(self, port: int, now: float) -> bool:
         noted, key = self.services.noted_ports, (self.who.user, self.who.token, self.job, port)
-        if now - noted.get(key, -NOTED_AGAIN_SECONDS) < NOTED_AGAIN_SECONDS:
+        if now - noted.get(key, -PORT_AUDIT_SECONDS) < PORT_AUDIT_SECONDS:
             return False
-        if len(noted) >= MOST_NOTED:
+        if len(noted) >= MAX_PORTS_REMEMBERED:
             noted.clear()
         noted[key] = now
         return True
@@ -140,7 +140,7 @@ class RunningJob:
 
 def _command(wanted: s.Command) -> dict[str, object]:
     """As far as there is room for it; the text is what every database takes."""
-    words, room = [], MAX_NOTED
+    words, room = [], MAX_COMMAND_AUDITED
     for word in wanted.words:
         words.append(word[:room].encode("utf-8", "replace").decode())
         room -= len(word)
@@ -149,7 +149,7 @@ def _command(wanted: s.Command) -> dict[str, object]:
     return {"command": words, "terminal": wanted.terminal is not None}
 
 
-def _not_yet(job: str) -> Conflict:
+def _not_begun(job: str) -> Conflict:
     return Conflict(
         f"The program of job {short(job)} has not begun: its machine is still getting ready for it.",
         why=f"A session needs the program's own surroundings; {s.BEGIN_SECONDS:.0f} seconds were waited for them.",

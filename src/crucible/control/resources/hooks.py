@@ -142,7 +142,7 @@ class Hooks:
         return DeliveryPage(items=tuple(views))
 
     async def _managed(self, who: Identity, project: str) -> None:
-        await self._access.need_project(who, project, Permission.MANAGE)
+        await self._access.require_project(who, project, Permission.MANAGE)
 
     async def _check(self, url: str) -> None:
         """A name that nobody knows is the asker's mistake here, and no trouble of ours."""

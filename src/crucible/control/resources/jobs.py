@@ -48,7 +48,7 @@ class Jobs:
 
     async def find(self, who: Identity, ref: str) -> str:
         """Return the id of the job that `ref` names. Raises NotFound, Conflict."""
-        return await self._access.readable(who, ref)
+        return await self._access.readable_job(who, ref)
 
     async def details(self, who: Identity, ref: str) -> JobView:
         """Return all that is known of a job, with its last lines of output and its latest metrics."""
@@ -60,7 +60,7 @@ class Jobs:
                 "predicted_seconds": forecast.predicted_seconds(conn, job),
                 "plan": forecast.stored_plan(conn, job),
             }
-            return queries.job_detail(conn, job, now).model_copy(update=plan)
+            return queries.read_job_detail(conn, job, now).model_copy(update=plan)
 
         view = await self._ports.db.read(read)
         page = await self._services.logs.page(view.id, None, -RECENT_BYTES, RECENT_BYTES, None)
@@ -79,7 +79,7 @@ class Jobs:
     async def health(self, who: Identity, ref: str) -> HealthView:
         """Return how the job does: verdict, findings with their evidence, and advice."""
         job, now = await self.find(who, ref), self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: queries.job_health(conn, job, now))
+        return await self._ports.db.read(lambda conn: queries.read_health(conn, job, now))
 
     async def compare(self, who: Identity, refs: Sequence[str]) -> ComparisonView:
         """Return 2 to 20 jobs side by side, in this order; a job named twice is shown once."""
@@ -87,7 +87,7 @@ class Jobs:
         jobs = list(dict.fromkeys([await self.find(who, ref) for ref in refs]))
         comparison.check_count(jobs)
         views = [(await self._view(job)).model_copy(update={"health": await self.health(who, job)}) for job in jobs]
-        return await self._ports.db.read(lambda conn: comparison.compared(conn, views))
+        return await self._ports.db.read(lambda conn: comparison.compare_jobs(conn, views))
 
     async def training_record(self, who: Identity, ref: str) -> RecordView:
         """Return the job in the words of the training routes."""
@@ -104,7 +104,7 @@ class Jobs:
 
     async def share(self, who: Identity, ref: str, *, name: str, seconds: float) -> TokenView:
         """Return a token that shows this job, and nothing else, to anyone who has it."""
-        found = await self._access.find(who, ref)
+        found = await self._access.find_job(who, ref)
         return await self._services.tokens.share(who, found.id, found.project, name, seconds)
 
     async def submit(self, who: Identity, spec: JobSpec, key: str | None) -> SubmittedJob:
@@ -112,7 +112,7 @@ class Jobs:
 
         def store(unit: UnitOfWork) -> SubmittedJob:
             accepted = self._services.submitter.store(unit, spec, key, who)
-            return SubmittedJob(queries.one_job(unit.conn, accepted.job, unit.now), accepted.created)
+            return SubmittedJob(queries.read_job(unit.conn, accepted.job, unit.now), accepted.created)
 
         submitted = await self._services.writer.write(store)
         crashpoint("submit.after_commit")
@@ -131,7 +131,7 @@ class Jobs:
 
     async def cancel(self, who: Identity, ref: str) -> tuple[JobView, bool]:
         """Ask for a job's end. Returns the job, and whether that changed anything."""
-        job = await self._access.writable(who, ref)
+        job = await self._access.writable_job(who, ref)
         changed = await self._services.writer.write(lambda unit: self._services.bulk.request_cancel(unit, job, who))
         crashpoint("cancel.after_commit")
         return await self._view(job), changed
@@ -143,8 +143,8 @@ class Jobs:
 
         Returns them, and whether there are more. With `dry_run` nothing is asked.
         """
-        active = listing.within(wanted.model_copy(update={"active": True}), who, Permission.WRITE)
-        found = await self._ports.db.read(lambda conn: listing.fitting(conn, active, limit + 1))
+        active = listing.restrict_to_visible(wanted.model_copy(update={"active": True}), who, Permission.WRITE)
+        found = await self._ports.db.read(lambda conn: listing.matching_jobs(conn, active, limit + 1))
         if not dry_run:
             await self._services.bulk.cancel(found[:limit], who)
         return await self._views(found[:limit]), len(found) > limit
@@ -152,7 +152,7 @@ class Jobs:
     async def cancel_named(self, who: Identity, refs: Sequence[str], *, dry_run: bool) -> list[JobView | CrucibleError]:
         """Ask for the end of jobs by their ids, short ids or endings. One that fails stops no other."""
         write = Permission.WRITE
-        found = await self._ports.db.read(lambda conn: [queries.try_to_find(conn, ref, who, write) for ref in refs])
+        found = await self._ports.db.read(lambda conn: [queries.find_or_error(conn, ref, who, write) for ref in refs])
         ids = list(dict.fromkeys(job for job in found if isinstance(job, str)))
         if not dry_run:
             await self._services.bulk.cancel(ids, who)
@@ -164,7 +164,7 @@ class Jobs:
 
         Raises Conflict while it has not ended, NotFound for a checkpoint that it does not have.
         """
-        job = await self._access.writable(who, ref)
+        job = await self._access.writable_job(who, ref)
         await self._services.resumer.resume(job, wish.checkpoint, wish.backend, who)
         self._announce_jobs()
         return await self._view(job)
@@ -183,7 +183,7 @@ class Jobs:
 
     async def _view(self, job: str) -> JobView:
         now = self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: queries.one_job(conn, job, now))
+        return await self._ports.db.read(lambda conn: queries.read_job(conn, job, now))
 
     async def _views(self, jobs: Sequence[str]) -> list[JobView]:
         now = self._ports.clock.now()

@@ -25,34 +25,34 @@ class Labels:
 
     async def rename(self, who: Identity, ref: str, name: str | None) -> JobView:
         """Change the job's name; None removes it."""
-        job = await self._access.writable(who, ref)
+        job = await self._access.writable_job(who, ref)
 
         def rename(unit: UnitOfWork) -> JobView:
             labels.rename(unit.conn, job, name)
-            return queries.one_job(unit.conn, job, unit.now)
+            return queries.read_job(unit.conn, job, unit.now)
 
         return await self._write(job, rename)
 
     async def tags(self, who: Identity, ref: str) -> TagPage:
-        job = await self._access.readable(who, ref)
+        job = await self._access.readable_job(who, ref)
         return _page(await self._ports.db.read(lambda conn: labels.tags_of(conn, job)))
 
     async def change_tags(self, who: Identity, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> TagPage:
         """Remove tags, then add some; return all that the job has then. Raises BadInput for a malformed tag."""
-        job, new, old = await self._access.writable(who, ref), parse_tags(add), [parse_tag(text) for text in remove]
+        job, new, old = await self._access.writable_job(who, ref), parse_tags(add), [parse_tag(text) for text in remove]
         return _page(await self._write(job, lambda unit: labels.change_tags(unit.conn, job, new, old)))
 
     async def notes(self, who: Identity, ref: str) -> NotePage:
-        job = await self._access.readable(who, ref)
+        job = await self._access.readable_job(who, ref)
         return NotePage(items=tuple(await self._ports.db.read(lambda conn: notes.list_notes(conn, job))))
 
     async def add_note(self, who: Identity, ref: str, *, text: str) -> NoteView:
         """Raises Conflict if the job has as many notes as it may."""
-        job, ids = await self._access.writable(who, ref), self._ports.ids
+        job, ids = await self._access.writable_job(who, ref), self._ports.ids
         return await self._write(job, lambda unit: notes.add(unit, ids, job, who.name, text))
 
     async def delete_note(self, who: Identity, ref: str, note: str) -> NoteView:
-        job = await self._access.writable(who, ref)
+        job = await self._access.writable_job(who, ref)
         return await self._write(job, lambda unit: notes.remove(unit, job, note))
 
     async def _write(self, job: str, change: Callable[[UnitOfWork], T]) -> T:

@@ -54,13 +54,13 @@ class Machines:
 
         `ref` is our id, its short form, or an orphan's native id. Again is harmless.
         """
-        await self.access.need_operator(who, "machine.terminate", ref)
+        await self.access.require_operator(who, "machine.terminate", ref)
         machine = await self.ports.db.read(lambda conn: _find(conn, ref))
         if machine is None or not machine.alive:
             return await self._end_orphan(ref, machine)
         await self.writer.write(lambda unit: _release(unit, machine.id))
         now = self.ports.clock.now()
-        return await self.ports.db.read(lambda conn: queries.one_machine(conn, machine.id, now))
+        return await self.ports.db.read(lambda conn: queries.read_machine(conn, machine.id, now))
 
     async def _end_orphan(self, ref: str, known: Machine | None) -> MachineView | OrphanView:
         """What its place still holds of it is ended; of a machine that is gone for good, that is said."""
@@ -72,7 +72,7 @@ class Machines:
                 return _orphan(orphan, "it was told to end")
         if known is not None:
             now = self.ports.clock.now()
-            return await self.ports.db.read(lambda conn: queries.one_machine(conn, known.id, now))
+            return await self.ports.db.read(lambda conn: queries.read_machine(conn, known.id, now))
         raise NotFound(
             f"There is no machine {ref!r}.", fix="`crucible machines --all` and `machines orphans` list them."
         )

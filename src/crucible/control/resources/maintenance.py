@@ -36,7 +36,7 @@ class Maintenance:
         """Return how much runs, waits and bills, and whether a restore still has to be confirmed."""
 
         def read(conn: Connection) -> Status:
-            return Status(self._services.deployment.id, queries.counts(conn, who), restore_hold.status(conn))
+            return Status(self._services.deployment.id, queries.count_jobs(conn, who), restore_hold.status(conn))
 
         return await self._ports.db.read(read)
 
@@ -54,17 +54,17 @@ class Maintenance:
 
     async def prune(self, who: Identity, *, older_than: float | None, dry_run: bool) -> PruneView:
         """Remove what retention allows, older than so many seconds; with `dry_run` only say what that is."""
-        await self._access.need_operator(who, "store.prune", "dry run" if dry_run else "everything that is old")
+        await self._access.require_operator(who, "store.prune", "dry run" if dry_run else "everything that is old")
         return await self._services.retention.prune(older_than=older_than, dry_run=dry_run)
 
     async def backup(self, who: Identity, target: str) -> BackupView:
         """Copy the database to this path on the server's disk, while it is in use."""
-        await self._access.need_operator(who, "database.backup", target)
+        await self._access.require_operator(who, "database.backup", target)
         return await self._services.backup.make(target)
 
     async def confirm_restore(self, who: Identity) -> ConfirmedView:
         """Allow machines to be launched and ended again after a restore, and place jobs."""
-        await self._access.need_operator(who, "database.confirm", "the restored copy")
+        await self._access.require_operator(who, "database.confirm", "the restored copy")
         done = await self._services.writer.write(lambda unit: restore_hold.confirm(unit.conn, unit.now))
         for topic in ("effects", "jobs"):
             self._ports.wakeups.wake(topic)

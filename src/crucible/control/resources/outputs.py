@@ -24,34 +24,34 @@ class Outputs:
     async def logs(
         self, who: Identity, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None
     ) -> LogPage:
-        return await self._logs.page(await self._access.readable(who, ref), attempt, offset, limit, since)
+        return await self._logs.page(await self._access.readable_job(who, ref), attempt, offset, limit, since)
 
     async def search_logs(self, who: Identity, ref: str, query: Query) -> HitPage:
         """Return a page of the lines that match, in order. Cancelling this call ends the search.
 
         Raises BadInput for a cursor that no page has given.
         """
-        return await self._logsearch.find(await self._access.readable(who, ref), query)
+        return await self._logsearch.find(await self._access.readable_job(who, ref), query)
 
     async def metrics(self, who: Identity, ref: str, *, series: list[str], points: int) -> MetricsView:
         """Return series (default: all) of the latest attempt that has any.
 
         Each has about `points` points that draw it or, if negative, its last `-points`, every one of them.
         """
-        job = await self._access.readable(who, ref)
-        return await self._db.read(lambda conn: queries.metrics(conn, job, series, points))
+        job = await self._access.readable_job(who, ref)
+        return await self._db.read(lambda conn: queries.read_metrics(conn, job, series, points))
 
     async def events(self, who: Identity, ref: str | None, *, after: int, limit: int) -> EventPage:
         """Return events of one job, or with None of all jobs that the caller may see."""
-        job = None if ref is None else await self._access.readable(who, ref)
+        job = None if ref is None else await self._access.readable_job(who, ref)
         return await self._db.read(lambda conn: queries.list_events(conn, job, after, limit, who))
 
     async def artifacts(self, who: Identity, ref: str) -> ArtifactPage:
-        job = await self._access.readable(who, ref)
+        job = await self._access.readable_job(who, ref)
         return await self._db.read(lambda conn: queries.list_artifacts(conn, job))
 
     async def artifact(self, who: Identity, ref: str, path: str) -> StoredFile:
-        job = await self._access.readable(who, ref)
+        job = await self._access.readable_job(who, ref)
         for item in (await self.artifacts(who, job)).items:
             if item.path == path:
                 return StoredFile(artifact_key(job, item.attempt_id, path), item.size, item.sha256)

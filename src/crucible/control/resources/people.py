@@ -134,11 +134,11 @@ class People:
                 await self.add_project(who, name)
 
     async def list_members(self, who: Identity, project: str) -> MemberPage:
-        await self._access.need_project(who, project)
+        await self._access.require_project(who, project)
         return MemberPage(items=tuple(await self._ports.db.read(lambda conn: projects.list_members(conn, project))))
 
     async def set_member(self, who: Identity, project: str, user: str, role: Role) -> MemberView:
-        await self._access.need_project(who, project, Permission.MANAGE)
+        await self._access.require_project(who, project, Permission.MANAGE)
 
         def join(conn: Connection, now: float) -> MemberView:
             row = users.named(conn, user)
@@ -149,7 +149,7 @@ class People:
         return await self._ports.write(join)
 
     async def remove_member(self, who: Identity, project: str, user: str) -> None:
-        await self._access.need_project(who, project, Permission.MANAGE)
+        await self._access.require_project(who, project, Permission.MANAGE)
 
         def leave(conn: Connection, now: float) -> None:
             if not projects.leave(conn, project, users.named(conn, user)["id"]):
@@ -163,7 +163,7 @@ class People:
     async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> DeedPage:
         """Return a page of all of it to administrators; of a project's to those who manage it."""
         if project is not None:
-            await self._access.need_project(who, project, Permission.MANAGE)
+            await self._access.require_project(who, project, Permission.MANAGE)
         elif not who.may(Permission.OPERATE):
             raise _not_all(who)
         chosen = None if project is None else frozenset({project})

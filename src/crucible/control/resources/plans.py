@@ -12,7 +12,7 @@ from crucible.control.machines.machine_factory import MachineFactory
 from crucible.control.planning import plan_views
 from crucible.control.planning.accuracy import Lessons, accuracy_view, list_predictions
 from crucible.control.planning.profiles import Profiles
-from crucible.control.resources.catalog import Catalog, Foreign, ages
+from crucible.control.resources.catalog import Catalog, UnconnectedOffers, ages
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import BackendOffer, ConnectedBackends
 from crucible.core.compute import budget, offer_choice
@@ -59,13 +59,13 @@ class _Routed:
 
 class Plans:
     def __init__(
-        self, ports: Ports, backends: ConnectedBackends, factory: MachineFactory, deployment: str, prices: Catalog
+        self, ports: Ports, backends: ConnectedBackends, factory: MachineFactory, deployment: str, catalog: Catalog
     ) -> None:
         self._ports = ports
         self._backends = backends
         self._factory = factory
         self._deployment = deployment
-        self._prices = prices
+        self._catalog = catalog
         self._lessons = Lessons(ports.db)
         self._profiles = Profiles(ports.calls)
         self._known = DataSheetSpeeds()
@@ -80,17 +80,17 @@ class Plans:
         who.require_submitter()
         now = self._ports.clock.now()
         profile = await self._profile(request, who.authority)
-        foreign = await self._prices.foreign()
-        experience = await self._lessons.known(now)
+        foreign = await self._catalog.unconnected()
+        experience = await self._lessons.current(now)
         return await self._ports.calls.run(
-            LANE, lambda: self._answer(request, profile, foreign, experience, now), SECONDS
+            LANE, lambda: self._plan_view(request, profile, foreign, experience, now), SECONDS
         )
 
-    async def of_job(self, request: PlanRequest) -> tuple[CandidatesView, Forecast | None]:
+    async def plan_job(self, request: PlanRequest) -> tuple[CandidatesView, Forecast | None]:
         """Return the plan that is stored with a job, and how long the job will take where that can be said."""
         profile = await self._profile(request)
-        experience = await self._lessons.known(self._ports.clock.now())
-        return await self._ports.calls.run(LANE, lambda: self._of_job(request, profile, experience), SECONDS)
+        experience = await self._lessons.current(self._ports.clock.now())
+        return await self._ports.calls.run(LANE, lambda: self._plan_job(request, profile, experience), SECONDS)
 
     async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> PredictionPage:
         """Return what was predicted of jobs beside what they took, newest first, and the overall accuracy."""
@@ -103,7 +103,7 @@ class Plans:
         """
         self._check(request)
         program = request.program
-        return None if program is None else await self._profiles.of(program, authority)
+        return None if program is None else await self._profiles.get(program, authority)
 
     def close(self) -> None:
         self._profiles.close()
@@ -116,13 +116,18 @@ class Plans:
         _check_named(request.named_backends, request.allowed_backends)
         requested_resources(request)
 
-    def _answer(
-        self, request: PlanRequest, profile: Profile | None, foreign: Foreign, experience: PastRuns, now: float
+    def _plan_view(
+        self,
+        request: PlanRequest,
+        profile: Profile | None,
+        foreign: UnconnectedOffers,
+        experience: PastRuns,
+        now: float,
     ) -> PlanView:
-        routed = self._routed(request, profile, () if request.in_place else foreign.offers, experience)
+        routed = self._route(request, profile, () if request.in_place else foreign.offers, experience)
         work, best, compute = routed.work, routed.best, routed.work.compute
         read, tier = profile or UNREAD, smallest_tier(work)
-        chosen = None if best is None else self._chosen(best, request, now)
+        chosen = None if best is None else self._chosen_view(best, request, now)
         waits = None if chosen else self._waits(request, routed)
         return PlanView(
             **dict(self._candidates(request, routed, experience, chosen)),
@@ -137,17 +142,17 @@ class Plans:
             advice=explain_tier(read, work),
             image=image_for(read.frameworks.value or (), gpu=work.gpu is not GpuNeed.NONE),
             accuracy=accuracy_view(experience.accuracy),
-            job=plan_views.to_submit(chosen or waits, request, self._sizes(best, request, work)),
+            job=plan_views.submission_view(chosen or waits, request, self._submitted_sizes(best, request, work)),
             waits=waits is not None,
-            too_dear=not chosen and not waits and plan_views.too_dear(routed.found),
-            nearest=plan_views.nearest(routed.found),
-            prices=PricesView(**ages(foreign.stock), note=plan_views.age_note(foreign.stock)),
+            too_dear=not chosen and not waits and plan_views.exceeds_max_cost(routed.found),
+            nearest=plan_views.nearest_view(routed.found),
+            prices=PricesView(**ages(foreign.stock), note=plan_views.old_prices_note(foreign.stock)),
         )
 
-    def _of_job(
+    def _plan_job(
         self, request: PlanRequest, profile: Profile | None, experience: PastRuns
     ) -> tuple[CandidatesView, Forecast | None]:
-        routed = self._routed(request, profile, (), experience)
+        routed = self._route(request, profile, (), experience)
         chosen = None if routed.best is None else self._view(routed.best, request)
         plan = self._candidates(request, routed, experience, chosen)
         return plan, self._forecast(request, profile, routed)
@@ -157,39 +162,39 @@ class Plans:
     ) -> CandidatesView:
         """The candidates and what was rejected, as far as they are asked for."""
         found, offers, best = routed.found, routed.offers, routed.best
-        shown = offers if request.every_region else plan_views.best_of_each(offers)
+        shown = offers if request.every_region else plan_views.best_of_each_type(offers)
         unheard = [n for n in self._backends.names() if self._backends.rejection(n, secrets=bool(request.secrets))]
-        learned = plan_views.learned(routed.learned, experience.jobs, routed.work, best) if routed.read else None
+        learned = plan_views.learned_view(routed.learned, experience.jobs, routed.work, best) if routed.read else None
         return CandidatesView(
             learned=learned,
-            why=None if best else plan_views.why_nothing(found, self._waits(request, routed), unheard),
+            why=None if best else plan_views.why_no_offer(found, self._waits(request, routed), unheard),
             chosen=chosen,
             offers=tuple(self._view(one, request) for one in shown[: request.limit]),
             offers_count=len(offers),
-            rejected=plan_views.rejected(found, request.limit),
+            rejected=plan_views.rejected_views(found, request.limit),
             rejected_count=len(found.rejected),
         )
 
     def _waits(self, request: PlanRequest, routed: _Routed) -> OfferView | None:
-        usable = [name for name in self._backends.names() if not self._cannot(request, name)]
-        return plan_views.waiting(routed.found, usable)
+        usable = [name for name in self._backends.names() if not self._why_not(request, name)]
+        return plan_views.waiting_offer(routed.found, usable)
 
-    def _routed(
+    def _route(
         self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: PastRuns
     ) -> _Routed:
-        read, named = _is_read(request, profile), request.named_backends
+        read, named = _runtime_is_predicted(request, profile), request.named_backends
         plain = make_workload(request, profile or UNREAD)
-        learned = CorrectedSpeeds(self._known, experience, *_alike(request, profile))
+        learned = CorrectedSpeeds(self._known, experience, *_likeness(request, profile))
         work = make_workload(request, profile or UNREAD, learned.correction_for(plain.compute))
         known = learned if read else self._known
         offers = [*self._connected(request), *foreign]
         found = route(work, request, offers, known)
-        if not _hold(found, named):
-            plain, work = _yielding(request, plain), _yielding(request, work)
+        if not _all_can_hold(found, named):
+            plain, work = _relaxed(request, plain), _relaxed(request, work)
             found = route(work, request, offers, known)
-        ranked = _in_order(found.ranked, named)
+        ranked = _in_named_order(found.ranked, named)
         both = [learned.with_confidence(one) if read else one for one in (*ranked, *found.unconnected)]
-        best = self._placed(both[: len(ranked)], request, work) if ranked else None
+        best = self._scheduler_choice(both[: len(ranked)], request, work) if ranked else None
         return _Routed(plain, work, learned, found, both, best, read)
 
     def _forecast(self, request: PlanRequest, profile: Profile | None, routed: _Routed) -> Forecast | None:
@@ -200,16 +205,16 @@ class Plans:
         analytic, _ = duration(plain, offer, self._known)
         if not (routed.read and analytic and predicted) or self._simulated(offer.backend):
             return None
-        framework, script = _alike(request, profile)
+        framework, script = _likeness(request, profile)
         like = Similarity(framework, gpu_used(plain, offer), script)
         return Forecast(like, offer.backend, offer.instance_type, analytic, predicted)
 
     def _connected(self, request: PlanRequest) -> Iterator[Offer]:
         for name in self._backends.names():
             for offer in self._backends.offers(name):
-                yield replace(offer, why_not=offer.why_not or self._cannot(request, name))
+                yield replace(offer, why_not=offer.why_not or self._why_not(request, name))
 
-    def _cannot(self, request: PlanRequest, name: str) -> str:
+    def _why_not(self, request: PlanRequest, name: str) -> str:
         unheard = self._backends.rejection(name, secrets=bool(request.secrets))
         if unheard is not None:
             return str(unheard)
@@ -220,16 +225,16 @@ class Plans:
             return f"{name} is simulated. To rehearse there: --backend {name}"
         return ""
 
-    def _chosen(self, best: RankedOffer, request: PlanRequest, now: float) -> PlannedView:
+    def _chosen_view(self, best: RankedOffer, request: PlanRequest, now: float) -> PlannedView:
         """With the call; its id stands for the one that it would get."""
-        place = self._place(best.offer)
+        place = self._backend_offer(best.offer)
         life = self._life(place, request)
         ends_at = None if life is None else now + life
         order = MachineOrder(self._factory.machine_id(), self._deployment, best.offer, ends_at)
         call = CallView(**asdict(place.backend.call(order)))
         return self._view(best, request).model_copy(update={"call": call, "ends_at": iso(ends_at)})
 
-    def _placed(self, ranked: list[RankedOffer], request: PlanRequest, work: Workload) -> RankedOffer:
+    def _scheduler_choice(self, ranked: list[RankedOffer], request: PlanRequest, work: Workload) -> RankedOffer:
         """At the best place the machine that its scheduler would ask for."""
         first = ranked[0]
         backend = self._backends.get(first.offer.backend)
@@ -242,14 +247,14 @@ class Plans:
         choice = offer_choice.choose_offer(spec, [one.offer for one in here]).offer
         return next((one for one in here if one.offer is choice), first)
 
-    def _sizes(self, best: RankedOffer | None, request: PlanRequest, work: Workload) -> dict[str, int]:
+    def _submitted_sizes(self, best: RankedOffer | None, request: PlanRequest, work: Workload) -> dict[str, int]:
         """What a submission says of its size to be given what is planned."""
         need = work.need if best is None else work.need_on(best.offer.capacity)
         gpus = {"gpus": need.gpus, "gpu_memory_bytes": need.gpu_memory_bytes or 0} if need.gpus else {}
-        memory = 0 if best is None else self._memory_of(best.offer, request, work)
+        memory = 0 if best is None else self._submitted_memory(best.offer, request, work)
         return {name: size for name, size in {**gpus, "memory_bytes": memory}.items() if size}
 
-    def _memory_of(self, offer: Offer, request: PlanRequest, work: Workload) -> int:
+    def _submitted_memory(self, offer: Offer, request: PlanRequest, work: Workload) -> int:
         """What a machine that is made for the job must have. Where slots are counted it would be a limit, and an
         estimate is none: there, and where it may come to such a place, nothing is said. Nor where it takes whatever
         GPU there is: who asks for a size gets the GPUs that he asks for. Nor where only the least of it is known.
@@ -261,18 +266,18 @@ class Plans:
         return max(work.memory_on(offer.capacity), MIN_MEMORY) if work.host.total else 0
 
     def _view(self, one: RankedOffer, request: PlanRequest) -> PlannedView:
-        return plan_views.planned(
+        return plan_views.planned_view(
             one,
             simulated=self._simulated(one.offer.backend),
-            most_micros=self._most(one.offer, request),
+            most_micros=self._max_cost(one.offer, request),
             paid_seconds=budget.affordable_seconds(request.max_cost_micros, one.offer),
         )
 
-    def _most(self, offer: Offer, request: PlanRequest) -> int | None:
+    def _max_cost(self, offer: Offer, request: PlanRequest) -> int | None:
         """What a machine of its own costs if it lives until its hard end; for one attempt."""
         if not self._backends.has(offer.backend):
             return None
-        life = self._life(self._place(offer), request)
+        life = self._life(self._backend_offer(offer), request)
         if life is None:
             return None if offer.rate else 0
         return machine_cost([Segment(0.0, life, offer.rate)], offer.billing, life)
@@ -287,22 +292,22 @@ class Plans:
     def _simulated(self, name: str) -> bool:
         return self._backends.has(name) and self._backends.get(name).capabilities.simulated
 
-    def _place(self, offer: Offer) -> BackendOffer:
+    def _backend_offer(self, offer: Offer) -> BackendOffer:
         return BackendOffer(self._backends.get(offer.backend), offer)
 
 
-def _alike(request: PlanRequest, profile: Profile | None) -> tuple[str, str]:
+def _likeness(request: PlanRequest, profile: Profile | None) -> tuple[str, str]:
     """The main framework and the script: what makes jobs alike, wherever they run."""
     program = request.program
     return next(iter((profile or UNREAD).frameworks.value or ()), ""), program.script if program else ""
 
 
-def _is_read(request: PlanRequest, profile: Profile | None) -> bool:
+def _runtime_is_predicted(request: PlanRequest, profile: Profile | None) -> bool:
     """Whether how long it takes is read of the program: what the request says itself is no prediction of ours."""
     return request.hours is None and (profile or UNREAD).runtime_hours.known
 
 
-def _yielding(request: PlanRequest, work: Workload) -> Workload:
+def _relaxed(request: PlanRequest, work: Workload) -> Workload:
     """Whoever names backends knows what runs there: what is only read of a program shuts none of them out."""
     need = requested_resources(request)
     if work.gpu is not GpuNeed.NONE and not need.gpus:
@@ -310,7 +315,7 @@ def _yielding(request: PlanRequest, work: Workload) -> Workload:
     return replace(work, model_bytes=0, host=HostMemory())
 
 
-def _hold(found: Plan, places: Sequence[str]) -> bool:
+def _all_can_hold(found: Plan, places: Sequence[str]) -> bool:
     """Whether each of the named places has something that holds what was read of the program."""
     return {one.offer.backend for one in (*found.ranked, *found.unconnected)}.issuperset(places)
 
@@ -324,6 +329,6 @@ def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
         )
 
 
-def _in_order(ranked: Sequence[RankedOffer], places: Sequence[str]) -> list[RankedOffer]:
+def _in_named_order(ranked: Sequence[RankedOffer], places: Sequence[str]) -> list[RankedOffer]:
     """Of named places those of the first one first."""
     return sorted(ranked, key=lambda one: places.index(one.offer.backend) if places else 0)

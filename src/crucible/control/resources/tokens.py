@@ -48,7 +48,7 @@ class Tokens:
         if wider or who.project not in (None, new.project):
             raise who.token_error(next(iter(sorted(wider)), Permission.READ), new.project)
         if new.project is not None:
-            await self._access.need_project(who, new.project)
+            await self._access.require_project(who, new.project)
         return await self._issue(
             who,
             name=new.name,

@@ -124,7 +124,7 @@ class Services:
         self.scheduler = Scheduler(self.backends, ports.ids, deployment.id, self.duties, deployment.terms)
         self.vault = Vault(ports, self.access, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
         self.submitter = Submitter(
-            self.backends, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours
+            self.backends, self.scheduler, ports.ids, self.vault, shared_computer=deployment.neighbours
         )
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.catalog = Catalog(library, self.backends, ports.calls, ports.clock, self.access, sources)

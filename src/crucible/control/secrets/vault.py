@@ -61,12 +61,12 @@ class Vault:
     # for people
 
     async def list_secrets(self, who: Identity, project: str) -> SecretPage:
-        await self._access.need_project(who, project, Permission.WRITE)
+        await self._access.require_project(who, project, Permission.WRITE)
         return SecretPage(items=tuple(await self._ports.db.read(lambda conn: rows.list_secrets(conn, project))))
 
     async def set(self, who: Identity, project: str, name: str, value: Secret) -> tuple[SecretView, bool]:
         """Return the secret as it is listed, and whether it is new."""
-        await self._access.need_project(who, project, Permission.MANAGE)
+        await self._access.require_project(who, project, Permission.MANAGE)
         validate_secret_name(name)
         validate_secret_value(value.reveal())
 
@@ -79,7 +79,7 @@ class Vault:
         return await self._ports.write(put)
 
     async def remove(self, who: Identity, project: str, name: str) -> None:
-        await self._access.need_project(who, project, Permission.MANAGE)
+        await self._access.require_project(who, project, Permission.MANAGE)
 
         def drop(conn: Connection, now: float) -> None:
             if not is_secret_name(name) or not self.forget(conn, project, name):

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, case, select, update
 
 from crucible.control.db import meta
 from crucible.control.db import schema as t
-from crucible.control.jobs.queries import TERMINAL
+from crucible.control.jobs.queries import TERMINAL_STATES
 from crucible.control.reconcile import repository
 from crucible.control.runtime.admission import COMPUTER
 from crucible.core.lifecycle import AttemptState, Event, MachineState, Reason, Step, World
@@ -19,7 +19,7 @@ def disown(conn: Connection, deployment: str, backup_at: float, now: float) -> N
     """Nothing of `deployment` is launched, asked for, ended, metered or run from here: it may live on there."""
     why = f"it belongs to another deployment, {deployment}: its history alone was restored"
     conn.execute(update(t.effects).where(t.effects.c.done.is_(False)).values(done=True, error=why))
-    for job in conn.execute(select(t.jobs.c.id).where(t.jobs.c.state.not_in(TERMINAL))).scalars().all():
+    for job in conn.execute(select(t.jobs.c.id).where(t.jobs.c.state.not_in(TERMINAL_STATES))).scalars().all():
         _conclude(conn, job, why, now)
     conn.execute(update(t.slots).values(ended=True))
     c = t.machines.c

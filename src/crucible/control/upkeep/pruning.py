@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, exists, func, select
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.jobs.queries import TERMINAL
+from crucible.control.jobs.queries import TERMINAL_STATES
 from crucible.control.objects.pending_objects import PendingObject
 from crucible.core.job.retention import Checkpoint, EndedJob, RetentionVerdict, keep_checkpoints, prune_jobs
 from crucible.core.job.spec import KeepPolicy
@@ -45,7 +45,7 @@ _NEEDED = Statement(
     select(_c.id).where(_c.job == bindparam("job"), _c.sha256 == bindparam("sha256"), _c.pruned_at.is_(None)).limit(1)
 )
 _PRUNED = Statement(
-    select(t.jobs.c.id).where(t.jobs.c.pruned_at >= bindparam("since"), t.jobs.c.state.in_(sorted(TERMINAL)))
+    select(t.jobs.c.id).where(t.jobs.c.pruned_at >= bindparam("since"), t.jobs.c.state.in_(sorted(TERMINAL_STATES)))
 )
 
 
@@ -86,7 +86,9 @@ def plan(conn: Connection, older_than: float, now: float) -> Plan:
 def old_jobs(conn: Connection, older_than: float, now: float) -> list[RetentionVerdict]:
     """The ended jobs that may go, oldest first, with the reason."""
     c = t.jobs.c
-    query = select(c.id, c.ended_at).where(c.state.in_(TERMINAL), c.pruned_at.is_(None), c.ended_at <= now - older_than)
+    query = select(c.id, c.ended_at).where(
+        c.state.in_(TERMINAL_STATES), c.pruned_at.is_(None), c.ended_at <= now - older_than
+    )
     busy = _busy(conn)
     rows = [EndedJob(row.id, True, row.ended_at, row.id in busy) for row in conn.execute(query.order_by(c.id)).all()]
     return [verdict for verdict in prune_jobs(rows, older_than, now) if not verdict.kept]
@@ -95,7 +97,7 @@ def old_jobs(conn: Connection, older_than: float, now: float) -> list[RetentionV
 def may_go(conn: Connection, job: str) -> bool:
     """Whether the job has ended, left no machine, and is not pruned yet."""
     c = t.jobs.c
-    query = select(c.id).where(c.id == job, c.state.in_(TERMINAL), c.pruned_at.is_(None))
+    query = select(c.id).where(c.id == job, c.state.in_(TERMINAL_STATES), c.pruned_at.is_(None))
     return conn.execute(query).first() is not None and job not in _busy(conn)
 
 

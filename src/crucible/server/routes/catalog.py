@@ -48,7 +48,7 @@ async def gpus() -> GpuPage:
 @router.get("/types/{type}", responses=problem_responses(404))
 async def show(type: Annotated[str, Path(min_length=1, max_length=100)], control: Control) -> TypeView:
     """One instance type: its GPU, and its offers in all regions and markets, cheapest first."""
-    return await control.catalog.type(type)
+    return await control.catalog.instance_type(type)
 
 
 @router.get("/audit")
