@@ -14,8 +14,8 @@ from crucible.control.people import passwords
 def quick_passwords() -> Iterator[None]:
     """For a module that names it."""
     quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    passwords._nobodys.cache_clear()
+    passwords._dummy_hash.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_hasher", lambda: quick)
         yield
-    passwords._nobodys.cache_clear()
+    passwords._dummy_hash.cache_clear()

@@ -78,7 +78,7 @@ def test_a_backup_is_written_on_the_servers_disk(
 
 def test_destruction_is_allowed_again_by_hand(cli: Cli, real: RealServer) -> None:
     now = real.rig.clock.now()
-    real.run(real.rig.sql, lambda conn: restore_hold.mark(conn, now, now - 60))
+    real.run(real.rig.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     assert cli("db", "confirm").code == 2
     assert real.sent == []
     assert cli("db", "confirm", "--yes", "--json").json["confirmed"] is True
@@ -88,7 +88,7 @@ def test_destruction_is_allowed_again_by_hand(cli: Cli, real: RealServer) -> Non
 
 def test_what_a_confirmation_means_is_told(cli: Cli, real: RealServer) -> None:
     now = real.rig.clock.now()
-    real.run(real.rig.sql, lambda conn: restore_hold.mark(conn, now, now - 60))
+    real.run(real.rig.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     ran = cli("db", "confirm", "--yes")
     assert (ran.code, "launched and ended again" in ran.err) == (0, True)
 

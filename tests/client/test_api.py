@@ -203,7 +203,7 @@ def test_upkeep(real_api: Api, real: RealServer) -> None:
     assert (real_api.maintenance.prune(older_than=60.0).bytes, real_api.maintenance.prune().is_any) == (7, False)
     assert real.sent[0] == ("/api/v1/prune", {"older_than_seconds": 60.0, "dry_run": True})
     now = real.rig.clock.now()
-    real.run(real.rig.sql, lambda conn: restore_hold.mark(conn, now, now - 60))
+    real.run(real.rig.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     assert real_api.maintenance.confirm_restore().as_json()["confirmed"] is True
 
 

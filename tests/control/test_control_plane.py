@@ -260,7 +260,7 @@ async def test_a_confirmed_restore_is_told_as_the_offline_command_tells_it(rig: 
     assert await control.maintenance.confirm_restore(OWNER) == ConfirmedView(
         confirmed=False, restored_at=None, effects=0
     )
-    await rig.sql(lambda conn: restore_hold.mark(conn, rig.clock.now(), 0.0))
+    await rig.sql(lambda conn: restore_hold.mark_restored(conn, rig.clock.now(), 0.0))
     told = await control.maintenance.confirm_restore(OWNER)
     assert (told.confirmed, told.effects) == (True, 0)
     assert told.restored_at is not None

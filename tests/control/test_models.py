@@ -12,7 +12,7 @@ import pytest
 from tests.control.fakes import FakeClock
 from tests.plugin_packages import COUNTER, HEAD, install, make_python
 
-from crucible.control.resources.models import KEPT_SECONDS, Models, ModelsPython
+from crucible.control.resources.models import CACHE_SECONDS, Models, ModelsPython
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.job.models import ModelOrder
 from crucible.core.job.spec import Kind
@@ -58,7 +58,7 @@ async def test_models_are_listed_and_described(models: Models) -> None:
 async def test_a_description_is_kept_for_a_while(models: Models, site: Path, clock: FakeClock) -> None:
     assert len((await models.list_models(OWNER)).items) == 1
     install(site, "second", COUNTER, {"second": "second:Counter"})
-    clock.move(KEPT_SECONDS - 1)
+    clock.move(CACHE_SECONDS - 1)
     assert len((await models.list_models(OWNER)).items) == 1
     clock.move(2)
     assert len((await models.list_models(OWNER)).items) == 2
@@ -72,7 +72,7 @@ async def test_one_that_hangs_holds_up_no_other(models: Models, site: Path, cloc
     asked = [asyncio.create_task(models.get(OWNER, "slow")) for _ in range(2)]
     assert (await models.job_spec(OWNER, order(), {})).name == "counter"
     assert not listing.done()
-    clock.move(KEPT_SECONDS + 30)
+    clock.move(CACHE_SECONDS + 30)
     gate.touch()
     assert [item.name for item in (await listing).items] == ["counter", "slow"]
     assert (await asked[0]).methods == (await asked[1]).methods == ("train", "infer", "benchmark")

@@ -32,7 +32,7 @@ from crucible.control.db.migrate import create
 from crucible.control.db.port import DatabaseClosed, Db
 from crucible.control.db.sqlite.connection import driver_of
 from crucible.control.db.sqlite.inline import InlineDb
-from crucible.control.hooks import Post
+from crucible.control.hooks import WebhookTransport
 from crucible.control.jobs.submit import StoredJob
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork
@@ -278,7 +278,7 @@ def join(
     calls: InlineCalls,
     backends: dict[str, FakeBackend],
     scratch: Path,
-    post: Post | None = None,
+    post: WebhookTransport | None = None,
 ) -> Rig:
     given = Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000, post=post or FakePost(clock))
     services = Services(ports, backends, given)

@@ -14,7 +14,7 @@ from tests.control.world import give_back, make_rig, sha
 from tests.server.promised import JSON, document, wrong_with_answer
 
 from crucible.control.resources.models import model_view
-from crucible.control.upkeep.pruning import Plan
+from crucible.control.upkeep.pruning import PrunePlan
 from crucible.control.upkeep.retention import plan_view
 from crucible.core.errors import Trouble
 from crucible.core.people.identity import OWNER
@@ -104,7 +104,7 @@ async def test_answers_that_the_table_of_rights_does_not_get(town: Town, tmp_pat
 
 def test_a_prune_that_removed_something_and_could_not_remove_all() -> None:
     logs = PrunedView(what="logs", job=None, count=2, bytes=10, why="nobody needs them")
-    plan = Plan((), (logs, PrunedView(what="artifacts", job="job-1", count=1, bytes=5, why="it is old")))
+    plan = PrunePlan((), (logs, PrunedView(what="artifacts", job="job-1", count=1, bytes=5, why="it is old")))
     told = plan_view(plan, dry_run=False, failed={"a/key": Trouble("The store is away.")})
     assert list(wrong_with_answer("POST /api/v1/prune", 200, told.model_dump_json().encode())) == []
 

@@ -19,7 +19,7 @@ from crucible.control.agents import agents
 from crucible.control.agents.ingest import Ingest
 from crucible.control.db import meta
 from crucible.control.hooks import Notifier, Sender
-from crucible.control.hooks.sending import Sent
+from crucible.control.hooks.sending import SendResult
 from crucible.control.jobs.submit import StoredJob, Submitter
 from crucible.control.machines import janitor, ledger, machine_factory, poller
 from crucible.control.objects import pending_objects
@@ -328,10 +328,10 @@ def the_old_key_goes_first(patch: pytest.MonkeyPatch) -> None:
         crashpoint("secrets.key_added")
 
         def anew(conn: Connection) -> None:
-            for row in secret_rows.every(conn):
+            for row in secret_rows.list_rows(conn):
                 named = row["project"], row["name"]
                 value = Cipher(old).unseal(*named, row["ciphertext"])
-                secret_rows.encrypted_anew(conn, *named, Cipher([new]).seal(*named, value))
+                secret_rows.replace_ciphertext(conn, *named, Cipher([new]).seal(*named, value))
             meta.put(conn, secret_rows.KEY, new.fingerprint)
 
         if old:
@@ -345,7 +345,7 @@ def notices_are_sent_once(patch: pytest.MonkeyPatch) -> None:
     """What was sent was taken, whatever the receiver said, or did not say."""
     real = Sender.send
 
-    async def send(self: Any, *what: Any) -> Sent:
+    async def send(self: Any, *what: Any) -> SendResult:
         return replace(await real(self, *what), reply=Reply(200))
 
     patch.setattr(Sender, "send", send)
@@ -358,7 +358,7 @@ def notices_are_passed_first(patch: pytest.MonkeyPatch) -> None:
     def passed(self: Any, conn: Connection, name: str) -> Any:
         found = real(self, conn, name)
         if found is not None and found.message is not None:
-            self._looked[name] = found.looked
+            self._scanned[name] = found.cursor
         return found
 
     patch.setattr(Notifier, "_next", passed)
@@ -366,12 +366,12 @@ def notices_are_passed_first(patch: pytest.MonkeyPatch) -> None:
 
 def removals_are_tried_once(patch: pytest.MonkeyPatch) -> None:
     """What could not be removed is not looked at again."""
-    real = retention._tidied
+    real = retention._note_round
 
-    def tidied(conn: Connection, done: retention.Removal, now: float) -> None:
+    def note_round(conn: Connection, done: retention.RemovalResult, now: float) -> None:
         real(conn, replace(done, failed={}), now)
 
-    patch.setattr(retention, "_tidied", tidied)
+    patch.setattr(retention, "_note_round", note_round)
 
 
 def nobody_waits_for_what_is_coming(patch: pytest.MonkeyPatch) -> None:

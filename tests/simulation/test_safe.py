@@ -22,7 +22,7 @@ def keep(books: Books, safe: Safe, value: str) -> None:
     vault = Vault(None, None, safe.keys)  # type: ignore[arg-type]  # no port is used
 
     def put(conn: Connection) -> None:
-        vault.keep(conn, DEFAULT_PROJECT, "TOKEN", Secret(value), 0.0, "owner")
+        vault.put(conn, DEFAULT_PROJECT, "TOKEN", Secret(value), 0.0, "owner")
 
     books.now(put)
 

@@ -22,14 +22,14 @@ def work_on_database(arguments: Sequence[str], settings: Settings) -> int:
     wanted = offline.parse(Parser(prog="python -m crucible.app db"), arguments)
     home = open_state_folder(settings.home.value)
     named = settings.database.value
-    source = offline.Source(
+    source = offline.BackupSource(
         database=home.database if named is None else named.reveal(),
         deployment=deployment_id(home.load_key(settings.key_file.value)),
         store=settings.store.value or str(home.store),
         version=__version__,
     )
     with contextlib.ExitStack() as held:
-        if wanted.alone:
+        if wanted.exclusive:
             held.enter_context(home.lock())
         answer = offline.run(wanted, source, time.time())
     sys.stdout.write(json.dumps(answer) + "\n")

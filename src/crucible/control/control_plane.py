@@ -51,7 +51,7 @@ class ControlPlane:
         self.hooks = services.hooks
 
     async def start(self) -> None:
-        await self._services.vault.settle()
+        await self._services.vault.finish_rotation()
         await self.agents.start()
         await self._rounds.start()
         self._ready = True

@@ -49,10 +49,10 @@ async def test_ids_are_the_same_each_time_and_others_for_other_hooks_and_events(
 
     def made(conn) -> list[str]:  # type: ignore[no-untyped-def]
         found = []
-        for hook in rows.of(conn, "default"):
+        for hook in rows.list_hooks(conn, "default"):
             after = hook.cursor
-            while event := messages.next_event(conn, hook, after, rows.newest(conn)):
-                found.append(messages.of_event(conn, hook, event, 5.0).id)
+            while event := messages.next_event(conn, hook, after, rows.newest_cursor(conn)):
+                found.append(messages.event_message(conn, hook, event, 5.0).id)
                 after = int(event["cursor"])
         return found
 
@@ -64,9 +64,9 @@ async def test_ids_are_the_same_each_time_and_others_for_other_hooks_and_events(
 
 async def test_a_ping_says_whose_it_is(wired: Wired) -> None:
     hook = await wired.hook()
-    message = messages.ping(await wired.row(hook), wired.rig.clock.now())
+    message = messages.ping_message(await wired.row(hook), wired.rig.clock.now())
     assert json.loads(message.body)["data"] == {"hook": hook, "project": "default"}
-    slack = messages.ping(await wired.row(await wired.hook(format=HookFormat.SLACK)), 5.0)
+    slack = messages.ping_message(await wired.row(await wired.hook(format=HookFormat.SLACK)), 5.0)
     assert set(json.loads(slack.body)) == {"text"}
 
 

@@ -52,7 +52,7 @@ async def test_calls_are_counted_with_their_time_and_who_waits_to_be_tried_again
         return (await service(wired.rig).maintenance.gauges(OWNER)).stored.hooks_waiting
 
     await wired.hook()
-    calls = wired.rig.services.sender.calls
+    calls = wired.rig.services.sender.stats
     wired.post.replies[URL] = [DOWN]
     await wired.end_a_job()
     await wired.notify()
@@ -242,7 +242,7 @@ async def test_one_that_was_switched_off_meanwhile_is_not_settled_by_an_old_try(
     else:
         await hooks.change(OWNER, "default", hook, enabled=False)
     wired.post.released.set()
-    await wired.rig.services.notifier.rest()
+    await wired.rig.services.notifier.wait_idle()
     assert await wired.rig.count(deliveries.t.deliveries) == 0
     left = (await hooks.list_hooks(OWNER, "default")).items
     assert [view.state for view in left] == ([] if removed else ["disabled"])
@@ -255,16 +255,16 @@ async def test_only_the_holder_of_the_duty_tells(wired: Wired) -> None:
     other = await other_worker(wired.rig, "w2")
     await other.duties.renew(other.ports.db, other.clock)
     await other.services.notifier.round()
-    await other.services.notifier.rest()
+    await other.services.notifier.wait_idle()
     assert wired.sent() == []
     wired.rig.clock.move(HOLD_SECONDS)
     await other.duties.renew(other.ports.db, other.clock)
     await wired.rig.services.notifier.round()  # it believes that it still has it
-    await wired.rig.services.notifier.rest()
+    await wired.rig.services.notifier.wait_idle()
     assert wired.sent() == [], "and finds that it has not"
     assert wired.rig.duties.has(Duty.NOTIFIER)
     await other.services.notifier.round()
-    await other.services.notifier.rest()
+    await other.services.notifier.wait_idle()
     assert len(wired.sent()) == 1
 
 
@@ -289,10 +289,10 @@ async def test_the_feed_is_looked_through_in_pieces_and_what_was_seen_is_written
 
 async def test_the_last_tries_are_kept_and_no_more(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
     hook = await wired.hook()
-    for _ in range(deliveries.KEPT + 5):
+    for _ in range(deliveries.MAX_KEPT + 5):
         await wired.rig.services.hooks.test(OWNER, "default", hook)
-    assert len(await wired.tries(hook)) == deliveries.KEPT
-    assert await wired.rig.count(deliveries.t.deliveries) == deliveries.KEPT
+    assert len(await wired.tries(hook)) == deliveries.MAX_KEPT
+    assert await wired.rig.count(deliveries.t.deliveries) == deliveries.MAX_KEPT
 
 
 async def test_a_lost_key_is_a_failure_that_says_so(wired: Wired) -> None:

@@ -41,7 +41,7 @@ class Wired:
         return (await hooks.add(OWNER, project, url, events=events, format=format, secret=secret)).id
 
     async def row(self, hook: str) -> Hook:
-        found = await self.rig.read(lambda conn: rows.one(conn, hook))
+        found = await self.rig.read(lambda conn: rows.get_hook(conn, hook))
         assert found is not None
         return found
 
@@ -62,7 +62,7 @@ class Wired:
         """A round of the notifier, to its end; the seconds until the next."""
         await self.rig.duties.renew(self.rig.ports.db, self.rig.clock)
         wait = await self.rig.services.notifier.round()
-        await self.rig.services.notifier.rest()
+        await self.rig.services.notifier.wait_idle()
         return wait
 
     async def until_sent(self, count: int, url: str = URL) -> None:

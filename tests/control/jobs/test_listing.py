@@ -97,7 +97,7 @@ async def test_a_queued_job_knows_how_many_are_before_it(rig: Rig) -> None:
 
 @pytest.mark.parametrize("many", [listing.COUNT_LIMIT, 2], ids=["few jobs", "jobs that count as many"])
 async def test_every_filter_narrows(two_backends: Rig, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MANY", many)
+    monkeypatch.setattr(listing, "COUNT_LIMIT", many)
     rig = two_backends
     first = await rig.submit(name="Vision nightly 1", tags=("team=vision", "sweep"), kind="train")
     rig.clock.move(3600)
@@ -142,7 +142,7 @@ async def test_every_filter_narrows(two_backends: Rig, many: int, monkeypatch: p
 
 
 async def test_where_few_rows_fit_they_are_looked_for_once(two_backends: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MANY", 3)
+    monkeypatch.setattr(listing, "COUNT_LIMIT", 3)
     rig = two_backends
     jobs = [await rig.submit(tags=("sweep",), backend="ssh" if n < 2 else "local") for n in range(5)]
     wanted = JobFilter(tag=("sweep",), backend=("ssh",))

@@ -15,7 +15,7 @@ from tests.control.world import Rig, pieces, sha
 from crucible.control.objects import gc_marks, pending_objects
 from crucible.control.reconcile.crashpoints import arm, disarm
 from crucible.control.upkeep import retention as retention_module
-from crucible.control.upkeep.retention import Removal
+from crucible.control.upkeep.retention import RemovalResult
 from crucible.core.people.identity import OWNER
 from crucible.storage import HashMismatch
 from crucible.storage.layout import bundle_key
@@ -92,15 +92,15 @@ async def test_nothing_is_expected_of_bytes_that_no_store_was_asked_to_take(rig:
 
 async def test_what_comes_again_while_the_round_that_removed_it_goes_on_is_expected_anew(rig: Rig) -> None:
     await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    keeper, done = retention(rig), Removal()
+    keeper, done = retention(rig), RemovalResult()
     rig.clock.move(10.0)
     await keeper._drop_bundles(0.0)
-    left = await rig.read(retention_module._leftovers)
+    left = await rig.read(retention_module._pending_removals)
     await keeper._remove(left.objects, done)
     assert stored(rig) == set()
     with dying("bundle.after_put"):
         await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    await rig.sql(lambda conn: retention_module._tidied(conn, done, rig.clock.now()))
+    await rig.sql(lambda conn: retention_module._note_round(conn, done, rig.clock.now()))
     await weeks_pass(rig)
     assert stored(rig) == set()
 

@@ -18,7 +18,7 @@ from crucible.core.job.requests import NewToken
 from crucible.core.job.retention import DAY
 from crucible.core.people.identity import OWNER, Permission
 
-OLD = tokens.KEPT_AFTER + 1
+OLD = tokens.RETENTION_SECONDS + 1
 
 
 async def names(rig: Rig) -> set[str]:
@@ -87,8 +87,8 @@ async def test_many_go_in_parts(holding: Rig, monkeypatch: pytest.MonkeyPatch) -
         parts.append(tokens_forget(conn, ids, until))
         return parts[-1]
 
-    tokens_forget = tokens.forget
-    monkeypatch.setattr(tokens, "forget", forget)
+    tokens_forget = tokens.delete_ended
+    monkeypatch.setattr(tokens, "delete_ended", forget)
     await holding.services.retention.round()
     assert await names(holding) == before
     assert (sum(parts), max(parts) <= 6, len(parts)) == (10, True, 2)
@@ -107,7 +107,7 @@ async def test_one_who_has_lost_the_duty_removes_nothing(holding: Rig) -> None:
 
 async def test_after_a_restore_nothing_is_removed_until_that_is_confirmed(holding: Rig) -> None:
     await add(holding, "old", revoked=OLD)
-    await holding.ports.db.write(lambda conn: restore_hold.mark(conn, holding.clock.now(), 0.0))
+    await holding.ports.db.write(lambda conn: restore_hold.mark_restored(conn, holding.clock.now(), 0.0))
     await holding.services.retention.round()
     assert "old" in await names(holding)
 

@@ -68,28 +68,28 @@ async def test_guesses_that_come_all_at_once_are_no_way_round(town: Town) -> Non
     assert refused
     held.go.set()
     tried = await asyncio.gather(*guesses, return_exceptions=True)
-    assert sum(isinstance(error, NotAllowed) for error in tried) == passwords.FREE_TRIES
-    assert sum(isinstance(error, TooManyAttempts) for error in tried) == 30 - passwords.FREE_TRIES
+    assert sum(isinstance(error, NotAllowed) for error in tried) == passwords.FREE_ATTEMPTS
+    assert sum(isinstance(error, TooManyAttempts) for error in tried) == 30 - passwords.FREE_ATTEMPTS
 
 
 def test_those_under_way_count_as_wrong_and_are_forgotten_when_they_are_over() -> None:
     throttle = passwords.Throttle(lambda: 0.0)
-    throttle.wrong("ada")
+    throttle.record_failure("ada")
     with contextlib.ExitStack() as under_way:
-        for _ in range(passwords.FREE_TRIES - 1):
-            under_way.enter_context(throttle.trying("ada"))
+        for _ in range(passwords.FREE_ATTEMPTS - 1):
+            under_way.enter_context(throttle.attempt("ada"))
         with pytest.raises(TooManyAttempts, match="at once"):
-            under_way.enter_context(throttle.trying("ada"))
-        under_way.enter_context(throttle.trying("bob"))
-    with throttle.trying("ada"):
+            under_way.enter_context(throttle.attempt("ada"))
+        under_way.enter_context(throttle.attempt("bob"))
+    with throttle.attempt("ada"):
         pass
-    assert not throttle._under_way
+    assert not throttle._running
 
 
 async def test_guessing_gets_slower_for_that_name_alone(town: Town) -> None:
     login = town.control.login
     await town.control.people.change_user(OWNER, "viewer", UserChange(password=PASSWORD))
-    for _ in range(passwords.FREE_TRIES):
+    for _ in range(passwords.FREE_ATTEMPTS):
         with pytest.raises(NotAllowed):
             await login.login("viewer", "wrong")
     with pytest.raises(TooManyAttempts) as caught:
@@ -110,7 +110,7 @@ async def test_wrong_passwords_are_written_down_and_do_not_fill_the_record(town:
             town.rig.clock.time += 600 if name == "viewer" else 0
             with pytest.raises(NotAllowed):
                 await login.login(name.format(n), f"wrong {n}")
-            await login.notes_written()  # or the next may be written before
+            await login.flush_audit()  # or the next may be written before
 
     async def refused() -> list[tuple[str, object]]:
         found = await town.control.people.audit(OWNER, project=None, before=None, limit=500)
@@ -153,7 +153,7 @@ async def test_the_password_is_not_in_the_database(town: Town) -> None:
 
 async def test_a_login_link_works_once(town: Town) -> None:
     login = town.control.login
-    code = str((await login.link(OWNER)).token)
+    code = str((await login.create_link(OWNER)).token)
     assert await town.control.tokens.identify(code) is None
     session = await login.redeem(code)
     who = await town.control.tokens.identify(str(session.token))
@@ -164,7 +164,7 @@ async def test_a_login_link_works_once(town: Town) -> None:
 
 
 async def test_a_login_link_is_good_for_minutes(town: Town) -> None:
-    code = str((await town.control.login.link(OWNER)).token)
+    code = str((await town.control.login.create_link(OWNER)).token)
     town.rig.clock.time += 301
     with pytest.raises(NotAllowed):
         await town.control.login.redeem(code)
@@ -198,7 +198,7 @@ async def test_a_narrow_token_gets_no_session(town: Town) -> None:
     assert narrow is not None
     for who in (narrow, await town.identity("share")):
         with pytest.raises(Forbidden):
-            await town.control.login.link(who)
+            await town.control.login.create_link(who)
 
 
 async def session_of(town: Town, name: str) -> Identity:
@@ -230,7 +230,7 @@ async def test_ones_own_password_does_not_change_without_it(town: Town, name: st
 
 async def test_the_old_password_is_not_for_guessing_either(town: Town) -> None:
     who = await session_of(town, "viewer")
-    for _ in range(passwords.FREE_TRIES):
+    for _ in range(passwords.FREE_ATTEMPTS):
         with pytest.raises(Forbidden):
             await town.control.people.change_user(who, "viewer", UserChange(password=PASSWORD, old_password="wrong"))
     with pytest.raises(TooManyAttempts):
@@ -245,7 +245,7 @@ async def test_administrators_set_others_passwords_without_the_old_ones(town: To
 
 async def test_a_session_plants_no_first_password(town: Town) -> None:
     login = town.control.login
-    code = str((await login.link(await town.identity("viewer"))).token)
+    code = str((await login.create_link(await town.identity("viewer"))).token)
     who = await town.control.tokens.identify(str((await login.redeem(code)).token))
     assert who is not None
     with pytest.raises(Forbidden):

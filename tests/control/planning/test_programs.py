@@ -68,7 +68,7 @@ def test_files_that_are_no_text_of_a_program() -> None:
 
 
 def test_what_is_in_a_bundle_is_looked_through_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MOST_UNPACKED", 1000)
+    monkeypatch.setattr(programs, "MAX_UNPACKED", 1000)
     assert read_program(pieces(bundle(a_bin=b"x" * 2000, train_py=b"1")), RUN) is None
 
 

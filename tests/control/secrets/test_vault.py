@@ -177,7 +177,7 @@ async def test_a_rotation_that_dies_loses_nothing(rig: Rig, keys: Path, point: s
     assert await got(rig) == VALUE
     await put(rig, "MEANWHILE", "set in between")
     if how == "a new start":
-        await again.settle()
+        await again.finish_rotation()
     elif how == "another rotation":
         await again.rotate(OWNER)
     if how != "neither":
@@ -187,17 +187,17 @@ async def test_a_rotation_that_dies_loses_nothing(rig: Rig, keys: Path, point: s
 
 
 async def test_a_start_leaves_a_single_key_alone(rig: Rig, keys: Path) -> None:
-    await rig.services.vault.settle()
+    await rig.services.vault.finish_rotation()
     assert not keys.exists()
     await put(rig)
     before = keys.read_text()
-    await rig.services.vault.settle()
+    await rig.services.vault.finish_rotation()
     assert keys.read_text() == before
 
 
 async def test_two_rotations_at_once_are_one(rig: Rig, keys: Path) -> None:
     await put(rig)
-    with Keyring(keys).changing(), pytest.raises(Conflict, match="being changed"):
+    with Keyring(keys).locked(), pytest.raises(Conflict, match="being changed"):
         await rig.services.vault.rotate(OWNER)
     assert await got(rig) == VALUE
 

@@ -28,7 +28,7 @@ async def test_mail_that_was_acknowledged_to_the_newer_database_is_given_up(mail
     await mailroom.link.round()
     assert (await rig.world(job)).job.state is JobState.RUNNING, "a gap is a gap"
     rig.clock.move(60)
-    await rig.sql(lambda conn: restore_hold.mark(conn, rig.clock.now(), 0.0))
+    await rig.sql(lambda conn: restore_hold.mark_restored(conn, rig.clock.now(), 0.0))
     await mailroom.link.round()
     assert (await rig.world(job)).job.state is JobState.RUNNING, "nothing is said or taken before it is confirmed"
     await rig.sql(lambda conn: restore_hold.confirm(conn, rig.clock.now()))

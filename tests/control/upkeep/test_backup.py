@@ -21,7 +21,7 @@ from crucible.control.db import Db, open_database
 from crucible.control.db import schema as t
 from crucible.control.db.migrations import SCHEMA_VERSION
 from crucible.control.upkeep import backup
-from crucible.control.upkeep.backup import Backup, BackupExists, Source, write_backup
+from crucible.control.upkeep.backup import Backup, BackupExists, BackupSource, write_backup
 from crucible.control.upkeep.restore import read_manifest
 from crucible.core.errors import BadInput, DiskFull
 
@@ -29,12 +29,12 @@ DEPLOYMENT = "dep-1"
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
-    return Source(tmp_path / "home" / "crucible.db", DEPLOYMENT, "/the/store", "0.1.0")
+def source(tmp_path: Path) -> BackupSource:
+    return BackupSource(tmp_path / "home" / "crucible.db", DEPLOYMENT, "/the/store", "0.1.0")
 
 
 @pytest.fixture
-async def db(source: Source) -> AsyncIterator[Db]:
+async def db(source: BackupSource) -> AsyncIterator[Db]:
     """A real database in use: one of several files, as WAL has it."""
     db = open_database(source.database)
     yield db
@@ -56,7 +56,7 @@ def opened(archive: Path) -> Iterator[sqlite3.Connection]:
     shutil.rmtree(folder)
 
 
-async def test_a_backup_holds_the_database_and_says_what_it_is(db: Db, source: Source, tmp_path: Path) -> None:
+async def test_a_backup_holds_the_database_and_says_what_it_is(db: Db, source: BackupSource, tmp_path: Path) -> None:
     await put(db, "colour", "green")
     target = tmp_path / "backup.zip"
     made = write_backup(source, target, START)
@@ -71,7 +71,7 @@ async def test_a_backup_holds_the_database_and_says_what_it_is(db: Db, source: S
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".backup")] == []
 
 
-async def test_a_backup_under_concurrent_writes_is_whole(db: Db, source: Source, tmp_path: Path) -> None:
+async def test_a_backup_under_concurrent_writes_is_whole(db: Db, source: BackupSource, tmp_path: Path) -> None:
     """Each write adds two rows at once: a copy that has one without the other was torn."""
     stop = asyncio.Event()
 
@@ -97,7 +97,7 @@ async def test_a_backup_under_concurrent_writes_is_whole(db: Db, source: Source,
             assert len({count for _, count in sides}) <= 1
 
 
-async def test_an_older_backup_is_overwritten_only_when_asked(db: Db, source: Source, tmp_path: Path) -> None:
+async def test_an_older_backup_is_overwritten_only_when_asked(db: Db, source: BackupSource, tmp_path: Path) -> None:
     target = tmp_path / "backup.zip"
     target.write_bytes(b"precious")
     with pytest.raises(BackupExists) as refused:
@@ -108,7 +108,7 @@ async def test_an_older_backup_is_overwritten_only_when_asked(db: Db, source: So
     assert read_manifest(target).deployment == DEPLOYMENT
 
 
-async def test_a_target_that_makes_no_sense_is_refused(db: Db, source: Source, tmp_path: Path) -> None:
+async def test_a_target_that_makes_no_sense_is_refused(db: Db, source: BackupSource, tmp_path: Path) -> None:
     for target in (tmp_path / "missing" / "backup.zip", tmp_path):
         with pytest.raises(BadInput):
             write_backup(source, target, START)
@@ -118,7 +118,7 @@ async def test_a_target_that_makes_no_sense_is_refused(db: Db, source: Source, t
 
 
 async def test_a_full_disk_is_told_and_leaves_nothing(
-    db: Db, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    db: Db, source: BackupSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -130,7 +130,7 @@ async def test_a_full_disk_is_told_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
-async def test_the_server_says_what_is_not_inside(rig: Rig, db: Db, source: Source, tmp_path: Path) -> None:
+async def test_the_server_says_what_is_not_inside(rig: Rig, db: Db, source: BackupSource, tmp_path: Path) -> None:
     view = await Backup(rig.ports, source).make(str(tmp_path / "backup.zip"))
     assert view.path == str(tmp_path / "backup.zip")
     assert "/the/store" in view.note

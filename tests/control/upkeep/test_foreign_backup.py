@@ -26,7 +26,7 @@ async def take_over(rig: Rig) -> None:
 
     def make_ours(conn: Any) -> None:
         foreign_backup.disown(conn, "dep-other", backup_at, rig.clock.now())
-        restore_hold.mark(conn, rig.clock.now(), backup_at)
+        restore_hold.mark_restored(conn, rig.clock.now(), backup_at)
 
     await rig.sql(make_ours)
     await rig.duties.renew(rig.ports.db, rig.clock)

@@ -13,7 +13,7 @@ from tests.control.upkeep.test_backup import DEPLOYMENT, put
 from crucible.control.db import Db, open_database
 from crucible.control.db import schema as t
 from crucible.control.upkeep import postgres_tools, restore_hold
-from crucible.control.upkeep.backup import Source, write_backup
+from crucible.control.upkeep.backup import BackupSource, write_backup
 from crucible.control.upkeep.postgres_tools import without_password
 from crucible.control.upkeep.restore import BadBackup, InUse, confirm_offline, read_manifest, restore
 from crucible.core.errors import Trouble
@@ -41,10 +41,10 @@ def test_a_missing_program_is_told_with_the_fix(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.fixture
-def source(postgres_url: str) -> Source:
+def source(postgres_url: str) -> BackupSource:
     if not (shutil.which("pg_dump") and shutil.which("pg_restore") and shutil.which("psql")):
         pytest.skip("PostgreSQL's client programs are not installed")
-    return Source(postgres_url, DEPLOYMENT, "s3://bucket", "0.1.0")
+    return BackupSource(postgres_url, DEPLOYMENT, "s3://bucket", "0.1.0")
 
 
 async def values(db: Db) -> dict[str, str]:
@@ -52,7 +52,7 @@ async def values(db: Db) -> dict[str, str]:
     return {row.key: row.value for row in rows}
 
 
-async def test_a_backup_comes_back_held_and_can_be_confirmed(source: Source, tmp_path: Path) -> None:
+async def test_a_backup_comes_back_held_and_can_be_confirmed(source: BackupSource, tmp_path: Path) -> None:
     db = open_database(source.database)
     await put(db, "colour", "green")
     archive = tmp_path / "backup.zip"
@@ -68,13 +68,13 @@ async def test_a_backup_comes_back_held_and_can_be_confirmed(source: Source, tmp
     found = await values(db)
     assert found["colour"] == "green"
     assert "shape" not in found
-    assert await db.read(restore_hold.held)
+    assert await db.read(restore_hold.is_held)
     await put(db, "size", "large")  # it still takes writes
     await db.close()
     assert confirm_offline(source, time.time()).restored_at is not None
 
 
-async def test_a_database_in_use_is_not_replaced(source: Source, tmp_path: Path) -> None:
+async def test_a_database_in_use_is_not_replaced(source: BackupSource, tmp_path: Path) -> None:
     db = open_database(source.database)
     archive = tmp_path / "backup.zip"
     write_backup(source, archive, time.time())
@@ -84,13 +84,13 @@ async def test_a_database_in_use_is_not_replaced(source: Source, tmp_path: Path)
         restore(source, archive, time.time())
     with pytest.raises(InUse):
         restore(source, archive, time.time(), force=True)  # which is about whose backup it is
-    assert not await db.read(restore_hold.held)
+    assert not await db.read(restore_hold.is_held)
     await db.write(lambda conn: conn.execute(delete(t.roles)).rowcount)
     await db.close()
     restore(source, archive, time.time())
 
 
-async def test_a_database_that_only_seems_in_use_is_replaced_when_asked(source: Source, tmp_path: Path) -> None:
+async def test_a_database_that_only_seems_in_use_is_replaced_when_asked(source: BackupSource, tmp_path: Path) -> None:
     db = open_database(source.database)
     archive = tmp_path / "backup.zip"
     write_backup(source, archive, time.time())
@@ -101,7 +101,7 @@ async def test_a_database_that_only_seems_in_use_is_replaced_when_asked(source: 
 
 
 @pytest.mark.parametrize("off", [-86400.0, 0.0])
-async def test_the_restore_is_dated_by_the_servers_clock(source: Source, tmp_path: Path, off: float) -> None:
+async def test_the_restore_is_dated_by_the_servers_clock(source: BackupSource, tmp_path: Path, off: float) -> None:
     """Machines are dated by it too; the clock of the computer that restores may differ."""
     db = open_database(source.database)
     archive = tmp_path / "backup.zip"
@@ -110,14 +110,14 @@ async def test_the_restore_is_dated_by_the_servers_clock(source: Source, tmp_pat
     before = time.time()
     restore(source, archive, before + off)
     db = open_database(source.database)
-    restored_at = await db.read(restore_hold.since)
+    restored_at = await db.read(restore_hold.unconfirmed_since)
     await db.close()
     assert restored_at is not None
     assert before - 5 <= restored_at <= time.time() + 5, "the server of this test is on this computer"
 
 
-async def test_a_sqlite_backup_is_refused(source: Source, tmp_path: Path) -> None:
-    other = Source(tmp_path / "home" / "crucible.db", DEPLOYMENT, "", "0.1.0")
+async def test_a_sqlite_backup_is_refused(source: BackupSource, tmp_path: Path) -> None:
+    other = BackupSource(tmp_path / "home" / "crucible.db", DEPLOYMENT, "", "0.1.0")
     db = open_database(other.database)
     await db.close()
     archive = tmp_path / "backup.zip"

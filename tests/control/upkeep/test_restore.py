@@ -20,7 +20,7 @@ from crucible.control.runtime.admission import Admission
 from crucible.control.runtime.host_id import HostId
 from crucible.control.upkeep import restore as restore_module
 from crucible.control.upkeep import restore_hold
-from crucible.control.upkeep.backup import MANIFEST, Source, write_backup
+from crucible.control.upkeep.backup import MANIFEST, BackupSource, write_backup
 from crucible.control.upkeep.restore import BadBackup, ForeignBackup, confirm_offline, restore
 from crucible.core.errors import BadInput
 
@@ -32,7 +32,7 @@ HERE, THERE = HostId("m1", "desk", "/var/crucible"), HostId("m2", "rack", "/srv/
 
 
 @pytest.fixture
-async def archive(source: Source, tmp_path: Path) -> Path:
+async def archive(source: BackupSource, tmp_path: Path) -> Path:
     """A backup with a row in it; another was written since, and nobody has the database open."""
     made = open_database(source.database)
     await made.write(lambda conn: Admission(DEPLOYMENT, NEARBY, HERE)(conn, START))
@@ -58,7 +58,7 @@ def rewritten(archive: Path, **manifest: object) -> Path:
     return changed
 
 
-async def test_the_backup_comes_back_and_what_was_there_is_kept(source: Source, archive: Path) -> None:
+async def test_the_backup_comes_back_and_what_was_there_is_kept(source: BackupSource, archive: Path) -> None:
     done = restore(source, archive, LATER)
     assert (read(source.database, "colour"), read(source.database, "shape")) == ("green", None)
     assert read(source.database, restore_hold.RESTORED_AT) == repr(LATER)
@@ -70,30 +70,30 @@ async def test_the_backup_comes_back_and_what_was_there_is_kept(source: Source, 
     assert left == {"crucible.db", Path(done.kept).name}, "no log of the old file is left for the new one"
 
 
-async def test_a_restored_database_opens_is_held_and_can_be_confirmed(source: Source, archive: Path) -> None:
+async def test_a_restored_database_opens_is_held_and_can_be_confirmed(source: BackupSource, archive: Path) -> None:
     restore(source, archive, LATER)
     opened = open_database(source.database)
-    assert await opened.read(restore_hold.held)
+    assert await opened.read(restore_hold.is_held)
     await opened.close()
     assert confirm_offline(source, LATER + 5).restored_at == LATER
     opened = open_database(source.database)
-    assert not await opened.read(restore_hold.held)
+    assert not await opened.read(restore_hold.is_held)
     await opened.close()
 
 
-async def test_restoring_twice_keeps_both(source: Source, archive: Path) -> None:
+async def test_restoring_twice_keeps_both(source: BackupSource, archive: Path) -> None:
     first, second = restore(source, archive, LATER), restore(source, archive, LATER)
     assert first.kept != second.kept
     assert read(str(first.kept), "shape") == "round"
 
 
-async def test_a_lost_database_is_restored_too(source: Source, archive: Path) -> None:
+async def test_a_lost_database_is_restored_too(source: BackupSource, archive: Path) -> None:
     Path(source.database).unlink()
     assert restore(source, archive, LATER).kept is None
     assert read(source.database, "colour") == "green"
 
 
-async def test_a_damaged_database_is_kept_and_replaced(source: Source, archive: Path) -> None:
+async def test_a_damaged_database_is_kept_and_replaced(source: BackupSource, archive: Path) -> None:
     database = Path(source.database)
     database.write_bytes(b"not a database at all")
     database.with_name("crucible.db-wal").write_bytes(b"its log")
@@ -103,7 +103,7 @@ async def test_a_damaged_database_is_kept_and_replaced(source: Source, archive: 
     assert read(database, "colour") == "green"
 
 
-async def test_another_deployments_backup_needs_force_and_then_is_ours(source: Source, archive: Path) -> None:
+async def test_another_deployments_backup_needs_force_and_then_is_ours(source: BackupSource, archive: Path) -> None:
     other = replace(source, deployment="dep-2")
     with pytest.raises(ForeignBackup) as refused:
         restore(other, archive, LATER)
@@ -128,7 +128,7 @@ async def test_another_deployments_backup_needs_force_and_then_is_ours(source: S
     ],
 )
 async def test_what_is_not_sound_changes_nothing(
-    source: Source, archive: Path, change: dict[str, object], error: type[Exception]
+    source: BackupSource, archive: Path, change: dict[str, object], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         restore(source, rewritten(archive, **change), LATER, force=True)
@@ -137,7 +137,7 @@ async def test_what_is_not_sound_changes_nothing(
     assert {path.name for path in Path(source.database).parent.iterdir()} == {"crucible.db"}
 
 
-async def test_a_file_that_is_no_backup_is_refused(source: Source, archive: Path, tmp_path: Path) -> None:
+async def test_a_file_that_is_no_backup_is_refused(source: BackupSource, archive: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     torn = tmp_path / "torn.zip"
     torn.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
@@ -148,7 +148,7 @@ async def test_a_file_that_is_no_backup_is_refused(source: Source, archive: Path
 
 
 async def test_a_backup_that_unpacks_to_more_than_it_says_does_not_fill_the_disk(
-    source: Source, archive: Path, monkeypatch: pytest.MonkeyPatch
+    source: BackupSource, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = []
     unpacked = restore_module._copy
@@ -165,7 +165,7 @@ async def test_a_backup_that_unpacks_to_more_than_it_says_does_not_fill_the_disk
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_backup_with_a_flipped_byte_never_becomes_the_database(
-    source: Source, archive: Path, seed: int
+    source: BackupSource, archive: Path, seed: int
 ) -> None:
     data = bytearray(archive.read_bytes())
     data[(seed * 7919) % len(data)] ^= 0x41
@@ -179,7 +179,7 @@ async def test_a_backup_with_a_flipped_byte_never_becomes_the_database(
 
 
 async def test_the_writer_of_a_live_database_is_not_needed_for_its_backup(
-    db: Db, source: Source, tmp_path: Path
+    db: Db, source: BackupSource, tmp_path: Path
 ) -> None:
     row = insert(t.meta).values(key="k", value="v")
     await db.write(lambda conn: conn.execute(row).rowcount)

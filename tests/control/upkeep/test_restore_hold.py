@@ -31,11 +31,11 @@ async def restore(rig: Rig) -> None:
     """The database as it is now comes out of a backup, a minute later."""
     backup_at = rig.clock.now()
     rig.clock.move(60)
-    await rig.sql(lambda conn: restore_hold.mark(conn, rig.clock.now(), backup_at))
+    await rig.sql(lambda conn: restore_hold.mark_restored(conn, rig.clock.now(), backup_at))
     await rig.duties.renew(rig.ports.db, rig.clock)
 
 
-async def confirm(rig: Rig) -> restore_hold.Confirmed:
+async def confirm(rig: Rig) -> restore_hold.ConfirmResult:
     return await rig.sql(lambda conn: restore_hold.confirm(conn, rig.clock.now()))
 
 
@@ -79,14 +79,14 @@ async def test_the_wait_for_a_confirmation_is_not_a_busy_one(rig: Rig) -> None:
 
 
 async def test_confirming_what_was_not_restored_does_nothing(rig: Rig) -> None:
-    assert await confirm(rig) == restore_hold.Confirmed(None, 0)
+    assert await confirm(rig) == restore_hold.ConfirmResult(None, 0)
     assert await rig.read(restore_hold.status) is None
     await restore(rig)
     told = await rig.read(restore_hold.status)
     assert told is not None
     assert (told.restored_at, told.backup_at) == (rig.clock.now(), rig.clock.now() - 60)
     assert (await confirm(rig)).restored_at == rig.clock.now()
-    assert await confirm(rig) == restore_hold.Confirmed(None, 0)
+    assert await confirm(rig) == restore_hold.ConfirmResult(None, 0)
 
 
 async def test_the_janitor_ends_nothing_and_reports_all_the_same(rig: Rig) -> None:
@@ -145,7 +145,7 @@ async def queued_job(rig: Rig) -> str:
 async def shown_clear(rig: Rig) -> None:
     """Two looks at every place, far enough apart."""
     await rig.janitor.tidy()
-    rig.clock.move(restore_hold.LOOKS_APART)
+    rig.clock.move(restore_hold.SCAN_INTERVAL)
     await rig.janitor.tidy()
 
 
@@ -174,7 +174,7 @@ async def test_a_job_is_placed_once_every_place_has_shown_that_all_it_holds_is_k
 
 @pytest.mark.parametrize("settle_window", [0.0, 40.0])
 async def test_one_clean_list_is_not_enough_nor_are_two_within_the_places_lag(rig: Rig, settle_window: float) -> None:
-    job, apart = await queued_job(rig), max(settle_window, restore_hold.LOOKS_APART)
+    job, apart = await queued_job(rig), max(settle_window, restore_hold.SCAN_INTERVAL)
     rig.backend.capabilities = replace(rig.backend.capabilities, settle_window=settle_window)
     await restore(rig)
     for wait in (0.0, 0.1, apart - 0.2):
@@ -193,13 +193,13 @@ async def test_a_stranger_between_two_clean_lists_makes_them_count_anew(rig: Rig
     await restore(rig)
     await rig.janitor.tidy()
     rig.backend.add(STRANGER)
-    rig.clock.move(restore_hold.LOOKS_APART)
+    rig.clock.move(restore_hold.SCAN_INTERVAL)
     await rig.janitor.tidy()
     del rig.backend.made[STRANGER]
     await rig.janitor.tidy()
     await rig.place()
     assert await state_of(rig, job) is JobState.QUEUED
-    rig.clock.move(restore_hold.LOOKS_APART)
+    rig.clock.move(restore_hold.SCAN_INTERVAL)
     await rig.janitor.tidy()
     await rig.place()
     assert await state_of(rig, job) is not JobState.QUEUED
@@ -208,7 +208,7 @@ async def test_a_stranger_between_two_clean_lists_makes_them_count_anew(rig: Rig
 async def test_all_that_it_knows_is_from_before_whatever_the_clock_of_the_restore_says(rig: Rig) -> None:
     machine = await unwanted_machine(rig)
     behind = rig.clock.now() - 3600
-    await rig.sql(lambda conn: restore_hold.mark(conn, behind, behind))
+    await rig.sql(lambda conn: restore_hold.mark_restored(conn, behind, behind))
     await perform(rig)
     assert rig.backend.terminated == []
     await confirm(rig)
@@ -308,16 +308,16 @@ async def test_claims_and_duties_of_the_time_before_are_void(rig: Rig) -> None:
     await rig.submit()
     hold = {"claimed_by": "somebody", "claimed_until": rig.clock.now() + 1e6}
     await rig.sql(lambda conn: conn.execute(update(t.effects).values(hold)).rowcount)
-    await rig.sql(lambda conn: restore_hold.mark(conn, rig.clock.now(), 0.0))
+    await rig.sql(lambda conn: restore_hold.mark_restored(conn, rig.clock.now(), 0.0))
     assert {row["claimed_by"] for row in await rig.rows(t.effects)} == {None}
     assert await rig.rows(t.roles) == []
 
 
 async def test_a_unit_sees_the_hold_in_its_own_transaction(rig: Rig) -> None:
     def both(unit: UnitOfWork) -> tuple[bool, bool]:
-        restore_hold.mark(unit.conn, unit.now, 0.0)
-        held = restore_hold.held(unit.conn)
+        restore_hold.mark_restored(unit.conn, unit.now, 0.0)
+        held = restore_hold.is_held(unit.conn)
         restore_hold.confirm(unit.conn, unit.now)
-        return held, restore_hold.held(unit.conn)
+        return held, restore_hold.is_held(unit.conn)
 
     assert await rig.writer.write(both) == (True, False)

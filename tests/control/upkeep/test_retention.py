@@ -16,7 +16,7 @@ from crucible.control.objects.bundles import MARK
 from crucible.control.objects.quota import QuotaLimits, StoreQuota
 from crucible.control.upkeep import restore_hold
 from crucible.control.upkeep import retention as retention_module
-from crucible.control.upkeep.retention import Removal, Retention
+from crucible.control.upkeep.retention import RemovalResult, Retention
 from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix
 from crucible.core.job.retention import DAY
@@ -314,7 +314,7 @@ async def test_nothing_is_removed_after_a_restore_before_it_is_confirmed(rig: Ri
     job = await ended_job(rig, keep={"latest": 1, "best": 0})
     rig.clock.move(40 * DAY)
     objects = stored(rig)
-    await rig.sql(lambda conn: restore_hold.mark(conn, rig.clock.now(), 0.0))
+    await rig.sql(lambda conn: restore_hold.mark_restored(conn, rig.clock.now(), 0.0))
     keeper = retention(rig, prune_after=DAY)
     await keeper.round()
     with pytest.raises(Conflict):
@@ -367,7 +367,7 @@ async def pruned_checkpoint(rig: Rig, data: bytes) -> tuple[str, FakeRunner, Ret
     await put_and_told(rig, runner, data)
     await put_and_told(rig, runner, b"a second")
     keeper = retention(rig)
-    await keeper._thin()
+    await keeper._apply_keep_rules()
     return job, runner, keeper
 
 
@@ -497,9 +497,9 @@ async def test_bytes_whose_sender_died_go_once_nobody_can_mean_them_any_more(rig
 async def test_a_row_that_comes_while_a_round_is_under_way_keeps_its_object(rig: Rig) -> None:
     """Looked up as dead, then told of anew: it is asked again before it goes."""
     job, runner, keeper = await pruned_checkpoint(rig, b"again")
-    left = await rig.read(retention_module._leftovers)
+    left = await rig.read(retention_module._pending_removals)
     await put_and_told(rig, runner, b"again")
-    await keeper._remove(left.objects, Removal())
+    await keeper._remove(left.objects, RemovalResult())
     assert checkpoint_key(job, sha(b"again")) in stored(rig)
 
 
@@ -509,7 +509,7 @@ async def test_nothing_is_stored_under_a_removal(rig: Rig) -> None:
     key, start = checkpoint_key(job, sha(b"again")), rig.clock.now()
     claimed = await rig.sql(lambda conn: gc_marks.claim_removal(conn, [key], "w2", start))
     assert claimed.free == [key]
-    done = await retention(rig).tidy()
+    done = await retention(rig).remove_objects()
     assert list(done.failed) == [key], "nobody else removes it meanwhile"
     await put_and_told(rig, runner, b"again")
     assert rig.clock.now() >= start + gc_marks.REMOVAL_SECONDS
@@ -572,8 +572,8 @@ async def test_a_store_that_cannot_be_listed_fails_one_job_and_not_the_round(rig
 async def test_a_process_that_died_while_it_removed_something_keeps_nobody_waiting(rig: Rig) -> None:
     job, runner, _ = await pruned_checkpoint(rig, b"again")
     with pytest.raises(Killed):
-        await retention(rig, Dying(rig.ports.store)).tidy()
-    await retention(rig).tidy()
+        await retention(rig, Dying(rig.ports.store)).remove_objects()
+    await retention(rig).remove_objects()
     before = rig.clock.now()
     await put_and_told(rig, runner, b"again")
     assert rig.clock.now() == before

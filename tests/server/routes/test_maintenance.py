@@ -119,7 +119,7 @@ async def test_a_copy_needs_an_absolute_path(client: httpx2.AsyncClient, path: A
 async def test_a_restore_is_confirmed(app: App, client: httpx2.AsyncClient) -> None:
     nothing = {"confirmed": False, "restored_at": None, "effects": 0}
     assert (await client.post("/api/v1/db/confirm")).json() == nothing
-    await app.rig.sql(lambda conn: restore_hold.mark(conn, app.rig.clock.now(), 0.0))
+    await app.rig.sql(lambda conn: restore_hold.mark_restored(conn, app.rig.clock.now(), 0.0))
     told = (await client.post("/api/v1/db/confirm")).json()
     assert (told["confirmed"], told["restored_at"]) == (True, iso(app.rig.clock.now()))
     assert (await client.post("/api/v1/db/confirm")).json() == nothing

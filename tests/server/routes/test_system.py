@@ -58,7 +58,7 @@ async def test_what_the_server_is(app: App, client: httpx2.AsyncClient) -> None:
 
 async def test_a_restore_that_is_not_confirmed_is_told(app: App, client: httpx2.AsyncClient) -> None:
     now = app.rig.clock.now()
-    await app.rig.sql(lambda conn: restore_hold.mark(conn, now, now - 60))
+    await app.rig.sql(lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     told = (await client.get("/api/v1/server")).json()["restored"]
     assert told == {"restored_at": now, "backup_at": now - 60, "why": restore_hold.WHY, "fix": restore_hold.FIX}
 

@@ -9,7 +9,7 @@ from crucible.client.api.resource import Resource
 from crucible.core.hooks import ENDS, HookEvent, HookFormat
 from crucible.core.views.hooks import DeliveryView, HookView
 from crucible.core.views.people import (
-    DeedPage,
+    AuditPage,
     LinkView,
     MemberView,
     MeView,
@@ -117,7 +117,7 @@ class People(Resource):
     def logout(self) -> None:
         self._send(routes.LOGOUT)
 
-    def audit(self, *, project: str | None = None, before: int | None = None, limit: int = 50) -> DeedPage:
+    def audit(self, *, project: str | None = None, before: int | None = None, limit: int = 50) -> AuditPage:
         return self._call(routes.AUDIT, query={"project": project, "before": before, "limit": limit})
 
 

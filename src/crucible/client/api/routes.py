@@ -22,7 +22,7 @@ from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, Hook
 from crucible.core.views.jobs import CheckpointPage, CheckpointView, HealthView, JobPage, JobView, NoteView
 from crucible.core.views.machines import BackendPage, MachinePage, OrphanPage
 from crucible.core.views.people import (
-    DeedPage,
+    AuditPage,
     LinkView,
     MemberPage,
     MemberView,
@@ -159,7 +159,7 @@ ADD_PROJECT = Route("POST", "/api/v1/projects", ProjectView)
 MEMBERS = Route("GET", f"{_PROJECT}/members", MemberPage)
 SET_MEMBER = Route("PUT", f"{_PROJECT}/members/{{name}}", MemberView)
 REMOVE_MEMBER = RawRoute("DELETE", f"{_PROJECT}/members/{{name}}")
-AUDIT = Route("GET", "/api/v1/audit", DeedPage)
+AUDIT = Route("GET", "/api/v1/audit", AuditPage)
 TOKENS = Route("GET", "/api/v1/tokens", TokenPage)
 MAKE_TOKEN = Route("POST", "/api/v1/tokens", TokenView)
 REVOKE_TOKEN = Route("DELETE", "/api/v1/tokens/{token}", RevokedView, repeat=True)

@@ -224,7 +224,7 @@ class Agents:
 
     async def bridge(self, attempt: str, rank: int, first: int) -> bool:
         """Whether all before `first` is given up: after a restore, when it was asked for and nobody has it."""
-        return bool(await self._services.ports.db.write(lambda conn: restore_hold.bridge(conn, attempt, rank, first)))
+        return bool(await self._services.ports.db.write(lambda conn: restore_hold.bridge_gap(conn, attempt, rank, first)))
 
     async def put_log(
         self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes, *, contact: bool = True
@@ -321,7 +321,7 @@ class Agents:
             return known
         job = await self._services.ports.db.read(lambda conn: _JOB_OF.value(conn, attempt=attempt))
         if job is None:
-            await self._services.ports.db.read(restore_hold.spare)
+            await self._services.ports.db.read(restore_hold.refuse_while_held)
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
         self._remember(attempt, str(job))
         return str(job)
@@ -330,7 +330,7 @@ class Agents:
 def _load_wanted(unit: UnitOfWork, machine: str) -> Machine:
     row = repository.load_machine(unit.conn, machine)
     if row is None or row.state in (MachineState.RELEASING, MachineState.GONE):
-        restore_hold.spare_machine(unit.conn, machine)
+        restore_hold.refuse_for_old_machine(unit.conn, machine)
         raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends.")
     return row
 

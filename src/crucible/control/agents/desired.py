@@ -20,7 +20,7 @@ from crucible.wire.documents.messages import derive_secret
 
 def desired_document(conn: Connection, machine: str, key: bytes, now: float) -> Desired | None:
     """What is wanted of this machine; None when it is not wanted any more or was never ours."""
-    restore_hold.spare_machine(conn, machine)
+    restore_hold.refuse_for_old_machine(conn, machine)
     row = _MACHINE.first(conn, machine=machine)
     if row is None or row["state"] in (MachineState.RELEASING.value, MachineState.GONE.value):
         return None
@@ -42,7 +42,7 @@ def attempt_desired(conn: Connection, attempt: str) -> Wishes | None:
     """None when there is no such attempt."""
     row = _ATTEMPT.first(conn, attempt=attempt)
     if row is None:
-        restore_hold.spare(conn)
+        restore_hold.refuse_while_held(conn)
         return None
     return Wishes(_should_stop(row), row["attempt_state"] == AttemptState.ENDED.value, row["checkpoint"])
 

@@ -123,7 +123,7 @@ class Ingest:
         slot = self._slot(unit, batch)
         fresh = [m for m in batch.messages if m.n > slot.acked]
         if any(m.n != n for n, m in enumerate(fresh, start=slot.acked + 1)):
-            bridged = restore_hold.bridge(unit.conn, batch.attempt, batch.rank, fresh[0].n)
+            bridged = restore_hold.bridge_gap(unit.conn, batch.attempt, batch.rank, fresh[0].n)
             if bridged is None:
                 raise Gap(slot.acked)
             if not bridged:
@@ -135,7 +135,7 @@ class Ingest:
     def _slot(self, unit: UnitOfWork, batch: Batch) -> _Slot:
         row = _SLOT.first(unit.conn, attempt=batch.attempt, rank=batch.rank)
         if row is None:
-            restore_hold.spare(unit.conn)
+            restore_hold.refuse_while_held(unit.conn)
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
         return _Slot(row["acked"], row["job"])
 

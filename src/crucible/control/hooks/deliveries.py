@@ -7,26 +7,26 @@ from sqlalchemy import Connection, bindparam, delete, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.hooks.messages import Message
-from crucible.control.hooks.sending import Sent
+from crucible.control.hooks.sending import SendResult
 from crucible.control.jobs.views import iso
 from crucible.core.hooks import DeliveryOutcome
 from crucible.core.views.hooks import DeliveryView
 
-KEPT = 100
+MAX_KEPT = 100
 """Of each hook."""
 
 _c = t.deliveries.c
 _ADD = Statement(
     inserting(t.deliveries, ["hook", "message", "type", "job", "at", "seconds", "outcome", "status", "answer"])
 )
-_OF = Statement(
+_NEWEST = Statement(
     select(t.deliveries).where(_c.hook == bindparam("of_hook")).order_by(_c.id.desc()).limit(bindparam("most"))
 )
-_LAST_KEPT = select(_c.id).where(_c.hook == bindparam("of_hook")).order_by(_c.id.desc()).offset(KEPT - 1).limit(1)
+_LAST_KEPT = select(_c.id).where(_c.hook == bindparam("of_hook")).order_by(_c.id.desc()).offset(MAX_KEPT - 1).limit(1)
 _TRIM = Statement(delete(t.deliveries).where(_c.hook == bindparam("of_hook"), _c.id < _LAST_KEPT.scalar_subquery()))
 
 
-def add(conn: Connection, hook: str, message: Message, sent: Sent, outcome: DeliveryOutcome) -> None:
+def add(conn: Connection, hook: str, message: Message, sent: SendResult, outcome: DeliveryOutcome) -> None:
     _ADD.run(
         conn,
         hook=hook,
@@ -42,9 +42,9 @@ def add(conn: Connection, hook: str, message: Message, sent: Sent, outcome: Deli
     _TRIM.run(conn, of_hook=hook)
 
 
-def list_deliveries(conn: Connection, hook: str, most: int = KEPT) -> list[DeliveryView]:
+def list_deliveries(conn: Connection, hook: str, most: int = MAX_KEPT) -> list[DeliveryView]:
     """Return the last tries, newest first."""
-    return [_view(row) for row in _OF.all(conn, of_hook=hook, most=min(max(most, 1), KEPT))]
+    return [_view(row) for row in _NEWEST.all(conn, of_hook=hook, most=min(max(most, 1), MAX_KEPT))]
 
 
 def last(conn: Connection, hook: str) -> DeliveryView | None:

@@ -36,7 +36,7 @@ _NEXT = Statement(
     .order_by(_e.cursor)
     .limit(1)
 )
-_TOLD = (
+_JOB_FIELDS = (
     *("id", "short", "name", "project", "user", "kind", "tags", "status", "phase", "reason"),
     *("backend", "previous_backend", "attempt", "cost", "exit_code", "signal"),
     *("created_at", "started_at", "ended_at", "ran_seconds"),
@@ -61,34 +61,34 @@ def next_event(conn: Connection, hook: Hook, after: int, upto: int) -> Row | Non
     return _NEXT.first(conn, after=after, upto=upto, types=types, in_project=hook.project)
 
 
-def of_event(conn: Connection, hook: Hook, event: Row, now: float) -> Message:
-    job = _job(conn, str(event["job"]), now)
+def event_message(conn: Connection, hook: Hook, event: Row, now: float) -> Message:
+    job = _job_fields(conn, str(event["job"]), now)
     told = {"event": event_view(dict(event), with_job=False).as_json(), "job": job}
     kind = f"job.{event['type']}"
     body = _slack(event, job) if hook.format is HookFormat.SLACK else _body(kind, event["at"], told)
-    name = _name(hook.id, event["job"], event["n"], kind, event["at"])
+    name = _message_id(hook.id, event["job"], event["n"], kind, event["at"])
     return Message(name, kind, event["job"], event["at"], body)
 
 
-def ping(hook: Hook, now: float) -> Message:
+def ping_message(hook: Hook, now: float) -> Message:
     told = {"hook": hook.id, "project": hook.project}
     text = f"Crucible can reach this address: hook {hook.id} of the project {hook.project}."
     body = _json({"text": text}) if hook.format is HookFormat.SLACK else _body(PING, now, told)
-    return Message(_name(hook.id, PING, now), PING, None, now, body)
+    return Message(_message_id(hook.id, PING, now), PING, None, now, body)
 
 
-def _name(*parts: object) -> str:
+def _message_id(*parts: object) -> str:
     """Made of what it is about: the same after a restart, and another's after a restored copy numbered anew."""
     return "msg_" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _job(conn: Connection, job: str, now: float) -> dict[str, object]:
+def _job_fields(conn: Connection, job: str, now: float) -> dict[str, object]:
     """As it is now, which may be later than the event."""
     try:
         found = queries.read_job(conn, job, now).as_json()
     except NotFound:
         return {"id": job, "short": short(job)}
-    return {name: found[name] for name in _TOLD}
+    return {name: found[name] for name in _JOB_FIELDS}
 
 
 def _body(kind: str, at: object, data: Mapping[str, object]) -> bytes:
@@ -98,13 +98,13 @@ def _body(kind: str, at: object, data: Mapping[str, object]) -> bytes:
 def _slack(event: Row, job: Mapping[str, object]) -> bytes:
     reason, cost = job.get("reason"), job.get("cost")
     name = f"{job.get('name') or 'Job'} ({job['short']})"
-    words = [f"{_escaped(name)} in {job.get('project')}: {str(event['type']).replace('_', ' ')}"]
-    words += [_escaped(str(reason["message"]))] if isinstance(reason, Mapping) and event["type"] == "failed" else []
+    words = [f"{_escape(name)} in {job.get('project')}: {str(event['type']).replace('_', ' ')}"]
+    words += [_escape(str(reason["message"]))] if isinstance(reason, Mapping) and event["type"] == "failed" else []
     words += [str(cost["usd"])] if isinstance(cost, Mapping) and cost.get("micros") else []
     return _json({"text": " · ".join(words)})
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -17,7 +17,7 @@ from crucible.control.db.clock import now as time_of
 from crucible.control.hooks import deliveries, messages, rows
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook
-from crucible.control.hooks.sending import Sender, Sent
+from crucible.control.hooks.sending import Sender, SendResult
 from crucible.control.reconcile.roles import Duties, Duty
 from crucible.control.reconcile.unit_of_work import HOOKS
 from crucible.control.runtime.ports import Ports
@@ -27,20 +27,20 @@ from crucible.core.hooks import DeliveryOutcome, DeliveryVerdict, judge_delivery
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS, SOONEST = 5.0, 0.05
+CHECK_SECONDS, MIN_SECONDS = 5.0, 0.05
 UNABLE_SECONDS = 3600.0
-MOST_AT_ONCE = 64
+MAX_AT_ONCE = 64
 """Hooks that are served side by side."""
 SKIP = 5000
 """Events after which a hook's place is written down, though nothing among them was for it."""
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Next:
     """What a hook is to be told next, if anything; up to `looked` there is nothing before it."""
 
     hook: Hook
-    looked: int
+    cursor: int
     message: Message | None = None
 
 
@@ -49,49 +49,49 @@ class Notifier:
         self._ports = ports
         self._duties = duties
         self._sender = sender
-        self._under_way: dict[str, asyncio.Task[bool]] = {}
-        self._looked: dict[str, int] = {}
+        self._tasks: dict[str, asyncio.Task[bool]] = {}
+        self._scanned: dict[str, int] = {}
         """By hook: up to where in the feed nothing was for it. Forgotten with this process; it looks again then."""
 
     async def round(self) -> float:
         """Begins to serve every hook that has something to be told. Seconds until the next may be due."""
-        if not self._sender.able:
+        if not self._sender.can_send:
             return UNABLE_SECONDS
         if not self._duties.has(Duty.NOTIFIER):
-            return LOOK_SECONDS
-        hooks, newest = await self._ports.db.read(lambda conn: (_served(conn), rows.newest(conn)))
-        self._looked = {hook.id: self._looked[hook.id] for hook in hooks if hook.id in self._looked}
+            return CHECK_SECONDS
+        hooks, newest = await self._ports.db.read(lambda conn: (_list_served(conn), rows.newest_cursor(conn)))
+        self._scanned = {hook.id: self._scanned[hook.id] for hook in hooks if hook.id in self._scanned}
         now = self._ports.clock.now()
-        behind = [hook for hook in hooks if self._place(hook) < newest]
+        behind = [hook for hook in hooks if self._position(hook) < newest]
         for hook in behind:
-            if hook.not_before <= now and hook.id not in self._under_way and len(self._under_way) < MOST_AT_ONCE:
+            if hook.not_before <= now and hook.id not in self._tasks and len(self._tasks) < MAX_AT_ONCE:
                 self._begin(hook.id)
         waits = [hook.not_before - now for hook in behind if hook.not_before > now]
-        return max(min([LOOK_SECONDS, *waits]), SOONEST)
+        return max(min([CHECK_SECONDS, *waits]), MIN_SECONDS)
 
-    async def rest(self) -> None:
+    async def wait_idle(self) -> None:
         """Until nothing is under way."""
-        while self._under_way:
-            await asyncio.wait(tuple(self._under_way.values()))
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks.values()))
 
     async def stop(self) -> None:
         """Leaves what is under way; it is sent again, under the same id."""
-        tasks = tuple(self._under_way.values())
+        tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _place(self, hook: Hook) -> int:
-        return max(hook.cursor, self._looked.get(hook.id, 0))
+    def _position(self, hook: Hook) -> int:
+        return max(hook.cursor, self._scanned.get(hook.id, 0))
 
     def _begin(self, hook: str) -> None:
         task = asyncio.create_task(self._serve(hook), name=f"hook:{hook}")
-        self._under_way[hook] = task
+        self._tasks[hook] = task
         task.add_done_callback(lambda done: self._ended(hook, done))
 
     def _ended(self, hook: str, task: asyncio.Task[bool]) -> None:
         """Something may have happened while it was busy, and there is room for another."""
-        self._under_way.pop(hook, None)
+        self._tasks.pop(hook, None)
         broken = None if task.cancelled() else task.exception()
         if isinstance(broken, CrucibleError):
             log.warning("a hook could not be served", hook=hook, error=str(broken), code=broken.code)
@@ -117,53 +117,53 @@ class Notifier:
                 return verdict is not None
         return looked
 
-    def _next(self, conn: Connection, name: str) -> _Found | None:
+    def _next(self, conn: Connection, name: str) -> _Next | None:
         """None when there is nothing to tell it now, or nothing for us to tell."""
-        hook, newest, now = rows.one(conn, name), rows.newest(conn), time_of(conn, self._ports.clock.now)
-        if hook is None or not hook.enabled or hook.not_before > now or self._place(hook) >= newest:
+        hook, newest, now = rows.get_hook(conn, name), rows.newest_cursor(conn), time_of(conn, self._ports.clock.now)
+        if hook is None or not hook.enabled or hook.not_before > now or self._position(hook) >= newest:
             return None
         if not self._holds(conn):
             return None
-        after = self._place(hook)
+        after = self._position(hook)
         upto = min(after + messages.WINDOW, newest)
         event = messages.next_event(conn, hook, after, upto)
         if event is None:
-            return _Found(hook, upto)
-        return _Found(hook, int(event["cursor"]), messages.of_event(conn, hook, event, now))
+            return _Next(hook, upto)
+        return _Next(hook, int(event["cursor"]), messages.event_message(conn, hook, event, now))
 
-    async def _skip(self, found: _Found) -> None:
+    async def _skip(self, found: _Next) -> None:
         hook = found.hook
-        self._looked[hook.id] = found.looked
-        if found.looked - hook.cursor >= SKIP:
-            await self._ports.db.write(lambda conn: rows.skip(conn, hook, found.looked))
+        self._scanned[hook.id] = found.cursor
+        if found.cursor - hook.cursor >= SKIP:
+            await self._ports.db.write(lambda conn: rows.advance_cursor(conn, hook, found.cursor))
 
-    async def _settle(self, found: _Found, message: Message, sent: Sent) -> DeliveryVerdict | None:
+    async def _settle(self, found: _Next, message: Message, sent: SendResult) -> DeliveryVerdict | None:
         """Writes down what came of it. None when the hook is no longer as it was, or another process's duty."""
         hook, jitter = found.hook, self._ports.random.uniform(-1.0, 1.0)
 
         def settle(conn: Connection) -> DeliveryVerdict | None:
             now = time_of(conn, self._ports.clock.now)
             verdict = judge_delivery(hook.standing, sent.reply, message.at, now, jitter)
-            if not self._holds(conn) or not rows.settle(conn, hook, found.looked, verdict):
+            if not self._holds(conn) or not rows.record_outcome(conn, hook, found.cursor, verdict):
                 return None
             deliveries.add(conn, hook.id, message, sent, verdict.outcome)
             return verdict
 
         verdict = await self._ports.db.write(settle)
         if verdict is not None:
-            _tell(hook, message, sent, verdict)
+            _log_verdict(hook, message, sent, verdict)
         return verdict
 
     def _holds(self, conn: Connection) -> bool:
         return self._duties.holds(conn, Duty.NOTIFIER)
 
 
-def _served(conn: Connection) -> list[Hook]:
+def _list_served(conn: Connection) -> list[Hook]:
     """None while a restored copy may be older than what others were told already."""
-    return [] if restore_hold.held(conn) else rows.enabled(conn)
+    return [] if restore_hold.is_held(conn) else rows.list_enabled(conn)
 
 
-def _tell(hook: Hook, message: Message, sent: Sent, verdict: DeliveryVerdict) -> None:
+def _log_verdict(hook: Hook, message: Message, sent: SendResult, verdict: DeliveryVerdict) -> None:
     known = {"hook": hook.id, "project": hook.project, "message": message.id, "status": sent.reply.status}
     if verdict.disabled:
         log.warning("a hook was disabled", **known, why=verdict.disabled)

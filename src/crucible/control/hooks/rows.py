@@ -22,7 +22,7 @@ _COLUMNS = (
 )
 _ADD = Statement(inserting(t.hooks, _COLUMNS))
 _ONE = Statement(select(t.hooks).where(_c.id == bindparam("hook")))
-_OF = Statement(select(t.hooks).where(_c.project == bindparam("in_project")).order_by(_c.id))
+_OF_PROJECT = Statement(select(t.hooks).where(_c.project == bindparam("in_project")).order_by(_c.id))
 _ENABLED = Statement(select(t.hooks).where(_c.enabled.is_(True)).order_by(_c.id))
 _NEWEST = Statement(select(func.max(t.events.c.cursor)))
 
@@ -39,7 +39,7 @@ class Hook:
     made_by: str
     created_at: float
     enabled: bool
-    disabled: str
+    disabled_why: str
     cursor: int
     not_before: float
     standing: FailureStreak
@@ -47,7 +47,7 @@ class Hook:
     rotated_at: float | None = None
 
     @property
-    def secret(self) -> str:
+    def secret_name(self) -> str:
         """What its signing secret is called in the vault: nothing that a person can name."""
         return f"hook:{self.id}"
 
@@ -70,28 +70,28 @@ def add(conn: Connection, new: Hook) -> None:
     )
 
 
-def newest(conn: Connection) -> int:
+def newest_cursor(conn: Connection) -> int:
     """The end of the feed. What has no place in it yet has a number below 0."""
     return max(int(_NEWEST.value(conn) or 0), 0)
 
 
-def one(conn: Connection, hook: str) -> Hook | None:
+def get_hook(conn: Connection, hook: str) -> Hook | None:
     row = _ONE.first(conn, hook=hook)
     return None if row is None else _hook(row)
 
 
-def of(conn: Connection, project: str) -> list[Hook]:
-    return [_hook(row) for row in _OF.all(conn, in_project=project)]
+def list_hooks(conn: Connection, project: str) -> list[Hook]:
+    return [_hook(row) for row in _OF_PROJECT.all(conn, in_project=project)]
 
 
-def enabled(conn: Connection) -> list[Hook]:
+def list_enabled(conn: Connection) -> list[Hook]:
     return [_hook(row) for row in _ENABLED.all(conn)]
 
 
 def find(conn: Connection, project: str, ref: str) -> Hook:
     """One of the project's, by its id or an ending of it."""
     ending = ref.lower().removeprefix(f"{Prefix.HOOK}-")
-    found = [hook for hook in of(conn, project) if len(ending) >= 3 and hook.id.endswith(ending)]
+    found = [hook for hook in list_hooks(conn, project) if len(ending) >= 3 and hook.id.endswith(ending)]
     if not found:
         fix = f"`crucible notifications --project {project}` lists them."
         raise NotFound(f"The project {project!r} has no hook {ref[:80]!r}.", fix=fix, hook=ref[:80])
@@ -104,17 +104,17 @@ def change(conn: Connection, hook: Hook, url: str, events: Sequence[HookEvent]) 
     _update(conn, hook, url=url, events=_stored(events))
 
 
-def switch(conn: Connection, hook: Hook, *, on: bool) -> None:
+def set_enabled(conn: Connection, hook: Hook, *, on: bool) -> None:
     """One that was off is told what happens from now on; one that was on keeps its place, and is tried at once."""
-    cursor = newest(conn) if on and not hook.enabled else hook.cursor
+    cursor = newest_cursor(conn) if on and not hook.enabled else hook.cursor
     _update(conn, hook, enabled=on, disabled="", cursor=cursor, not_before=0.0, failures=0, failing_since=None)
 
 
-def rotated(conn: Connection, hook: Hook, now: float) -> None:
+def mark_rotated(conn: Connection, hook: Hook, now: float) -> None:
     _update(conn, hook, rotated_at=now)
 
 
-def settle(conn: Connection, hook: Hook, cursor: int, verdict: DeliveryVerdict) -> bool:
+def record_outcome(conn: Connection, hook: Hook, cursor: int, verdict: DeliveryVerdict) -> bool:
     """After a try of the event at `cursor`. Whether the hook was still where it was when the try began."""
     return _update(
         conn,
@@ -131,7 +131,7 @@ def settle(conn: Connection, hook: Hook, cursor: int, verdict: DeliveryVerdict) 
     )
 
 
-def skip(conn: Connection, hook: Hook, cursor: int) -> None:
+def advance_cursor(conn: Connection, hook: Hook, cursor: int) -> None:
     """Nothing up to there is for this hook."""
     _update(conn, hook, _c.cursor == hook.cursor, cursor=cursor)
 
@@ -161,7 +161,7 @@ def _hook(row: Row) -> Hook:
         made_by=row["made_by"],
         created_at=row["created_at"],
         enabled=bool(row["enabled"]),
-        disabled=row["disabled"],
+        disabled_why=row["disabled"],
         cursor=row["cursor"],
         not_before=row["not_before"],
         standing=FailureStreak(row["failures"], row["failing_since"]),

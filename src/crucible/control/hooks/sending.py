@@ -20,7 +20,7 @@ from crucible.core.secret import Secret
 from crucible.core.signing import sign_message
 
 
-class Post(Protocol):
+class WebhookTransport(Protocol):
     """The way out; see integrations.webhook."""
 
     def now(self) -> float:
@@ -34,44 +34,44 @@ class Post(Protocol):
 
 
 @dataclass(frozen=True)
-class Sent:
+class SendResult:
     at: float
     seconds: float
     reply: Reply
 
 
-class Calls:
+class SendStats:
     """What came of the calls: how many receivers took theirs, how many did not, and how long each took."""
 
     def __init__(self) -> None:
         self.delivered = self.failed = 0
         self.times = DurationHistogram()
 
-    def add(self, sent: Sent) -> None:
+    def add(self, sent: SendResult) -> None:
         self.times.add(sent.seconds)
         self.delivered += sent.reply.accepted
         self.failed += not sent.reply.accepted
 
 
 class Sender:
-    def __init__(self, ports: Ports, vault: Vault, post: Post | None) -> None:
+    def __init__(self, ports: Ports, vault: Vault, post: WebhookTransport | None) -> None:
         self._ports = ports
         self._vault = vault
-        self._post = post
-        self.calls = Calls()
+        self._transport = post
+        self.stats = SendStats()
 
     @property
-    def able(self) -> bool:
-        return self._post is not None
+    def can_send(self) -> bool:
+        return self._transport is not None
 
     async def check(self, url: str) -> None:
-        await self._way().check(url)
+        await self._require_transport().check(url)
 
-    async def send(self, hook: Hook, message: Message) -> Sent:
+    async def send(self, hook: Hook, message: Message) -> SendResult:
         began = self._ports.clock.now()
         reply = await self._reply(hook, message, began)
-        sent = Sent(began, max(self._ports.clock.now() - began, 0.0), reply)
-        self.calls.add(sent)
+        sent = SendResult(began, max(self._ports.clock.now() - began, 0.0), reply)
+        self.stats.add(sent)
         return sent
 
     async def _reply(self, hook: Hook, message: Message, now: float) -> Reply:
@@ -79,7 +79,7 @@ class Sender:
             secrets = await self._ports.db.read(lambda conn: self.secrets(conn, hook, now))
         except (NotFound, Trouble) as error:
             return Reply(None, str(error))
-        way = self._way()
+        way = self._require_transport()
         headers = sign_message(secrets, message.id, message.body, way.now())
         crashpoint("hook.before_call")
         reply = await way.post(hook.url, message.body, headers)
@@ -88,28 +88,28 @@ class Sender:
 
     # secrets
 
-    def keep(self, conn: Connection, hook: Hook, secret: Secret, now: float, by: str) -> None:
-        self._vault.keep(conn, hook.project, hook.secret, secret, now, by)
+    def put_secret(self, conn: Connection, hook: Hook, secret: Secret, now: float, by: str) -> None:
+        self._vault.put(conn, hook.project, hook.secret_name, secret, now, by)
 
-    def replace(self, conn: Connection, hook: Hook, secret: Secret, now: float, by: str) -> None:
+    def replace_secret(self, conn: Connection, hook: Hook, secret: Secret, now: float, by: str) -> None:
         """The one before it stays for a while, for receivers that do not know the new one yet."""
         try:
             old = [known.reveal() for known in self.secrets(conn, hook, now)[:1]]
         except (NotFound, Trouble):
             old = []  # lost with the key that it was encrypted with
-        self.keep(conn, hook, Secret(" ".join([secret.reveal(), *old])), now, by)
+        self.put_secret(conn, hook, Secret(" ".join([secret.reveal(), *old])), now, by)
 
     def secrets(self, conn: Connection, hook: Hook, now: float) -> list[Secret]:
         """Newest first. Raises NotFound, Trouble."""
-        value = self._vault.values(conn, hook.project, {"": hook.secret})[""]
+        value = self._vault.values(conn, hook.project, {"": hook.secret_name})[""]
         found = [Secret(word) for word in value.reveal().split()]
         recent = hook.rotated_at is not None and now - hook.rotated_at < OVERLAP
         return found if recent else found[:1]
 
-    def forget(self, conn: Connection, hook: Hook) -> None:
-        self._vault.forget(conn, hook.project, hook.secret)
+    def delete_secret(self, conn: Connection, hook: Hook) -> None:
+        self._vault.delete(conn, hook.project, hook.secret_name)
 
-    def _way(self) -> Post:
-        if self._post is None:
+    def _require_transport(self) -> WebhookTransport:
+        if self._transport is None:
             raise Trouble("This server sends no notifications.", fix="Ask one that was started with `crucible up`.")
-        return self._post
+        return self._transport

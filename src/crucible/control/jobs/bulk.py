@@ -57,7 +57,7 @@ class BulkJobs:
         world = repository.load_world(unit.conn, job)
         assert world is not None, "found a moment ago, and jobs are never deleted"
         after = unit.advance(world, CancelRequested())
-        audit.note_job(unit.conn, who, "job.cancel", world.job, unit.now)
+        audit.record_job(unit.conn, who, "job.cancel", world.job, unit.now)
         if after.live is None and after.job != world.job:
             self._scheduler.place(unit)
         return after.job != world.job

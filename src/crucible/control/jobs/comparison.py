@@ -27,7 +27,7 @@ def check_count(refs: Sequence[str]) -> None:
         )
 
 
-def compare_jobs(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
+def comparison_view(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
     """Return the jobs side by side, in this order, each with its health."""
     found = compare_jobs([ComparedJob(_config(job), _measures(conn, job.id)) for job in jobs])
     return ComparisonView(

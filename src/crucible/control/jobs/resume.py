@@ -47,7 +47,7 @@ class Resumer:
             chosen = self._check(unit, world, checkpoint, backend, who)
             unit.advance(world, ResumeRequested(chosen, backend))
             told = {"checkpoint": chosen, "backend": backend}
-            audit.note_job(unit.conn, who, "job.resume", world.job, unit.now, told)
+            audit.record_job(unit.conn, who, "job.resume", world.job, unit.now, told)
             self.scheduler.place(unit)
             crashpoint("resume.before_commit")
 
@@ -74,7 +74,7 @@ class Resumer:
         self.backends.check(spec)
         for name in spec.backends:
             self.submit.require_permission(name, who)
-        self.vault.need(unit.conn, job.project, job.spec.secrets.values())
+        self.vault.require(unit.conn, job.project, job.spec.secrets.values())
         if checkpoint is None:
             return None
         views = checkpoints.list_checkpoints(unit.conn, job.id, higher_is_better=job.spec.keep.higher_is_better)

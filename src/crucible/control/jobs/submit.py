@@ -48,7 +48,7 @@ class Submitter:
         *,
         shared_computer: bool = False,
     ) -> None:
-        """`neighbours`: jobs of several users may run side by side on this computer, as the same system user."""
+        """`shared_computer`: jobs of several users may run side by side on this computer, as the same system user."""
         self._backends = backends
         self._scheduler = scheduler
         self._ids = ids
@@ -71,7 +71,7 @@ class Submitter:
             return StoredJob(known, created=False)
         size = self._backends.check(spec)
         parse_tags(spec.tags)
-        self._vault.need(unit.conn, project, spec.secrets.values())
+        self._vault.require(unit.conn, project, spec.secrets.values())
         if spec.resume_from is not None:
             named = checkpoints.resolve_checkpoint(unit.conn, spec.resume_from, who)
             spec = spec.model_copy(update={"resume_from": named})
@@ -81,7 +81,7 @@ class Submitter:
         job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
         unit.create(new_job(job))
         forecast.request_plan(unit.conn, job.id, unit.now)
-        audit.note_job(unit.conn, who, "job.submit", job, unit.now)
+        audit.record_job(unit.conn, who, "job.submit", job, unit.now)
         if key is not None:
             _KEEP_KEY.run(unit.conn, key=key, request=request, job=job.id, created_at=unit.now)
         self._scheduler.place(unit)
@@ -106,7 +106,7 @@ class Submitter:
         """Where the job belongs; raises unless its submitter may put it there."""
         project = spec.project or who.default_project
         if not who.may(Permission.READ, project) or not projects.exists(unit.conn, project):
-            raise projects.missing(project)
+            raise projects.not_found(project)
         who.require(Permission.WRITE, project)
         for name in spec.backends:
             self.require_permission(name, who)

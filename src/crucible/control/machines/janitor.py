@@ -91,15 +91,15 @@ class Janitor:
 
     async def _record_listing(self, name: str, *, clear: bool) -> None:
         """After a restore, jobs are placed once every place has shown that we know all it holds."""
-        if await self._ports.db.read(restore_hold.held):
+        if await self._ports.db.read(restore_hold.is_held):
             now, window = self._ports.clock.now(), self._backends.get(name).capabilities.settle_window
             await self._ports.db.write(
-                lambda conn: restore_hold.looked(conn, name, now, strangers=not clear, settle_window=window)
+                lambda conn: restore_hold.record_scan(conn, name, now, strangers=not clear, settle_window=window)
             )
 
     async def _end(self, ref: MachineRef) -> None:
         """The place still shows what has no use: end it directly; the row stays as it is."""
-        if await self._ports.db.read(restore_hold.held):
+        if await self._ports.db.read(restore_hold.is_held):
             log.warning(
                 "left alone after a restore", machine=ref.machine, native_id=ref.native_id, why=restore_hold.WHY
             )

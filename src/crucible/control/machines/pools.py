@@ -16,7 +16,7 @@ _HELD = (MachineState.CREATING.value, MachineState.UP.value)
 
 def release_idle_pools(unit: UnitOfWork) -> int:
     """Releases every pool machine that no attempt occupies; how many. After a restore: only newer ones."""
-    certain = t.machines.c.created_at >= (restore_hold.since(unit.conn) or 0.0)
+    certain = t.machines.c.created_at >= (restore_hold.unconfirmed_since(unit.conn) or 0.0)
     busy = select(t.slots.c.machine).where(t.slots.c.ended.is_(False))
     c = t.machines.c
     idle = select(t.machines).where(c.owner.startswith("pool:"), c.state.in_(_HELD), c.id.not_in(busy), certain)

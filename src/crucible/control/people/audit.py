@@ -12,7 +12,7 @@ from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
 from crucible.core.lifecycle import Job
 from crucible.core.people.identity import OWNER, Identity
-from crucible.core.views.people import DeedPage, DeedView
+from crucible.core.views.people import AuditEntryView, AuditPage
 
 MAX_TARGET = 200
 
@@ -21,7 +21,7 @@ _COLUMNS = ("at", "user", "name", "via", "token", "action", "target", "project",
 _NOTE = Statement(inserting(t.audit, _COLUMNS))
 
 
-def note(
+def record(
     conn: Connection,
     who: Identity,
     action: str,
@@ -45,15 +45,15 @@ def note(
     )
 
 
-def note_job(
+def record_job(
     conn: Connection, who: Identity, action: str, job: Job, now: float, data: Mapping[str, object] | None = None
 ) -> None:
     """What was done with a job. Of what the owner does with his own its events tell enough."""
     if who is not OWNER or job.user not in ("", OWNER.name):
-        note(conn, who, action, job.id, now, job.project, data)
+        record(conn, who, action, job.id, now, job.project, data)
 
 
-def list_deeds(conn: Connection, projects: frozenset[str] | None, before: int | None, limit: int) -> DeedPage:
+def list_entries(conn: Connection, projects: frozenset[str] | None, before: int | None, limit: int) -> AuditPage:
     """Return a page, newest first; `projects` None: of all. `next` is where the following page begins."""
     query = select(t.audit).order_by(_c.cursor.desc()).limit(limit + 1)
     if projects is not None:
@@ -62,11 +62,11 @@ def list_deeds(conn: Connection, projects: frozenset[str] | None, before: int | 
         query = query.where(_c.cursor < before)
     rows = conn.execute(query).mappings().all()
     page = rows[:limit]
-    return DeedPage(items=tuple(map(_view, page)), next=page[-1]["cursor"] if len(rows) > len(page) else None)
+    return AuditPage(items=tuple(map(_view, page)), next=page[-1]["cursor"] if len(rows) > len(page) else None)
 
 
-def _view(row: Row) -> DeedView:
-    return DeedView(
+def _view(row: Row) -> AuditEntryView:
+    return AuditEntryView(
         cursor=row["cursor"],
         at=iso(row["at"]),
         user=row["name"],

@@ -21,12 +21,12 @@ def change_user(
 
     `password` is the hash of a new one. `issuer` is the OpenID provider that `change.subject` is of.
     """
-    row = users.named(conn, name)
+    row = users.find_or_raise(conn, name)
     users.change(conn, row["id"], _values(conn, row, change, now, password, issuer))
     if _ends_what_is_open(row, change):
         tokens.revoke_all(conn, row["id"], now)
-    audit.note(conn, who, "user.change", name, now, data=_told(change))
-    return users.view(users.named(conn, name), users.roles(conn, row["id"]))
+    audit.record(conn, who, "user.change", name, now, data=_told(change))
+    return users.user_view(users.find_or_raise(conn, name), users.roles(conn, row["id"]))
 
 
 def _values(
@@ -38,11 +38,11 @@ def _values(
         values["disabled_at"] = now if change.disabled else None
     if change.email is not None:
         address = validate_email(change.email) if change.email else None
-        users.need_free(conn, address, row["id"])
+        users.require_email_free(conn, address, row["id"])
         values |= {"email": address, "subject": None, "issuer": None}
     if change.subject is not None:
         tie = ProviderIdentity(validate_subject(change.subject)).subject_hash(issuer)
-        users.need_untied(conn, tie, row["id"])
+        users.require_subject_free(conn, tie, row["id"])
         values |= {"subject": tie, "issuer": issuer}
     return values
 

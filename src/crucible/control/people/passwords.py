@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 HASH_SECONDS = 10.0
-FREE_TRIES = 5
-LONGEST_WAIT = 900.0
-REMEMBERED = 10_000
+FREE_ATTEMPTS = 5
+MAX_WAIT = 900.0
+MAX_NAMES = 10_000
 
 
-def checked(password: str) -> Secret:
+def parse_password(password: str) -> Secret:
     """The password, if it is one that can be used."""
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD or not password.strip():
         raise BadInput(
@@ -33,17 +33,17 @@ def checked(password: str) -> Secret:
     return Secret(password)
 
 
-def hashed(password: Secret) -> str:
+def hash_password(password: Secret) -> str:
     """Blocks for some 50 ms."""
     return _hasher().hash(password.reveal())
 
 
-def matches(password: Secret, kept: str | None) -> bool:
+def verify_password(password: Secret, kept: str | None) -> bool:
     """Takes as long for a user that is not there, or has no password, as for one that has. Blocks as `hashed` does."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
-        _hasher().verify(kept or _nobodys(), password.reveal())
+        _hasher().verify(kept or _dummy_hash(), password.reveal())
     except (VerificationError, InvalidHashError):
         return False
     return kept is not None
@@ -57,7 +57,7 @@ def _hasher() -> PasswordHasher:
 
 
 @cache
-def _nobodys() -> str:
+def _dummy_hash() -> str:
     return _hasher().hash("nobody's password")
 
 
@@ -67,10 +67,10 @@ class Throttle:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._wrong: dict[str, tuple[int, float]] = {}
-        self._under_way: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
 
     @contextmanager
-    def trying(self, name: str) -> Iterator[None]:
+    def attempt(self, name: str) -> Iterator[None]:
         """Raises TooManyAttempts while the name has to wait.
 
         Those that are under way count as if they were wrong: sent all at once, they would not wait for each other.
@@ -79,23 +79,23 @@ class Throttle:
         left = until - self._now()
         if left > 0:
             raise _too_many("Too many wrong passwords for this user.", left)
-        if self._under_way[name] >= max(FREE_TRIES - wrong, 1):
+        if self._running[name] >= max(FREE_ATTEMPTS - wrong, 1):
             raise _too_many("Too many log in as this user at once.", 1.0)
-        self._under_way[name] += 1
+        self._running[name] += 1
         try:
             yield
         finally:
-            self._under_way[name] -= 1
-            self._under_way += Counter()  # forgets those of which none is left
+            self._running[name] -= 1
+            self._running += Counter()  # forgets those of which none is left
 
-    def wrong(self, name: str) -> None:
+    def record_failure(self, name: str) -> None:
         count = self._wrong.pop(name, (0, 0.0))[0] + 1
-        wait = min(2.0 ** (count - FREE_TRIES), LONGEST_WAIT) if count >= FREE_TRIES else 0.0
+        wait = min(2.0 ** (count - FREE_ATTEMPTS), MAX_WAIT) if count >= FREE_ATTEMPTS else 0.0
         self._wrong[name] = (count, self._now() + wait)
-        while len(self._wrong) > REMEMBERED:
+        while len(self._wrong) > MAX_NAMES:
             del self._wrong[next(iter(self._wrong))]
 
-    def right(self, name: str) -> None:
+    def record_success(self, name: str) -> None:
         self._wrong.pop(name, None)
 
 

@@ -35,17 +35,17 @@ def ensure(conn: Connection, name: str, now: float) -> None:
         _ADD.run(conn, name=name, about="", created_at=now)
 
 
-def need(conn: Connection, name: str) -> None:
+def require(conn: Connection, name: str) -> None:
     if not exists(conn, name):
-        raise missing(name)
+        raise not_found(name)
 
 
-def missing(name: str) -> NotFound:
+def not_found(name: str) -> NotFound:
     """Also what is answered for one that is there and not for this user to know of."""
     return NotFound(f"There is no project {name!r}.", fix="`crucible projects` lists yours.", project=name)
 
 
-def join(conn: Connection, project: str, user: str, role: Role, now: float) -> None:
+def set_member(conn: Connection, project: str, user: str, role: Role, now: float) -> None:
     """Make the user a member with this role, or change his role."""
     if project == DEFAULT_PROJECT and _NAMED.first(conn, called=project) is None:
         _ADD.run(conn, name=project, about="", created_at=now)
@@ -53,7 +53,7 @@ def join(conn: Connection, project: str, user: str, role: Role, now: float) -> N
         _JOIN.run(conn, project=project, user=user, role=role.value, since=now)
 
 
-def leave(conn: Connection, project: str, user: str) -> bool:
+def remove_member(conn: Connection, project: str, user: str) -> bool:
     """Whether he was a member."""
     return _LEAVE.run(conn, in_project=project, of_user=user) > 0
 

@@ -25,12 +25,12 @@ from crucible.core.views.people import TokenView
 PREFIX = "crt_"
 """Tells people, and scanners of leaked secrets, what they found."""
 LOGIN = "login"
-USED_EVERY = 60.0
+USED_AT_PRECISION = 60.0
 """Seconds: how exactly it is known when a token was last used."""
-KEPT_AFTER = 30 * 86400.0
+RETENTION_SECONDS = 30 * 86400.0
 """Seconds for which one that has ended is still kept, and listed."""
-MOST_LISTED = 500
-LONGEST = 10 * 365 * 86400.0
+MAX_LISTED = 500
+MAX_SECONDS = 10 * 365 * 86400.0
 """Seconds for which a token is good at most, if it expires."""
 
 _c, _u = t.tokens.c, t.users.c
@@ -56,7 +56,7 @@ _FORGET = Statement(
 )
 
 
-def make() -> Secret:
+def new_token() -> Secret:
     """256 random bits; guessing one is hopeless, so a plain hash of it is safe to keep."""
     return Secret(PREFIX + secrets.token_urlsafe(32))
 
@@ -85,12 +85,12 @@ def issue(
     whoever creates it).
     """
     users.ensure_owner(conn, now)
-    secret, allowed = make(), sorted(scopes)
-    ends_at = None if seconds is None else now + min(seconds, LONGEST)
+    secret, allowed = new_token(), sorted(scopes)
+    ends_at = None if seconds is None else now + min(seconds, MAX_SECONDS)
     _ADD.run(
         conn,
         id=id,
-        user=who.user if user is None else users.named(conn, user)["id"],
+        user=who.user if user is None else users.find_or_raise(conn, user)["id"],
         name=name,
         via=via,
         digest=digest(secret.reveal()),
@@ -101,7 +101,7 @@ def issue(
         expires_at=ends_at,
     )
     noted = {"name": name, "scopes": allowed}
-    audit.note(conn, who, f"{via}.create", id, now, project=project, data=noted)
+    audit.record(conn, who, f"{via}.create", id, now, project=project, data=noted)
     return TokenView(
         id=id,
         name=name,
@@ -122,29 +122,29 @@ def start_session(conn: Connection, who: Identity, token: str, now: float) -> To
 
 
 @dataclass(frozen=True)
-class Identified:
+class TokenIdentity:
     who: Identity
     stale: bool
     """The time of its last use should be written down again."""
 
 
-def identified(conn: Connection, token: str, now: float) -> Identified | None:
+def identify(conn: Connection, token: str, now: float) -> TokenIdentity | None:
     """Whom this token stands for; None for one that is unknown, expired, revoked, or a disabled user's."""
     row = _FOUND.first(conn, sha256=digest(token))
-    if row is None or row["via"] == LOGIN or not _good(row, now):
+    if row is None or row["via"] == LOGIN or not _is_good(row, now):
         return None
-    return Identified(_identity(conn, row), now - (row["used_at"] or 0.0) > USED_EVERY)
+    return TokenIdentity(_identity(conn, row), now - (row["used_at"] or 0.0) > USED_AT_PRECISION)
 
 
 def redeem(conn: Connection, token: str, now: float) -> str | None:
     """The user of a login link, once; None for one that is unknown, used or too old."""
     row = _FOUND.first(conn, sha256=digest(token))
-    if row is None or row["via"] != LOGIN or not _good(row, now):
+    if row is None or row["via"] != LOGIN or not _is_good(row, now):
         return None
     return str(row["user"]) if _REVOKE.run(conn, token=row["id"], at=now) == 1 else None
 
 
-def used(conn: Connection, token: str, now: float) -> None:
+def mark_used(conn: Connection, token: str, now: float) -> None:
     _USED.run(conn, token=token, at=now)
 
 
@@ -157,25 +157,25 @@ def revoke_all(conn: Connection, user: str, now: float) -> int:
     return _REVOKE_ALL.run(conn, of=user, at=now)
 
 
-def ended(conn: Connection, before: float, most: int) -> list[str]:
+def list_ended(conn: Connection, before: float, most: int) -> list[str]:
     """Up to `most` of those that were revoked, and of those that expired, before then."""
     return list(dict.fromkeys(id for ends in _ENDED for id in ends.column(conn, before=before, most=most)))
 
 
-def forget(conn: Connection, ids: Sequence[str], before: float) -> int:
+def delete_ended(conn: Connection, ids: Sequence[str], before: float) -> int:
     """Removes those that ended before then; how many. What was done with them stays in the audit log."""
     return _FORGET.run(conn, ids=list(ids), before=before)
 
 
-def of(conn: Connection, ref: str) -> Row:
+def find_token(conn: Connection, ref: str) -> Row:
     """One by its id or an ending of it."""
     ending = ref.lower().removeprefix("tok-")
     if len(ending) < 3 or not ending.isalnum():
-        raise missing(ref)
+        raise not_found(ref)
     query = select(t.tokens).where(_c.id.endswith(ending), _c.via != LOGIN).limit(2)
     rows = conn.execute(query).mappings().all()
     if len(rows) != 1:
-        raise missing(ref)
+        raise not_found(ref)
     return rows[0]
 
 
@@ -184,9 +184,9 @@ def list_tokens(conn: Connection, user: str | None, now: float) -> list[TokenVie
     query = (
         select(t.tokens, _u.name.label("user_name"))
         .join(t.users, _u.id == _c.user)
-        .where(_c.via != LOGIN, *(or_(end.is_(None), end > now - KEPT_AFTER) for end in _ENDS))
+        .where(_c.via != LOGIN, *(or_(end.is_(None), end > now - RETENTION_SECONDS) for end in _ENDS))
         .order_by(_c.id.desc())
-        .limit(MOST_LISTED)
+        .limit(MAX_LISTED)
     )
     if user is not None:
         query = query.where(_c.user == user)
@@ -196,7 +196,7 @@ def list_tokens(conn: Connection, user: str | None, now: float) -> list[TokenVie
 def share_link(conn: Connection, token: str, now: float) -> TokenView | None:
     """Return what a share link is, with the token itself; None for anything else."""
     row = _FOUND.first(conn, sha256=digest(token))
-    if row is None or row["via"] != LoginMethod.SHARE or not _good(row, now):
+    if row is None or row["via"] != LoginMethod.SHARE or not _is_good(row, now):
         return None
     return _view(row, now).model_copy(update={"token": token})
 
@@ -217,7 +217,7 @@ def _view(row: Row, now: float) -> TokenView:
     )
 
 
-def _good(row: Row, now: float) -> bool:
+def _is_good(row: Row, now: float) -> bool:
     return row["disabled_at"] is None and _state(row, now) == "good"
 
 
@@ -249,5 +249,5 @@ def _roles(pairs: Iterable[tuple[str, str]]) -> dict[str, Role]:
     return {project: Role(role) for project, role in pairs}
 
 
-def missing(ref: str) -> NotFound:
+def not_found(ref: str) -> NotFound:
     return NotFound(f"There is no token {ref!r}.", fix="`crucible tokens` lists yours.")

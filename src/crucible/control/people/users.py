@@ -17,8 +17,8 @@ from crucible.core.views.people import UserView
 _c = t.users.c
 _ID = Statement(select(t.users).where(_c.id == bindparam("user")))
 _NAMED = Statement(select(t.users).where(_c.name == bindparam("called")))
-_ADDRESSED = Statement(select(t.users).where(_c.email == bindparam("address")))
-_TIED = Statement(select(t.users).where(_c.subject == bindparam("tie")))
+_BY_EMAIL = Statement(select(t.users).where(_c.email == bindparam("address")))
+_BY_SUBJECT = Statement(select(t.users).where(_c.subject == bindparam("tie")))
 _ADD = Statement(inserting(t.users, ["id", "name", "admin", "password", "email", "created_at"]))
 _ROLES = Statement(select(t.members.c.project, t.members.c.role).where(t.members.c.user == bindparam("user")))
 
@@ -36,13 +36,13 @@ def add(
     """Raises Conflict for a name or an address that is taken."""
     if name == OWNER.name or _NAMED.first(conn, called=name) is not None:
         raise Conflict(f"There is a user {name!r} already.", fix="Choose another name.", user=name)
-    need_free(conn, email)
+    require_email_free(conn, email)
     _ADD.run(conn, id=user, name=name, admin=admin, password=password, email=email, created_at=now)
 
 
-def need_free(conn: Connection, email: str | None, user: str | None = None) -> None:
+def require_email_free(conn: Connection, email: str | None, user: str | None = None) -> None:
     """Raises Conflict for the address of somebody else than `user`."""
-    row = None if email is None else addressed(conn, email)
+    row = None if email is None else find_by_email(conn, email)
     if row is not None and row["id"] != user:
         fix = "One address signs in one user; `crucible users` lists them."
         raise Conflict(f"The address {email!r} is another user's.", fix=fix, email=email)
@@ -55,42 +55,42 @@ def ensure_owner(conn: Connection, now: float) -> None:
         _ADD.run(conn, **owner, created_at=now)
 
 
-def find(conn: Connection, name: str) -> Row | None:
+def find_by_name(conn: Connection, name: str) -> Row | None:
     return _NAMED.first(conn, called=name)
 
 
-def need_untied(conn: Connection, tie: str, user: str) -> None:
+def require_subject_free(conn: Connection, tie: str, user: str) -> None:
     """Raises Conflict for a person of the provider who is somebody else than `user` here."""
-    row = tied(conn, tie)
+    row = find_by_subject(conn, tie)
     if row is not None and row["id"] != user:
         fix = f"Undo that first: crucible users email {row['name']} ''"
         raise Conflict(f"This person of the provider is {row['name']!r} here.", fix=fix, user=row["name"])
 
 
-def addressed(conn: Connection, email: str) -> Row | None:
+def find_by_email(conn: Connection, email: str) -> Row | None:
     """By his e-mail address, in small letters."""
-    return _ADDRESSED.first(conn, address=email)
+    return _BY_EMAIL.first(conn, address=email)
 
 
-def tied(conn: Connection, tie: str) -> Row | None:
+def find_by_subject(conn: Connection, tie: str) -> Row | None:
     """By what ties him to a person of an OpenID provider."""
-    return _TIED.first(conn, tie=tie)
+    return _BY_SUBJECT.first(conn, tie=tie)
 
 
-def of(conn: Connection, user: str) -> Row:
+def get_user(conn: Connection, user: str) -> Row:
     """By his id; users are never deleted."""
     row = _ID.first(conn, user=user)
     assert row is not None, user
     return row
 
 
-def signed_in(row: Row) -> Identity:
+def session_identity(row: Row) -> Identity:
     """The user of a row, in a session."""
     return Identity(row["id"], row["name"], LoginMethod.SESSION, admin=bool(row["admin"]))
 
 
-def named(conn: Connection, name: str) -> Row:
-    row = find(conn, name)
+def find_or_raise(conn: Connection, name: str) -> Row:
+    row = find_by_name(conn, name)
     if row is None:
         raise NotFound(f"There is no user {name!r}.", fix="`crucible users` lists them.", user=name)
     return row
@@ -101,7 +101,7 @@ def change(conn: Connection, user: str, values: Mapping[str, Any]) -> None:
         conn.execute(update(t.users).where(_c.id == user).values(**values))
 
 
-def is_there_any(conn: Connection) -> bool:
+def has_users(conn: Connection) -> bool:
     """Whether there is a user besides the owner who is not kept out."""
     return conn.execute(select(_c.id).where(_c.disabled_at.is_(None), _c.id != OWNER.user).limit(1)).first() is not None
 
@@ -116,10 +116,10 @@ def list_users(conn: Connection) -> list[UserView]:
     held: dict[str, dict[str, str]] = {}
     for row in conn.execute(select(c.user, c.project, c.role).order_by(c.project)).mappings():
         held.setdefault(row["user"], {})[row["project"]] = row["role"]
-    return [view(row, held.get(row["id"], {})) for row in rows]
+    return [user_view(row, held.get(row["id"], {})) for row in rows]
 
 
-def view(row: Row, roles: Mapping[str, str]) -> UserView:
+def user_view(row: Row, roles: Mapping[str, str]) -> UserView:
     return UserView(
         id=row["id"],
         name=row["name"],

@@ -36,8 +36,8 @@ class Access:
     async def require_project(self, who: Identity, project: str, permission: Permission = Permission.READ) -> None:
         """Raise NotFound unless there is this project and the caller may see it, Forbidden without the permission."""
         if not who.may(Permission.READ, project):
-            raise projects.missing(project)
-        await self.db.read(lambda conn: projects.need(conn, project))
+            raise projects.not_found(project)
+        await self.db.read(lambda conn: projects.require(conn, project))
         who.require(permission, project)
 
     async def require_operator(self, who: Identity, action: str, target: str) -> None:
@@ -45,4 +45,4 @@ class Access:
         who.require(Permission.OPERATE)
         if who is not OWNER:
             now = self.clock.now()
-            await self.db.write(lambda conn: audit.note(conn, who, action, target, now))
+            await self.db.write(lambda conn: audit.record(conn, who, action, target, now))

@@ -13,7 +13,7 @@ from crucible.core.views.jobs import CheckpointPage, CheckpointView, JobView
 class Checkpoints:
     def __init__(self, services: Services) -> None:
         self._ports = services.ports
-        self._revival = services.resumer
+        self._resumer = services.resumer
         self._access = services.access
 
     async def list_checkpoints(self, who: Identity, ref: str) -> CheckpointPage:
@@ -30,5 +30,5 @@ class Checkpoints:
     async def request(self, who: Identity, ref: str) -> JobView:
         """Ask the running program to save a checkpoint now. Raises Conflict if none runs."""
         job, now = await self._access.writable_job(who, ref), self._ports.clock.now()
-        await self._revival.request_checkpoint(job)
+        await self._resumer.request_checkpoint(job)
         return await self._ports.db.read(lambda conn: queries.read_job(conn, job, now))

@@ -124,7 +124,7 @@ class RunningJob:
 
     async def _audit(self, action: str, data: Mapping[str, object], now: float) -> None:
         def note(conn: Connection) -> None:
-            audit.note(conn, self.who, action, self.job, now, self.project, data)
+            audit.record(conn, self.who, action, self.job, now, self.project, data)
 
         await self.services.ports.db.write(note)
 

@@ -32,12 +32,12 @@ class Hooks:
         self._sender = sender
 
     async def list_hooks(self, who: Identity, project: str) -> HookPage:
-        await self._managed(who, project)
-        views = await self._ports.db.read(lambda conn: [_view(conn, hook) for hook in rows.of(conn, project)])
+        await self._require_manager(who, project)
+        views = await self._ports.db.read(lambda conn: [_view(conn, hook) for hook in rows.list_hooks(conn, project)])
         return HookPage(items=tuple(views))
 
     async def get(self, who: Identity, project: str, ref: str) -> HookView:
-        await self._managed(who, project)
+        await self._require_manager(who, project)
         return await self._ports.db.read(lambda conn: _view(conn, rows.find(conn, project, ref)))
 
     async def add(
@@ -50,17 +50,17 @@ class Hooks:
         format: HookFormat,
         secret: Secret,
     ) -> HookView:
-        await self._managed(who, project)
+        await self._require_manager(who, project)
         await self._check(url)
         name = self._ports.ids.new(Prefix.HOOK)
 
         def put(conn: Connection, now: float) -> HookView:
-            projects.need(conn, project)
-            _need_room(conn, project)
-            start = rows.newest(conn)
+            projects.require(conn, project)
+            _require_room(conn, project)
+            start = rows.newest_cursor(conn)
             hook = Hook(name, project, url, tuple(events), format, who.name, now, True, "", start, 0.0, FailureStreak())
             rows.add(conn, hook)
-            self._sender.keep(conn, hook, secret, now, who.name)
+            self._sender.put_secret(conn, hook, secret, now, who.name)
             self._note(conn, who, "hook.create", hook, now, host=_host(url), events=sorted(events))
             return _with_secret(_view(conn, hook), secret)
 
@@ -76,7 +76,7 @@ class Hooks:
         events: Sequence[HookEvent] | None = None,
         enabled: bool | None = None,
     ) -> HookView:
-        await self._managed(who, project)
+        await self._require_manager(who, project)
         if url is not None:
             await self._check(url)
 
@@ -84,7 +84,7 @@ class Hooks:
             hook = rows.find(conn, project, ref)
             rows.change(conn, hook, url or hook.url, events or hook.events)
             if enabled is not None:
-                rows.switch(conn, hook, on=enabled)
+                rows.set_enabled(conn, hook, on=enabled)
             self._note(conn, who, "hook.change", hook, now, **_changes(url, events, enabled))
             return _view(conn, rows.find(conn, project, hook.id))
 
@@ -94,33 +94,33 @@ class Hooks:
 
     async def rotate(self, who: Identity, project: str, ref: str, secret: Secret) -> HookView:
         """A new signing secret; for a day messages are signed with the old one too."""
-        await self._managed(who, project)
+        await self._require_manager(who, project)
 
         def put(conn: Connection, now: float) -> HookView:
             hook = rows.find(conn, project, ref)
-            self._sender.replace(conn, hook, secret, now, who.name)
-            rows.rotated(conn, hook, now)
+            self._sender.replace_secret(conn, hook, secret, now, who.name)
+            rows.mark_rotated(conn, hook, now)
             self._note(conn, who, "hook.rotate", hook, now)
             return _with_secret(_view(conn, rows.find(conn, project, hook.id)), secret)
 
         return await self._ports.write(put)
 
     async def remove(self, who: Identity, project: str, ref: str) -> None:
-        await self._managed(who, project)
+        await self._require_manager(who, project)
 
         def drop(conn: Connection, now: float) -> None:
             hook = rows.find(conn, project, ref)
             rows.remove(conn, hook)
-            self._sender.forget(conn, hook)
+            self._sender.delete_secret(conn, hook)
             self._note(conn, who, "hook.remove", hook, now, host=_host(hook.url))
 
         await self._ports.write(drop)
 
     async def test(self, who: Identity, project: str, ref: str) -> DeliveryView:
         """Send a ping now, also to a hook that is disabled; return what the receiver answered."""
-        await self._managed(who, project)
+        await self._require_manager(who, project)
         hook = await self._ports.db.read(lambda conn: rows.find(conn, project, ref))
-        message = messages.ping(hook, self._ports.clock.now())
+        message = messages.ping_message(hook, self._ports.clock.now())
         sent = await self._sender.send(hook, message)
         outcome = DeliveryOutcome.DELIVERED if sent.reply.accepted else DeliveryOutcome.FAILED
 
@@ -135,13 +135,13 @@ class Hooks:
 
     async def list_deliveries(self, who: Identity, project: str, ref: str, *, limit: int) -> DeliveryPage:
         """Return the last tries, newest first."""
-        await self._managed(who, project)
+        await self._require_manager(who, project)
         views = await self._ports.db.read(
             lambda conn: deliveries.list_deliveries(conn, rows.find(conn, project, ref).id, limit)
         )
         return DeliveryPage(items=tuple(views))
 
-    async def _managed(self, who: Identity, project: str) -> None:
+    async def _require_manager(self, who: Identity, project: str) -> None:
         await self._access.require_project(who, project, Permission.MANAGE)
 
     async def _check(self, url: str) -> None:
@@ -153,11 +153,11 @@ class Hooks:
 
     def _note(self, conn: Connection, who: Identity, action: str, hook: Hook, now: float, **data: object) -> None:
         """Of an address only the host: what follows it is often a secret itself."""
-        audit.note(conn, who, action, hook.id, now, project=hook.project, data=data)
+        audit.record(conn, who, action, hook.id, now, project=hook.project, data=data)
 
 
-def _need_room(conn: Connection, project: str) -> None:
-    if len(rows.of(conn, project)) >= MOST_HOOKS:
+def _require_room(conn: Connection, project: str) -> None:
+    if len(rows.list_hooks(conn, project)) >= MOST_HOOKS:
         raise RefusedByPolicy(
             f"The project {project!r} has {MOST_HOOKS} hooks, and no room for more.",
             fix=f"Remove one: crucible notifications remove HOOK --project {project}",
@@ -187,7 +187,7 @@ def _view(conn: Connection, hook: Hook) -> HookView:
         format=hook.format.value,
         state=_state(hook),
         enabled=hook.enabled,
-        disabled_why=hook.disabled or None,
+        disabled_why=hook.disabled_why or None,
         failures=hook.standing.failures,
         failing_since=iso(hook.standing.since),
         given_up=hook.given_up,

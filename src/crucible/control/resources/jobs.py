@@ -87,7 +87,7 @@ class Jobs:
         jobs = list(dict.fromkeys([await self.find(who, ref) for ref in refs]))
         comparison.check_count(jobs)
         views = [(await self._view(job)).model_copy(update={"health": await self.health(who, job)}) for job in jobs]
-        return await self._ports.db.read(lambda conn: comparison.compare_jobs(conn, views))
+        return await self._ports.db.read(lambda conn: comparison.comparison_view(conn, views))
 
     async def training_record(self, who: Identity, ref: str) -> RecordView:
         """Return the job in the words of the training routes."""

@@ -36,12 +36,12 @@ QUIET_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Credentials:
     user: str = ""
     password: str | None = None
 
 
-class WrongTries:
+class FailureCounter:
     """Counts wrong passwords by key, so that guessing cannot fill the audit log. There have to be few keys."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -64,8 +64,8 @@ class Login:
         self._ports = ports
         self._openid = openid
         self._throttle = passwords.Throttle(ports.clock.now)
-        self._wrong = WrongTries(ports.clock.now)
-        self._notes: set[asyncio.Task[None]] = set()
+        self._failures = FailureCounter(ports.clock.now)
+        self._audit_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def provider(self) -> str | None:
@@ -83,7 +83,7 @@ class Login:
             )
         return self._openid
 
-    async def link(self, who: Identity) -> TokenView:
+    async def create_link(self, who: Identity) -> TokenView:
         """Return a code that is good for one login within a few minutes."""
         if (
             who.via not in (LoginMethod.OWNER, LoginMethod.TOKEN)
@@ -105,7 +105,7 @@ class Login:
 
         def open_link(conn: Connection, now: float) -> TokenView | None:
             user = tokens.redeem(conn, code, now)
-            return tokens.share_link(conn, code, now) if user is None else _session(conn, user, session, now)
+            return tokens.share_link(conn, code, now) if user is None else _start_session(conn, user, session, now)
 
         found = await self._ports.write(open_link)
         if found is None:
@@ -118,15 +118,15 @@ class Login:
 
     async def login(self, name: str, password: str) -> TokenView:
         """Return a session for a name and its password. A wrong one costs as much time as a right one."""
-        user = await self._proven(name, password)
+        user = await self._verify(name, password)
         if user is None:
             raise NotAllowed("The name or the password is wrong.", fix="Try again; an administrator can set a new one.")
         session = self._ports.ids.new(Prefix.TOKEN)
-        return await self._ports.write(lambda conn, now: _session(conn, user, session, now))
+        return await self._ports.write(lambda conn, now: _start_session(conn, user, session, now))
 
-    async def confirm(self, name: str, password: str | None) -> None:
+    async def confirm_password(self, name: str, password: str | None) -> None:
         """Raise Forbidden unless it is the user's: whoever found his browser open does not lock him out of it."""
-        if password is None or await self._proven(name, password) is None:
+        if password is None or await self._verify(name, password) is None:
             raise Forbidden(
                 "The old password is missing or wrong.",
                 why="Your own password changes only for somebody who knows the old one.",
@@ -138,7 +138,7 @@ class Login:
         """Return whether anyone besides the owner can log in."""
         if self._openid is not None and self._openid.makes_users:
             return True
-        return await self._ports.db.read(users.is_there_any)
+        return await self._ports.db.read(users.has_users)
 
     async def logout(self, who: Identity) -> None:
         """Ends the session. A token or a share link is not ended by one of those who use it."""
@@ -146,51 +146,53 @@ class Login:
             token = who.token
             await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
 
-    async def _proven(self, name: str, password: str) -> str | None:
+    async def _verify(self, name: str, password: str) -> str | None:
         """The user of this name and password; None for a wrong one, however it is wrong. Raises TooManyAttempts."""
         given = Secret(password[:LONGEST_PASSWORD])
-        with self._throttle.trying(name):
-            kept = await self._ports.db.read(lambda conn: _kept(conn, name))
+        with self._throttle.attempt(name):
+            kept = await self._ports.db.read(lambda conn: _read_credentials(conn, name))
             right = await self._ports.calls.run(
-                "passwords", lambda: passwords.matches(given, kept.password), passwords.HASH_SECONDS
+                "passwords", lambda: passwords.verify_password(given, kept.password), passwords.HASH_SECONDS
             )
             if not right:
-                self._throttle.wrong(name)
-                self._note_wrong(name if kept.user else "")
+                self._throttle.record_failure(name)
+                self._audit_failure(name if kept.user else "")
                 return None
-            self._throttle.right(name)
+            self._throttle.record_success(name)
         return kept.user
 
-    def _note_wrong(self, user: str) -> None:
+    def _audit_failure(self, user: str) -> None:
         """A name that is no user's is not written down: it is often a password in the wrong field.
 
         Nobody waits for it: how long an answer takes must not tell whether there is such a user.
         """
-        count = self._wrong.add(user)
+        count = self._failures.add(user)
         if count is not None:
             data = {"why": "wrong password" if user else "no such user", "count": count}
-            writing = self._ports.write(lambda conn, at: audit.note(conn, NOBODY, "login.refuse", user, at, data=data))
+            writing = self._ports.write(
+                lambda conn, at: audit.record(conn, NOBODY, "login.refuse", user, at, data=data)
+            )
             task = asyncio.ensure_future(writing)
-            self._notes.add(task)
-            task.add_done_callback(self._noted)
+            self._audit_tasks.add(task)
+            task.add_done_callback(self._audit_done)
 
-    def _noted(self, task: asyncio.Task[None]) -> None:
-        self._notes.discard(task)
+    def _audit_done(self, task: asyncio.Task[None]) -> None:
+        self._audit_tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("a wrong password was not written down", error=str(error))
 
-    async def notes_written(self) -> None:
+    async def flush_audit(self) -> None:
         """Wait until what is known of wrong passwords is in the audit log."""
-        await asyncio.gather(*self._notes, return_exceptions=True)
+        await asyncio.gather(*self._audit_tasks, return_exceptions=True)
 
 
-def _session(conn: Connection, user: str, session: str, now: float) -> TokenView:
-    return tokens.start_session(conn, users.signed_in(users.of(conn, user)), session, now)
+def _start_session(conn: Connection, user: str, session: str, now: float) -> TokenView:
+    return tokens.start_session(conn, users.session_identity(users.get_user(conn, user)), session, now)
 
 
-def _kept(conn: Connection, name: str) -> _Kept:
+def _read_credentials(conn: Connection, name: str) -> _Credentials:
     """What a login is checked against; nothing for a user who is not there or may not come in."""
-    row = users.find(conn, name)
+    row = users.find_by_name(conn, name)
     if row is None or row["disabled_at"] is not None:
-        return _Kept()
-    return _Kept(row["id"], row["password"])
+        return _Credentials()
+    return _Credentials(row["id"], row["password"])

@@ -23,7 +23,7 @@ from crucible.core.lifecycle.facts import Unwanted
 from crucible.core.people.identity import Identity, Permission
 from crucible.core.views.machines import MachinePage, MachineView, OrphanPage, OrphanView
 
-STRANGER = "unknown to this deployment's database"
+UNKNOWN = "unknown to this deployment's database"
 LEFT_OVER = "it should be gone"
 DOUBLE = "a second instance of a machine that has another"
 
@@ -46,7 +46,7 @@ class Machines:
         who.require(Permission.OPERATE)
         found = await self.janitor.inspect()
         doubles = [replace(ref, machine="") for ref in found.duplicates]
-        groups = ((STRANGER, found.unknown), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))
+        groups = ((UNKNOWN, found.unknown), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))
         return OrphanPage(items=tuple(_orphan(ref, why) for why, refs in groups for ref in refs))
 
     async def terminate(self, who: Identity, ref: str) -> MachineView | OrphanView:

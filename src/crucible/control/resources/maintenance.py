@@ -48,7 +48,7 @@ class Maintenance:
             stored=await db.read(lambda conn: gauges.count_stored(conn, now)),
             events=services.writer.event_counts,
             launches=services.performer.launches,
-            webhooks=services.sender.calls,
+            webhooks=services.sender.stats,
             writes=db.writes if isinstance(db, TimedDb) else None,
         )
 

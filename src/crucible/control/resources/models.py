@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 ASK_SECONDS = 25.0
 """Below what clients wait for an answer: who asks hears which plugin hangs, and not that the server does."""
-KEPT_SECONDS = 30.0
+CACHE_SECONDS = 30.0
 """How long a description is good: packages are installed seldom, and describing them takes seconds."""
-DECIDED = ("command", "kind", "shape", "bundle", "in_place", "environment", "source", "rerun_of")
+SET_BY_MODEL = ("command", "kind", "shape", "bundle", "in_place", "environment", "source", "rerun_of")
 
 
 @dataclass(frozen=True)
@@ -43,28 +43,28 @@ class Models:
     def __init__(self, source: ModelsPython, clock: Clock) -> None:
         self._source = source
         self._clock = clock
-        self._asking: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
         """One asks for a model, and who else wants it waits for that; None: for the list. Gone when nobody does."""
-        self._room = asyncio.Semaphore(AT_ONCE)
-        self._ones: dict[str, tuple[float, Plugin]] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._plugins: dict[str, tuple[float, Plugin]] = {}
         """By name, those that are offered."""
         self._list: tuple[float, tuple[Plugin, ...]] | None = None
 
     async def list_models(self, who: Identity) -> ModelPage:
         """Return all of them, broken ones with their faults; none if the server has no Python for models."""
         who.require_submitter()
-        found = await self._all() if self._source.python is not None else ()
+        found = await self._describe_all() if self._source.python is not None else ()
         return ModelPage(items=tuple(map(model_view, found)))
 
     async def get(self, who: Identity, name: str) -> ModelView:
         """Return one model. Raises NotFound."""
         who.require_submitter()
-        return model_view(await self._offered(name))
+        return model_view(await self._find(name))
 
     async def job_spec(self, who: Identity, order: ModelOrder, job: Mapping[str, object]) -> JobSpec:
         """Return the job that carries out `order`; `job` are further fields of it. Raises NotFound, BadInput."""
         who.require_submitter()
-        plugin = await self._offered(order.model)
+        plugin = await self._find(order.model)
         if plugin.problem is not None:
             package = f"{plugin.distribution} {plugin.distribution_version}"
             raise models.broken_model(
@@ -78,30 +78,30 @@ class Models:
             raise models.wrong_config(plugin.name, error.problems) from error
         return _spec(order, plugin, job)
 
-    async def _offered(self, name: str) -> Plugin:
+    async def _find(self, name: str) -> Plugin:
         if self._source.python is None:
             raise _not_found(name, ())
-        return await self._named(name)
+        return await self._describe(name)
 
-    async def _named(self, name: str) -> Plugin:
+    async def _describe(self, name: str) -> Plugin:
         """Asked for by itself, so that one that hangs holds up nobody who wants another."""
-        async with self._asking.setdefault(name, asyncio.Lock()):
-            kept = self._fresh(self._ones.get(name)) or self._in_list(name)
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            kept = self._fresh(self._plugins.get(name)) or self._in_list(name)
             if kept is not None:
                 return kept
             try:
                 found = await self._ask(lambda python, environ: describe_one(name, python, environ, ASK_SECONDS))
             except ModelNotFound as error:
                 raise _not_found(name, error.known) from error
-            self._ones[name] = (self._clock.now(), found)
+            self._plugins[name] = (self._clock.now(), found)
             return found
 
     def _in_list(self, name: str) -> Plugin | None:
         listed = self._fresh(self._list) or ()
         return next((plugin for plugin in listed if plugin.name == name), None)
 
-    async def _all(self) -> tuple[Plugin, ...]:
-        async with self._asking.setdefault(None, asyncio.Lock()):
+    async def _describe_all(self) -> tuple[Plugin, ...]:
+        async with self._locks.setdefault(None, asyncio.Lock()):
             kept = self._fresh(self._list)
             if kept is None:
                 kept = await self._ask(lambda python, environ: describe_all(python, environ, ASK_SECONDS))
@@ -110,12 +110,12 @@ class Models:
 
     def _fresh(self, kept: tuple[float, T] | None) -> T | None:
         """What was found out not long ago; counted from when it was, which may be a minute after it was asked."""
-        return kept[1] if kept is not None and 0 <= self._clock.now() - kept[0] < KEPT_SECONDS else None
+        return kept[1] if kept is not None and 0 <= self._clock.now() - kept[0] < CACHE_SECONDS else None
 
     async def _ask(self, describe: Callable[[str, Mapping[str, str]], T]) -> T:
         python = self._source.python
         assert python is not None, "asked for only where there is one"
-        async with self._room:
+        async with self._slots:
             try:
                 return await asyncio.to_thread(describe, python, self._source.environ)
             except RpcError as error:
@@ -147,10 +147,10 @@ def _not_found(name: str, known: Sequence[str]) -> NotFound:
 
 
 def _spec(order: ModelOrder, plugin: Plugin, job: Mapping[str, object]) -> JobSpec:
-    decided = next((name for name in DECIDED if name in job), None)
+    decided = next((name for name in SET_BY_MODEL if name in job), None)
     if decided is not None:
         raise BadInput(f"The field {decided!r} of the job is the model's.", fix="Leave it out.", field=f"job.{decided}")
-    said = {"name": order.model, **_sized(plugin, job)}
+    said = {"name": order.model, **_with_gpu_memory(plugin, job)}
     try:
         return JobSpec.model_validate(
             {
@@ -171,7 +171,7 @@ def _spec(order: ModelOrder, plugin: Plugin, job: Mapping[str, object]) -> JobSp
         raise BadInput(f"The field {where!r} is not right: {first['msg']}.", fix=f"Change {where!r}.") from error
 
 
-def _sized(plugin: Plugin, job: Mapping[str, object]) -> dict[str, object]:
+def _with_gpu_memory(plugin: Plugin, job: Mapping[str, object]) -> dict[str, object]:
     """The job with the GPU memory that the model says it needs, unless it has a size."""
     given = job.get("resources")
     resources = dict(given) if isinstance(given, Mapping) else {}

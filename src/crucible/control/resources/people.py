@@ -27,7 +27,7 @@ from crucible.core.people.identity import (
     validate_user_name,
 )
 from crucible.core.views.people import (
-    DeedPage,
+    AuditPage,
     MemberPage,
     MemberView,
     MeView,
@@ -37,7 +37,7 @@ from crucible.core.views.people import (
     UserView,
 )
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Projects that an error names."""
 
 
@@ -65,13 +65,13 @@ class People:
         who.require(Permission.OPERATE)
         validate_user_name(name)
         address = None if email is None else validate_email(email)
-        kept = None if password is None else await self._hashed(password)
+        kept = None if password is None else await self._hash_password(password)
         user = self._ports.ids.new(Prefix.USER)
 
         def add(conn: Connection, now: float) -> UserView:
             users.add(conn, user, name, now, admin=admin, password=kept, email=address)
-            audit.note(conn, who, "user.create", name, now, data={"admin": admin})
-            return users.view(users.named(conn, name), {})
+            audit.record(conn, who, "user.create", name, now, data={"admin": admin})
+            return users.user_view(users.find_or_raise(conn, name), {})
 
         return await self._ports.write(add)
 
@@ -91,8 +91,8 @@ class People:
                 fix="Make a user of your own with `crucible users add NAME`, and change that one.",
             )
         if change.password is not None and name == who.name:
-            await self._login.confirm(name, change.old_password)
-        kept = None if change.password is None else await self._hashed(change.password)
+            await self._login.confirm_password(name, change.old_password)
+        kept = None if change.password is None else await self._hash_password(change.password)
         issuer = "" if change.subject is None else self._login.openid.issuer
         return await self._ports.write(
             lambda conn, now: change_user.change_user(conn, who, name, change, now, password=kept, issuer=issuer)
@@ -122,7 +122,7 @@ class People:
 
         def add(conn: Connection, now: float) -> ProjectView:
             projects.add(conn, name, about, now)
-            audit.note(conn, who, "project.create", name, now, project=name)
+            audit.record(conn, who, "project.create", name, now, project=name)
             return ProjectView(name=name, about=about, created_at=iso(now))
 
         return await self._ports.write(add)
@@ -141,9 +141,9 @@ class People:
         await self._access.require_project(who, project, Permission.MANAGE)
 
         def join(conn: Connection, now: float) -> MemberView:
-            row = users.named(conn, user)
-            projects.join(conn, project, row["id"], role, now)
-            audit.note(conn, who, "member.set", user, now, project=project, data={"role": role.value})
+            row = users.find_or_raise(conn, user)
+            projects.set_member(conn, project, row["id"], role, now)
+            audit.record(conn, who, "member.set", user, now, project=project, data={"role": role.value})
             return MemberView(project=project, name=user, role=role.value)
 
         return await self._ports.write(join)
@@ -152,35 +152,35 @@ class People:
         await self._access.require_project(who, project, Permission.MANAGE)
 
         def leave(conn: Connection, now: float) -> None:
-            if not projects.leave(conn, project, users.named(conn, user)["id"]):
+            if not projects.remove_member(conn, project, users.find_or_raise(conn, user)["id"]):
                 raise NotFound(f"{user!r} is no member of {project!r}.", fix=f"`crucible projects members {project}`.")
-            audit.note(conn, who, "member.remove", user, now, project=project)
+            audit.record(conn, who, "member.remove", user, now, project=project)
 
         await self._ports.write(leave)
 
     # the record
 
-    async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> DeedPage:
+    async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> AuditPage:
         """Return a page of all of it to administrators; of a project's to those who manage it."""
         if project is not None:
             await self._access.require_project(who, project, Permission.MANAGE)
         elif not who.may(Permission.OPERATE):
-            raise _not_all(who)
+            raise _not_whole_log(who)
         chosen = None if project is None else frozenset({project})
-        return await self._ports.db.read(lambda conn: audit.list_deeds(conn, chosen, before, limit))
+        return await self._ports.db.read(lambda conn: audit.list_entries(conn, chosen, before, limit))
 
-    async def _hashed(self, password: str) -> str:
-        secret = passwords.checked(password)
-        return await self._ports.calls.run("passwords", lambda: passwords.hashed(secret), passwords.HASH_SECONDS)
+    async def _hash_password(self, password: str) -> str:
+        secret = passwords.parse_password(password)
+        return await self._ports.calls.run("passwords", lambda: passwords.hash_password(secret), passwords.HASH_SECONDS)
 
 
-def _not_all(who: Identity) -> Forbidden:
+def _not_whole_log(who: Identity) -> Forbidden:
     """The whole record is an administrator's; whoever manages a project is told of the part that is his to see."""
     refused = who.permission_error(Permission.OPERATE, None)
     himself = replace(who, scopes=EVERY_PERMISSION)  # whether his token reaches that far is said of the project then
     managed = sorted(himself.projects(Permission.MANAGE) or ())
     if not managed:
         return refused
-    others = f" (or {', '.join(managed[1:MOST_NAMED])})" if managed[1:] else ""
+    others = f" (or {', '.join(managed[1:MAX_NAMED])})" if managed[1:] else ""
     fix = f"Name a project that you manage: crucible audit --project {managed[0]}{others}"
     return Forbidden(refused.what, why=refused.why, fix=fix, **refused.data)

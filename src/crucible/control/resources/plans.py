@@ -80,10 +80,10 @@ class Plans:
         who.require_submitter()
         now = self._ports.clock.now()
         profile = await self._profile(request, who.authority)
-        foreign = await self._catalog.unconnected()
+        unconnected = await self._catalog.unconnected()
         experience = await self._lessons.current(now)
         return await self._ports.calls.run(
-            LANE, lambda: self._plan_view(request, profile, foreign, experience, now), SECONDS
+            LANE, lambda: self._plan_view(request, profile, unconnected, experience, now), SECONDS
         )
 
     async def plan_job(self, request: PlanRequest) -> tuple[CandidatesView, Forecast | None]:
@@ -120,11 +120,11 @@ class Plans:
         self,
         request: PlanRequest,
         profile: Profile | None,
-        foreign: UnconnectedOffers,
+        unconnected: UnconnectedOffers,
         experience: PastRuns,
         now: float,
     ) -> PlanView:
-        routed = self._route(request, profile, () if request.in_place else foreign.offers, experience)
+        routed = self._route(request, profile, () if request.in_place else unconnected.offers, experience)
         work, best, compute = routed.work, routed.best, routed.work.compute
         read, tier = profile or UNREAD, smallest_tier(work)
         chosen = None if best is None else self._chosen_view(best, request, now)
@@ -146,7 +146,7 @@ class Plans:
             waits=waits is not None,
             too_dear=not chosen and not waits and plan_views.exceeds_max_cost(routed.found),
             nearest=plan_views.nearest_view(routed.found),
-            prices=PricesView(**ages(foreign.stock), note=plan_views.old_prices_note(foreign.stock)),
+            prices=PricesView(**ages(unconnected.stock), note=plan_views.old_prices_note(unconnected.stock)),
         )
 
     def _plan_job(

@@ -23,12 +23,12 @@ class Tokens:
     async def identify(self, token: str) -> Identity | None:
         """Return whom a token stands for; None if it is good for nothing."""
         now = self._ports.clock.now()
-        found = await self._ports.db.read(lambda conn: tokens.identified(conn, token, now))
+        found = await self._ports.db.read(lambda conn: tokens.identify(conn, token, now))
         if found is None:
             return None
         if found.stale:
             used = str(found.who.token)
-            await self._ports.write(lambda conn, now: tokens.used(conn, used, now))
+            await self._ports.write(lambda conn, now: tokens.mark_used(conn, used, now))
         return found.who
 
     async def list_tokens(self, who: Identity, *, all: bool = False) -> TokenPage:
@@ -72,11 +72,11 @@ class Tokens:
         _refuse_share_link(who)
 
         def end(conn: Connection, now: float) -> RevokedView:
-            row = tokens.of(conn, ref)
+            row = tokens.find_token(conn, ref)
             if row["user"] != who.user and not who.may(Permission.OPERATE):
-                raise tokens.missing(ref)
+                raise tokens.not_found(ref)
             if tokens.revoke(conn, row["id"], now):
-                audit.note(conn, who, "token.revoke", row["id"], now, project=row["project"])
+                audit.record(conn, who, "token.revoke", row["id"], now, project=row["project"])
             return RevokedView(id=row["id"], name=row["name"])
 
         return await self._ports.write(end)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.hooks.sending import Calls
+from crucible.control.hooks.sending import SendStats
 from crucible.control.runtime.durations import DurationHistogram
 from crucible.core.job.states import Status, status_of
 from crucible.core.lifecycle import JobState, MachineState
@@ -46,7 +46,7 @@ class ServiceMetrics:
     stored: StoredCounts
     events: Mapping[str, int]
     launches: Mapping[tuple[str, str], int]
-    webhooks: Calls
+    webhooks: SendStats
     writes: DurationHistogram | None
 
 

@@ -16,7 +16,7 @@ from crucible.control.agents.agents import Agents, AgentServices
 from crucible.control.agents.contacts import Contacts
 from crucible.control.agents.ingest import Ingest
 from crucible.control.agents.sessions import Sessions
-from crucible.control.hooks import Hooks, Notifier, Post, Sender
+from crucible.control.hooks import Hooks, Notifier, Sender, WebhookTransport
 from crucible.control.jobs.bulk import BulkJobs
 from crucible.control.jobs.resume import Resumer
 from crucible.control.jobs.submit import Submitter
@@ -49,7 +49,7 @@ from crucible.control.telemetry.feed import Feed
 from crucible.control.telemetry.log_search import LogSearch
 from crucible.control.telemetry.logs import Logs
 from crucible.control.telemetry.tails import Tails
-from crucible.control.upkeep.backup import Backup, Source
+from crucible.control.upkeep.backup import Backup, BackupSource
 from crucible.control.upkeep.retention import Retention
 from crucible.core.channels import Channel
 from crucible.core.people.openid import OpenIdClient
@@ -92,7 +92,7 @@ class Deployment:
     """Jobs of several users may run on this computer as the same system user."""
     secrets_keys: Path | None = None
     """The file of the keys of secrets; in `scratch` unless given."""
-    post: Post | None = None
+    post: WebhookTransport | None = None
     """How hooks are called; without it none are."""
     openid: OpenIdClient | None = None
     """Who we are at the OpenID provider that people sign in with."""
@@ -153,7 +153,7 @@ class Services:
         self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
         self.ledger = Ledger(ports, self.backends, self.writer, self.duties)
         self.retention = Retention(ports, self.writer, self.quota, self.duties, prune_after=deployment.prune_after)
-        source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
+        source = BackupSource(deployment.database, deployment.id, deployment.store_url, deployment.version)
         self.backup = Backup(ports, source)
         self.resumer = Resumer(self.writer, self.backends, self.scheduler, self.submitter, self.vault)
         self.sender = Sender(ports, self.vault, deployment.post)

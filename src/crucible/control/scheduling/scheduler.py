@@ -80,7 +80,7 @@ class Scheduler:
         _note_unconnected(unit, [name for name in queued if name not in connected])
         if not lines or not self._duties.holds(unit.conn, Duty.SCHEDULER):
             return
-        if not restore_hold.launching(unit.conn, self._backends.names()):
+        if not restore_hold.may_launch(unit.conn, self._backends.names()):
             return _wait_for_confirmation(unit, lines)
         lines = {name: self._without_unreachable(unit, name, line) for name, line in lines.items()}
         counted = {name for name in lines if self._slots(name) is Slots.COUNTED}

@@ -67,7 +67,7 @@ class Keyring:
 
     def make(self) -> tuple[Key, ...]:
         """The first key, unless another process was faster. Raises Conflict, Trouble."""
-        with self.changing():
+        with self.locked():
             keys = self.read()
             if not keys:
                 keys = (new_key(),)
@@ -75,7 +75,7 @@ class Keyring:
             return keys
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Nobody else changes the file meanwhile; Conflict when somebody does. Not to be entered twice."""
         try:
             lock = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)

@@ -17,7 +17,7 @@ KEY = "secrets_key"
 """In `meta`: the fingerprint of the key that all rows are encrypted with."""
 
 _c = t.secrets.c
-_OF = (_c.project == bindparam("in_project"), _c.name == bindparam("called"))
+_ONE = (_c.project == bindparam("in_project"), _c.name == bindparam("called"))
 _ALL = Statement(select(t.secrets).order_by(_c.project, _c.name))
 _LISTED = Statement(
     select(_c.name, _c.updated_at, _c.updated_by).where(_c.project == bindparam("in_project")).order_by(_c.name)
@@ -30,15 +30,15 @@ _NAMED = Statement(
 _ADD = Statement(inserting(t.secrets, ["project", "name", "ciphertext", "updated_at", "updated_by"]))
 _CHANGE = Statement(
     update(t.secrets)
-    .where(*_OF)
+    .where(*_ONE)
     .values(ciphertext=bindparam("new_text"), updated_at=bindparam("at"), updated_by=bindparam("by"))
 )
-_ANEW = Statement(update(t.secrets).where(*_OF).values(ciphertext=bindparam("new_text")))
-_REMOVE = Statement(delete(t.secrets).where(*_OF))
+_REENCRYPT = Statement(update(t.secrets).where(*_ONE).values(ciphertext=bindparam("new_text")))
+_REMOVE = Statement(delete(t.secrets).where(*_ONE))
 _HOLD = Statement(update(t.meta).where(t.meta.c.key == KEY).values(value=t.meta.c.value))
 
 
-def held_key(conn: Connection) -> str | None:
+def lock_key(conn: Connection) -> str | None:
     """The fingerprint; until this transaction ends nobody else changes it, or adds what it would have to know of."""
     _HOLD.run(conn)
     return meta.get(conn, KEY)
@@ -53,11 +53,11 @@ def list_secrets(conn: Connection, project: str) -> list[SecretView]:
     ]
 
 
-def every(conn: Connection) -> Sequence[Row]:
+def list_rows(conn: Connection) -> Sequence[Row]:
     return _ALL.all(conn)
 
 
-def named(conn: Connection, project: str, names: Iterable[str]) -> dict[str, Row]:
+def rows_by_name(conn: Connection, project: str, names: Iterable[str]) -> dict[str, Row]:
     """Those that are there, by name."""
     wanted = sorted(set(names))
     return {row["name"]: row for row in _NAMED.all(conn, in_project=project, names=wanted)} if wanted else {}
@@ -71,8 +71,8 @@ def put(conn: Connection, project: str, name: str, ciphertext: str, now: float, 
     return True
 
 
-def encrypted_anew(conn: Connection, project: str, name: str, ciphertext: str) -> None:
-    _ANEW.run(conn, in_project=project, called=name, new_text=ciphertext)
+def replace_ciphertext(conn: Connection, project: str, name: str, ciphertext: str) -> None:
+    _REENCRYPT.run(conn, in_project=project, called=name, new_text=ciphertext)
 
 
 def remove(conn: Connection, project: str, name: str) -> bool:

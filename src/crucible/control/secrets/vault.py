@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 LANE = "secrets"
 WRITE_SECONDS = 30.0
-MOST_BYTES = 256 * 1024
+MAX_BYTES = 256 * 1024
 """Of all secrets of one job: what a program can be given as variables has an end."""
 _ATTEMPT = Statement(
     select(t.attempts.c.state, t.jobs.c.project, t.jobs.c.spec)
@@ -71,9 +71,9 @@ class Vault:
         validate_secret_value(value.reveal())
 
         def put(conn: Connection, now: float) -> tuple[SecretView, bool]:
-            projects.need(conn, project)
-            created = self.keep(conn, project, name, value, now, who.name)
-            audit.note(conn, who, "secret.set", name, now, project=project, data={"new": created})
+            projects.require(conn, project)
+            created = self.put(conn, project, name, value, now, who.name)
+            audit.record(conn, who, "secret.set", name, now, project=project, data={"new": created})
             return SecretView(name=name, updated_at=iso(now), updated_by=who.name), created
 
         return await self._ports.write(put)
@@ -82,34 +82,34 @@ class Vault:
         await self._access.require_project(who, project, Permission.MANAGE)
 
         def drop(conn: Connection, now: float) -> None:
-            if not is_secret_name(name) or not self.forget(conn, project, name):
+            if not is_secret_name(name) or not self.delete(conn, project, name):
                 raise missing_secret(name, project)
-            audit.note(conn, who, "secret.remove", name, now, project=project)
+            audit.record(conn, who, "secret.remove", name, now, project=project)
 
         await self._ports.write(drop)
 
     # for the server itself, inside a transaction
 
-    def keep(self, conn: Connection, project: str, name: str, value: Secret, now: float, by: str) -> bool:
+    def put(self, conn: Connection, project: str, name: str, value: Secret, now: float, by: str) -> bool:
         """Whether it is new."""
-        sealed = Cipher(self._current(conn)).seal(project, name, value)
+        sealed = Cipher(self._current_key(conn)).seal(project, name, value)
         return rows.put(conn, project, name, sealed, now, by)
 
-    def forget(self, conn: Connection, project: str, name: str) -> bool:
+    def delete(self, conn: Connection, project: str, name: str) -> bool:
         """Whether it was there."""
-        rows.held_key(conn)
+        rows.lock_key(conn)
         if not rows.remove(conn, project, name):
             return False
-        if not rows.every(conn):
+        if not rows.list_rows(conn):
             # Nothing needs the key any more: who has lost it can begin anew.
             meta.drop(conn, rows.KEY)
         return True
 
     # for jobs
 
-    def need(self, conn: Connection, project: str, names: Iterable[str]) -> None:
+    def require(self, conn: Connection, project: str, names: Iterable[str]) -> None:
         """Raise NotFound unless all of them are there."""
-        found = rows.named(conn, project, names)
+        found = rows.rows_by_name(conn, project, names)
         for name in names:
             if name not in found:
                 raise missing_secret(name, project)
@@ -118,13 +118,13 @@ class Vault:
         """Values by variable, for `wanted` names by variable. Raises NotFound, Trouble."""
         if not wanted:
             return {}
-        self.need(conn, project, wanted.values())
-        found = rows.named(conn, project, wanted.values())
-        cipher = Cipher(self._keys(meta.get(conn, rows.KEY)))
+        self.require(conn, project, wanted.values())
+        found = rows.rows_by_name(conn, project, wanted.values())
+        cipher = Cipher(self._read_keys(meta.get(conn, rows.KEY)))
         opened = {name: cipher.unseal(project, name, row["ciphertext"]) for name, row in found.items()}
         handed = {variable: opened[name] for variable, name in wanted.items()}
-        if (size := sum(len(value.reveal().encode()) for value in handed.values())) > MOST_BYTES:
-            what = f"The secrets of this job have {size} bytes, and a program can be given {MOST_BYTES}."
+        if (size := sum(len(value.reveal().encode()) for value in handed.values())) > MAX_BYTES:
+            what = f"The secrets of this job have {size} bytes, and a program can be given {MAX_BYTES}."
             raise BadInput(what, fix="Put large things into files that the job fetches with a secret.")
         return handed
 
@@ -140,59 +140,59 @@ class Vault:
     async def rotate(self, who: Identity) -> RotationView:
         """A new key; every secret is encrypted anew with it, and the old keys are dropped."""
         who.require(Permission.OPERATE)
-        await self._ports.db.read(lambda conn: self._keys(meta.get(conn, rows.KEY)))
-        with self._keyring.changing():
-            await self._keep((new_key(), *self._keyring.read()))
+        await self._ports.db.read(lambda conn: self._read_keys(meta.get(conn, rows.KEY)))
+        with self._keyring.locked():
+            await self._write_keys((new_key(), *self._keyring.read()))
             crashpoint("secrets.key_added")
-            count = await self._finish(who)
+            count = await self._reencrypt(who)
         return RotationView(secrets=count)
 
-    async def settle(self) -> None:
+    async def finish_rotation(self) -> None:
         """Do what is left of a rotation that did not come to its end. Called when a server starts."""
         try:
             if len(self._keyring.read()) < 2:
                 return
-            with self._keyring.changing():
-                count = await self._finish(None)
+            with self._keyring.locked():
+                count = await self._reencrypt(None)
             log.info("a rotation of the keys of secrets was finished", secrets=count)
         except (Conflict, Trouble) as error:
             log.warning("the keys of secrets are as they were", why=str(error))
 
-    async def _finish(self, who: Identity | None) -> int:
+    async def _reencrypt(self, who: Identity | None) -> int:
         """All rows get the newest key of the file, which is then the only one; how many there are."""
 
         def anew(conn: Connection, now: float) -> tuple[Key, int]:
-            keys = self._keys(rows.held_key(conn))
+            keys = self._read_keys(rows.lock_key(conn))
             cipher = Cipher(keys)
-            found = rows.every(conn)
+            found = rows.list_rows(conn)
             for row in found:
                 value = cipher.unseal(row["project"], row["name"], row["ciphertext"])
                 sealed = cipher.seal(row["project"], row["name"], value)
-                rows.encrypted_anew(conn, row["project"], row["name"], sealed)
+                rows.replace_ciphertext(conn, row["project"], row["name"], sealed)
             meta.put(conn, rows.KEY, keys[0].fingerprint)
             if who is not None:
-                audit.note(conn, who, "secrets.rotate", "", now, data={"secrets": len(found)})
+                audit.record(conn, who, "secrets.rotate", "", now, data={"secrets": len(found)})
             crashpoint("secrets.before_commit")
             return keys[0], len(found)
 
         newest, count = await self._ports.write(anew)
         crashpoint("secrets.after_commit")
-        await self._keep((newest,))
+        await self._write_keys((newest,))
         return count
 
-    async def _keep(self, keys: tuple[Key, ...]) -> None:
+    async def _write_keys(self, keys: tuple[Key, ...]) -> None:
         await self._ports.calls.run(LANE, lambda: self._keyring.write(keys), WRITE_SECONDS)
 
-    def _current(self, conn: Connection) -> tuple[Key, ...]:
+    def _current_key(self, conn: Connection) -> tuple[Key, ...]:
         """The key that all rows have, held until the transaction ends; made, and noted, on first use."""
-        known = rows.held_key(conn)
+        known = rows.lock_key(conn)
         if known is None:
             newest = (self._keyring.read() or self._keyring.make())[0]
             meta.put(conn, rows.KEY, newest.fingerprint)
             return (newest,)
-        return tuple(key for key in self._keys(known) if key.fingerprint == known)
+        return tuple(key for key in self._read_keys(known) if key.fingerprint == known)
 
-    def _keys(self, known: str | None) -> tuple[Key, ...]:
+    def _read_keys(self, known: str | None) -> tuple[Key, ...]:
         """The keys of the file; Trouble unless the one that the rows have is among them."""
         keys = self._keyring.read()
         if not keys and known is None:

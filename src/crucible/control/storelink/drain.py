@@ -97,4 +97,4 @@ def _load_unread(conn: Connection, backends: tuple[str, ...]) -> list[_UnreadAtt
 
 def _limit(conn: Connection) -> float:
     """While a restore is not confirmed no mail is taken in, however long that lasts."""
-    return math.inf if restore_hold.held(conn) else LIMIT_SECONDS
+    return math.inf if restore_hold.is_held(conn) else LIMIT_SECONDS

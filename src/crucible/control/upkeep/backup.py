@@ -60,7 +60,7 @@ class Manifest(BaseModel):
 
 
 @dataclass(frozen=True)
-class Source:
+class BackupSource:
     """What is backed up: a SQLite file or a PostgreSQL URL, whose it is, and where the store lies."""
 
     database: Path | str
@@ -70,7 +70,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Made:
+class BackupFile:
     """A backup that is durable. `store` is where the objects are that it does not hold."""
 
     path: str
@@ -82,7 +82,7 @@ class Made:
 class Backup:
     """Backups of a database that is in use."""
 
-    def __init__(self, ports: Ports, source: Source) -> None:
+    def __init__(self, ports: Ports, source: BackupSource) -> None:
         self._ports = ports
         self._source = source
 
@@ -101,17 +101,17 @@ class Backup:
         )
 
 
-def write_backup(source: Source, target: Path, now: float, *, overwrite: bool = False) -> Made:
+def write_backup(source: BackupSource, target: Path, now: float, *, overwrite: bool = False) -> BackupFile:
     """Raises BadInput (no such folder), BackupExists, DiskFull, Trouble; a failure leaves nothing behind."""
     target = target.expanduser().absolute()
     _check_target(target, overwrite)
-    with told(target), _workplace(target.parent) as folder:
+    with os_errors_as_ours(target), _private_folder(target.parent) as folder:
         manifest = _copy(source, folder, now)
         archive = folder / "backup.zip"
         _pack(archive, manifest, folder / manifest.member)
         digest, size = file_sha256(archive), archive.stat().st_size
         _publish(archive, target, overwrite)
-    return Made(str(target), size, digest, source.store)
+    return BackupFile(str(target), size, digest, source.store)
 
 
 def check_sqlite(path: Path) -> str:
@@ -140,7 +140,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
+def os_errors_as_ours(path: Path) -> Iterator[None]:
     """Failures of the file system at `path` as errors with a fix."""
     try:
         yield
@@ -172,7 +172,7 @@ def _exists(target: Path) -> BackupExists:
 
 
 @contextlib.contextmanager
-def _workplace(parent: Path) -> Iterator[Path]:
+def _private_folder(parent: Path) -> Iterator[Path]:
     """A private folder beside the target, removed with all that is in it."""
     folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=parent))
     try:
@@ -181,10 +181,10 @@ def _workplace(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _copy(source: Source, folder: Path, now: float) -> Manifest:
+def _copy(source: BackupSource, folder: Path, now: float) -> Manifest:
     if is_postgres(str(source.database)):
         copy = folder / POSTGRES_MEMBER
-        revision = postgres_tools.revision(str(source.database))
+        revision = postgres_tools.read_revision(str(source.database))
         postgres_tools.dump(str(source.database), copy)
     else:
         copy = folder / SQLITE_MEMBER

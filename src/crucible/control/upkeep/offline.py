@@ -10,10 +10,10 @@ from pathlib import Path
 
 from crucible.control.jobs.views import iso
 from crucible.control.upkeep import restore_hold
-from crucible.control.upkeep.backup import Source, write_backup
+from crucible.control.upkeep.backup import BackupSource, write_backup
 from crucible.control.upkeep.restore import confirm_offline, restore
 
-__all__ = ["Command", "Source", "Wanted", "parse", "run"]
+__all__ = ["BackupSource", "Command", "OfflineCommand", "parse", "run"]
 
 
 class Command(enum.StrEnum):
@@ -23,7 +23,7 @@ class Command(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OfflineCommand:
     """`force` overwrites an older backup, or restores another deployment's. `in_use`: even under a server's feet."""
 
     command: Command
@@ -32,12 +32,12 @@ class Wanted:
     in_use: bool = False
 
     @property
-    def alone(self) -> bool:
+    def exclusive(self) -> bool:
         """Whether it needs the state folder to itself."""
         return self.command is not Command.BACKUP
 
 
-def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Wanted:
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> OfflineCommand:
     commands = parser.add_subparsers(dest="command", required=True)
     backup = commands.add_parser("backup", help="write a backup; the server may be running")
     backup.add_argument("file", type=Path)
@@ -50,10 +50,10 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Wanted:
     commands.add_parser("confirm", help="after a restore: machines may be ended and launched again")
     given = vars(parser.parse_args(arguments))
     flags = (given.get(name, False) for name in ("force", "in_use"))
-    return Wanted(Command(given["command"]), given.get("file", Path()), *flags)
+    return OfflineCommand(Command(given["command"]), given.get("file", Path()), *flags)
 
 
-def run(wanted: Wanted, source: Source, now: float) -> dict[str, object]:
+def run(wanted: OfflineCommand, source: BackupSource, now: float) -> dict[str, object]:
     match wanted.command:
         case Command.BACKUP:
             return dict(asdict(write_backup(source, wanted.file, now, overwrite=wanted.force)))

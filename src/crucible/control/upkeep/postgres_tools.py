@@ -26,7 +26,7 @@ def dump(url: str, target: Path) -> None:
     _run([program, "--format=custom", "--no-owner", "--no-privileges", f"--file={target}"], url)
 
 
-def put_back(url: str, dumped: Path, marks: str) -> None:
+def restore_dump(url: str, dumped: Path, marks: str) -> None:
     """Replaces the database's content by the dump and runs the SQL `marks`, in one transaction: all or nothing."""
     programs = _program("pg_restore"), _program("psql")
     script = dumped.with_suffix(".sql")
@@ -37,7 +37,7 @@ def put_back(url: str, dumped: Path, marks: str) -> None:
     _run([programs[1], "--single-transaction", "--set=ON_ERROR_STOP=1", "--quiet", f"--file={script}"], url)
 
 
-def revision(url: str) -> str:
+def read_revision(url: str) -> str:
     """The revision of the schema that is there."""
     from crucible.control.db.postgres.schema import connected
 

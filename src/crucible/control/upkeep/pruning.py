@@ -50,7 +50,7 @@ _PRUNED = Statement(
 
 
 @dataclass(frozen=True)
-class Plan:
+class PrunePlan:
     jobs: tuple[RetentionVerdict, ...]
     items: tuple[PrunedView, ...]
 
@@ -63,7 +63,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedJobs:
     """Jobs with checkpoints up to `cursor` that no round has seen; `more` says that there are others."""
 
     jobs: tuple[str, ...]
@@ -71,16 +71,16 @@ class Changed:
     more: bool
 
 
-def plan(conn: Connection, older_than: float, now: float) -> Plan:
+def plan_prune(conn: Connection, older_than: float, now: float) -> PrunePlan:
     """What `prune` would remove now."""
     going = old_jobs(conn, older_than, now)
-    items = [item for verdict in going for item in _of_job(conn, verdict)]
+    items = [item for verdict in going for item in _prunable_of_job(conn, verdict)]
     gone = {verdict.id for verdict in going}
-    items += [item for job in _with_checkpoints(conn) if job not in gone for item in _thinned(conn, job)]
+    items += [item for job in _with_checkpoints(conn) if job not in gone for item in _prunable_checkpoints(conn, job)]
     unused = unused_bundles(conn, now - older_than, gone)
     why = "no job that is kept uses it"
     items += [PrunedView(what="bundles", job=None, count=1, bytes=size, why=why) for _, size in unused]
-    return Plan(tuple(going), tuple(items))
+    return PrunePlan(tuple(going), tuple(items))
 
 
 def old_jobs(conn: Connection, older_than: float, now: float) -> list[RetentionVerdict]:
@@ -89,19 +89,19 @@ def old_jobs(conn: Connection, older_than: float, now: float) -> list[RetentionV
     query = select(c.id, c.ended_at).where(
         c.state.in_(TERMINAL_STATES), c.pruned_at.is_(None), c.ended_at <= now - older_than
     )
-    busy = _busy(conn)
+    busy = _busy_jobs(conn)
     rows = [EndedJob(row.id, True, row.ended_at, row.id in busy) for row in conn.execute(query.order_by(c.id)).all()]
     return [verdict for verdict in prune_jobs(rows, older_than, now) if not verdict.kept]
 
 
-def may_go(conn: Connection, job: str) -> bool:
+def is_prunable(conn: Connection, job: str) -> bool:
     """Whether the job has ended, left no machine, and is not pruned yet."""
     c = t.jobs.c
     query = select(c.id).where(c.id == job, c.state.in_(TERMINAL_STATES), c.pruned_at.is_(None))
-    return conn.execute(query).first() is not None and job not in _busy(conn)
+    return conn.execute(query).first() is not None and job not in _busy_jobs(conn)
 
 
-def verdicts(conn: Connection, job: str) -> list[RetentionVerdict]:
+def judge_checkpoints(conn: Connection, job: str) -> list[RetentionVerdict]:
     """What the job's keep rules say of the checkpoints that are there."""
     wanted = _WANTED.first(conn, job=job)
     assert wanted is not None, "a checkpoint has a job"
@@ -111,12 +111,12 @@ def verdicts(conn: Connection, job: str) -> list[RetentionVerdict]:
     return keep_checkpoints(rows, keeping, {str(checkpoint) for checkpoint in needed})
 
 
-def changed_jobs(conn: Connection, seen: int, limit: int) -> Changed:
+def changed_jobs(conn: Connection, seen: int, limit: int) -> ChangedJobs:
     rows = _CHANGED.all(conn, seen=seen, most=limit + 1)
     if len(rows) <= limit:
-        return Changed(tuple(r["job"] for r in rows), max((r["last"] for r in rows), default=seen), False)
+        return ChangedJobs(tuple(r["job"] for r in rows), max((r["last"] for r in rows), default=seen), False)
     # Those after the limit come next: nothing before the first of them is looked at again.
-    return Changed(tuple(r["job"] for r in rows[:limit]), rows[limit]["first"] - 1, True)
+    return ChangedJobs(tuple(r["job"] for r in rows[:limit]), rows[limit]["first"] - 1, True)
 
 
 def dead_checkpoints(conn: Connection, since: float) -> list[PendingObject]:
@@ -153,7 +153,7 @@ def bundle_is_used(conn: Connection, sha256: str) -> bool:
     return conn.execute(select(c.id).where(c.pruned_at.is_(None), c.spec.contains(sha256)).limit(1)).first() is not None
 
 
-def _busy(conn: Connection) -> set[str]:
+def _busy_jobs(conn: Connection) -> set[str]:
     """Jobs of which a rank, or a machine of their own, may still be there."""
     joined = t.slots.join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
     open_ranks = select(t.attempts.c.job).select_from(joined).where(t.slots.c.ended.is_(False))
@@ -170,8 +170,8 @@ def _with_checkpoints(conn: Connection) -> list[str]:
     return list(conn.execute(select(c.job).where(c.pruned_at.is_(None)).distinct().order_by(c.job)).scalars())
 
 
-def _thinned(conn: Connection, job: str) -> list[PrunedView]:
-    going = [verdict for verdict in verdicts(conn, job) if not verdict.kept]
+def _prunable_checkpoints(conn: Connection, job: str) -> list[PrunedView]:
+    going = [verdict for verdict in judge_checkpoints(conn, job) if not verdict.kept]
     if not going:
         return []
     c = t.checkpoints.c
@@ -180,7 +180,7 @@ def _thinned(conn: Connection, job: str) -> list[PrunedView]:
     return [PrunedView(what="checkpoints", job=job, count=len(going), bytes=size, why=going[0].why)]
 
 
-def _of_job(conn: Connection, verdict: RetentionVerdict) -> list[PrunedView]:
+def _prunable_of_job(conn: Connection, verdict: RetentionVerdict) -> list[PrunedView]:
     job = verdict.id
     attempts = select(t.attempts.c.id).where(t.attempts.c.job == job)
     checkpoint, artifact, log = t.checkpoints.c, t.artifacts.c, t.log_segments.c

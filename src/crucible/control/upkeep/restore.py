@@ -31,17 +31,17 @@ from crucible.control.upkeep.backup import (
     MANIFEST,
     POSTGRES_MEMBER,
     SQLITE_MEMBER,
+    BackupSource,
     Manifest,
-    Source,
     check_sqlite,
     file_sha256,
+    os_errors_as_ours,
     sync_folder,
     temporary_name,
-    told,
 )
 from crucible.core.errors import BadInput, Conflict
 
-LARGEST_MANIFEST = 64 * 1024
+MAX_MANIFEST = 64 * 1024
 CHUNK = 1024 * 1024
 _HEADER = b"SQLite format 3\0"
 _UNREADABLE = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
@@ -65,7 +65,7 @@ class InUse(Conflict):
 
 
 @dataclass(frozen=True)
-class Done:
+class RestoreResult:
     """`kept` is where the database from before lies; None when there was none."""
 
     manifest: Manifest
@@ -74,9 +74,9 @@ class Done:
 
 def read_manifest(file: Path) -> Manifest:
     """What the backup says of itself. Raises BadBackup."""
-    with _opened(file) as packed:
+    with _open_archive(file) as packed:
         try:
-            if packed.getinfo(MANIFEST).file_size > LARGEST_MANIFEST:
+            if packed.getinfo(MANIFEST).file_size > MAX_MANIFEST:
                 raise BadBackup(f"{file} is not a backup.", why="Its manifest is too large.")
             manifest = Manifest.model_validate_json(packed.read(MANIFEST))
         except (*_UNREADABLE, OSError) as error:
@@ -87,7 +87,9 @@ def read_manifest(file: Path) -> Manifest:
     return manifest
 
 
-def restore(source: Source, file: Path, now: float, *, force: bool = False, in_use: bool = False) -> Done:
+def restore(
+    source: BackupSource, file: Path, now: float, *, force: bool = False, in_use: bool = False
+) -> RestoreResult:
     """Puts the backup in the database's place. The caller holds the state folder's lock.
 
     Raises BadBackup, ForeignBackup (unless `force`), OlderDatabase, NewerDatabase, DiskFull, InUse (unless `in_use`).
@@ -106,39 +108,39 @@ def restore(source: Source, file: Path, now: float, *, force: bool = False, in_u
     return _restore_sqlite(source, file, manifest, now)
 
 
-def confirm_offline(source: Source, now: float) -> restore_hold.Confirmed:
+def confirm_offline(source: BackupSource, now: float) -> restore_hold.ConfirmResult:
     """`restored.confirm` on a database that no server has open."""
     if is_postgres(str(source.database)):
         from crucible.control.db.postgres.schema import connected
 
         with connected(str(source.database)) as connection, connection.begin():
             return restore_hold.confirm(connection, _server_now(connection))
-    with _written(Path(source.database)) as connection:
+    with _transaction(Path(source.database)) as connection:
         return restore_hold.confirm(connection, now)
 
 
 # SQLite
 
 
-def _restore_sqlite(source: Source, file: Path, manifest: Manifest, now: float) -> Done:
+def _restore_sqlite(source: BackupSource, file: Path, manifest: Manifest, now: float) -> RestoreResult:
     _expect(manifest, SQLITE_MEMBER, file, "SQLite")
     database = Path(source.database)
     fresh = temporary_name(database, "restoring")
     try:
-        with told(fresh):
+        with os_errors_as_ours(fresh):
             _unpack(file, manifest, fresh)
             check_sqlite(fresh)
             bring_up_to_date(fresh)
-            with _written(fresh) as connection:
-                _make_ours(connection, source.deployment, manifest, now)
-            return Done(manifest, _swap(database, fresh, now))
+            with _transaction(fresh) as connection:
+                _adopt(connection, source.deployment, manifest, now)
+            return RestoreResult(manifest, _swap(database, fresh, now))
     finally:
         for path in _with_logs(fresh):
             path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _written(path: Path) -> Iterator[Connection]:
+def _transaction(path: Path) -> Iterator[Connection]:
     """One transaction on a database file, durable when it ends well."""
     with translating():
         connection = open_writer(str(path))
@@ -199,7 +201,7 @@ def _with_logs(path: Path) -> tuple[Path, Path, Path]:
 # PostgreSQL
 
 
-def _restore_postgres(source: Source, file: Path, manifest: Manifest, now: float, in_use: bool) -> Done:
+def _restore_postgres(source: BackupSource, file: Path, manifest: Manifest, now: float, in_use: bool) -> RestoreResult:
     from crucible.control.db.postgres import schema
 
     url = str(source.database)
@@ -207,21 +209,21 @@ def _restore_postgres(source: Source, file: Path, manifest: Manifest, now: float
     if not in_use:
         _refuse_while_used(url)
     kept = file.absolute().with_name(f"before-restore-{int(now)}.pgdump")
-    with told(kept), tempfile.TemporaryDirectory(prefix="crucible-restore-") as folder:
+    with os_errors_as_ours(kept), tempfile.TemporaryDirectory(prefix="crucible-restore-") as folder:
         dumped = Path(folder) / POSTGRES_MEMBER
         _unpack(file, manifest, dumped)
         postgres_tools.dump(url, kept)
-        postgres_tools.put_back(url, dumped, _HELD_AT_ONCE)
+        postgres_tools.restore_dump(url, dumped, _MARK_RESTORED)
     schema.bring_up_to_date(url)
     with schema.connected(url) as connection, connection.begin():
-        _make_ours(connection, source.deployment, manifest, _server_now(connection))
-    return Done(manifest, str(kept))
+        _adopt(connection, source.deployment, manifest, _server_now(connection))
+    return RestoreResult(manifest, str(kept))
 
 
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 """The clock of all processes on the database; that of this command may differ."""
 _KEY = restore_hold.RESTORED_AT
-_HELD_AT_ONCE = f"DELETE FROM public.meta WHERE key = '{_KEY}'; INSERT INTO public.meta VALUES ('{_KEY}', {_CLOCK});"  # noqa: S608  constants
+_MARK_RESTORED = f"DELETE FROM public.meta WHERE key = '{_KEY}'; INSERT INTO public.meta VALUES ('{_KEY}', {_CLOCK});"  # noqa: S608  constants
 """So that a restore that is cut off before its end is held all the same."""
 
 
@@ -257,17 +259,17 @@ def _expect(manifest: Manifest, member: str, file: Path, kind: str) -> None:
         )
 
 
-def _make_ours(connection: Connection, deployment: str, manifest: Manifest, now: float) -> None:
+def _adopt(connection: Connection, deployment: str, manifest: Manifest, now: float) -> None:
     """Marks it restored. Another deployment's, taken by force, becomes this one's history."""
     if manifest.deployment != deployment:
         foreign_backup.disown(connection, manifest.deployment, manifest.created_at, now)
-    restore_hold.mark(connection, now, manifest.created_at)
+    restore_hold.mark_restored(connection, now, manifest.created_at)
     named = update(t.meta).where(t.meta.c.key == DEPLOYMENT).values(value=deployment)
     connection.execute(named)
 
 
 def _unpack(file: Path, manifest: Manifest, target: Path) -> None:
-    with _opened(file) as packed, told(target):
+    with _open_archive(file) as packed, os_errors_as_ours(target):
         try:
             with packed.open(manifest.member) as inner, open(target, "xb", opener=_private) as outer:
                 _copy(inner, outer, manifest.size)
@@ -294,7 +296,7 @@ def _damaged(file: Path, why: str) -> BadBackup:
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
+def _open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
     try:
         packed = zipfile.ZipFile(file)
     except FileNotFoundError as error:

@@ -30,7 +30,7 @@ from crucible.core.views.server import ConfirmedView, RestoredView
 RESTORED_AT = "restored_at"
 BACKUP_AT = "restored_backup_at"
 CONFIRMED_AT = "restore_confirmed_at"
-LOOK = "restored_look:"
+SCAN = "restored_look:"
 GAP = "restored_gap:"
 
 WHY = (
@@ -40,7 +40,7 @@ WHY = (
 FIX = "Compare `crucible machines orphans` with what should run, then `crucible db confirm`."
 CHECK_AGAIN = 5.0
 """Seconds until an effect that is held back is looked at again."""
-LOOKS_APART = 5.0
+SCAN_INTERVAL = 5.0
 """Seconds between two looks at a place, at least, for the second to confirm the first."""
 MOMENT = 0.001
 """So much later than the newest machine it knows a database was restored, whatever clocks say."""
@@ -53,7 +53,7 @@ class RestoreUnconfirmed(Trouble):
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class ConfirmResult:
     """`effects` were held back and are due now. `restored_at` is None when there was nothing to confirm."""
 
     restored_at: float | None
@@ -66,45 +66,47 @@ class Confirmed:
         )
 
 
-def since(conn: Connection) -> float | None:
+def unconfirmed_since(conn: Connection) -> float | None:
     """When the database was restored, while that is not confirmed; else None."""
     value = meta.get(conn, RESTORED_AT)
     return None if value is None else float(value)
 
 
-def held(conn: Connection) -> bool:
+def is_held(conn: Connection) -> bool:
     """Whether destruction is off."""
-    return since(conn) is not None
+    return unconfirmed_since(conn) is not None
 
 
-def launching(conn: Connection, places: Iterable[str]) -> bool:
+def may_launch(conn: Connection, places: Iterable[str]) -> bool:
     """Whether jobs may be placed: what may still run from before the restore could be those very jobs."""
-    restored_at = since(conn)
+    restored_at = unconfirmed_since(conn)
     if restored_at is None:
         return True
-    if conn.execute(_before(restored_at).where(t.machines.c.state != MachineState.GONE.value).limit(1)).first():
+    if conn.execute(
+        _machines_before(restored_at).where(t.machines.c.state != MachineState.GONE.value).limit(1)
+    ).first():
         return False
-    return all(_look(conn, place).clear for place in places)
+    return all(_read_scan(conn, place).clear for place in places)
 
 
 def status(conn: Connection) -> RestoredView | None:
     """What people should see of a restore that is not confirmed; None when there is none."""
-    restored_at, backup_at = since(conn), meta.get(conn, BACKUP_AT)
+    restored_at, backup_at = unconfirmed_since(conn), meta.get(conn, BACKUP_AT)
     if restored_at is None:
         return None
     made = None if backup_at is None else float(backup_at)
     return RestoredView(restored_at=restored_at, backup_at=made, why=WHY, fix=FIX)
 
 
-def spare(conn: Connection) -> None:
+def refuse_while_held(conn: Connection) -> None:
     """Called before an agent is told that it is not wanted: raises RestoreUnconfirmed while that is uncertain."""
-    if held(conn):
+    if is_held(conn):
         raise RestoreUnconfirmed("This is not known for certain.", why=WHY, fix=FIX)
 
 
-def spare_machine(conn: Connection, machine: str) -> None:
+def refuse_for_old_machine(conn: Connection, machine: str) -> None:
     """Raises RestoreUnconfirmed for a host whose machine may know better than this database."""
-    restored_at = since(conn)
+    restored_at = unconfirmed_since(conn)
     if restored_at is None:
         return
     made = conn.execute(select(t.machines.c.created_at).where(t.machines.c.id == machine)).scalar()
@@ -114,31 +116,31 @@ def spare_machine(conn: Connection, machine: str) -> None:
 
 def hold_back(conn: Connection, now: float) -> None:
     """Puts off every effect at machines from before the restore, with the reason, for as long as it is held."""
-    restored_at = since(conn)
+    restored_at = unconfirmed_since(conn)
     if restored_at is None:
         return
     c = t.effects.c
     free = or_(c.claimed_until.is_(None), c.claimed_until <= now)
-    due = (c.done.is_(False), c.not_before <= now, free, c.machine.in_(_before(restored_at)))
+    due = (c.done.is_(False), c.not_before <= now, free, c.machine.in_(_machines_before(restored_at)))
     conn.execute(update(t.effects).where(*due).values(not_before=now + CHECK_AGAIN, error=WHY))
 
 
-def looked(conn: Connection, place: str, now: float, *, strangers: bool, settle_window: float = 0.0) -> None:
+def record_scan(conn: Connection, place: str, now: float, *, strangers: bool, settle_window: float = 0.0) -> None:
     """Notes what `place` holds with our tag. Only matters while held.
 
     It is clear once two looks, so far apart that a list that lags has caught up, found nothing unknown.
     """
-    if not held(conn):
+    if not is_held(conn):
         return
     if strangers:
-        return meta.drop(conn, f"{LOOK}{place}")
-    known = _look(conn, place)
+        return meta.drop(conn, f"{SCAN}{place}")
+    known = _read_scan(conn, place)
     since = now if known.since is None or now < known.since else known.since
-    clear = known.clear or now - since >= max(settle_window, LOOKS_APART)
-    meta.put(conn, f"{LOOK}{place}", json.dumps({"since": since, "clear": clear}))
+    clear = known.clear or now - since >= max(settle_window, SCAN_INTERVAL)
+    meta.put(conn, f"{SCAN}{place}", json.dumps({"since": since, "clear": clear}))
 
 
-def bridge(conn: Connection, attempt: str, rank: int, first: int) -> bool | None:
+def bridge_gap(conn: Connection, attempt: str, rank: int, first: int) -> bool | None:
     """A batch begins with `first`, after numbers that this database has not: may they be passed over?
 
     None: no, it was never restored while this rank ran. False: ask the runner for everything it still has.
@@ -156,13 +158,13 @@ def bridge(conn: Connection, attempt: str, rank: int, first: int) -> bool | None
     return True
 
 
-def mark(conn: Connection, now: float, backup_at: float) -> None:
+def mark_restored(conn: Connection, now: float, backup_at: float) -> None:
     """Makes a database that was just put back a restored one. Nothing it held in claims or duties is true.
 
     All that it knows is from before, also where the clocks of then and now disagree. A launch that had not been
     tried may have been since: it is looked for before it is sent.
     """
-    meta.drop(conn, CONFIRMED_AT, *meta.below(conn, LOOK), *meta.below(conn, GAP))
+    meta.drop(conn, CONFIRMED_AT, *meta.below(conn, SCAN), *meta.below(conn, GAP))
     newest = conn.execute(select(func.max(t.machines.c.created_at))).scalar() or 0.0
     meta.put(conn, RESTORED_AT, repr(max(now, backup_at, newest + MOMENT)))
     meta.put(conn, BACKUP_AT, repr(backup_at))
@@ -177,30 +179,30 @@ def mark(conn: Connection, now: float, backup_at: float) -> None:
         meta.put(conn, f"{GAP}{row.attempt}:{row.rank}", "")
 
 
-def confirm(conn: Connection, now: float) -> Confirmed:
+def confirm(conn: Connection, now: float) -> ConfirmResult:
     """Destruction and launches are allowed again; what was held back is due at once."""
-    restored_at = since(conn)
+    restored_at = unconfirmed_since(conn)
     if restored_at is None:
-        return Confirmed(None)
-    meta.drop(conn, RESTORED_AT, *meta.below(conn, LOOK))
+        return ConfirmResult(None)
+    meta.drop(conn, RESTORED_AT, *meta.below(conn, SCAN))
     meta.put(conn, CONFIRMED_AT, repr(now))
     c = t.effects.c
     waiting = update(t.effects).where(c.done.is_(False), c.error == WHY)
-    return Confirmed(restored_at, conn.execute(waiting.values(not_before=now, error=None)).rowcount)
+    return ConfirmResult(restored_at, conn.execute(waiting.values(not_before=now, error=None)).rowcount)
 
 
-def _before(restored_at: float) -> Select[str]:
+def _machines_before(restored_at: float) -> Select[str]:
     return select(t.machines.c.id).where(t.machines.c.created_at < restored_at)
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Scan:
     """`since`: when a place first held nothing unknown, if it has not since."""
 
     since: float | None = None
     clear: bool = False
 
 
-def _look(conn: Connection, place: str) -> _Look:
-    noted = meta.get(conn, f"{LOOK}{place}")
-    return _Look() if noted is None else _Look(**json.loads(noted))
+def _read_scan(conn: Connection, place: str) -> _Scan:
+    noted = meta.get(conn, f"{SCAN}{place}")
+    return _Scan() if noted is None else _Scan(**json.loads(noted))

@@ -28,7 +28,7 @@ from crucible.control.reconcile.roles import Duties, Duty
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.upkeep import pruning, restore_hold
-from crucible.control.upkeep.pruning import Plan
+from crucible.control.upkeep.pruning import PrunePlan
 from crucible.core.errors import Conflict, CrucibleError, TimedOut, Unreachable
 from crucible.core.job.retention import DEFAULT_AGE
 from crucible.core.views.server import PruneView, UnprunedView
@@ -44,10 +44,10 @@ JOBS_AT_ONCE = 100
 TOKENS_AT_ONCE = 200
 OVERLAP = 120.0
 """Seconds that a round looks back before the last one: no transaction is under way for longer."""
-UNUSED_SECONDS = 3600.0
+UNUSED_BUNDLE_SECONDS = 3600.0
 """How long a bundle may lie unused before a full store makes it go: its job may be on the way."""
-TIDIED = "retention_tidied_at"
-PENDING = "retention_bundles"
+LAST_ROUND = "retention_tidied_at"
+PENDING_BUNDLES = "retention_bundles"
 _JUDGE = Statement(
     update(t.checkpoints)
     .where(t.checkpoints.c.id == bindparam("checkpoint"), t.checkpoints.c.pruned_at.is_(None))
@@ -57,7 +57,7 @@ _NOTHING: Mapping[str, CrucibleError] = {}
 
 
 @dataclass(frozen=True)
-class Leftovers:
+class PendingRemovals:
     """What may still be there though its rows are pruned: objects, and all of some jobs."""
 
     objects: tuple[PendingObject, ...]
@@ -65,12 +65,12 @@ class Leftovers:
 
 
 @dataclass
-class Removal:
+class RemovalResult:
     """Keys that are gone, and of the others why not. What is `coming` is neither."""
 
     removed: set[str] = field(default_factory=set)
     failed: dict[str, CrucibleError] = field(default_factory=dict)
-    coming: set[PendingObject] = field(default_factory=set)
+    uploading: set[PendingObject] = field(default_factory=set)
 
 
 class Retention:
@@ -84,20 +84,20 @@ class Retention:
         self._writer = writer
         self._room = room
         self._prune_after = prune_after
-        self._seen = 0
-        self._began = False
+        self._cursor = 0
+        self._claims_released = False
 
     async def round(self) -> None:
         """Applies every rule to what has changed, then removes what is left of earlier rounds too."""
-        if await self._ports.db.read(restore_hold.held):
+        if await self._ports.db.read(restore_hold.is_held):
             return
-        await self._forget_tokens()
-        await self._thin()
+        await self._delete_tokens()
+        await self._apply_keep_rules()
         if self._prune_after is not None:
             await self._prune_jobs(self._prune_after)
         if await self._room.why_full() is not None:
-            await self._drop_bundles(UNUSED_SECONDS)
-        for key, error in (await self.tidy()).failed.items():
+            await self._drop_bundles(UNUSED_BUNDLE_SECONDS)
+        for key, error in (await self.remove_objects()).failed.items():
             log.warning("what was pruned cannot be removed yet", key=key, error=str(error))
 
     async def prune(self, *, older_than: float | None, dry_run: bool) -> PruneView:
@@ -109,53 +109,53 @@ class Retention:
         await self._ports.db.read(_refuse_while_held)
         age = DEFAULT_AGE if older_than is None else older_than
         now = self._ports.clock.now()
-        plan = await self._ports.db.read(lambda conn: pruning.plan(conn, age, now))
+        plan = await self._ports.db.read(lambda conn: pruning.plan_prune(conn, age, now))
         if dry_run:
             return plan_view(plan, dry_run)
-        self._seen = 0
-        await self._thin()
+        self._cursor = 0
+        await self._apply_keep_rules()
         await self._prune_jobs(age)
         await self._drop_bundles(age)
-        return plan_view(plan, dry_run, (await self.tidy()).failed)
+        return plan_view(plan, dry_run, (await self.remove_objects()).failed)
 
-    async def tidy(self) -> Removal:
+    async def remove_objects(self) -> RemovalResult:
         """Removes the objects of everything that was pruned. What fails is tried again by the next round."""
-        now, done = self._ports.clock.now(), Removal()
-        await self._begin()
-        left = await self._ports.db.read(_leftovers)
+        now, done = self._ports.clock.now(), RemovalResult()
+        await self._release_old_claims()
+        left = await self._ports.db.read(_pending_removals)
         await self._remove(left.objects, done)
         for job in left.jobs:
             await self._remove_job(job, done)
-        await self._ports.db.write(lambda conn: _tidied(conn, done, now))
+        await self._ports.db.write(lambda conn: _note_round(conn, done, now))
         if done.removed:
             self._room.forget()
         return done
 
-    async def _begin(self) -> None:
+    async def _release_old_claims(self) -> None:
         """Once in a process: what one of our name was removing when it died, nobody is removing now."""
-        if not self._began:
-            self._began = True
+        if not self._claims_released:
+            self._claims_released = True
             await self._ports.db.write(lambda conn: gc_marks.release_removals(conn, self._ports.worker))
 
-    async def _remove_job(self, job: str, done: Removal) -> None:
+    async def _remove_job(self, job: str, done: RemovalResult) -> None:
         folder, store = job_prefix(job), self._ports.store
         try:
             keys = await self._ports.calls.run(LANE, lambda: [key for key, _ in store.list(folder)], LIST_DEADLINE)
         except CrucibleError as error:
             done.failed[folder] = error
             return
-        await self._remove([_dead(job, key) for key in keys], done)
+        await self._remove([_object_of_job(job, key) for key in keys], done)
 
-    async def _remove(self, objects: Sequence[PendingObject], done: Removal) -> None:
+    async def _remove(self, objects: Sequence[PendingObject], done: RemovalResult) -> None:
         """A few at a time: each is asked about again right before it goes."""
         for start in range(0, len(objects), OBJECTS_AT_ONCE):
             await self._remove_some(objects[start : start + OBJECTS_AT_ONCE], done)
 
-    async def _remove_some(self, objects: Sequence[PendingObject], done: Removal) -> None:
+    async def _remove_some(self, objects: Sequence[PendingObject], done: RemovalResult) -> None:
         db, now, worker = self._ports.db, self._ports.clock.now(), self._ports.worker
         claimed = await db.write(lambda conn: _claim(conn, objects, worker, now))
         done.failed |= {key: gc_marks.BeingRemoved("Somebody else is removing it.") for key in claimed.busy}
-        done.coming |= {stray for stray in objects if stray.key in claimed.arriving}
+        done.uploading |= {stray for stray in objects if stray.key in claimed.arriving}
         if not claimed.free:
             return
         failed = await self._delete(claimed.free, now + DELETE_DEADLINE)
@@ -163,7 +163,7 @@ class Retention:
         done.removed |= set(claimed.free) - failed.keys()
         # Where no answer came it may still happen: that claim stays until it has no force.
         certain = [key for key in claimed.free if not isinstance(failed.get(key), TimedOut | Unreachable)]
-        await db.write(lambda conn: _removed(conn, certain, failed))
+        await db.write(lambda conn: _note_removed(conn, certain, failed))
 
     async def _delete(self, keys: Sequence[str], until: float) -> dict[str, CrucibleError]:
         """Why some could not be removed; the others are gone. None is begun after `until`."""
@@ -185,25 +185,25 @@ class Retention:
             return dict.fromkeys(keys, error)
         return failed
 
-    async def _thin(self) -> None:
+    async def _apply_keep_rules(self) -> None:
         """The keep rules of each job, where checkpoints came since the last round."""
         while True:
-            changed = await self._ports.db.read(lambda conn: pruning.changed_jobs(conn, self._seen, JOBS_AT_ONCE))
+            changed = await self._ports.db.read(lambda conn: pruning.changed_jobs(conn, self._cursor, JOBS_AT_ONCE))
             for job in changed.jobs:
-                await self._writer.write(lambda unit, job=job: _thin(unit, job))  # type: ignore[misc]
-            self._seen = changed.cursor
+                await self._writer.write(lambda unit, job=job: _prune_checkpoints(unit, job))  # type: ignore[misc]
+            self._cursor = changed.cursor
             if not changed.more:
                 return
 
-    async def _forget_tokens(self) -> None:
+    async def _delete_tokens(self) -> None:
         """A few at a time, so that nobody who logs in waits for it, and as long as the duty is ours."""
-        before = self._ports.clock.now() - tokens.KEPT_AFTER
-        while ids := await self._ports.db.read(lambda conn: tokens.ended(conn, before, TOKENS_AT_ONCE)):
-            if not await self._ports.db.write(lambda conn, ids=ids: self._forget(conn, ids, before)):  # type: ignore[misc]
+        before = self._ports.clock.now() - tokens.RETENTION_SECONDS
+        while ids := await self._ports.db.read(lambda conn: tokens.list_ended(conn, before, TOKENS_AT_ONCE)):
+            if not await self._ports.db.write(lambda conn, ids=ids: self._delete_if_on_duty(conn, ids, before)):  # type: ignore[misc]
                 return
 
-    def _forget(self, conn: Connection, ids: Sequence[str], before: float) -> int:
-        return tokens.forget(conn, ids, before) if self._duties.holds(conn, Duty.RETENTION) else 0
+    def _delete_if_on_duty(self, conn: Connection, ids: Sequence[str], before: float) -> int:
+        return tokens.delete_ended(conn, ids, before) if self._duties.holds(conn, Duty.RETENTION) else 0
 
     async def _prune_jobs(self, age: float) -> None:
         now = self._ports.clock.now()
@@ -217,7 +217,7 @@ class Retention:
             await self._ports.db.write(lambda conn, sha256=sha256: _drop_bundle(conn, sha256))  # type: ignore[misc]
 
 
-def plan_view(plan: Plan, dry_run: bool, failed: Mapping[str, CrucibleError] = _NOTHING) -> PruneView:
+def plan_view(plan: PrunePlan, dry_run: bool, failed: Mapping[str, CrucibleError] = _NOTHING) -> PruneView:
     return PruneView(
         jobs=len(plan.jobs),
         checkpoints=plan.count("checkpoints"),
@@ -232,13 +232,13 @@ def plan_view(plan: Plan, dry_run: bool, failed: Mapping[str, CrucibleError] = _
 
 
 def _refuse_while_held(conn: Connection) -> None:
-    if restore_hold.held(conn):
+    if restore_hold.is_held(conn):
         raise Conflict("Nothing is removed yet.", why=restore_hold.WHY, fix=restore_hold.FIX)
 
 
-def _thin(unit: UnitOfWork, job: str) -> None:
-    _look_from(unit.conn, unit.now)
-    for verdict in pruning.verdicts(unit.conn, job):
+def _prune_checkpoints(unit: UnitOfWork, job: str) -> None:
+    _rewind_to(unit.conn, unit.now)
+    for verdict in pruning.judge_checkpoints(unit.conn, job):
         pruned_at = None if verdict.kept else unit.now
         _JUDGE.run(unit.conn, checkpoint=verdict.id, why=verdict.why, pruned_at=pruned_at)
 
@@ -246,9 +246,9 @@ def _thin(unit: UnitOfWork, job: str) -> None:
 def _prune_job(unit: UnitOfWork, job: str, why: str) -> None:
     """The intent: the rows that named objects go, the job says so. It may have been reopened meanwhile."""
     conn = unit.conn
-    if not pruning.may_go(conn, job):
+    if not pruning.is_prunable(conn, job):
         return
-    _look_from(conn, unit.now)
+    _rewind_to(conn, unit.now)
     conn.execute(update(t.jobs).where(t.jobs.c.id == job).values(pruned_at=unit.now))
     c = t.checkpoints.c
     left = update(t.checkpoints).where(c.job == job, c.pruned_at.is_(None))
@@ -262,24 +262,24 @@ def _drop_bundle(conn: Connection, sha256: str) -> None:
     if pruning.bundle_is_used(conn, sha256):
         return
     if conn.execute(delete(t.bundles).where(t.bundles.c.sha256 == sha256)).rowcount:
-        meta.put(conn, PENDING, json.dumps([*_pending(conn), sha256]))
+        meta.put(conn, PENDING_BUNDLES, json.dumps([*_pending_bundles(conn), sha256]))
 
 
-def _look_from(conn: Connection, now: float) -> None:
+def _rewind_to(conn: Connection, now: float) -> None:
     """What is pruned under a clock that was set back must not lie before what the next round looks at."""
-    if float(meta.get(conn, TIDIED) or 0.0) > now:
-        meta.put(conn, TIDIED, repr(now))
+    if float(meta.get(conn, LAST_ROUND) or 0.0) > now:
+        meta.put(conn, LAST_ROUND, repr(now))
 
 
-def _leftovers(conn: Connection) -> Leftovers:
-    since = float(meta.get(conn, TIDIED) or 0.0) - OVERLAP
-    objects = [PendingObject(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
+def _pending_removals(conn: Connection) -> PendingRemovals:
+    since = float(meta.get(conn, LAST_ROUND) or 0.0) - OVERLAP
+    objects = [PendingObject(bundle_key(sha256), None, sha256) for sha256 in _pending_bundles(conn)]
     objects += pruning.dead_checkpoints(conn, since)
     objects += [stray for stray in pending_objects.list_pending(conn) if stray not in objects]
-    return Leftovers(tuple(objects), tuple(pruning.pruned_jobs(conn, since)))
+    return PendingRemovals(tuple(objects), tuple(pruning.pruned_jobs(conn, since)))
 
 
-def _dead(job: str, key: str) -> PendingObject:
+def _object_of_job(job: str, key: str) -> PendingObject:
     """What lies in a pruned job's folder: a late message may still make a checkpoint of it count."""
     name = key.rpartition("/")[2]
     return PendingObject(key, job, name if key == f"{job_prefix(job)}/checkpoints/{name}" else None)
@@ -292,33 +292,33 @@ def _claim(conn: Connection, objects: Iterable[PendingObject], worker: str, now:
     )
 
 
-def _removed(conn: Connection, keys: Iterable[str], failed: Collection[str]) -> None:
+def _note_removed(conn: Connection, keys: Iterable[str], failed: Collection[str]) -> None:
     """Others may store these again. What is gone is forgotten in the same commit: whatever is noted later is new."""
-    gone, pending = {key for key in keys if key not in failed}, _pending(conn)
+    gone, pending = {key for key in keys if key not in failed}, _pending_bundles(conn)
     left = [sha256 for sha256 in pending if bundle_key(sha256) not in gone]
     if len(left) < len(pending):
-        meta.put(conn, PENDING, json.dumps(left))
+        meta.put(conn, PENDING_BUNDLES, json.dumps(left))
     pending_objects.drop_pending(conn, gone)
     gc_marks.end_removal(conn, keys)
 
 
-def _tidied(conn: Connection, done: Removal, now: float) -> None:
+def _note_round(conn: Connection, done: RemovalResult, now: float) -> None:
     """`now` is when the round began: what was pruned since is the next one's."""
     if not done.failed:
-        meta.put(conn, TIDIED, repr(now))
-    pending = _pending(conn)
+        meta.put(conn, LAST_ROUND, repr(now))
+    pending = _pending_bundles(conn)
     rest = [
         sha256 for sha256 in pending if not pruning.is_needed(conn, PendingObject(bundle_key(sha256), None, sha256))
     ]
     if len(rest) < len(pending):
-        meta.put(conn, PENDING, json.dumps(rest))
+        meta.put(conn, PENDING_BUNDLES, json.dumps(rest))
     known = pending_objects.list_pending(conn)
-    later = [*known, *sorted(done.coming - set(known), key=lambda stray: stray.key)]
+    later = [*known, *sorted(done.uploading - set(known), key=lambda stray: stray.key)]
     later = [stray for stray in later if not pruning.is_needed(conn, stray)]
     if later != known:
         pending_objects.write_pending(conn, later)
     gc_marks.drop_expired(conn, now)
 
 
-def _pending(conn: Connection) -> list[str]:
-    return [str(sha256) for sha256 in json.loads(meta.get(conn, PENDING) or "[]")]
+def _pending_bundles(conn: Connection) -> list[str]:
+    return [str(sha256) for sha256 in json.loads(meta.get(conn, PENDING_BUNDLES) or "[]")]

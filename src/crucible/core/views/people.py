@@ -76,7 +76,7 @@ class LinkView(View):
     expires_at: str | None = None
 
 
-class DeedView(View):
+class AuditEntryView(View):
     """Something that was done, and by whom."""
 
     cursor: int
@@ -107,8 +107,8 @@ class TokenPage(View):
     items: tuple[TokenView, ...]
 
 
-class DeedPage(View):
-    items: tuple[DeedView, ...]
+class AuditPage(View):
+    items: tuple[AuditEntryView, ...]
     next: int | None = None
 
 

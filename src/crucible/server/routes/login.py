@@ -90,7 +90,7 @@ async def login(wish: Credentials, control: Control, server: Server, response: R
 @router.post("/api/v1/login/links", status_code=201)
 async def link(control: Control, who: Who, request: Request, server: Server) -> LinkView:
     """A link that logs a browser in, once, within five minutes."""
-    made = await control.login.link(who)
+    made = await control.login.create_link(who)
     url = f"{server_url(request, server.public_url)}/login?code={made.token}"
     return LinkView(url=url, expires_at=made.expires_at)
 

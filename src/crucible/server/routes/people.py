@@ -12,7 +12,7 @@ from crucible.core.job.requests import PLAIN, Email, Password, UserChange
 from crucible.core.people.identity import MAX_PROJECT, MAX_USER, Role
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.core.views.people import (
-    DeedPage,
+    AuditPage,
     MemberPage,
     MemberView,
     MeView,
@@ -119,6 +119,6 @@ async def audit(
     project: Annotated[str | None, Query(min_length=1, max_length=MAX_PROJECT, description="of one project")] = None,
     before: Annotated[int | None, Query(ge=1, le=MAX_OFFSET, description="`next` of the page before")] = None,
     limit: PageSize = 50,
-) -> DeedPage:
+) -> AuditPage:
     """What was done and by whom, newest first: everything for administrators, a project's for those who manage it."""
     return await control.people.audit(who, project=project, before=before, limit=limit)

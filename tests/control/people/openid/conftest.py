@@ -13,7 +13,7 @@ from crucible.control.people.openid import OpenIdLogin
 from crucible.core.people.identity import OWNER, Identity
 from crucible.core.people.openid import LoginResult, OpenIdClient, ProviderResponse, WaitingCommand
 from crucible.core.secret import Secret
-from crucible.core.views.people import DeedView
+from crucible.core.views.people import AuditEntryView
 
 __all__ = ["rig", "town"]
 
@@ -57,7 +57,7 @@ class Gatehouse:
         assert found is not None
         return found
 
-    async def deeds(self) -> tuple[DeedView, ...]:
+    async def deeds(self) -> tuple[AuditEntryView, ...]:
         return (await self.town.control.people.audit(OWNER, project=None, before=None, limit=20)).items
 
 

@@ -534,7 +534,7 @@ async def test_a_commands_code_is_no_login_link_and_no_token(house: Gatehouse) -
     assert await house.town.control.tokens.identify(code) is None
     with pytest.raises(NotAllowed):
         await house.town.control.login.redeem(code)
-    link = str((await house.town.control.login.link(OWNER)).token)
+    link = str((await house.town.control.login.create_link(OWNER)).token)
     with pytest.raises(CrucibleError):
         await house.login.fetch(link, VERIFIER)
 

@@ -17,7 +17,7 @@ def admit(
     found = check_domain(client, person) or _found(conn, client, person, new_user, now)
     if isinstance(found, LoginRefusal):
         told = {"why": found.value, "issuer": client.issuer, "subject": person.subject}
-        audit.note(conn, NOBODY, "login.refuse", person.email or person.subject, now, data=told)
+        audit.record(conn, NOBODY, "login.refuse", person.email or person.subject, now, data=told)
     return found
 
 
@@ -25,11 +25,11 @@ def _found(
     conn: Connection, client: OpenIdClient, person: ProviderIdentity, new_user: str, now: float
 ) -> Identity | LoginRefusal:
     tie = person.subject_hash(client.issuer)
-    row = users.tied(conn, tie)
+    row = users.find_by_subject(conn, tie)
     if row is None and person.email is None:
         return LoginRefusal.UNVERIFIED
     if row is None:
-        row = users.addressed(conn, str(person.email))
+        row = users.find_by_email(conn, str(person.email))
         if row is None:
             return _made(conn, client, person, new_user, now)
         if row["disabled_at"] is None and row["subject"] is not None and row["issuer"] == client.issuer:
@@ -38,7 +38,7 @@ def _found(
             _bind(conn, row["id"], row["name"], client, person, now)
     if row["disabled_at"] is not None:
         return LoginRefusal.DISABLED
-    return users.signed_in(row)
+    return users.session_identity(row)
 
 
 def _made(
@@ -54,10 +54,10 @@ def _made(
     except (BadInput, Conflict):
         return LoginRefusal.UNKNOWN
     who = Identity(new_user, name, LoginMethod.SESSION)
-    audit.note(conn, who, "user.create", name, now, data={"admin": False, "by": client.issuer})
+    audit.record(conn, who, "user.create", name, now, data={"admin": False, "by": client.issuer})
     projects.ensure(conn, client.project, now)
-    projects.join(conn, client.project, new_user, Role.MEMBER, now)
-    audit.note(conn, who, "member.set", name, now, project=client.project, data={"role": Role.MEMBER.value})
+    projects.set_member(conn, client.project, new_user, Role.MEMBER, now)
+    audit.record(conn, who, "member.set", name, now, project=client.project, data={"role": Role.MEMBER.value})
     _bind(conn, new_user, name, client, person, now)
     return who
 
@@ -65,4 +65,4 @@ def _made(
 def _bind(conn: Connection, user: str, name: str, client: OpenIdClient, person: ProviderIdentity, now: float) -> None:
     users.change(conn, user, {"issuer": client.issuer, "subject": person.subject_hash(client.issuer)})
     told = {"issuer": client.issuer, "subject": person.subject, "email": person.email}
-    audit.note(conn, Identity(user, name, LoginMethod.SESSION), "user.tie", name, now, data=told)
+    audit.record(conn, Identity(user, name, LoginMethod.SESSION), "user.tie", name, now, data=told)

@@ -146,7 +146,7 @@ def _brought(answer: ProviderResponse) -> str:
 
 def _fetched(conn: Connection, code: str, challenge: str, now: float) -> Identity | None:
     user = signins.fetch(conn, code, challenge, now)
-    row = None if user is None else users.of(conn, user)
+    row = None if user is None else users.get_user(conn, user)
     if row is None or row["disabled_at"] is not None:
         return None
-    return users.signed_in(row)
+    return users.session_identity(row)
