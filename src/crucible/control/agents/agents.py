@@ -224,7 +224,9 @@ class Agents:
 
     async def bridge(self, attempt: str, rank: int, first: int) -> bool:
         """Whether all before `first` is given up: after a restore, when it was asked for and nobody has it."""
-        return bool(await self._services.ports.db.write(lambda conn: restore_hold.bridge_gap(conn, attempt, rank, first)))
+        return bool(
+            await self._services.ports.db.write(lambda conn: restore_hold.bridge_gap(conn, attempt, rank, first))
+        )
 
     async def put_log(
         self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes, *, contact: bool = True
