@@ -7,10 +7,8 @@ import contextlib
 import io
 import json
 import re
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,6 +17,7 @@ from tests.client.faults import Faults
 from tests.control.fakes import FakeBackend
 from tests.control.world import FakeRunner, Rig, job_spec, pieces, sha
 from tests.server.app import App, running_app
+from tests.server.loopback import Loopback, background_loop, transport_of
 
 from crucible import __version__
 from crucible.backends.base import Seen
@@ -28,7 +27,6 @@ from crucible.core.ids import short
 from crucible.core.job.states import DesiredState, MachineState
 from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import JobView
-from crucible.server.http.listen import UvicornListener, bind, url_of
 from crucible.server.security.size_limits import MAX_BUNDLE
 from crucible.server.streams.follow import StreamTiming
 from crucible.wire.documents.messages import Cause, MessageKind
@@ -168,11 +166,11 @@ class RealServer:
     was asked for.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, app: App, url: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, app: App) -> None:
         self._loop = loop
         self.app = app
         self.rig = app.rig
-        self.url = url
+        self.url = ""
         self.faults = Faults()
         self.obeys = True
         self.on_stop: Callable[[], object] = lambda: None
@@ -332,7 +330,7 @@ class RealServer:
             self.bundles.append(path.rpartition("/")[2])
         if scope["method"] == "POST" and dict(scope["headers"]).get(b"content-length", b"0") == b"0":
             self.sent.append((path, None))
-        await self.faults.pass_on(self.app.api, scope, self._noting(scope, receive), send, _connection(send))
+        await self.faults.pass_on(self.app.api, scope, self._noting(scope, receive), send, transport_of(send))
         if found and scope["method"] == "GET":
             self._begin(found[1])
         if path == "/api/v1/server/stop":
@@ -379,7 +377,7 @@ class RealServer:
                 frames.append(json.loads(message["text"]))
                 await self._tell()
 
-        connection = _connection(send)
+        connection = transport_of(send)
         self._sockets.add(connection)
         try:
             await self.faults.pass_on(self.app.api, scope, receive, outward, connection)
@@ -418,36 +416,27 @@ class RealServer:
                 raise outcome
 
 
-def _connection(send: Any) -> asyncio.BaseTransport:
-    """What is behind the `send` that uvicorn gives."""
-    found: asyncio.BaseTransport = send.__self__.transport
-    return found
-
-
 @asynccontextmanager
 async def _serving(
     loop: asyncio.AbstractEventLoop, folder: Path, backends: tuple[FakeBackend, ...]
 ) -> AsyncIterator[RealServer]:
     async with running_app(folder, *backends, version=__version__, pace=PACE, bundle_limit=MAX_BUNDLE) as app:
         app.control._ready = True  # it is, without its loops, which would not know of virtual time
-        bound = bind("127.0.0.1", None)
-        server = RealServer(loop, app, url_of(bound))
-        listener = UvicornListener(server, bound)
-        listener.config.load()
-        listener.lifespan = listener.config.lifespan_class(listener.config)
-        await listener.startup([bound])
+        server = RealServer(loop, app)
+        listener = Loopback(server)
+        server.url = listener.url
+        await listener.start()
         try:
             yield server
         finally:
-            listener.force_exit = True
             await server.finish()
-            await listener.shutdown([bound])
+            await listener.close()
 
 
 @contextmanager
 def serving(folder: Path, *backends: FakeBackend) -> Iterator[RealServer]:
     """Serve until the block ends, with other places than this computer beside it."""
-    loop = _loop()
+    loop = background_loop()
     folder.mkdir(exist_ok=True)
     context = _serving(loop, folder, backends)
     server = asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(SECONDS)
@@ -455,11 +444,3 @@ def serving(folder: Path, *backends: FakeBackend) -> Iterator[RealServer]:
         yield server
     finally:
         asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(SECONDS)
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """One for all tests of this process, in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    return loop
