@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -86,12 +87,23 @@ class Faults:
     def refuse(self, path: str, status: int = 503, times: float = 1, body: bytes = b"not now") -> None:
         """Answer without the app, as something between it and the client does."""
 
+        refusal = _refusal(status, body)
+
         async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
-            kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-            await send({"type": f"{kind}.start", "status": status, "headers": []})
-            await send({"type": f"{kind}.body", "body": body})
+            await refusal(scope, receive, send)
 
         self._add(path, times, act)
+
+    def alternate(self, *statuses: int | None, path: str = "*") -> None:
+        """Refuse requests with these statuses in turn, again and again; serve each whose turn is None."""
+        turns = itertools.cycle(statuses)
+
+        async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+            status = next(turns)
+            serve = app if status is None else _refusal(status, b"not now")
+            await serve(scope, receive, send)
+
+        self._add(path, float("inf"), act)
 
     def hang(self, path: str, times: float = 1) -> None:
         """Leave a request unanswered until the client goes."""
@@ -106,9 +118,13 @@ class Faults:
         """Pass the JSON of an answer through `change`: what a server of another version would say."""
 
         def changed(body: bytes) -> bytes:
-            return json.dumps(change(json.loads(body))).encode()
+            return json.dumps(change(json.loads(body))).encode() if body else body
 
         self._add(path, times, _replacing(changed))
+
+    def damage(self, path: str, times: float = 1) -> None:
+        """Answer with another last byte."""
+        self._add(path, times, _replacing(lambda body: body[:-1] + bytes([body[-1] ^ 1])))
 
     def garble(self, path: str, times: float = 1) -> None:
         """Answer with what is no JSON."""
@@ -116,6 +132,10 @@ class Faults:
 
     def _add(self, path: str, times: float, act: Act) -> None:
         self._faults.append(_Fault(path, times, act))
+
+    def lift(self, path: str) -> None:
+        """Remove the faults of this path; a request that has met one already is not spared."""
+        self._faults = [fault for fault in self._faults if fault.path != path]
 
     def take(self, path: str) -> Act | None:
         for fault in self._faults:
@@ -142,6 +162,15 @@ class Faults:
             await send(message)
 
         return outward
+
+
+def _refusal(status: int, body: bytes) -> ASGIApp:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+        await send({"type": f"{kind}.start", "status": status, "headers": []})
+        await send({"type": f"{kind}.body", "body": body})
+
+    return refuse
 
 
 def _replacing(change: Callable[[bytes], bytes]) -> Act:
