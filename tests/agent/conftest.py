@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import FakeControl
+from tests.agent.agents_server import AgentsServer
 from tests.agent.machines import Machine
 from tests.fork_server import HOST, ForkServer
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
+def control(tmp_path: Path) -> Iterator[AgentsServer]:
+    control = AgentsServer(tmp_path)
     yield control
-    control.down()
+    control.close()
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +32,12 @@ def hosts() -> Iterator[None]:
 
 @pytest.fixture
 def new_interpreters(monkeypatch: pytest.MonkeyPatch, hosts: None) -> None:
-    """Every host of the test is started as a place starts it."""
+    """Every host of the test is started as a backend starts it."""
     monkeypatch.setattr(Machine, "fork_server", None)
 
 
 @pytest.fixture
-def machine(tmp_path: Path, control: FakeControl, hosts: None) -> Iterator[Machine]:
+def machine(tmp_path: Path, control: AgentsServer, hosts: None) -> Iterator[Machine]:
     machine = Machine(tmp_path, control)
     machine.start_host()
     yield machine

@@ -9,15 +9,16 @@ import signal
 import subprocess
 import sys
 import uuid
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tests.agent.fake_control import FakeControl, poll
+from tests.agent.agents_server import NATIVE_ID, AgentsServer, Attempt
+from tests.agent.waiting import poll
 from tests.fork_server import Forked, ForkServer, for_interpreters
 
 import crucible
 from crucible.agent.process.limits import LimitsProbe, choose_limiter
-from crucible.wire.documents.desired import Assignment, Environment
+from crucible.core.job.spec import EnvironmentSpec, JobSpec, Retries
 from crucible.wire.process import Process
 
 SOURCES = str(Path(crucible.__file__).parent.parent)
@@ -26,17 +27,13 @@ A1, A2 = (f"attempt{number}-{uuid.uuid4().hex[:12]}" for number in (1, 2))
 PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
 
 
-def script(text: str, **changes: object) -> Assignment:
-    """An assignment that runs a Python script given as text."""
-    plain = Assignment(
-        attempt=A1,
-        job="j1",
-        rank=0,
-        secret="",
-        command=("{python}", "-c", text),
-        environment=Environment(interpreter=PYTHON),
-    )
-    return replace(plain, **changes)  # type: ignore[arg-type]
+ONCE = Retries(interruption=0, infrastructure=0, user=0)
+
+
+def script(text: str, **fields: Any) -> JobSpec:
+    """Return a job that runs a Python script given as text, once."""
+    plain = {"command": ("{python}", "-c", text), "environment": EnvironmentSpec(interpreter=PYTHON), "retries": ONCE}
+    return JobSpec(**{**plain, **fields})
 
 
 class Machine:
@@ -45,7 +42,7 @@ class Machine:
     fork_server: ForkServer | None = None
     """Where hosts are forked, if they need not be new interpreters."""
 
-    def __init__(self, folder: Path, control: FakeControl, **bootstrap: object) -> None:
+    def __init__(self, folder: Path, control: AgentsServer, **bootstrap: object) -> None:
         self.control = control
         self.work = folder / "machine"
         self.envs = folder / "envs"
@@ -60,7 +57,7 @@ class Machine:
             "envs": str(self.envs),
             "uv": None,
             "idle_exit_seconds": 60,
-            "native_id": "here",
+            "native_id": NATIVE_ID,
             "shared": True,
         }
         self._bootstrap.write_text(json.dumps({**doc, **bootstrap}))
@@ -82,9 +79,8 @@ class Machine:
         self._processes.append(host)
         return host
 
-    def run(self, *assignments: Assignment) -> None:
-        """Assign with the right secret."""
-        self.control.assign(*(replace(a, secret=self.control.secret(a.attempt)) for a in assignments))
+    def run(self, spec: JobSpec, attempt: str = A1, **options: bool) -> Attempt:
+        return self.control.run(spec, attempt, **options)
 
     def folder(self, attempt: str = A1) -> Path:
         return self.work / "attempts" / f"{attempt}-0"

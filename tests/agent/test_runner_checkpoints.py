@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import signal
 import tarfile
 
 import pytest
-from tests.agent.fake_control import FakeControl, poll
+from tests.agent.agents_server import ALWAYS, AgentsServer
 from tests.agent.machines import A1, A2, Machine, script
+from tests.agent.waiting import poll
 
-from crucible.wire.documents.desired import Resume
-from crucible.wire.documents.messages import Message, MessageKind
+from crucible.wire.documents.messages import MessageKind
 
 pytestmark = pytest.mark.enable_socket
 
 LONG = 60.0
 
 
-def told(control: FakeControl, attempt: str = A1) -> list[tuple[object, object, object]]:
+def told(control: AgentsServer, attempt: str = A1) -> list[tuple[object, object, object]]:
     """Name, step and metric of what was announced, each verified against what was stored."""
-    messages = control.attempts[attempt].of(MessageKind.CHECKPOINT)
-    for message in messages:
-        data = control.checkpoints[str(message.data["sha256"])]
-        assert len(data) == message.data["size"]
-        assert hashlib.sha256(data).hexdigest() == message.data["sha256"]
-    return [(m.data["name"], m.data["step"], m.data["metric"]) for m in messages]
+    return [(row["name"], row["step"], row["metric"]) for row in control.attempts[attempt].checkpoints]
 
 
-def content(control: FakeControl, message: Message) -> bytes:
-    return control.checkpoints[str(message.data["sha256"])]
-
-
-def test_all_that_a_program_left_in_order_is_stored_before_its_end(machine: Machine, control: FakeControl) -> None:
+def test_all_that_a_program_left_in_order_is_stored_before_its_end(machine: Machine, control: AgentsServer) -> None:
     text = """
 import crucible, os
 crucible.checkpoint.save(b"one", step=1, metric=0.5)
@@ -54,14 +44,13 @@ open(folder + "/epoch_5.pt", "wb").write(b"PK\\x03\\x04 torn")
     ]
     kinds = [message.kind for message in control.attempts[A1].messages]
     assert kinds[-1] is MessageKind.ENDED
-    folder = next(m for m in control.attempts[A1].of(MessageKind.CHECKPOINT) if m.data["form"] == "folder")
-    with tarfile.open(fileobj=io.BytesIO(content(control, folder))) as tar:
+    folder = next(row for row in control.attempts[A1].checkpoints if row["form"] == "folder")
+    with tarfile.open(fileobj=io.BytesIO(folder["data"])) as tar:
         assert tar.getnames() == ["a"]
-    notes = [str(message.data["text"]) for message in control.attempts[A1].of(MessageKind.NOTE)]
-    assert notes == ["the checkpoint 'epoch_5.pt' was not stored: it is cut off"]
+    assert control.attempts[A1].notes == ["the checkpoint 'epoch_5.pt' was not stored: it is cut off"]
 
 
-def test_a_running_program_is_watched(machine: Machine, control: FakeControl) -> None:
+def test_a_running_program_is_watched(machine: Machine, control: AgentsServer) -> None:
     text = """
 import crucible, os, time
 crucible.checkpoint.save(b"noted", step=1)
@@ -78,7 +67,7 @@ time.sleep(600)
     assert len(told(control)) == 2
 
 
-def test_a_name_that_is_written_again_is_another_checkpoint(machine: Machine, control: FakeControl) -> None:
+def test_a_name_that_is_written_again_is_another_checkpoint(machine: Machine, control: AgentsServer) -> None:
     text = """
 import crucible, os, time
 folder = os.path.dirname(os.environ["CRUCIBLE_STOP_FILE"])
@@ -95,7 +84,7 @@ for step in range(1, 4):
     assert told(control) == [("last.pt", step, None) for step in (1, 2, 3)]
 
 
-def test_what_a_killed_program_was_writing_is_never_taken(machine: Machine, control: FakeControl) -> None:
+def test_what_a_killed_program_was_writing_is_never_taken(machine: Machine, control: AgentsServer) -> None:
     text = """
 import crucible, os, time
 crucible.checkpoint.save(b"whole", step=1)
@@ -108,16 +97,15 @@ with open(os.environ["CRUCIBLE_CHECKPOINT_DIR"] + "/step-2.bin", "wb") as file:
 """
     machine.run(script(text))
     pid = int(str(control.wait_for(A1, MessageKind.STARTED).data["pid"]))
-    control.wait(lambda: bool(control.attempts[A1].tails), LONG)
+    control.wait_output(A1, b"writing", LONG)
     os.kill(pid, signal.SIGKILL)
     control.wait_for(A1, MessageKind.ENDED, LONG)
     assert told(control) == [("step-00000001", 1, None)]
-    notes = [str(message.data["text"]) for message in control.attempts[A1].of(MessageKind.NOTE)]
-    assert any("step-2.bin" in note and "died" in note for note in notes)
+    assert any("step-2.bin" in note and "died" in note for note in control.attempts[A1].notes)
 
 
-def test_a_runner_that_died_leaves_noted_checkpoints_to_its_successor(machine: Machine, control: FakeControl) -> None:
-    control.fault = lambda method, path: 503 if "/checkpoints/" in path else None
+def test_a_runner_that_died_leaves_noted_checkpoints_to_its_successor(machine: Machine, control: AgentsServer) -> None:
+    control.faults.refuse("*/checkpoints/*", times=ALWAYS)
     text = """
 import crucible, os, time
 crucible.checkpoint.save(b"whole", step=1)
@@ -126,11 +114,11 @@ print("saved", flush=True)
 time.sleep(600)
 """
     machine.run(script(text))
-    control.wait(lambda: bool(control.attempts[A1].tails), LONG)
+    control.wait_output(A1, b"saved", LONG)
     runner = machine.runner()
     os.kill(runner.pid, signal.SIGKILL)
     poll(lambda: not runner.alive)
-    control.fault = lambda method, path: None
+    control.faults.lift("*/checkpoints/*")
     control.wait_for(A1, MessageKind.ENDED, LONG)
     assert told(control) == [("step-00000001", 1, None)]
 
@@ -151,17 +139,15 @@ while True:
 """
 
 
-def test_saved_on_a_stop_and_resumed_elsewhere(machine: Machine, control: FakeControl) -> None:
+def test_saved_on_a_stop_and_resumed_elsewhere(machine: Machine, control: AgentsServer) -> None:
     machine.run(script(SAVES_ON_TERM))
-    control.wait(lambda: b"ready" in b"".join(data for _, data in control.attempts[A1].tails), LONG)
+    control.wait_output(A1, b"ready", LONG)
     control.stop(A1)
     control.wait_for(A1, MessageKind.ENDED, LONG)
-    (message,) = control.attempts[A1].of(MessageKind.CHECKPOINT)
     assert told(control) == [("step-1.txt", 1, None)]
-    data = message.data
-    resume = Resume("ckp-1", "step-1.txt", "file", int(str(data["size"])), str(data["sha256"]), 1)
-    machine.run(script(SAVES_ON_TERM, attempt=A2, resume_from=resume))
-    control.wait(lambda: b"ready" in b"".join(piece for _, piece in control.attempts[A2].tails), LONG)
+    (saved,) = control.attempts[A1].checkpoints
+    machine.run(script(SAVES_ON_TERM, resume_from=saved["id"]), A2)
+    control.wait_output(A2, b"ready", LONG)
     control.stop(A2)
     control.wait_for(A2, MessageKind.ENDED, LONG)
     assert control.attempts[A2].log() == b"starting at 1 step-1.txt\nready\n"
@@ -170,8 +156,12 @@ def test_saved_on_a_stop_and_resumed_elsewhere(machine: Machine, control: FakeCo
     assert "fetching checkpoint step-1.txt (step 1)" in staging
 
 
-def test_a_checkpoint_that_is_not_there_is_told(machine: Machine, control: FakeControl) -> None:
-    machine.run(script("", resume_from=Resume("ckp-1", "step-1.txt", "file", 3, "0" * 64, 1)))
-    exited = control.wait_for(A1, MessageKind.EXITED, LONG)
+def test_a_checkpoint_that_is_not_there_is_told(machine: Machine, control: AgentsServer) -> None:
+    machine.run(script("import crucible; crucible.checkpoint.save(b'one', step=1)"))
+    control.wait_for(A1, MessageKind.ENDED, LONG)
+    (saved,) = control.attempts[A1].checkpoints
+    control.faults.refuse("*/checkpoints/*", 404, times=ALWAYS)  # as if it had been removed since the assignment
+    attempt = machine.run(script("", resume_from=saved["id"]), A2)
+    exited = control.wait_for(A2, MessageKind.EXITED, LONG)
     assert exited.data["cause"] == "staging_failed"
-    assert "crucible resume j1 --checkpoint" in str(exited.data["text"])
+    assert f"crucible resume {attempt.job} --checkpoint" in str(exited.data["text"])

@@ -1,4 +1,4 @@
-"""A real runner whose place goes away, or that is asked to save: told by what arrives at the control plane."""
+"""A real runner whose machine goes away, or that is asked to save: told by what arrives at the control plane."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import FakeControl, poll
+from tests.agent.agents_server import ALWAYS, AgentsServer
 from tests.agent.machines import A1, Machine, script
 from tests.agent.metadata import Metadata
+from tests.agent.waiting import poll
 
-from crucible.wire.documents.desired import Limits
+from crucible.core.compute.resources import Resources
 from crucible.wire.documents.messages import MessageKind
 
 pytestmark = pytest.mark.enable_socket
@@ -39,24 +40,24 @@ def metadata() -> Iterator[Metadata]:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, control: FakeControl, metadata: Metadata, hosts: None) -> Iterator[Machine]:
+def machine(tmp_path: Path, control: AgentsServer, metadata: Metadata, hosts: None) -> Iterator[Machine]:
     machine = Machine(tmp_path, control, interruption_url=metadata.url)
     yield machine
     machine.close()
 
 
-def wait_ready(control: FakeControl) -> None:
-    control.wait(lambda: any(b"ready" in data for _, data in control.attempts[A1].tails), SECONDS)
+def wait_ready(control: AgentsServer) -> None:
+    control.wait_output(A1, b"ready", SECONDS)
 
 
-def told(control: FakeControl) -> list[MessageKind]:
+def told(control: AgentsServer) -> list[MessageKind]:
     """What was said, from the start of the process on, in order."""
     wanted = (MessageKind.STARTED, MessageKind.NOTICE, MessageKind.ARTIFACT, MessageKind.EXITED, MessageKind.ENDED)
     return [message.kind for message in control.attempts[A1].messages if message.kind in wanted]
 
 
 def test_a_program_that_saves_on_notice_is_interrupted(
-    machine: Machine, control: FakeControl, metadata: Metadata
+    machine: Machine, control: AgentsServer, metadata: Metadata
 ) -> None:
     machine.start_host()
     machine.run(script(SAVES))
@@ -79,11 +80,11 @@ def test_a_program_that_saves_on_notice_is_interrupted(
 
 
 def test_a_program_that_saves_nothing_is_killed_in_time(
-    machine: Machine, control: FakeControl, metadata: Metadata
+    machine: Machine, control: AgentsServer, metadata: Metadata
 ) -> None:
     machine.start_host()
     ignores = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready'); time.sleep(600)"
-    machine.run(script(ignores, grace=600.0))
+    machine.run(script(ignores, grace_seconds=600.0))
     wait_ready(control)
     metadata.announce(3)
     exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
@@ -91,50 +92,56 @@ def test_a_program_that_saves_nothing_is_killed_in_time(
     control.wait_for(A1, MessageKind.ENDED, SECONDS)
 
 
-def test_a_machine_that_is_going_starts_nothing(machine: Machine, control: FakeControl, metadata: Metadata) -> None:
+def test_a_machine_that_is_going_starts_nothing(machine: Machine, control: AgentsServer, metadata: Metadata) -> None:
     metadata.announce(100)
-    control.fault = lambda method, path: 503 if "/bundles/" in path else None
+    control.faults.refuse("*/bundles/*", times=ALWAYS)
     machine.start_host()
-    machine.run(script(SAVES, bundle="0" * 64))
+    machine.run(script(SAVES, bundle=control.add_bundle(b"code")))
     exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert exited.data["cause"] == "interrupted"
     control.wait_for(A1, MessageKind.ENDED, SECONDS)
     assert told(control) == [MessageKind.NOTICE, MessageKind.EXITED, MessageKind.ENDED]
 
 
-def test_before_the_machines_time_is_over_the_program_saves(machine: Machine, control: FakeControl) -> None:
-    control.ends_in = 10.0
+def test_before_the_machines_time_is_over_the_program_saves(machine: Machine, control: AgentsServer) -> None:
+    control.set_terms(ends_in=10.0)
     machine.start_host()
     machine.run(script(SAVES))
     exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert exited.data["cause"] == "suspended"
 
 
-def test_the_machines_time_may_be_told_to_the_runner(machine: Machine, control: FakeControl) -> None:
+def test_the_machines_time_may_be_told_to_the_runner(machine: Machine, control: AgentsServer) -> None:
+    terms: dict[str, float | None] = {}  # our listener says nothing of them to runners; the store's channel does
+    control.faults.change("*/attempts/*/desired", lambda wishes: {**wishes, **terms})
     machine.start_host()
     machine.run(script(SAVES))
     wait_ready(control)
-    control.ask_checkpoint(A1, ends_in=0.5, lease_seconds=None)
+    terms.update(ends_in=0.5, lease_seconds=None)
+    control.ask_checkpoint(A1)
     exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (0, "suspended")
 
 
-def test_a_program_saves_at_its_time_limit(machine: Machine, control: FakeControl) -> None:
+def test_a_program_saves_at_its_time_limit(machine: Machine, control: AgentsServer) -> None:
     machine.start_host()
     # Long enough for a slow machine to have started the program.
-    machine.run(script(SAVES, limits=Limits(seconds=5.0)))
+    machine.run(script(SAVES, resources=Resources(seconds=5)))
     exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (0, "time_limit")
     control.wait_for(A1, MessageKind.ENDED, SECONDS)
     assert control.attempts[A1].log() == b"ready\nsaved True\n"
 
 
-def test_a_lease_that_came_later_fences(machine: Machine, control: FakeControl) -> None:
+def test_a_lease_that_came_later_fences(machine: Machine, control: AgentsServer) -> None:
+    terms: dict[str, float] = {}
+    control.faults.change("*/attempts/*/desired", lambda wishes: {**wishes, **terms})
     machine.start_host()
     machine.run(script(SAVES))
     wait_ready(control)
     asked = len(control.requests)
-    control.ask_checkpoint(A1, lease_seconds=0.5)
+    terms.update(lease_seconds=0.5)
+    control.ask_checkpoint(A1)
     # Its next question shows that the answer was heard.
     control.wait(lambda: any(path.endswith("/0/desired") for _, path in control.requests[asked:]), SECONDS)
     control.down()
@@ -156,12 +163,12 @@ while count < 2:
 """
 
 
-def test_each_checkpoint_asked_for_is_seen_by_the_program(machine: Machine, control: FakeControl) -> None:
+def test_each_checkpoint_asked_for_is_seen_by_the_program(machine: Machine, control: AgentsServer) -> None:
     machine.start_host()
     machine.run(script(ASKS))
     wait_ready(control)
     control.ask_checkpoint(A1)
-    control.wait(lambda: any(b"saved 1" in data for _, data in control.attempts[A1].tails), SECONDS)
+    control.wait_output(A1, b"saved 1", SECONDS)
     control.ask_checkpoint(A1)
     exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (0, "exit")
@@ -183,7 +190,7 @@ time.sleep(float(os.environ['LINGER']))
     ("env", "code"), [({"CRUCIBLE_CHECKPOINT_SIGNAL": "USR1", "LINGER": "600"}, 9), ({"LINGER": "1"}, 0)]
 )
 def test_a_signal_only_to_a_program_that_wants_it(
-    machine: Machine, control: FakeControl, env: dict[str, str], code: int
+    machine: Machine, control: AgentsServer, env: dict[str, str], code: int
 ) -> None:
     machine.start_host()
     machine.run(script(SIGNALLED, env=env))

@@ -7,19 +7,21 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import FakeControl, is_running, poll
+from tests.agent.agents_server import AgentsServer
 from tests.agent.machines import A1, A2, PYTHON, Machine, script
+from tests.agent.waiting import is_running, poll
 
-from crucible.wire.documents.desired import Environment, Limits
+from crucible.core.compute.resources import Resources
+from crucible.core.job.spec import EnvironmentSpec
+from crucible.core.job.states import JobState
 from crucible.wire.documents.messages import Cause, MessageKind
 
 pytestmark = pytest.mark.enable_socket
 
 
-def test_a_job_that_succeeds(machine: Machine, control: FakeControl) -> None:
-    machine.run(script("print('hello'); print('epoch 1/2 loss=0.5')"))
+def test_a_job_that_succeeds(machine: Machine, control: AgentsServer) -> None:
+    attempt = machine.run(script("print('hello'); print('epoch 1/2 loss=0.5')"))
     ended = control.wait_for(A1, MessageKind.ENDED)
-    attempt = control.attempts[A1]
     assert ended.data == {"complete": True, "text": ""}
     (exited,) = attempt.of(MessageKind.EXITED)
     assert (exited.data["code"], exited.data["signal"], exited.data["cause"]) == (0, None, Cause.EXIT.value)
@@ -28,16 +30,18 @@ def test_a_job_that_succeeds(machine: Machine, control: FakeControl) -> None:
     assert attempt.log() == b"hello\nepoch 1/2 loss=0.5\n"
     (started,) = attempt.of(MessageKind.STARTED)
     assert started.data["python"] == PYTHON
-    assert attempt.points("loss") == [[1, 0.5, attempt.points("loss")[0][2]]]
+    assert [point[:2] for point in attempt.points("loss")] == [(1, 0.5)]
     assert attempt.of(MessageKind.PROGRESS)[-1].data["epoch"] == 1
-    poll((machine.folder() / "done").exists)
+    assert attempt.world().job.state is JobState.COMPLETED
+    poll(lambda: not machine.folder().exists())
 
 
-def test_exit_code_and_signal_are_told_apart(machine: Machine, control: FakeControl) -> None:
+def test_exit_code_and_signal_are_told_apart(machine: Machine, control: AgentsServer) -> None:
     machine.run(script("raise SystemExit(3)"))
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["code"], exited.data["cause"]) == (3, "exit")
-    machine.run(script("import os; os.kill(os.getpid(), 6)", attempt=A2))
+    control.wait_for(A1, MessageKind.ENDED)
+    machine.run(script("import os; os.kill(os.getpid(), 6)"), A2)
     exited = control.wait_for(A2, MessageKind.EXITED)
     assert (exited.data["code"], exited.data["signal"], exited.data["cause"]) == (
         None,
@@ -46,7 +50,7 @@ def test_exit_code_and_signal_are_told_apart(machine: Machine, control: FakeCont
     )
 
 
-def test_stop_is_heard_by_the_process(machine: Machine, control: FakeControl) -> None:
+def test_stop_is_heard_by_the_process(machine: Machine, control: AgentsServer) -> None:
     text = """
 import os, signal, sys, time
 def end(*args):
@@ -57,7 +61,7 @@ print('ready')
 time.sleep(60)
 """
     machine.run(script(text))
-    control.wait(lambda: bool(control.attempts[A1].tails))
+    control.wait_output(A1, b"ready")
     control.stop(A1)
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["code"], exited.data["cause"]) == (7, "stopped")
@@ -65,7 +69,7 @@ time.sleep(60)
     assert control.attempts[A1].log() == b"ready\nstop file True\n"
 
 
-def test_a_process_that_ignores_the_stop_is_killed_with_its_children(machine: Machine, control: FakeControl) -> None:
+def test_a_process_that_ignores_the_stop_is_killed_with_its_children(machine: Machine, control: AgentsServer) -> None:
     text = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -74,8 +78,8 @@ if os.fork() == 0:
 print(os.getpid(), flush=True)
 time.sleep(60)
 """
-    machine.run(script(text, grace=0.2))
-    control.wait(lambda: b"".join(data for _, data in control.attempts[A1].tails).count(b"\n") == 2)
+    machine.run(script(text, grace_seconds=0.2))
+    control.wait(lambda: control.attempts[A1].output.count(b"\n") == 2)
     control.stop(A1)
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["signal"], exited.data["cause"]) == (signal.SIGKILL, "stopped")
@@ -84,7 +88,7 @@ time.sleep(60)
         assert not is_running(pid.decode())
 
 
-def test_what_a_job_leaves_behind_ends_with_it(machine: Machine, control: FakeControl) -> None:
+def test_what_a_job_leaves_behind_ends_with_it(machine: Machine, control: AgentsServer) -> None:
     text = """
 import os, time
 if os.fork() == 0:
@@ -103,28 +107,29 @@ time.sleep(0.3)
     assert not is_running(int(control.attempts[A1].log()))
 
 
-def test_stop_before_the_start(machine: Machine, control: FakeControl) -> None:
-    machine.run(script("open('/tmp/never', 'w')", stop=True))
+def test_stop_before_the_start(machine: Machine, control: AgentsServer) -> None:
+    control.wait(lambda: control.count("/desired") > 0)  # where no host has come yet, none is told of it
+    machine.run(script("open('/tmp/never', 'w')"), cancelled=True)
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "not_started"
     control.wait_for(A1, MessageKind.ENDED)
     assert control.attempts[A1].of(MessageKind.STARTED) == []
 
 
-def test_time_limit(machine: Machine, control: FakeControl) -> None:
-    machine.run(script("import time; time.sleep(60)", limits=Limits(seconds=0.5)))
+def test_time_limit(machine: Machine, control: AgentsServer) -> None:
+    machine.run(script("import time; time.sleep(60)", resources=Resources(seconds=1)))
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["signal"], exited.data["cause"]) == (signal.SIGTERM, "time_limit")
 
 
-def test_out_of_memory(machine: Machine, control: FakeControl) -> None:
+def test_out_of_memory(machine: Machine, control: AgentsServer) -> None:
     text = "import time; time.sleep(0.3); x = [bytearray(b'x' * 10_000_000) for _ in range(60)]; time.sleep(60)"
-    machine.run(script(text, limits=Limits(memory_bytes=100_000_000)))
+    machine.run(script(text, resources=Resources(memory_bytes=100_000_000)))
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["cause"], exited.data["code"]) == ("out_of_memory", None)
 
 
-def test_a_command_that_is_not_there(machine: Machine, control: FakeControl) -> None:
+def test_a_command_that_is_not_there(machine: Machine, control: AgentsServer) -> None:
     machine.run(script("", command=("no-such-program",)))
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert (exited.data["code"], exited.data["cause"]) == (127, "staging_failed")
@@ -132,8 +137,8 @@ def test_a_command_that_is_not_there(machine: Machine, control: FakeControl) -> 
     control.wait_for(A1, MessageKind.ENDED)
 
 
-def test_an_interpreter_that_is_not_there(machine: Machine, control: FakeControl) -> None:
-    machine.run(script("", environment=Environment(interpreter="/no/python")))
+def test_an_interpreter_that_is_not_there(machine: Machine, control: AgentsServer) -> None:
+    machine.run(script("", environment=EnvironmentSpec(interpreter="/no/python")))
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "staging_failed"
     assert "--python" in str(exited.data["text"])
@@ -141,7 +146,7 @@ def test_an_interpreter_that_is_not_there(machine: Machine, control: FakeControl
     assert b"/no/python" in control.attempts[A1].log()
 
 
-def test_outputs_become_artifacts(machine: Machine, control: FakeControl) -> None:
+def test_outputs_become_artifacts(machine: Machine, control: AgentsServer) -> None:
     text = """
 import os
 out = os.environ['CRUCIBLE_OUTPUT_DIR']
@@ -156,14 +161,9 @@ os.mkfifo(out + '/pipe')
     attempt = control.attempts[A1]
     assert attempt.artifacts == {"small.txt": b"small", "sub dir/ä.bin": b"x" * 3_000_000}
     assert [message.data["path"] for message in attempt.of(MessageKind.ARTIFACT)] == ["small.txt", "sub dir/ä.bin"]
-    notes = [str(message.data["text"]) for message in attempt.of(MessageKind.NOTE)]
-    assert any("out of the output folder" in note for note in notes)
-    assert any("regular" in note for note in notes)
+    assert any("out of the output folder" in note for note in attempt.notes)
+    assert any("regular" in note for note in attempt.notes)
     assert ended.data["complete"] is False
-
-
-def notes(control: FakeControl) -> list[str]:
-    return [str(message.data["text"]) for message in control.attempts[A1].of(MessageKind.NOTE)]
 
 
 WRITES = """
@@ -173,34 +173,35 @@ os.makedirs(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/plots')
 """
 
 
-def test_what_is_not_kept_is_said(machine: Machine, control: FakeControl) -> None:
+def test_what_is_not_kept_is_said(machine: Machine, control: AgentsServer) -> None:
     machine.run(script(WRITES))
     ended = control.wait_for(A1, MessageKind.ENDED)
-    assert notes(control) == [
+    assert control.attempts[A1].notes == [
         "1 file written to the working directory was not kept: model.txt. Write it to $CRUCIBLE_OUTPUT_DIR.",
         "1 empty folder was not kept with the outputs: plots.",
     ]
     assert ended.data["complete"] is True
 
 
-def test_files_of_a_job_in_place_are_kept_there(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
+def test_files_of_a_job_in_place_are_kept_there(machine: Machine, control: AgentsServer, tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     machine.run(script("open('model.txt', 'w').write('x')", in_place=str(tmp_path / "place")))
     control.wait_for(A1, MessageKind.ENDED)
     assert (tmp_path / "place" / "model.txt").exists()
-    assert notes(control) == []
+    assert control.attempts[A1].notes == []
 
 
-def test_how_long_it_ran_is_told(machine: Machine, control: FakeControl) -> None:
+def test_how_long_it_ran_is_told(machine: Machine, control: AgentsServer) -> None:
     machine.run(script("import time; time.sleep(0.3)"))
     seconds = control.wait_for(A1, MessageKind.EXITED).data["seconds"]
     assert isinstance(seconds, float)
     assert 0.3 <= seconds < 20
-    machine.run(script("", attempt=A2, command=("no-such-program",)))
+    control.wait_for(A1, MessageKind.ENDED)
+    machine.run(script("", command=("no-such-program",)), A2)
     assert control.wait_for(A2, MessageKind.EXITED).data["seconds"] is None
 
 
-def test_a_forgotten_attempt_ends(machine: Machine, control: FakeControl) -> None:
+def test_a_forgotten_attempt_ends(machine: Machine, control: AgentsServer) -> None:
     machine.run(script("import time; time.sleep(60)"))
     pid = control.wait_for(A1, MessageKind.STARTED).data["pid"]
     control.forget(A1)
@@ -208,15 +209,16 @@ def test_a_forgotten_attempt_ends(machine: Machine, control: FakeControl) -> Non
     poll((machine.folder() / "done").exists)
 
 
-def test_a_settled_attempt_leaves_nothing(machine: Machine, control: FakeControl) -> None:
+def test_a_settled_attempt_leaves_nothing(machine: Machine, control: AgentsServer) -> None:
+    control.hold_ends()
     machine.run(script("print('x')"))
     control.wait_for(A1, MessageKind.ENDED)
     poll((machine.folder() / "done").exists)
-    control.unassign(A1)
+    control.release_ends()
     poll(lambda: not machine.folder().exists())
 
 
-def test_what_a_job_sees(machine: Machine, control: FakeControl) -> None:
+def test_what_a_job_sees(machine: Machine, control: AgentsServer) -> None:
     text = """
 import os, json, crucible
 crucible.report(3, loss=0.25)
@@ -227,21 +229,20 @@ print(json.dumps(dict(os.environ)))
     attempt = control.attempts[A1]
     env = json.loads(attempt.log())
     assert env["MINE"] == "1"
-    assert env["CRUCIBLE_JOB_ID"] == "j1"
+    assert env["CRUCIBLE_JOB_ID"] == attempt.job
     assert "PYTEST_CURRENT_TEST" not in env
-    assert attempt.points("loss")[0][:2] == [3, 0.25]
+    assert attempt.points("loss")[0][:2] == (3, 0.25)
 
 
-def test_a_result_is_told_before_the_end(machine: Machine, control: FakeControl) -> None:
+def test_a_result_is_told_before_the_end(machine: Machine, control: AgentsServer) -> None:
     machine.run(script("import crucible; crucible.result({'label': 'cat'}); crucible.result({'label': 'dog'})"))
     control.wait_for(A1, MessageKind.ENDED)
     (told,) = control.attempts[A1].of(MessageKind.RESULT)
-    assert told.data == {"kind": "value", "value": {"label": "dog"}}
+    assert told.data == {"kind": "train", "value": {"label": "dog"}}
 
 
-def test_a_result_that_is_none_is_noted(machine: Machine, control: FakeControl) -> None:
+def test_a_result_that_is_none_is_noted(machine: Machine, control: AgentsServer) -> None:
     machine.run(script("import os; open(os.environ['CRUCIBLE_RESULT_FILE'], 'w').write('nonsense')"))
     control.wait_for(A1, MessageKind.ENDED)
     assert not control.attempts[A1].of(MessageKind.RESULT)
-    notes = [str(message.data["text"]) for message in control.attempts[A1].of(MessageKind.NOTE)]
-    assert "the result was left out: the result is no JSON" in notes
+    assert "the result was left out: the result is no JSON" in control.attempts[A1].notes

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import FakeControl, poll
+from tests.agent.agents_server import ALWAYS, AgentsServer
 from tests.agent.machines import A1, Machine, script
+from tests.agent.waiting import poll
 
 from crucible.agent.files import is_locked
 from crucible.wire.documents.messages import MessageKind
@@ -19,16 +20,18 @@ VALUE = "canary-5ebf+f17/áé-value"
 
 
 @pytest.fixture
-def control(control: FakeControl) -> FakeControl:
-    control.secrets = {"TOKEN": VALUE}
+def control(control: AgentsServer) -> AgentsServer:
+    """One with a secret, and whose hosts keep what jobs leave until a test has seen it."""
+    control.set_secret("TOKEN", VALUE)
+    control.hold_ends()
     return control
 
 
-def told(control: FakeControl) -> str:
+def told(control: AgentsServer) -> str:
     """All that came of the attempt but its outputs."""
     attempt = control.attempts[A1]
     messages = json.dumps([dict(message.data) for message in attempt.messages], ensure_ascii=False)
-    return messages + attempt.log().decode() + "".join(data.decode() for _, data in attempt.tails)
+    return messages + attempt.log().decode() + b"".join(attempt.tails).decode()
 
 
 def on_disk(folder: Path) -> list[str]:
@@ -49,7 +52,7 @@ def command_lines() -> str:
 
 
 @pytest.mark.usefixtures("new_interpreters")
-def test_the_program_has_it_and_nobody_else(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
+def test_the_program_has_it_and_nobody_else(machine: Machine, control: AgentsServer, tmp_path: Path) -> None:
     text = """
 import os, pathlib, time
 value = os.environ["TOKEN"]
@@ -62,8 +65,8 @@ while not (out / "go").exists():
     time.sleep(0.02)
 raise ValueError(value)
 """
-    machine.run(script(text, secrets=("TOKEN",)))
-    control.wait(lambda: bool(control.attempts[A1].tails))
+    machine.run(script(text, secrets={"TOKEN": "TOKEN"}))
+    control.wait_output(A1, b"loss of")
     assert VALUE not in command_lines()
     assert on_disk(machine.work) == []
     (machine.folder() / "outputs" / "go").touch()
@@ -78,8 +81,8 @@ raise ValueError(value)
     assert on_disk(machine.work) == []
 
 
-def test_an_output_whose_name_tells_it_is_left_out(machine: Machine, control: FakeControl) -> None:
-    control.secrets = {"TOKEN": "plain-name-of-a-file"}
+def test_an_output_whose_name_tells_it_is_left_out(machine: Machine, control: AgentsServer) -> None:
+    control.set_secret("TOKEN", "plain-name-of-a-file")
     text = """
 import os, pathlib
 import crucible
@@ -89,37 +92,29 @@ out = pathlib.Path(os.environ["CRUCIBLE_OUTPUT_DIR"])
 (out / "kept.txt").write_text("content")
 crucible.report(step=1, **{value: 2.0, "loss": 1.0})
 """
-    machine.run(script(text, secrets=("TOKEN",)))
+    machine.run(script(text, secrets={"TOKEN": "TOKEN"}))
     ended = control.wait_for(A1, MessageKind.ENDED)
     attempt = control.attempts[A1]
     assert list(attempt.artifacts) == ["kept.txt"]
     assert ended.data["complete"] is False
-    assert any("holds a secret" in str(note.data["text"]) for note in attempt.of(MessageKind.NOTE))
+    assert any("holds a secret" in note for note in attempt.notes)
     assert attempt.points("loss")
     assert "plain-name-of-a-file" not in json.dumps([dict(m.data) for m in attempt.messages])
 
 
-def test_it_is_asked_for_until_the_server_answers(machine: Machine, control: FakeControl) -> None:
-    asked: list[str] = []
-
-    def busy(method: str, path: str) -> int | None:
-        if not path.endswith("/secrets"):
-            return None
-        asked.append(path)
-        return 503 if len(asked) < 3 else None
-
-    control.fault = busy
-    machine.run(script("import os; print(len(os.environ['TOKEN']))", secrets=("TOKEN",)))
+def test_it_is_asked_for_until_the_server_answers(machine: Machine, control: AgentsServer) -> None:
+    control.faults.refuse("*/secrets", times=2)
+    machine.run(script("import os; print(len(os.environ['TOKEN']))", secrets={"TOKEN": "TOKEN"}))
     control.wait_for(A1, MessageKind.ENDED, 40)
     assert control.attempts[A1].log().decode() == f"{len(VALUE)}\n"
-    assert len(asked) == 3
+    assert control.count("/secrets") == 3
     said = [str(message.data["what"]) for message in control.attempts[A1].of(MessageKind.STAGING)]
     assert any(text.startswith("waiting for the job's secrets: the server answered 503") for text in said)
 
 
-def test_one_that_is_refused_fails_the_job_before_it_starts(machine: Machine, control: FakeControl) -> None:
-    control.fault = lambda method, path: 404 if path.endswith("/secrets") else None
-    machine.run(script("print('never')", secrets=("TOKEN",)))
+def test_one_that_is_refused_fails_the_job_before_it_starts(machine: Machine, control: AgentsServer) -> None:
+    control.faults.refuse("*/secrets", 404)
+    machine.run(script("print('never')", secrets={"TOKEN": "TOKEN"}))
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "staging_failed"
     assert "secrets were not handed over" in str(exited.data["text"])
@@ -127,21 +122,26 @@ def test_one_that_is_refused_fails_the_job_before_it_starts(machine: Machine, co
     assert b"never" not in control.attempts[A1].log()
 
 
-def test_one_that_the_server_leaves_out_fails_the_job(machine: Machine, control: FakeControl) -> None:
-    machine.run(script("print('never')", secrets=("OTHER", "TOKEN")))
+def test_one_that_the_server_leaves_out_fails_the_job(machine: Machine, control: AgentsServer) -> None:
+    def leave_out(answer: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        """A server with a defect."""
+        return {"secrets": {name: value for name, value in answer["secrets"].items() if name != "OTHER"}}
+
+    control.faults.change("*/secrets", leave_out)
+    machine.run(script("print('never')", secrets={"OTHER": "TOKEN", "TOKEN": "TOKEN"}))
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert "no value for OTHER" in str(exited.data["text"])
 
 
-def test_a_job_without_secrets_asks_for_none(machine: Machine, control: FakeControl) -> None:
+def test_a_job_without_secrets_asks_for_none(machine: Machine, control: AgentsServer) -> None:
     machine.run(script("import os; print('TOKEN' in os.environ)"))
     control.wait_for(A1, MessageKind.ENDED)
     assert control.attempts[A1].log() == b"False\n"
-    assert not [path for _, path in control.requests if path.endswith("/secrets")]
+    assert control.count("/secrets") == 0
 
 
-def test_a_successor_of_a_dead_runner_tells_nothing_either(machine: Machine, control: FakeControl) -> None:
-    control.secrets = {"TOKEN": "plain-name-of-a-file"}
+def test_a_successor_of_a_dead_runner_tells_nothing_either(machine: Machine, control: AgentsServer) -> None:
+    control.set_secret("TOKEN", "plain-name-of-a-file")
     text = """
 import os, pathlib, time
 import crucible
@@ -151,8 +151,8 @@ crucible.report(step=1, **{value: 2.0})
 print("printed", value, flush=True)
 time.sleep(60)
 """
-    machine.run(script(text, secrets=("TOKEN",)))
-    control.wait(lambda: bool(control.attempts[A1].tails))
+    machine.run(script(text, secrets={"TOKEN": "TOKEN"}))
+    control.wait_output(A1, b"printed")
     runner = json.loads((machine.folder() / "runner.json").read_text())
     os.kill(int(runner["pid"]), 9)
     control.wait_for(A1, MessageKind.ENDED, 60)
@@ -161,36 +161,29 @@ time.sleep(60)
     poll((machine.folder() / "done").exists)
 
 
-def test_a_host_and_a_runner_that_die_before_the_start_lose_nothing(machine: Machine, control: FakeControl) -> None:
-    asked: list[str] = []
-
-    def away(method: str, path: str) -> int | None:
-        if path.endswith("/secrets"):
-            asked.append(path)
-        return 503 if path.endswith("/secrets") else None
-
-    control.fault = away
-    machine.run(script("import os; print('it is', os.environ['TOKEN'])", secrets=("TOKEN",)))
-    poll(lambda: bool(asked))
+def test_a_host_and_a_runner_that_die_before_the_start_lose_nothing(machine: Machine, control: AgentsServer) -> None:
+    control.faults.refuse("*/secrets", times=ALWAYS)
+    machine.run(script("import os; print('it is', os.environ['TOKEN'])", secrets={"TOKEN": "TOKEN"}))
+    control.wait(lambda: control.count("/secrets") > 0)
     for name in (machine.work / "host.json", machine.folder() / "runner.json"):
         os.kill(int(json.loads(name.read_text())["pid"]), 9)
     poll(lambda: not is_locked(machine.work / "host.lock"))  # a host that is being killed still holds it for a moment
     assert on_disk(machine.work) == []
-    control.fault = lambda method, path: None
+    control.faults.lift("*/secrets")
     machine.start_host()
     control.wait_for(A1, MessageKind.ENDED, 60)
     assert control.attempts[A1].log() == b"it is ***\n"
     assert on_disk(machine.work) == []
 
 
-def test_a_result_does_not_tell_it(machine: Machine, control: FakeControl) -> None:
+def test_a_result_does_not_tell_it(machine: Machine, control: AgentsServer) -> None:
     text = """
 import os
 import crucible
 value = os.environ["TOKEN"]
 crucible.result({"seen": value, value: [value, 7]})
 """
-    machine.run(script(text, secrets=("TOKEN",)))
+    machine.run(script(text, secrets={"TOKEN": "TOKEN"}))
     control.wait_for(A1, MessageKind.ENDED)
     (result,) = control.attempts[A1].of(MessageKind.RESULT)
     assert result.data["value"] == {"seen": "***", "***": ["***", 7]}

@@ -5,20 +5,20 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import FakeControl, poll
+from tests.agent.agents_server import AgentsServer
 from tests.agent.machines import A1, Machine, script
+from tests.agent.waiting import poll
 from tests.faults.clocks import WallClock
 from tests.faults.counting_job import SMALL, Counting
 from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, begins_of, open_gate, rehearsed, steps_of
 from tests.harness import Deployment, View, shell, until
 from tests.scale import Record
 
-from crucible.wire.documents.desired import Limits
+from crucible.core.compute.resources import Resources
 from crucible.wire.documents.messages import MessageKind
 
 HOUR, DAY = 3600.0, 86400.0
@@ -125,28 +125,28 @@ def _times_are_sane(crucible: Deployment, view: View, began: float) -> None:
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
+def control(tmp_path: Path) -> Iterator[AgentsServer]:
+    control = AgentsServer(tmp_path)
     yield control
-    control.down()
+    control.close()
 
 
 @pytest.fixture
-def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
+def machine(tmp_path: Path, control: AgentsServer) -> Iterator[Machine]:
     machine = Machine(tmp_path, control)
     yield machine
     machine.close()
 
 
 def test_a_machines_clock_is_set(
-    machine: Machine, control: FakeControl, clock: WallClock, tmp_path: Path, record: Record
+    machine: Machine, control: AgentsServer, clock: WallClock, tmp_path: Path, record: Record
 ) -> None:
     """Lease, time limit and the machine's end are counted by the clock that nobody sets."""
-    control.lease_seconds, control.ends_in = 6 * HOUR, DAY
+    control.set_terms(lease_seconds=6 * HOUR, ends_in=DAY)
     machine.start_host(**clock.env)
     go = tmp_path / "go"
-    assignment = script(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)\nprint('over')")
-    machine.run(replace(assignment, limits=Limits(seconds=HOUR)))
+    text = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)\nprint('over')"
+    machine.run(script(text, resources=Resources(seconds=HOUR)))
     control.wait_for(A1, MessageKind.STARTED, 60)
     runner = machine.runner()
     for jump in JUMPS[:3]:
@@ -160,5 +160,5 @@ def test_a_machines_clock_is_set(
     assert 0 < float(str(exited.data["seconds"])) < HOUR
     control.wait_for(A1, MessageKind.ENDED, 60)
     assert control.attempts[A1].log() == b"over\n"
-    poll((machine.folder() / "done").exists)
+    poll(lambda: not machine.folder().exists())
     record("clock jumps", where="agent", jumps=len(JUMPS[:3]))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.agent.fake_control import Attempt, FakeControl
+from tests.agent.agents_server import ALWAYS, AgentsServer
+from tests.control.world import job_spec
 
 from crucible.agent.checkpoints import fetch
 from crucible.agent.link.channel import HttpChannel
@@ -23,8 +24,8 @@ DATA = bytes(range(256)) * 1000
 
 
 @pytest.fixture
-def control(control: FakeControl) -> FakeControl:
-    control.attempts["a"] = Attempt()
+def control(control: AgentsServer) -> AgentsServer:
+    control.run(job_spec(), "a")
     return control
 
 
@@ -38,13 +39,11 @@ def work(said: list[str]) -> StagingContext:
     return StagingContext(said.append, lambda line: None, lambda text: None)
 
 
-def stored(control: FakeControl, data: bytes, **changes: object) -> Resume:
-    sha256 = hashlib.sha256(data).hexdigest()
-    control.checkpoints[sha256] = data
-    return replace(Resume("ckp-1", "step-5.pt", "file", len(data), sha256, 5), **changes)  # type: ignore[arg-type]
+def stored(control: AgentsServer, data: bytes, **fields: Any) -> Resume:
+    return control.add_checkpoint("a", data, **{"name": "step-5.pt", "step": 5, **fields})
 
 
-def get(control: FakeControl, resume: Resume, target: Path, work: StagingContext) -> None:
+def get(control: AgentsServer, resume: Resume, target: Path, work: StagingContext) -> None:
     channel = HttpChannel(ServerAddress(file=control.url_file), "a", 0, control.secret("a"))
     try:
         fetch(resume, "job-1", target, channel, work)
@@ -52,7 +51,7 @@ def get(control: FakeControl, resume: Resume, target: Path, work: StagingContext
         channel.close()
 
 
-def test_a_file(control: FakeControl, tmp_path: Path, work: StagingContext, said: list[str]) -> None:
+def test_a_file(control: AgentsServer, tmp_path: Path, work: StagingContext, said: list[str]) -> None:
     target = tmp_path / "resume" / "step-5.pt"
     get(control, stored(control, DATA), target, work)
     assert target.read_bytes() == DATA
@@ -60,7 +59,7 @@ def test_a_file(control: FakeControl, tmp_path: Path, work: StagingContext, said
     assert said == ["fetching checkpoint step-5.pt (step 5)"]
 
 
-def test_a_folder(control: FakeControl, tmp_path: Path, work: StagingContext, said: list[str]) -> None:
+def test_a_folder(control: AgentsServer, tmp_path: Path, work: StagingContext, said: list[str]) -> None:
     raw = io.BytesIO()
     pack([Entry.of_bytes("inner/a", b"1"), Entry.of_bytes("b", b"2")], raw, compressed=False)
     target = tmp_path / "resume" / "last"
@@ -70,17 +69,17 @@ def test_a_folder(control: FakeControl, tmp_path: Path, work: StagingContext, sa
     assert said == ["fetching checkpoint last"]
 
 
-def test_it_goes_on_where_it_broke_off(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
-    control.cut_downloads_after = 100_000
+def test_it_goes_on_where_it_broke_off(control: AgentsServer, tmp_path: Path, work: StagingContext) -> None:
+    control.faults.cut("*/checkpoints/*", times=ALWAYS, after=100_000)
     target = tmp_path / "resume" / "step-5.pt"
     get(control, stored(control, DATA), target, work)
     assert target.read_bytes() == DATA
     assert sum("/checkpoints/" in path for _, path in control.requests) == 3
 
 
-def test_it_waits_for_the_server(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
-    bad_days = iter([503, 502, 429])
-    control.fault = lambda method, path: next(bad_days, None)
+def test_it_waits_for_the_server(control: AgentsServer, tmp_path: Path, work: StagingContext) -> None:
+    for status in (503, 502, 429):
+        control.faults.refuse("*/checkpoints/*", status)
     get(control, stored(control, DATA), tmp_path / "resume" / "a", work)
     assert (tmp_path / "resume" / "a").read_bytes() == DATA
 
@@ -98,7 +97,7 @@ def test_it_waits_for_the_server(control: FakeControl, tmp_path: Path, work: Sta
     ],
 )
 def test_what_cannot_be_had_is_an_error_with_the_way_out(
-    control: FakeControl, tmp_path: Path, work: StagingContext, wrong: dict[str, object]
+    control: AgentsServer, tmp_path: Path, work: StagingContext, wrong: dict[str, object]
 ) -> None:
     resume = replace(stored(control, DATA), **wrong)  # type: ignore[arg-type]
     with pytest.raises(StagingError) as caught:
@@ -108,14 +107,14 @@ def test_what_cannot_be_had_is_an_error_with_the_way_out(
     assert not (tmp_path / "resume" / "a").exists()
 
 
-def test_damaged_on_the_way(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
+def test_damaged_on_the_way(control: AgentsServer, tmp_path: Path, work: StagingContext) -> None:
     resume = stored(control, DATA)
-    control.checkpoints[resume.sha256] = DATA[:-1] + b"?"
+    control.faults.damage("*/checkpoints/*", times=ALWAYS)
     with pytest.raises(StagingError, match="damaged"):
         get(control, resume, tmp_path / "resume" / "a", work)
 
 
-def test_a_hostile_folder_is_not_unpacked(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
+def test_a_hostile_folder_is_not_unpacked(control: AgentsServer, tmp_path: Path, work: StagingContext) -> None:
     raw = io.BytesIO()
     pack([Entry.of_bytes("aa/out", b"1")], raw, compressed=False)
     hostile = raw.getvalue().replace(b"aa/out", b"../out")
@@ -125,11 +124,14 @@ def test_a_hostile_folder_is_not_unpacked(control: FakeControl, tmp_path: Path, 
     assert not (tmp_path / "resume" / "a").exists()
 
 
-def test_nobody_waits_for_it(control: FakeControl, tmp_path: Path, work: StagingContext) -> None:
+def test_nobody_waits_for_it(control: AgentsServer, tmp_path: Path, work: StagingContext) -> None:
     work.aborted.set()
     with pytest.raises(StagingAborted):
         get(control, stored(control, DATA), tmp_path / "resume" / "a", work)
     work.aborted.clear()
-    control.attempts["a"].gone = True
+    resume = stored(control, DATA)
+    control.forget("a")
+    control.down()
+    control.start()
     with pytest.raises(Gone):
-        get(control, stored(control, DATA), tmp_path / "resume" / "a", work)
+        get(control, resume, tmp_path / "resume" / "a", work)

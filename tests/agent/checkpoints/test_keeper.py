@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from tests.agent.fake_control import poll
+from tests.agent.waiting import poll
 
 from crucible.agent.checkpoints import CheckpointCallbacks, CheckpointKeeper
 from crucible.agent.checkpoints.notes import SaveNote

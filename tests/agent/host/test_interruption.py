@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.agent.fake_control import poll
 from tests.agent.metadata import Metadata
+from tests.agent.waiting import poll
 
 from crucible.agent.host import interruption
 from crucible.agent.host.interruption import (

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import Attempt, FakeControl
+from tests.agent.agents_server import BAD_DAY, AgentsServer
+from tests.control.world import job_spec
 
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import (
@@ -19,6 +20,7 @@ from crucible.agent.link.channel import (
     HttpMachineChannel,
     LogSegment,
     NoRoom,
+    log_message_data,
     upload_seconds,
 )
 from crucible.agent.link.connection import Gone, Refused, ServerAddress, ServerConnection, ServerReply, Unreachable
@@ -29,13 +31,13 @@ pytestmark = pytest.mark.enable_socket
 
 
 @pytest.fixture
-def control(control: FakeControl) -> FakeControl:
-    control.attempts["a"] = Attempt()
+def control(control: AgentsServer) -> AgentsServer:
+    control.run(job_spec(), "a")
     return control
 
 
 @pytest.fixture
-def channel(control: FakeControl) -> Iterator[HttpChannel]:
+def channel(control: AgentsServer) -> Iterator[HttpChannel]:
     channel = HttpChannel(ServerAddress(file=control.url_file), "a", 0, control.secret("a"))
     yield channel
     channel.close()
@@ -45,19 +47,18 @@ def message(n: int) -> Message:
     return Message(n, MessageKind.NOTE, 0.0, {"text": str(n)})
 
 
-def test_messages_are_acknowledged(channel: HttpChannel, control: FakeControl) -> None:
+def test_messages_are_acknowledged(channel: HttpChannel, control: AgentsServer) -> None:
     assert channel.send([message(1), message(2)]) == 2
     assert channel.send([message(2), message(3)]) == 3
     assert [m.n for m in control.attempts["a"].messages] == [1, 2, 3]
 
 
-def test_each_request_is_made_once_over_one_connection(channel: HttpChannel, control: FakeControl) -> None:
+def test_each_request_is_made_once_over_one_connection(channel: HttpChannel, control: AgentsServer) -> None:
     for n in range(1, 6):
         channel.send([message(n)])
         channel.put_tail(0, b"x")
     assert len(control.requests) == 10
-    assert control._server is not None
-    assert len(control._server.open) == 1
+    assert len(control.connections) == 1
 
 
 def test_a_gap_says_where_to_begin(channel: HttpChannel) -> None:
@@ -67,23 +68,22 @@ def test_a_gap_says_where_to_begin(channel: HttpChannel) -> None:
     assert error.value.acked == 1
 
 
-def test_failures_have_classes(channel: HttpChannel, control: FakeControl) -> None:
+def test_failures_have_classes(channel: HttpChannel, control: AgentsServer) -> None:
     expected = {500: Unreachable, 503: Unreachable, 429: Unreachable, 401: Refused, 404: Refused, 410: Gone}
     for status, kind in expected.items():
-        control.fault = lambda method, path, status=status: status
+        control.faults.refuse("*/messages", status)
         with pytest.raises(kind):
             channel.send([message(1)])
-    control.fault = lambda method, path: None
     assert channel.send([message(1)]) == 1
 
 
-def test_a_wrong_secret_is_refused(control: FakeControl) -> None:
+def test_a_wrong_secret_is_refused(control: AgentsServer) -> None:
     with pytest.raises(Refused) as error:
         HttpChannel(ServerAddress(file=control.url_file), "a", 0, "wrong").send([message(1)])
     assert error.value.status == 401
 
 
-def test_a_server_that_moved_is_found(channel: HttpChannel, control: FakeControl) -> None:
+def test_a_server_that_moved_is_found(channel: HttpChannel, control: AgentsServer) -> None:
     channel.send([message(1)])
     control.down()
     with pytest.raises(Unreachable):
@@ -121,8 +121,10 @@ def test_rubbish_is_unreachable() -> None:
     listener.close()
 
 
-def test_what_is_wanted(channel: HttpChannel, control: FakeControl) -> None:
+def test_what_is_wanted(channel: HttpChannel, control: AgentsServer) -> None:
     assert channel.desired(DesiredAttempt(), 0.05) is None
+    control.faults.change("*/attempts/*/desired", lambda wishes: {**wishes, "something": "new"})
+    control.claim("one")  # an attempt that no host can have heard of ends at once
     control.stop("a")
     assert channel.desired(DesiredAttempt(), 5.0) == DesiredAttempt(stop=True)
     control.forget("a")
@@ -130,21 +132,25 @@ def test_what_is_wanted(channel: HttpChannel, control: FakeControl) -> None:
         channel.desired(DesiredAttempt(stop=True), 5.0)
 
 
-def test_logs_and_artifacts(channel: HttpChannel, control: FakeControl, tmp_path: Path) -> None:
+def test_logs_and_artifacts(channel: HttpChannel, control: AgentsServer, tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(b"one\ntwo\n")
-    channel.put_log(LogSegment(3, 10, 18, 2, path))
-    assert control.attempts["a"].logs == {3: (10, b"one\ntwo\n")}
+    segment = LogSegment(0, 0, 8, 2, path)
+    sha256 = channel.put_log(segment)
+    channel.send([Message(1, MessageKind.LOG, 0.0, dict(log_message_data(segment, sha256)))])
+    assert control.attempts["a"].log() == b"one\ntwo\n"
     data = b"x" * 1_000_000
+    told = {"path": "sub/ä b.bin", "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     channel.put_artifact("sub/ä b.bin", io.BytesIO(data), len(data), hashlib.sha256(data).hexdigest())
+    channel.send([Message(2, MessageKind.ARTIFACT, 0.0, told)])
     assert control.attempts["a"].artifacts == {"sub/ä b.bin": data}
 
 
-def test_a_full_store_is_told_apart(channel: HttpChannel, control: FakeControl) -> None:
-    control.fault = lambda method, path: 507
+def test_a_full_store_is_told_apart(channel: HttpChannel, control: AgentsServer) -> None:
+    control.faults.refuse("*/artifacts/*", 507, body=BAD_DAY)
     with pytest.raises(NoRoom, match="507 a bad day"):
         channel.put_artifact("x", io.BytesIO(b"x"), 1, hashlib.sha256(b"x").hexdigest())
-    control.fault = lambda method, path: 503
+    control.faults.refuse("*/artifacts/*", 503)
     with pytest.raises(Unreachable) as error:
         channel.put_artifact("x", io.BytesIO(b"x"), 1, hashlib.sha256(b"x").hexdigest())
     assert not isinstance(error.value, NoRoom)
@@ -155,26 +161,26 @@ def test_a_large_upload_may_take_its_time() -> None:
     assert upload_seconds(10**12) > 24 * 3600
 
 
-def test_a_bundle_from_the_middle(channel: HttpChannel, control: FakeControl) -> None:
-    control.bundles["f" * 64] = b"0123456789"
-    assert b"".join(channel.bundle("f" * 64, 0)) == b"0123456789"
-    assert b"".join(channel.bundle("f" * 64, 4)) == b"456789"
+def test_a_bundle_from_the_middle(channel: HttpChannel, control: AgentsServer) -> None:
+    sha256 = control.add_bundle(b"0123456789")
+    assert b"".join(channel.bundle(sha256, 0)) == b"0123456789"
+    assert b"".join(channel.bundle(sha256, 4)) == b"456789"
     with pytest.raises(Refused):
         list(channel.bundle("e" * 64, 0))
     assert channel.send([message(1)]) == 1
 
 
-def test_claims(control: FakeControl) -> None:
-    machine = HttpMachineChannel(ServerAddress(file=control.url_file), "m1", None)
-    secret = machine.claim("nonce", "one")
-    assert machine.claim("nonce", "one") == secret
+def test_claims(control: AgentsServer) -> None:
+    machine = HttpMachineChannel(ServerAddress(file=control.url_file), control.machine, None)
+    secret = machine.claim(control.nonce, "one")
+    assert machine.claim(control.nonce, "one") == secret
     with pytest.raises(ClaimedByAnother):
-        machine.claim("nonce", "two")
+        machine.claim(control.nonce, "two")
     with pytest.raises(Refused):
         machine.claim("wrong", "one")
-    control.unwanted = True
+    control.end_machine()
     with pytest.raises(Gone):
-        machine.claim("nonce", "one")
+        machine.claim(control.nonce, "one")
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"v":1,"assignments":["x"]}', b'{"v":9}', b"\xff\xfe"])

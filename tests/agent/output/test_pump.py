@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import poll
+from tests.agent.waiting import poll
 
 from crucible.agent.output.output_log import OutputLog
 from crucible.agent.output.pump import Pump, make_pipe

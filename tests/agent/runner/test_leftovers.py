@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import poll
+from tests.agent.waiting import poll
 
 from crucible.agent.runner import leftovers
 from crucible.agent.runner.leftovers import FolderBaseline, empty_folders_note

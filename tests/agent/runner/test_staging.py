@@ -1,16 +1,19 @@
 from __future__ import annotations
 
-import hashlib
 import io
 import random
 import subprocess
 import sys
 import threading
 import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import Attempt, FakeControl
+from tests.agent.agents_server import ALWAYS, AgentsServer
+from tests.control.world import job_spec
 
 import crucible
 from crucible.agent.link.channel import HttpChannel
@@ -27,8 +30,8 @@ pytestmark = pytest.mark.enable_socket
 
 
 @pytest.fixture
-def control(control: FakeControl) -> FakeControl:
-    control.attempts["a"] = Attempt()
+def control(control: AgentsServer) -> AgentsServer:
+    control.run(job_spec(), "a")
     return control
 
 
@@ -41,7 +44,7 @@ def folder(tmp_path: Path) -> AttemptFolder:
 
 
 @pytest.fixture
-def stager(control: FakeControl, tmp_path: Path) -> Stager:
+def stager(control: AgentsServer, tmp_path: Path) -> Stager:
     channel = HttpChannel(ServerAddress(file=control.url_file), "a", 0, control.secret("a"))
     return Stager(channel, quiet(), tmp_path / "cache")
 
@@ -54,20 +57,18 @@ def job(**changes: object) -> Assignment:
     return Assignment(attempt="a", job="j", rank=0, secret="s", command=("x",), **changes)  # type: ignore[arg-type]
 
 
-def bundle(control: FakeControl, **files: bytes) -> str:
+def bundle(control: AgentsServer, **files: bytes) -> str:
     raw = io.BytesIO()
     pack([Entry.of_bytes(f"{name}.py", data) for name, data in files.items()], raw)
-    sha256 = hashlib.sha256(raw.getvalue()).hexdigest()
-    control.bundles[sha256] = raw.getvalue()
-    return sha256
+    return control.add_bundle(raw.getvalue())
 
 
-def downloads(control: FakeControl) -> int:
+def downloads(control: AgentsServer) -> int:
     return sum("/bundles/" in path for _, path in control.requests)
 
 
 def test_a_bundle_is_unpacked_and_kept_for_others(
-    stager: Stager, control: FakeControl, folder: AttemptFolder, tmp_path: Path
+    stager: Stager, control: AgentsServer, folder: AttemptFolder, tmp_path: Path
 ) -> None:
     sha256 = bundle(control, main=b"print(1)")
     assert stager.code(job(bundle=sha256), folder) == folder.work
@@ -78,16 +79,16 @@ def test_a_bundle_is_unpacked_and_kept_for_others(
     assert downloads(control) == 1
 
 
-def test_a_download_goes_on_where_it_broke_off(stager: Stager, control: FakeControl, folder: AttemptFolder) -> None:
+def test_a_download_goes_on_where_it_broke_off(stager: Stager, control: AgentsServer, folder: AttemptFolder) -> None:
     sha256 = bundle(control, main=random.Random(1).randbytes(300_000))
-    control.cut_downloads_after = 100_000
+    control.faults.cut("*/bundles/*", times=ALWAYS, after=100_000)
     stager.code(job(bundle=sha256), folder)
     assert (folder.work / "main.py").stat().st_size == 300_000
     assert downloads(control) in (4, 5)
 
 
 def test_a_damaged_copy_is_fetched_again(
-    stager: Stager, control: FakeControl, folder: AttemptFolder, tmp_path: Path
+    stager: Stager, control: AgentsServer, folder: AttemptFolder, tmp_path: Path
 ) -> None:
     sha256 = bundle(control, main=b"print(1)")
     assert stager.cache is not None
@@ -103,7 +104,7 @@ def test_a_bundle_that_is_not_there_is_said(stager: Stager, folder: AttemptFolde
         stager.code(job(bundle="0" * 64), folder)
 
 
-def test_a_stop_ends_the_waiting_for_a_server(stager: Stager, control: FakeControl, folder: AttemptFolder) -> None:
+def test_a_stop_ends_the_waiting_for_a_server(stager: Stager, control: AgentsServer, folder: AttemptFolder) -> None:
     sha256 = bundle(control, main=b"")
     control.down()
     threading.Timer(0.2, stager.work.aborted.set).start()
@@ -126,12 +127,23 @@ def test_local_data_is_linked(stager: Stager, folder: AttemptFolder, tmp_path: P
     assert (folder.data / "deep/two").resolve() == source
 
 
-def test_data_over_http_is_downloaded(stager: Stager, control: FakeControl, folder: AttemptFolder) -> None:
-    control.bundles["data"] = b"x" * 500_000
-    stager.data((DataItem("set.bin", f"{control.url}/agent/v1/bundles/data"),), folder)
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[str]:
+    """The address of somebody's web server, with the file `set.bin`."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "set.bin").write_bytes(b"x" * 500_000)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_data_over_http_is_downloaded(stager: Stager, files: str, folder: AttemptFolder) -> None:
+    stager.data((DataItem("set.bin", f"{files}/set.bin"),), folder)
     assert (folder.data / "set.bin").read_bytes() == b"x" * 500_000
     with pytest.raises(StagingError, match="404"):
-        stager.data((DataItem("other", f"{control.url}/agent/v1/bundles/other"),), folder)
+        stager.data((DataItem("other", f"{files}/other"),), folder)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.fake_control import poll
 from tests.agent.sessions.far_end import FarEnd, around, session
+from tests.agent.waiting import poll
 
 from crucible.agent.process.process_groups import find_by_variables
 from crucible.agent.sessions import SessionManager, command
