@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from tests.client import real_server
-from tests.client.fake_server import TOKEN, FakeServer, serving
 from tests.client.real_server import RealServer
 from tests.control.conftest import shared_worker
 from tests.control.fakes import FakeBackend
-from tests.server.app import TOKEN as REAL_TOKEN
+from tests.server.app import TOKEN
 
 from crucible import __version__
 from crucible.cli.main import run
@@ -58,15 +57,6 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    """A server that the command line is told of."""
-    with serving(FakeServer()) as fake:
-        monkeypatch.setenv("CRUCIBLE_SERVER", fake.url)
-        monkeypatch.setenv("CRUCIBLE_TOKEN", TOKEN)
-        yield fake
-
-
-@pytest.fixture
 def backends() -> tuple[FakeBackend, ...]:
     """What the server has beside this computer."""
     return ()
@@ -77,7 +67,7 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backends: tuple[FakeBa
     """A server that the command line is told of."""
     with real_server.serving(tmp_path / "server", *backends) as server:
         monkeypatch.setenv("CRUCIBLE_SERVER", server.url)
-        monkeypatch.setenv("CRUCIBLE_TOKEN", REAL_TOKEN)
+        monkeypatch.setenv("CRUCIBLE_TOKEN", TOKEN)
         yield server
 
 
@@ -89,7 +79,7 @@ def our_server(real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     home = tmp_path / "home"
     home.mkdir()
-    (home / "token").write_text(REAL_TOKEN)
+    (home / "token").write_text(TOKEN)
     said = {"url": real.url, "pid": child.pid, "start_time": start_time(child.pid), "version": __version__}
     (home / "server.json").write_text(json.dumps({**said, "nonce": "n-1"}))
     real.on_stop = child.kill

@@ -5,30 +5,16 @@ from pathlib import Path
 
 import pytest
 from tests.client import real_server
-from tests.client.fake_server import TOKEN, FakeServer, serving
 from tests.client.real_server import RealServer
 from tests.control.conftest import shared_worker
 from tests.control.fakes import FakeBackend
-from tests.server.app import TOKEN as REAL_TOKEN
+from tests.server.app import TOKEN
 
 from crucible.client.api import Api
 from crucible.client.transport.http import Endpoint
 from crucible.core.secret import Secret
 
 __all__ = ["shared_worker"]
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with serving(FakeServer()) as fake:
-        yield fake
-
-
-@pytest.fixture
-def api(server: FakeServer) -> Iterator[Api]:
-    found = Api(Endpoint(server.url, Secret(TOKEN)), seconds=10)
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -45,6 +31,6 @@ def real(tmp_path: Path, backends: tuple[FakeBackend, ...]) -> Iterator[RealServ
 
 @pytest.fixture
 def real_api(real: RealServer) -> Iterator[Api]:
-    found = Api(Endpoint(real.url, Secret(REAL_TOKEN)), seconds=10)
+    found = Api(Endpoint(real.url, Secret(TOKEN)), seconds=10)
     yield found
     found.close()
