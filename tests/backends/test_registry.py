@@ -9,7 +9,7 @@ import pytest
 from crucible.backends import BackendSettings, get_backend, names
 from crucible.backends.base import NotInstalled
 from crucible.backends.local import LocalBackend
-from crucible.backends.registry import ROWS, Row
+from crucible.backends.registry import ROWS, BackendRow
 from crucible.core.errors import UnknownName
 
 
@@ -45,7 +45,7 @@ def test_an_unknown_backend_is_told_what_there_is(settings: BackendSettings) -> 
 
 
 def test_a_missing_package_is_told_with_the_command(settings: BackendSettings) -> None:
-    rows = {"moon": Row("no_such_package.moon:MoonBackend", "pip install 'crucible-ml[moon]'")}
+    rows = {"moon": BackendRow("no_such_package.moon:MoonBackend", "pip install 'crucible-ml[moon]'")}
     assert names(rows) == ("moon",)
     with pytest.raises(NotInstalled) as caught:
         get_backend("moon", settings, rows)

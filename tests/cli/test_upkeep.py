@@ -12,7 +12,7 @@ from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
 
 from crucible.client.server import restore as restoring
-from crucible.control.db.migrate import create
+from crucible.control.db.migrate import create_schema
 from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.upkeep import restore_hold
 
@@ -66,7 +66,7 @@ def test_a_backup_is_written_on_the_servers_disk(
     cli: Cli, real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backup, copy, other = real.rig.parts.backup, tmp_path / "copy.db", tmp_path / "other.db"
-    real.run(InlineDb(tmp_path / "crucible.db").write, create)
+    real.run(InlineDb(tmp_path / "crucible.db").write, create_schema)
     monkeypatch.setattr(backup, "_source", replace(backup._source, database=tmp_path / "crucible.db"))
     ran = cli("db", "backup", str(copy))
     assert (ran.code, ran.out) == (0, f"{copy}\n")

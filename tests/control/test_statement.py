@@ -30,9 +30,9 @@ from sqlalchemy.types import TypeEngine
 from tests.control.world import Rig
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 
-ADD = Statement(inserting(t.meta, ["key", "value"]))
+ADD = Statement(insert_row(t.meta, ["key", "value"]))
 VALUE = Statement(select(t.meta.c.value).where(t.meta.c.key == bindparam("name")))
 SOME = Statement(select(t.meta).where(t.meta.c.key.in_(bindparam("names", expanding=True))).order_by(t.meta.c.key))
 CHANGE = Statement(update(t.meta).where(t.meta.c.key == bindparam("name")).values(value=bindparam("value")))

@@ -28,7 +28,7 @@ from crucible.backends.base import LaunchCall
 from crucible.control.agents.agents import Agents
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
-from crucible.control.db.migrate import create
+from crucible.control.db.migrate import create_schema
 from crucible.control.db.port import DatabaseClosed, Db
 from crucible.control.db.sqlite.connection import driver_of
 from crucible.control.db.sqlite.inline import InlineDb
@@ -203,7 +203,7 @@ async def empty_database() -> Db:
     if _idle:
         return _idle.pop()
     db = new_database()
-    await db.write(create)
+    await db.write(create_schema)
     return db
 
 

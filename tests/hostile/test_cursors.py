@@ -49,20 +49,20 @@ async def test_of_another_list_is_refused(town: Town) -> None:
 
 
 async def test_of_a_search_is_none_of_a_list(town: Town) -> None:
-    from crucible.control.telemetry.log_search import _Spot, write_cursor
+    from crucible.control.telemetry.log_search import _Position, write_cursor
 
-    answer = await get(town, "member", LISTS, cursor=write_cursor(_Spot(1, 1, 1)))
+    answer = await get(town, "member", LISTS, cursor=write_cursor(_Position(1, 1, 1)))
     assert (answer.status_code, answer.json()["field"]) == (422, "cursor")
 
 
 @pytest.mark.parametrize("numbers", [(9, 1, 1), (1, 10**15, 1), (1, 1, 10**15), (1, 0, 0), (10**18, 10**18, 10**18)])
 async def test_of_a_search_that_never_was_finds_nothing_of_others(town: Town, numbers: tuple[int, int, int]) -> None:
-    from crucible.control.telemetry.log_search import _Spot, write_cursor
+    from crucible.control.telemetry.log_search import _Position, write_cursor
 
     search = f"{LISTS}/{town.job}/logs/search"
-    answer = await get(town, "member", search, q="line", cursor=write_cursor(_Spot(*numbers)))
+    answer = await get(town, "member", search, q="line", cursor=write_cursor(_Position(*numbers)))
     assert answer.status_code in (200, 422)
-    refused = await get(town, "stranger", search, q="line", cursor=write_cursor(_Spot(*numbers)))
+    refused = await get(town, "stranger", search, q="line", cursor=write_cursor(_Position(*numbers)))
     assert refused.status_code == 404
 
 

@@ -10,14 +10,14 @@ from sqlalchemy import Connection
 from crucible.control.db import schema as t
 from crucible.core.compute.offers import Market
 from crucible.simulation.faults.checks.checkers import Checkers
-from crucible.simulation.faults.checks.notifications import Notices
-from crucible.simulation.faults.checks.secrets import Safe
-from crucible.simulation.faults.fault_rates import Dice, Weather
-from crucible.simulation.faults.ground_truth import Truth
+from crucible.simulation.faults.checks.notifications import NotificationCheck
+from crucible.simulation.faults.checks.secrets import SecretsCheck
+from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
+from crucible.simulation.faults.ground_truth import GroundTruth
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import VirtualLoop
 from crucible.simulation.faults.world.cloud import Cloud, Instance
-from crucible.simulation.faults.world.machine import Ground
+from crucible.simulation.faults.world.machine import MachineEnvironment
 from crucible.simulation.faults.world.network import Network
 from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 from crucible.simulation.faults.world.store import MemoryStore
@@ -30,16 +30,16 @@ class Books:
         self.loop = VirtualLoop()
         self.db = WatchedDb()
         self.now(t.metadata.create_all)
-        self.db.look("PRAGMA foreign_keys = OFF")
+        self.db.query("PRAGMA foreign_keys = OFF")
         self.broken: list[str] = []
-        self.truth = Truth(self.broken.append)
-        weather = Weather(Dice(1, "weather"), self.loop.time)
-        weather.end()
-        self.store = MemoryStore(weather)
+        self.truth = GroundTruth(self.broken.append)
+        faults = FaultRates(RandomStream(1, "weather"), self.loop.time)
+        faults.end()
+        self.store = MemoryStore(faults)
         self.clock = WallClock(self.loop)
-        trace, dice = Trace(self.loop.time), Dice(1, "machines")
-        ground = Ground(Network(None, weather, dice), self.truth, trace, dice)  # type: ignore[arg-type]
-        self.cloud = Cloud(self.loop, ground, weather, dice)
+        trace, dice = Trace(self.loop.time), RandomStream(1, "machines")
+        ground = MachineEnvironment(Network(None, faults, dice), self.truth, trace, dice)  # type: ignore[arg-type]
+        self.cloud = Cloud(self.loop, ground, faults, dice)
 
     def now(self, fn: object) -> None:
         asyncio.run(self.db.write(fn))  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ class Books:
 
     def put(self, table: str, **values: object) -> None:
         """A row; what it needs and was not given is empty."""
-        columns = {str(row[1]): (str(row[2]), row[3], row[4]) for row in self.db.look(f"PRAGMA table_info({table})")}
+        columns = {str(row[1]): (str(row[2]), row[3], row[4]) for row in self.db.query(f"PRAGMA table_info({table})")}
         needed = {
             name: "" if "CHAR" in kind or kind == "TEXT" else 0
             for name, (kind, must, or_) in columns.items()
@@ -66,8 +66,8 @@ class Books:
 
 
 def checkers(books: Books) -> Checkers:
-    safe = Safe(books.db, Path("no keys"))
-    notices = Notices(books.db, books.truth)
+    safe = SecretsCheck(books.db, Path("no keys"))
+    notices = NotificationCheck(books.db, books.truth)
     return Checkers(books.db, books.truth, books.cloud, books.store, books.loop.time, books.clock, safe, notices)
 
 

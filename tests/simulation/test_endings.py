@@ -9,10 +9,10 @@ import pytest
 from tests.simulation.books import Books, checkers, instance, make
 
 from crucible.simulation.faults.checks.checkers import LIMIT_SECONDS
-from crucible.simulation.faults.checks.endings import Endings
-from crucible.simulation.faults.checks.event_order import Broken
-from crucible.simulation.faults.checks.placement import Choices
-from crucible.simulation.faults.ground_truth import Running
+from crucible.simulation.faults.checks.endings import TerminationCheck
+from crucible.simulation.faults.checks.event_order import InvariantBroken
+from crucible.simulation.faults.checks.placement import PlacementCheck
+from crucible.simulation.faults.ground_truth import RunningProgram
 from crucible.simulation.faults.world.cloud import Instance
 from crucible.simulation.faults.world.program import Program, Script
 
@@ -23,12 +23,12 @@ SHA = hashlib.sha256(DATA).hexdigest()
 def ended(books: Books, found: Instance) -> str:
     """What is broken when the cloud is told to end it; it lives on."""
     before = len(books.broken)
-    Endings(books.db, books.truth, books.clock).of_instance(found)
+    TerminationCheck(books.db, books.truth, books.clock).check_instance(found)
     return " ".join(books.broken[before:])
 
 
 def runs(books: Books, found: Instance, attempt: str) -> None:
-    running = Running("job-1", attempt, found.id, 0)
+    running = RunningProgram("job-1", attempt, found.id, 0)
     made = Program(running, Script(10, 10.0, 5), books.truth, lambda step: None, lambda how: None)
     found.computer.programs[attempt, 0] = made
 
@@ -73,11 +73,11 @@ def test_an_instance_without_the_end_that_its_row_says_is_told(books: Books) -> 
 
 def test_a_program_beyond_its_limit_is_told(books: Books) -> None:
     found, here = instance(books, "mch-1"), checkers(books)
-    books.truth.started(Running("job-1", "att-1", found.id, 0, due=books.loop.time()))
-    here.look(None)
+    books.truth.started(RunningProgram("job-1", "att-1", found.id, 0, due=books.loop.time()))
+    here.check(None)
     books.loop.run_until_complete(asyncio.sleep(LIMIT_SECONDS + 1))
-    with pytest.raises(Broken, match="beyond its limit"):
-        here.look(None)
+    with pytest.raises(InvariantBroken, match="beyond its limit"):
+        here.check(None)
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ def test_a_program_beyond_its_limit_is_told(books: Books) -> None:
 )
 def test_a_program_that_is_over_by_the_books_is_told(books: Books, attempt: str, job: str, told: str) -> None:
     found = checkers(books)
-    books.truth.started(Running("job-1", "att-1", "i-1", 0))
-    with pytest.raises(Broken, match="has no row"):
-        found.commit()
+    books.truth.started(RunningProgram("job-1", "att-1", "i-1", 0))
+    with pytest.raises(InvariantBroken, match="has no row"):
+        found.check_commit()
     books.put("attempts", id="att-1", job="job-1", state=attempt)
     books.put("jobs", id="job-1", state=job, desired="run", spec="{}")
-    with pytest.raises(Broken, match=told):
-        found.commit()
+    with pytest.raises(InvariantBroken, match=told):
+        found.check_commit()
 
 
 def test_two_programs_of_a_job_and_one_that_starts_again_are_told(books: Books) -> None:
-    first = Running("job-1", "att-1", "i-1", 0)
+    first = RunningProgram("job-1", "att-1", "i-1", 0)
     books.truth.started(first)
-    books.truth.started(Running("job-1", "att-2", "i-2", 0))
+    books.truth.started(RunningProgram("job-1", "att-2", "i-2", 0))
     assert "two programs of job-1" in books.broken.pop()
     books.truth.ended(first)
     books.truth.live.clear()
@@ -107,7 +107,7 @@ def test_two_programs_of_a_job_and_one_that_starts_again_are_told(books: Books) 
 
 
 def test_a_machine_with_more_than_it_holds_is_told(books: Books) -> None:
-    choices = Choices(books.db, books.cloud, books.clock)
+    choices = PlacementCheck(books.db, books.cloud, books.clock)
     books.put("machines", id="mch-1", backend="local", call="{}", capacity='{"cpus": 2.0, "memory_bytes": 100}')
     for n in (1, 2, 3):
         if n == 3:
@@ -115,5 +115,5 @@ def test_a_machine_with_more_than_it_holds_is_told(books: Books) -> None:
         books.put("attempts", id=f"att-{n}", job=f"job-{n}", number=1, generation=1, state="running", backend="local")
         size = '{"cpus": 1.0, "memory_bytes": 10}'
         books.put("slots", attempt=f"att-{n}", rank=0, machine="mch-1", ended=False, allocation=size)
-    with pytest.raises(Broken, match="no room for all of its 3 tries"):
+    with pytest.raises(InvariantBroken, match="no room for all of its 3 tries"):
         choices.check()

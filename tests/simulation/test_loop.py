@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from crucible.simulation.faults.virtual_loop import Deadlock, VirtualLoop
-from crucible.simulation.faults.world.task_group import Crew
+from crucible.simulation.faults.world.task_group import TaskGroup
 
 
 def test_time_jumps_to_the_next_timer() -> None:
@@ -47,7 +47,7 @@ def test_a_crew_dies_with_all_that_its_tasks_started() -> None:
         done.append(name)
 
     async def scene() -> None:
-        crew, other = Crew("doomed"), Crew("other")
+        crew, other = TaskGroup("doomed"), TaskGroup("other")
         crew.start(work("first"))
         other.start(work("third"))
         await asyncio.sleep(1)
@@ -67,7 +67,7 @@ def test_what_is_frozen_goes_on_in_its_order_once_it_thaws() -> None:
             told.append((name, asyncio.get_running_loop().time()))
 
     async def scene() -> None:
-        sleeper, other = Crew("sleeper"), Crew("other")
+        sleeper, other = TaskGroup("sleeper"), TaskGroup("other")
         sleeper.start(ticks("asleep"))
         other.start(ticks("awake"))
         await asyncio.sleep(1)
@@ -89,7 +89,7 @@ def test_what_dies_while_it_is_frozen_never_goes_on() -> None:
         told.append("went on")
 
     async def scene() -> None:
-        sleeper = Crew("sleeper")
+        sleeper = TaskGroup("sleeper")
         sleeper.start(work())
         await asyncio.sleep(1)
         loop.freeze([sleeper])
@@ -111,7 +111,7 @@ def test_what_thaws_leaves_others_frozen() -> None:
         told.append((name, asyncio.get_running_loop().time()))
 
     async def scene() -> None:
-        crews = Crew("one"), Crew("other")
+        crews = TaskGroup("one"), TaskGroup("other")
         for crew in crews:
             crew.start(tick(crew.name))
         await asyncio.sleep(1)

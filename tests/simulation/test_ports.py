@@ -8,18 +8,18 @@ import pytest
 
 from crucible.control.reconcile.crashpoints import crashpoint, disarm
 from crucible.core.errors import TimedOut
-from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.virtual_loop import VirtualLoop, virtual_loop
-from crucible.simulation.faults.world.ports import FlightCalls, OrderedWakeups, ProcessDb, WatchedDb
+from crucible.simulation.faults.world.ports import DelayedCalls, OrderedWakeups, ProcessDb, WatchedDb
 from crucible.simulation.faults.world.process import NAMED_WEIGHT, WRITE_WEIGHT, Crash, Process, arm_all
 from crucible.simulation.faults.world.store import MemoryStore
 from crucible.storage import HashMismatch, StoreFull
 
 
-def calm() -> Weather:
-    weather = Weather(Dice(1, "weather"), lambda: 0.0)
-    weather.end()
-    return weather
+def calm() -> FaultRates:
+    faults = FaultRates(RandomStream(1, "weather"), lambda: 0.0)
+    faults.end()
+    return faults
 
 
 def play(scene: Callable[[], object]) -> None:
@@ -73,7 +73,7 @@ def test_a_commit_outlives_the_process_that_made_it() -> None:
         mine = ProcessDb(db, process, calm(), lambda: None)
         with pytest.raises(Crash):
             await mine.write(lambda conn: conn.exec_driver_sql("INSERT INTO things VALUES (1)").rowcount)
-        assert db.look("SELECT n FROM things") == [(1,)]
+        assert db.query("SELECT n FROM things") == [(1,)]
 
     play(scene)
 
@@ -82,7 +82,7 @@ def test_a_call_that_is_too_late_takes_effect_all_the_same() -> None:
     done: list[str] = []
 
     async def scene() -> None:
-        calls = FlightCalls(Process("p", None, done.append), calm(), Dice(1, "calls"))
+        calls = DelayedCalls(Process("p", None, done.append), calm(), RandomStream(1, "calls"))
         with pytest.raises(TimedOut):
             await calls.run("cloud", lambda: done.append("made"), 0.001)
         await asyncio.sleep(60)
@@ -114,13 +114,13 @@ def test_wakeups_come_in_the_same_order_every_time() -> None:
 
 def test_a_full_store_takes_nothing(tmp_path: Path) -> None:
     now = [0.0]
-    weather = Weather(Dice(1, "weather"), lambda: now[0])
-    store = MemoryStore(weather)
-    weather.storm("store", 10)
+    faults = FaultRates(RandomStream(1, "weather"), lambda: now[0])
+    store = MemoryStore(faults)
+    faults.storm("store", 10)
     with pytest.raises(StoreFull):
         store.put("key", b"data")
     assert store.free_bytes() == 0
-    weather.end()
+    faults.end()
     now[0] = 11.0
     file = tmp_path / "file"
     file.write_bytes(b"data")
@@ -132,8 +132,8 @@ def test_a_full_store_takes_nothing(tmp_path: Path) -> None:
 
 
 def test_dice_of_one_name_fall_the_same_way() -> None:
-    assert [Dice(1, "a").bits(64) for _ in range(2)] == [Dice(1, "a").bits(64)] * 2
-    assert Dice(1, "a").bits(64) != Dice(1, "b").bits(64)
+    assert [RandomStream(1, "a").bits(64) for _ in range(2)] == [RandomStream(1, "a").bits(64)] * 2
+    assert RandomStream(1, "a").bits(64) != RandomStream(1, "b").bits(64)
 
 
 def test_a_process_stands_still_at_a_border_and_goes_on_from_there() -> None:

@@ -9,9 +9,9 @@ from tests.simulation.books import Books
 
 from crucible.core.hooks import Reply
 from crucible.core.signing import sign_message, signing_secret
-from crucible.simulation.faults.checks.notifications import Notices
-from crucible.simulation.faults.fault_rates import RATES, Dice, Weather
-from crucible.simulation.faults.world.webhook_receiver import SECONDS, STORM, Receiver
+from crucible.simulation.faults.checks.notifications import NotificationCheck
+from crucible.simulation.faults.fault_rates import RATES, FaultRates, RandomStream
+from crucible.simulation.faults.world.webhook_receiver import SECONDS, STORM, WebhookReceiver
 
 URL = "https://receiver/1"
 SECRET = signing_secret(b"k" * 32)
@@ -19,14 +19,14 @@ BODY = json.dumps({"data": {"event": {"n": 1, "type": "completed"}, "job": {"id"
 
 
 class Street:
-    """A receiver in a weather where nothing strikes unless it is told to."""
+    """A receiver where no fault strikes unless it is told to."""
 
     def __init__(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.weather = Weather(Dice(1, "weather"), books.loop.time)
-        self.notices = Notices(books.db, books.truth)
-        self.receiver = Receiver(self.weather, Dice(1, "receiver"), self.notices)
+        self.faults = FaultRates(RandomStream(1, "weather"), books.loop.time)
+        self.notices = NotificationCheck(books.db, books.truth)
+        self.receiver = WebhookReceiver(self.faults, RandomStream(1, "receiver"), self.notices)
         self.receiver.open(URL, SECRET)
-        self.notices.promise(URL)
+        self.notices.record_hook(URL)
         books.put("events", job="job-1", n=1, type="completed", data="{}", cursor=1)
         for fault in RATES:
             monkeypatch.setitem(RATES, fault, 0.0)
@@ -52,7 +52,7 @@ def street(books: Books, monkeypatch: pytest.MonkeyPatch) -> Street:
 
 def test_what_is_signed_is_taken(street: Street) -> None:
     assert street.play(street.post) == Reply(200, "thanks")
-    assert street.notices.untold() == ""
+    assert street.notices.missing() == ""
 
 
 def test_what_others_signed_is_told(street: Street, books: Books) -> None:
@@ -62,19 +62,19 @@ def test_what_others_signed_is_told(street: Street, books: Books) -> None:
 
 
 def test_what_cannot_be_connected_or_comes_in_a_storm_is_not_taken(street: Street) -> None:
-    street.weather.storm(STORM, 60.0)
+    street.faults.storm(STORM, 60.0)
     reply = street.play(street.post)
     assert reply is not None
     assert reply.status == 503
     street.always("notice.lost")
     assert street.play(street.post) == Reply(None, "It cannot be connected to.")
-    assert street.notices.untold() != ""
+    assert street.notices.missing() != ""
 
 
 def test_what_was_taken_may_have_no_answer(street: Street) -> None:
     street.always("answer.lost")
     assert street.play(street.post) == Reply(None, f"It did not answer within {SECONDS:g} s.")
-    assert street.notices.untold() == ""
+    assert street.notices.missing() == ""
 
 
 def test_what_was_sent_arrives_though_its_sender_has_died(street: Street) -> None:
@@ -85,4 +85,4 @@ def test_what_was_sent_arrives_though_its_sender_has_died(street: Street) -> Non
         await asyncio.sleep(2 * SECONDS)
 
     street.play(dies)
-    assert street.notices.untold() == ""
+    assert street.notices.missing() == ""

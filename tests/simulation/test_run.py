@@ -77,7 +77,7 @@ def test_an_error_of_the_simulation_is_told_with_its_seed(monkeypatch: pytest.Mo
     def fail(self: Checkers, calm_since: float | None) -> None:
         raise ValueError("no such column")
 
-    monkeypatch.setattr(Checkers, "look", fail)
+    monkeypatch.setattr(Checkers, "check", fail)
     outcome = run(3)
     assert (outcome.seed, outcome.broken) == (3, "ValueError('no such column')")
     assert outcome.trace.lines

@@ -6,27 +6,27 @@ import json
 import pytest
 from tests.simulation.books import Books
 
-from crucible.simulation.faults.checks.event_order import Broken, Story
+from crucible.simulation.faults.checks.event_order import EventOrderCheck, InvariantBroken
 
 DATA = b"one line\n"
 SHA = hashlib.sha256(DATA).hexdigest()
 
 
-def tell(books: Books, *events: tuple[str, dict[str, object]]) -> Story:
+def tell(books: Books, *events: tuple[str, dict[str, object]]) -> EventOrderCheck:
     for n, (kind, data) in enumerate(events, start=1):
         books.put("events", job="job-1", n=n, type=kind, data=json.dumps(data))
-    return Story(books.db, books.truth)
+    return EventOrderCheck(books.db, books.truth)
 
 
 def test_a_try_after_a_cancel_is_told(books: Books) -> None:
     books.put("attempts", id="att-1", job="job-1", number=1)
     story = tell(books, ("cancel_requested", {}), ("placed", {"attempt": 1}))
-    with pytest.raises(Broken, match="placed after cancel_requested"):
+    with pytest.raises(InvariantBroken, match="placed after cancel_requested"):
         story.check("job-1")
 
 
 def test_a_cancel_that_nobody_asked_for_is_told(books: Books) -> None:
-    with pytest.raises(Broken, match="nobody asked"):
+    with pytest.raises(InvariantBroken, match="nobody asked"):
         tell(books, ("submitted", {}), ("cancelled", {})).check("job-1")
 
 
@@ -36,7 +36,7 @@ def test_a_try_that_does_not_begin_at_the_newest_checkpoint_is_told(books: Books
     books.truth.began = {"att-1": [0], "att-2": [5]}
     saved = [("checkpoint", {"attempt": 1, "step": step}) for step in (5, 10)]
     story = tell(books, ("placed", {"attempt": 1}), *saved, ("placed", {"attempt": 2}))
-    with pytest.raises(Broken, match="began at step 5, its newest checkpoint was at 10"):
+    with pytest.raises(InvariantBroken, match="began at step 5, its newest checkpoint was at 10"):
         story.check("job-1")
     books.truth.began["att-2"] = [10]
     story.check("job-1")

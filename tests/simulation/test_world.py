@@ -7,23 +7,23 @@ import asyncio
 import pytest
 
 from crucible.core.compute.offers import Market
-from crucible.simulation.faults.fault_rates import RATES, SPELL_SECONDS, Dice, Weather
-from crucible.simulation.faults.ground_truth import Truth
+from crucible.simulation.faults.fault_rates import RATES, SPELL_SECONDS, FaultRates, RandomStream
+from crucible.simulation.faults.ground_truth import GroundTruth
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import VirtualLoop
-from crucible.simulation.faults.world.attempt_folder import SEGMENT_LINES, Folder
+from crucible.simulation.faults.world.attempt_folder import SEGMENT_LINES, AttemptFolder
 from crucible.simulation.faults.world.cloud import Cloud
-from crucible.simulation.faults.world.machine import DRIFT, Ground, Machine
+from crucible.simulation.faults.world.machine import DRIFT, Machine, MachineEnvironment
 from crucible.simulation.faults.world.network import Network
 from crucible.simulation.faults.world.ports import WallClock
 from crucible.simulation.faults.world.store import MemoryStore
 from crucible.storage import StoreUnreachable
 
 
-def ground(loop: VirtualLoop) -> Ground:
-    weather, dice = Weather(Dice(1, "weather"), loop.time), Dice(1, "machines")
-    network = Network(None, weather, dice)  # type: ignore[arg-type]
-    return Ground(network, Truth(lambda what: None), Trace(loop.time), dice)
+def ground(loop: VirtualLoop) -> MachineEnvironment:
+    faults, dice = FaultRates(RandomStream(1, "weather"), loop.time), RandomStream(1, "machines")
+    network = Network(None, faults, dice)  # type: ignore[arg-type]
+    return MachineEnvironment(network, GroundTruth(lambda what: None), Trace(loop.time), dice)
 
 
 def test_clocks_of_machines_have_nothing_in_common() -> None:
@@ -55,33 +55,33 @@ def test_a_clock_may_stand_still_while_its_machine_sleeps() -> None:
 
 
 def test_output_is_cut_once_and_stays_as_it_was_cut() -> None:
-    folder = Folder(None, None, None)  # type: ignore[arg-type]
+    folder = AttemptFolder(None, None, None)  # type: ignore[arg-type]
     for n in range(SEGMENT_LINES + 1):
         folder.save(n)
     assert [segment.count(b"\n") for segment in folder.segments] == [SEGMENT_LINES]
     folder.write("exits", last=True)
     assert len(folder.segments) == 2
-    assert not folder.kept
+    assert not folder.is_uploaded
     folder.uploaded, folder.shipped = SEGMENT_LINES + 1, 2
-    assert folder.kept
+    assert folder.is_uploaded
 
 
 def test_a_full_disk_outlasts_the_weather_and_nothing_else_does() -> None:
     now = [0.0]
-    weather = Weather(Dice(1, "weather"), lambda: now[0])
+    faults = FaultRates(RandomStream(1, "weather"), lambda: now[0])
     for name in ("disk", "cloud", "store away"):
-        weather.storm(name, 100.0)
-    weather.end()
-    assert [weather.storming(name) for name in ("disk", "cloud", "store away")] == [True, False, False]
+        faults.storm(name, 100.0)
+    faults.end()
+    assert [faults.storming(name) for name in ("disk", "cloud", "store away")] == [True, False, False]
     now[0] = 101.0
-    assert not weather.storming("disk")
+    assert not faults.storming("disk")
 
 
 def test_a_store_that_is_away_does_nothing() -> None:
-    weather = Weather(Dice(1, "weather"), lambda: 0.0)
-    store = MemoryStore(weather)
+    faults = FaultRates(RandomStream(1, "weather"), lambda: 0.0)
+    store = MemoryStore(faults)
     store.objects["key"] = b"data"
-    weather.storm("store away", 10.0)
+    faults.storm("store away", 10.0)
     for work in (lambda: store.put("other", b"data"), lambda: store.delete("key"), lambda: store.get("key")):
         with pytest.raises(StoreUnreachable):
             work()
@@ -90,20 +90,20 @@ def test_a_store_that_is_away_does_nothing() -> None:
 
 def test_that_a_zone_has_capacity_again_is_known_after_a_while() -> None:
     loop = VirtualLoop()
-    cloud = Cloud(loop, ground(loop), Weather(Dice(1, "weather"), loop.time), Dice(1, "cloud"))
+    cloud = Cloud(loop, ground(loop), FaultRates(RandomStream(1, "weather"), loop.time), RandomStream(1, "cloud"))
     kind = ("north-1", Market.SPOT)
 
     async def scene() -> None:
         await asyncio.sleep(1000)
-        assert "north-1" in cloud.steady(Market.SPOT, 900)
+        assert "north-1" in cloud.zones_in_stock(Market.SPOT, 900)
         cloud.sell_out(kind)
-        assert "north-1" not in cloud.steady(Market.SPOT, 900)
+        assert "north-1" not in cloud.zones_in_stock(Market.SPOT, 900)
         cloud.restock(kind)
         assert kind not in cloud.sold_out
-        assert "north-1" not in cloud.steady(Market.SPOT, 900)
-        assert "north-1" in cloud.steady(Market.ON_DEMAND, 900)
+        assert "north-1" not in cloud.zones_in_stock(Market.SPOT, 900)
+        assert "north-1" in cloud.zones_in_stock(Market.ON_DEMAND, 900)
         await asyncio.sleep(901)
-        assert "north-1" in cloud.steady(Market.SPOT, 900)
+        assert "north-1" in cloud.zones_in_stock(Market.SPOT, 900)
 
     loop.run_until_complete(scene())
 
@@ -123,12 +123,12 @@ def test_a_clock_that_is_set_says_when() -> None:
 
 def test_what_a_provider_does_wrong_comes_in_spells_and_nothing_else_does() -> None:
     now = [0.0]
-    weather = Weather(Dice(1, "weather"), lambda: now[0])
+    faults = FaultRates(RandomStream(1, "weather"), lambda: now[0])
     struck: dict[str, list[int]] = {"create.lost": [], "request.twice": []}
     for spell in range(40):
         now[0] = spell * SPELL_SECONDS
         for fault, counts in struck.items():
-            counts.append(sum(weather.strikes(fault) for _ in range(400)))
+            counts.append(sum(faults.strikes(fault) for _ in range(400)))
     expected = 400 * RATES["create.lost"]
     assert min(struck["create.lost"]) < 0.5 * expected < 1.5 * expected < max(struck["create.lost"])
     assert sum(struck["create.lost"]) > 0.7 * 40 * expected

@@ -13,7 +13,7 @@ from crucible.core.errors import UnknownName
 
 
 @dataclass(frozen=True)
-class Row:
+class BackendRow:
     """`target` is `module:callable`, called with the settings. `install` is the command that brings it.
 
     `connect` is the command that connects a server to it, where more is needed than to name it in the setting
@@ -25,18 +25,18 @@ class Row:
     connect: str = ""
 
 
-ROWS: Mapping[str, Row] = {
-    "local": Row("crucible.backends.local:LocalBackend", "pip install crucible-ml"),
-    "rehearsal": Row("crucible.backends.rehearsal:connected", "pip install crucible-ml"),
+ROWS: Mapping[str, BackendRow] = {
+    "local": BackendRow("crucible.backends.local:LocalBackend", "pip install crucible-ml"),
+    "rehearsal": BackendRow("crucible.backends.rehearsal:make_backend", "pip install crucible-ml"),
 }
 
 
-def names(rows: Mapping[str, Row] = ROWS) -> tuple[str, ...]:
+def names(rows: Mapping[str, BackendRow] = ROWS) -> tuple[str, ...]:
     """Every backend there is, installed or not, without importing one."""
     return tuple(rows)
 
 
-def connecting(name: str, connected: Iterable[str], rows: Mapping[str, Row] = ROWS) -> str | None:
+def connect_command(name: str, connected: Iterable[str], rows: Mapping[str, BackendRow] = ROWS) -> str | None:
     """The command that gives a server with the `connected` backends this one too; None where there is no such one."""
     row = rows.get(name)
     if row is None:
@@ -44,7 +44,7 @@ def connecting(name: str, connected: Iterable[str], rows: Mapping[str, Row] = RO
     return row.connect or f"crucible down, then CRUCIBLE_BACKENDS={','.join((*connected, name))} crucible up"
 
 
-def get_backend(name: str, settings: BackendSettings, rows: Mapping[str, Row] = ROWS) -> Backend:
+def get_backend(name: str, settings: BackendSettings, rows: Mapping[str, BackendRow] = ROWS) -> Backend:
     """A new backend of that name. Raises UnknownName, or NotInstalled when what it imports is missing."""
     row = rows.get(name)
     if row is None:
@@ -52,7 +52,7 @@ def get_backend(name: str, settings: BackendSettings, rows: Mapping[str, Row] = 
     return _load(name, row)(settings)
 
 
-def _load(name: str, row: Row) -> Callable[[BackendSettings], Backend]:
+def _load(name: str, row: BackendRow) -> Callable[[BackendSettings], Backend]:
     module, _, attribute = row.target.partition(":")
     try:
         loaded = import_module(module)

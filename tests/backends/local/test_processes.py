@@ -11,7 +11,7 @@ from signal import SIGKILL
 
 import pytest
 
-from crucible.backends.local.processes import group_members, locked, with_variable
+from crucible.backends.local.processes import group_members, locked, processes_with_variable
 from crucible.wire.process import Process, find_process, is_locked
 
 WAIT = "import signal; print(flush=True); signal.pause()"
@@ -52,8 +52,8 @@ class TestFinding:
 
     def test_processes_by_a_variable(self) -> None:
         with waiting(CRUCIBLE_ATTEMPT_ID="att-1") as one, waiting(CRUCIBLE_ATTEMPT_ID="att-10"):
-            assert with_variable("CRUCIBLE_ATTEMPT_ID", ["att-1"]) == {named(one.pid)}
-            assert with_variable("CRUCIBLE_ATTEMPT_ID", []) == frozenset()
+            assert processes_with_variable("CRUCIBLE_ATTEMPT_ID", ["att-1"]) == {named(one.pid)}
+            assert processes_with_variable("CRUCIBLE_ATTEMPT_ID", []) == frozenset()
 
 
 class TestLocks:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.backends.rehearsal.place import AT_ONCE, WAIT, Cloud
 
-from crucible.backends.rehearsal import Address, connected, stop_cloud, stop_idle_cloud
+from crucible.backends.rehearsal import Address, make_backend, stop_cloud, stop_idle_cloud
 from crucible.backends.rehearsal.connection import CallFailed, Connection
 from crucible.backends.settings import BackendSettings
 from crucible.core.compute.resources import Resources
@@ -36,7 +36,7 @@ def answers(state: Path) -> bool:
 
 
 def test_it_starts_when_offers_are_wanted_and_again_when_it_has_died(home: Path) -> None:
-    backend, state = connected(settings(home)), home / "rehearsal"
+    backend, state = make_backend(settings(home)), home / "rehearsal"
     assert not state.exists()
     assert backend.offers(Resources())
     first = Address.read(state)
@@ -49,7 +49,7 @@ def test_it_starts_when_offers_are_wanted_and_again_when_it_has_died(home: Path)
 
 
 def test_it_stops_with_the_server_unless_a_machine_lives_there(home: Path) -> None:
-    backend = connected(settings(home))
+    backend = make_backend(settings(home))
     backend.offers(Resources())
     cloud = Cloud(home / "rehearsal")
     cloud.faults(**AT_ONCE)
@@ -64,7 +64,7 @@ def test_it_stops_with_the_server_unless_a_machine_lives_there(home: Path) -> No
 
 def test_one_that_others_use_too_is_started_and_not_stopped(home: Path) -> None:
     state = home / "shared"
-    backend = connected(settings(home, rehearsal_state=state))
+    backend = make_backend(settings(home, rehearsal_state=state))
     backend.offers(Resources())
     backend.leave()
     assert answers(state)
@@ -72,7 +72,7 @@ def test_one_that_others_use_too_is_started_and_not_stopped(home: Path) -> None:
 
 
 def test_where_it_cannot_start_the_offers_fail_and_say_so(home: Path) -> None:
-    backend = connected(settings(home, python="/no/such/python"))
+    backend = make_backend(settings(home, python="/no/such/python"))
     with pytest.raises(Trouble, match="could not be started"):
         backend.offers(Resources())
 
@@ -82,4 +82,4 @@ def test_stopping_one_that_does_not_run_is_fine(home: Path) -> None:
 
 
 def test_everything_of_it_is_marked_simulated(home: Path) -> None:
-    assert connected(settings(home)).capabilities.simulated
+    assert make_backend(settings(home)).capabilities.simulated

@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.backends.rehearsal.place import Cloud
 
-from crucible.backends.rehearsal.cloud.faults import BadFault, Dice, Faults
+from crucible.backends.rehearsal.cloud.faults import BadFault, Faults, SeededChance
 from crucible.backends.rehearsal.connection import Connection, ErrorAnswer, NoAnswer
 
 
@@ -64,7 +64,7 @@ def test_half_of_them_is_about_half_and_the_same_with_the_same_seed() -> None:
 
 
 def _throws(seed: int) -> list[bool]:
-    dice = Dice(seed)
+    dice = SeededChance(seed)
     return [dice.happens(0.5) for _ in range(1000)]
 
 

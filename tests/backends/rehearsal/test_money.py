@@ -12,7 +12,7 @@ from tests.backends.rehearsal.place import ZONE, Cloud
 
 from crucible.backends.rehearsal.cloud import billing
 from crucible.backends.rehearsal.cloud.catalogue import TYPES, Item, Market, everything, list_rate
-from crucible.backends.rehearsal.cloud.market import Trade
+from crucible.backends.rehearsal.cloud.market import MarketState
 from crucible.backends.rehearsal.cloud.records import Segment
 from crucible.backends.rehearsal.cloud.store import Store
 from crucible.core.compute import pricing
@@ -120,7 +120,7 @@ class TestPrices:
                 assert list_rate(item) // 2 <= rate <= on_demand
 
     def walk(self, store: Store, seed: int) -> list[dict[Item, int]]:
-        trade, seen = Trade(store, seed), []
+        trade, seen = MarketState(store, seed), []
         for step in range(100):
             with store.transaction():
                 trade.move(step)

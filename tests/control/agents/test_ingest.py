@@ -28,7 +28,7 @@ async def events(rig: Rig, job: str) -> list[str]:
 
 
 async def series(rig: Rig, attempt: str, name: str) -> points.Series:
-    found = await rig.read(lambda conn: points.read(conn, attempt, [name], 100_000))
+    found = await rig.read(lambda conn: points.read_series(conn, attempt, [name], 100_000))
     return found[name]
 
 

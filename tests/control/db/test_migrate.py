@@ -23,10 +23,10 @@ from crucible.control.db import (
     NewerDatabase,
     open_database,
 )
-from crucible.control.db.migrate import MIGRATIONS, Steps, bring_up_to_date
+from crucible.control.db.migrate import MIGRATIONS_FOLDER, Migrations, upgrade_schema
 from crucible.control.db.migrations import REVISIONS, SCHEMA_VERSION
 from crucible.control.db.schema import metadata
-from crucible.control.db.sqlite.connection import close, driver_of, open_writer
+from crucible.control.db.sqlite.connection import close_connection, driver_of, open_writer
 
 OPEN = "import sys; from crucible.control.db import open_database; open_database(sys.argv[1])"
 
@@ -37,7 +37,7 @@ def schema_made_by(make: Callable[[Connection], None], path: Path) -> set[tuple[
     driver.execute("BEGIN IMMEDIATE")
     make(connection)
     driver.execute("COMMIT")
-    close(connection)
+    close_connection(connection)
     return schema_of(path)
 
 
@@ -83,15 +83,15 @@ async def test_opening_again_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def next_steps(tmp_path: Path) -> Callable[[str], Steps]:
+def next_steps(tmp_path: Path) -> Callable[[str], Migrations]:
     """A Crucible to come, whose next revision does what is given."""
 
-    def steps(upgrade: str) -> Steps:
+    def steps(upgrade: str) -> Migrations:
         folder = tmp_path / "100% new"
-        shutil.copytree(MIGRATIONS, folder)
+        shutil.copytree(MIGRATIONS_FOLDER, folder)
         head = f"from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = 'next', '{REVISIONS[-1]}'\n"
         (folder / "versions" / "v9999_next.py").write_text(f"{head}def upgrade():\n{textwrap.indent(upgrade, '    ')}")
-        return Steps((*REVISIONS, "next"), folder)
+        return Migrations((*REVISIONS, "next"), folder)
 
     return steps
 
@@ -105,7 +105,7 @@ with op.batch_alter_table("notes", recreate="always") as batch:
 
 
 def fill(path: Path) -> None:
-    bring_up_to_date(path)
+    upgrade_schema(path)
     with closing(sqlite3.connect(path)) as driver, driver:
         driver.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY)")
         driver.execute("CREATE TABLE replies (note REFERENCES notes (id) ON DELETE CASCADE)")
@@ -122,10 +122,12 @@ def contents(path: Path) -> list[tuple[object, ...]]:
         ]
 
 
-def test_an_older_database_is_brought_up_and_keeps_its_rows(tmp_path: Path, next_steps: Callable[[str], Steps]) -> None:
+def test_an_older_database_is_brought_up_and_keeps_its_rows(
+    tmp_path: Path, next_steps: Callable[[str], Migrations]
+) -> None:
     path = tmp_path / "crucible.db"
     fill(path)
-    bring_up_to_date(path, next_steps(BUILD_NOTES_ANEW))
+    upgrade_schema(path, next_steps(BUILD_NOTES_ANEW))
     assert contents(path) == [(1, None), (1,), ("next",)]
 
 
@@ -134,19 +136,19 @@ def test_an_older_database_is_brought_up_and_keeps_its_rows(tmp_path: Path, next
     [("raise LookupError('half way')", LookupError), ("op.execute('DELETE FROM notes')", DatabaseError)],
 )
 def test_a_revision_that_fails_leaves_the_database_as_it_was(
-    tmp_path: Path, next_steps: Callable[[str], Steps], then: str, error: type[Exception]
+    tmp_path: Path, next_steps: Callable[[str], Migrations], then: str, error: type[Exception]
 ) -> None:
     path = tmp_path / "crucible.db"
     fill(path)
     with pytest.raises(error):
-        bring_up_to_date(path, next_steps(BUILD_NOTES_ANEW + then))
+        upgrade_schema(path, next_steps(BUILD_NOTES_ANEW + then))
     assert contents(path) == [(1,), (1,), (REVISIONS[-1],)]
-    bring_up_to_date(path)
+    upgrade_schema(path)
 
 
 def test_the_list_of_revisions_is_the_folder_s() -> None:
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("script_location", str(MIGRATIONS_FOLDER))
     scripts = ScriptDirectory.from_config(config)
     assert [script.revision for script in scripts.walk_revisions()][::-1] == list(REVISIONS)
     assert scripts.get_current_head() == SCHEMA_VERSION
@@ -162,7 +164,7 @@ def test_file_and_folder_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("revision", ["9999", "abc"])
 def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path, revision: str) -> None:
     path = tmp_path / "crucible.db"
-    bring_up_to_date(path)
+    upgrade_schema(path)
     stamp(path, revision)
     before = path.read_bytes()
     with pytest.raises(NewerDatabase, match="written by a newer Crucible") as refusal:

@@ -125,10 +125,10 @@ async def test_a_restored_event_keeps_its_number(db: Db, postgres_url: str) -> N
 
 async def test_on_sqlite_nothing_is_added() -> None:
     from crucible.control.db import InlineDb
-    from crucible.control.db.migrate import create
+    from crucible.control.db.migrate import create_schema
 
     db = InlineDb()
-    await db.write(create)
+    await db.write(create_schema)
     triggers = text("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'")
     assert await db.read(lambda c: c.execute(triggers).scalar()) == 0
     await db.close()

@@ -19,7 +19,7 @@ from tests.postgres import Server, server
 
 from crucible.control.db import DatabaseError, open_database
 from crucible.control.db.postgres.database import PostgresDb
-from crucible.control.db.postgres.failures import CommitUnknown, answered, breaks_line
+from crucible.control.db.postgres.failures import CommitUnknown, breaks_connection, is_rejection
 from crucible.control.db.statement import Statement
 
 if TYPE_CHECKING:
@@ -187,10 +187,10 @@ async def test_however_the_line_ended_in_commit_its_fate_is_asked_for(
 
 def test_only_a_refusal_by_a_server_that_goes_on_says_how_a_commit_ended() -> None:
     silent = psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly")
-    assert not answered(silent)
-    assert breaks_line(silent)
-    assert not breaks_line(psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes"))
-    assert not breaks_line(ValueError("of the function itself"))
+    assert not is_rejection(silent)
+    assert breaks_connection(silent)
+    assert not breaks_connection(psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes"))
+    assert not breaks_connection(ValueError("of the function itself"))
 
 
 async def test_a_refused_commit_keeps_its_connection(through: PostgresDb, proxy: Proxy, table: Notes) -> None:

@@ -17,7 +17,7 @@ from tests.postgres import Server
 from tests.state_0_1_0.databases import put_postgres, put_sqlite
 
 from crucible.control.db import OlderDatabase, open_database
-from crucible.control.db.migrate import bring_up_to_date, create
+from crucible.control.db.migrate import create_schema, upgrade_schema
 from crucible.control.db.migrations import EARLIER, SCHEMA_VERSION
 from crucible.control.db.postgres import schema
 
@@ -57,9 +57,9 @@ def test_sqlite(tmp_path: Path) -> None:
     path = put_sqlite(tmp_path)
     before = sqlite_rows(path)
     assert len(before["jobs"]) > 10
-    bring_up_to_date(path)
+    upgrade_schema(path)
     check_kept(before, sqlite_rows(path))
-    assert schema_of(path) == schema_made_by(create, tmp_path / "new.db")
+    assert schema_of(path) == schema_made_by(create_schema, tmp_path / "new.db")
 
 
 def test_postgres(postgres_server: Server) -> None:
@@ -67,7 +67,7 @@ def test_postgres(postgres_server: Server) -> None:
         put_postgres(url)
         before = postgres_rows(url)
         assert len(before["jobs"]) == 1
-        schema.bring_up_to_date(url)
+        schema.upgrade_schema(url)
         check_kept(before, postgres_rows(url))
         upgraded = set(ask(url, EVERYTHING))
     assert upgraded == everything_made_by_create(postgres_server)
@@ -78,7 +78,7 @@ def everything_made_by_create(server: Server) -> set[tuple[object, ...]]:
     with server.database() as url:
         engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
         with engine.begin() as connection:
-            create(connection)
+            create_schema(connection)
         engine.dispose()
         return set(ask(url, EVERYTHING))
 
@@ -86,7 +86,7 @@ def everything_made_by_create(server: Server) -> set[tuple[object, ...]]:
 @pytest.mark.parametrize("revision", [EARLIER[0], EARLIER[-1]])
 def test_sqlite_of_a_development_version_is_refused_and_left_alone(tmp_path: Path, revision: str) -> None:
     path = tmp_path / "crucible.db"
-    bring_up_to_date(path)
+    upgrade_schema(path)
     stamp(path, revision)
     before = path.read_bytes()
     with pytest.raises(OlderDatabase, match=r"from before 0\.1\.0") as refusal:
@@ -96,7 +96,7 @@ def test_sqlite_of_a_development_version_is_refused_and_left_alone(tmp_path: Pat
 
 
 def test_postgres_of_a_development_version_is_refused(postgres_url: str) -> None:
-    schema.bring_up_to_date(postgres_url)
+    schema.upgrade_schema(postgres_url)
     do(postgres_url, f"UPDATE alembic_version SET version_num = '{EARLIER[-1]}'")
     with pytest.raises(OlderDatabase, match=r"from before 0\.1\.0"):
         open_database(postgres_url)

@@ -11,7 +11,7 @@ from tests.control.fakes import FakeBackend, Gate, InlineCalls
 from tests.control.world import Rig, job_spec, join, service
 
 from crucible.backends import registry
-from crucible.backends.registry import ROWS, Row, connecting
+from crucible.backends.registry import ROWS, BackendRow, connect_command
 from crucible.catalog import PROVIDERS
 from crucible.control.scheduling.backends import ConnectedBackends, list_unconnected, why_unconnected
 from crucible.core.compute.offer_filter import OfferFilter
@@ -103,9 +103,11 @@ def test_a_name_that_nobody_knows_has_no_reason() -> None:
 
 def test_a_backends_row_says_which_command_connects_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one place where a new backend puts it."""
-    row = Row("crucible.backends.aws:AwsBackend", "pip install crucible-ml[aws]", connect="crucible connect aws")
-    assert connecting("aws", HERE, {"aws": row}) == "crucible connect aws"
-    monkeypatch.setattr(registry, "connecting", lambda name, here: connecting(name, here, {**ROWS, "aws": row}))
+    row = BackendRow("crucible.backends.aws:AwsBackend", "pip install crucible-ml[aws]", connect="crucible connect aws")
+    assert connect_command("aws", HERE, {"aws": row}) == "crucible connect aws"
+    monkeypatch.setattr(
+        registry, "connect_command", lambda name, here: connect_command(name, here, {**ROWS, "aws": row})
+    )
     assert why_unconnected("aws", HERE) == "aws is not connected. Connect it: crucible connect aws"
 
 

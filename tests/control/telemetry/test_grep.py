@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.control.telemetry.grep import LONGEST_SHOWN, Block, Hit, Pattern, lines_of, search
+from crucible.control.telemetry.grep import LONGEST_SHOWN, LineMatch, Pattern, TextBlock, lines_of, search
 from crucible.core.errors import BadInput
 
 
-def blocks(*texts: bytes) -> list[Block]:
+def blocks(*texts: bytes) -> list[TextBlock]:
     found, offset, line = [], 0, 1
     for text in texts:
-        found.append(Block(offset, line, text))
+        found.append(TextBlock(offset, line, text))
         offset, line = offset + len(text), line + text.count(b"\n")
     return found
 
 
-def hits(pattern: Pattern, *texts: bytes, context: int = 0, most: int = 1000) -> list[Hit]:
+def hits(pattern: Pattern, *texts: bytes, context: int = 0, most: int = 1000) -> list[LineMatch]:
     return [hit for _, found in search(blocks(*texts), pattern, most=most, context=context) for hit in found]
 
 
@@ -26,8 +26,8 @@ def lines(pattern: Pattern, *texts: bytes) -> list[int]:
 
 def test_a_hit_knows_its_line_and_its_bytes() -> None:
     assert hits(Pattern("two"), b"one\na two\n", b"three two two\n") == [
-        Hit(line=2, offset=4, column=2, text="a two"),
-        Hit(line=3, offset=10, column=6, text="three two two"),
+        LineMatch(line=2, offset=4, column=2, text="a two"),
+        LineMatch(line=3, offset=10, column=6, text="three two two"),
     ]
 
 

@@ -58,7 +58,7 @@ async def test_a_bounded_number_of_points_is_read(rig: Rig) -> None:
     job, runner = await rig.running()
     await report(runner, [math.exp(-n / 5000) for n in range(20_000)])
     world = await rig.world(job)
-    signs = await rig.read(lambda conn: health.signs_of(conn, world, None, rig.clock.now()))
+    signs = await rig.read(lambda conn: health.gather_signs(conn, world, None, rig.clock.now()))
     assert len(signs.series["loss"][0]) <= 2 * health.POINTS
     assert len(signs.tails["loss"]) == health.TAIL
 

@@ -101,7 +101,7 @@ async def test_who_goes_away_ends_the_search(rig: Rig, monkeypatch: pytest.Monke
     class Endless(LogSearch):
         def _blocks(self, output: Any) -> Any:
             nonlocal reads
-            first = next(iter(super()._blocks(output)))
+            first = next(iter(super()._read_blocks(output)))
             while True:
                 reads += 1
                 loop.call_soon_threadsafe(asked.set)
@@ -127,9 +127,9 @@ async def test_a_strange_cursor_is_refused(rig: Rig, cursor: str) -> None:
 
 async def test_a_cursor_beyond_the_end_finds_nothing(rig: Rig) -> None:
     job, _ = await logged(rig, b"hit\n")
-    far = log_search.write_cursor(log_search._Spot(1, 10, 10_000))
+    far = log_search.write_cursor(log_search._Position(1, 10, 10_000))
     assert (await found(rig, job, "hit", cursor=far)).items == ()
-    other = log_search.write_cursor(log_search._Spot(9, 1, 0))
+    other = log_search.write_cursor(log_search._Position(9, 1, 0))
     assert (await found(rig, job, "hit", cursor=other)).items == ()
 
 

@@ -24,11 +24,11 @@ async def attempt_of(rig: Rig) -> str:
 
 
 async def append(rig: Rig, attempt: str, found: list[Point], name: str = "loss", rank: int = 0) -> None:
-    await rig.sql(lambda conn: points.append(conn, attempt, rank, name, found))
+    await rig.sql(lambda conn: points.append_points(conn, attempt, rank, name, found))
 
 
 async def read(rig: Rig, attempt: str, most: int = 10**6) -> Series:
-    return (await rig.read(lambda conn: points.read(conn, attempt, [], most)))["loss"]
+    return (await rig.read(lambda conn: points.read_series(conn, attempt, [], most)))["loss"]
 
 
 def line(count: int, start: int = 0) -> list[Point]:
@@ -95,19 +95,19 @@ async def test_series_and_ranks_are_apart(rig: Rig) -> None:
     await append(rig, attempt, line(2), "accuracy")
     await append(rig, attempt, line(9), "loss", rank=1)
     await append(rig, other, line(1), "loss")
-    found = await rig.read(lambda conn: points.read(conn, attempt, [], 100))
+    found = await rig.read(lambda conn: points.read_series(conn, attempt, [], 100))
     assert {name: series.count for name, series in found.items()} == {"accuracy": 2, "loss": 3}
-    chosen = await rig.read(lambda conn: points.read(conn, attempt, ["loss", "none"], 100))
+    chosen = await rig.read(lambda conn: points.read_series(conn, attempt, ["loss", "none"], 100))
     assert list(chosen) == ["loss"]
-    assert await rig.read(lambda conn: points.names_of(conn, attempt, 1)) == {"loss"}
-    assert await rig.read(lambda conn: points.latest(conn, attempt)) == {"accuracy": 1.0, "loss": 2.0}
+    assert await rig.read(lambda conn: points.series_names(conn, attempt, 1)) == {"loss"}
+    assert await rig.read(lambda conn: points.latest_values(conn, attempt)) == {"accuracy": 1.0, "loss": 2.0}
 
 
 async def test_latest_is_of_the_last_block(rig: Rig) -> None:
     attempt = await attempt_of(rig)
     await append(rig, attempt, line(BLOCK + 5))
-    assert await rig.read(lambda conn: points.latest(conn, attempt)) == {"loss": BLOCK + 4.0}
-    assert await rig.read(lambda conn: points.latest(conn, "att-none")) == {}
+    assert await rig.read(lambda conn: points.latest_values(conn, attempt)) == {"loss": BLOCK + 4.0}
+    assert await rig.read(lambda conn: points.latest_values(conn, "att-none")) == {}
 
 
 async def test_values_that_are_no_numbers_are_shown_as_none(rig: Rig) -> None:
@@ -159,7 +159,7 @@ async def test_points_one_by_one_make_the_same_rows_as_all_at_once(rig: Rig) -> 
 
     def one_by_one(conn: Connection) -> None:
         for point in found:
-            points.append(conn, attempt, 0, "slow", [point])
+            points.append_points(conn, attempt, 0, "slow", [point])
 
     await rig.sql(one_by_one)
     rows = await rig.rows(t.metric_blocks)

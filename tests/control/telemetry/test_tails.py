@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.control.telemetry.tails import KEEP_ATTEMPTS, KEEP_BYTES, Tails
+from crucible.control.telemetry.tails import KEEP_ATTEMPTS, KEEP_BYTES, OutputTails
 
 TEXT = bytes(i % 251 for i in range(2000))
 
 
 def test_what_follows_on_is_joined() -> None:
-    tails = Tails()
+    tails = OutputTails()
     tails.add("a", 0, b"one ")
     tails.add("a", 4, b"two")
     assert tails.read("a", 0, 100) == b"one two"
@@ -19,7 +19,7 @@ def test_what_follows_on_is_joined() -> None:
 
 
 def test_what_is_known_is_not_doubled() -> None:
-    tails = Tails()
+    tails = OutputTails()
     tails.add("a", 0, b"one two")
     tails.add("a", 4, b"two three")
     tails.add("a", 0, b"one")
@@ -27,7 +27,7 @@ def test_what_is_known_is_not_doubled() -> None:
 
 
 def test_after_a_gap_it_starts_anew() -> None:
-    tails = Tails()
+    tails = OutputTails()
     tails.add("a", 0, b"one")
     tails.add("a", 10, b"ten")
     assert tails.read("a", 0, 100) == b""
@@ -35,7 +35,7 @@ def test_after_a_gap_it_starts_anew() -> None:
 
 
 def test_older_output_never_takes_the_place_of_newer() -> None:
-    tails = Tails()
+    tails = OutputTails()
     tails.add("a", 10, b"newer")
     tails.add("a", 0, b"much older")
     assert tails.read("a", 10, 100) == b"newer"
@@ -44,7 +44,7 @@ def test_older_output_never_takes_the_place_of_newer() -> None:
 
 
 def test_only_the_newest_bytes_are_kept() -> None:
-    tails = Tails()
+    tails = OutputTails()
     tails.add("a", 0, b"x" * KEEP_BYTES)
     tails.add("a", KEEP_BYTES, b"newest")
     assert tails.read("a", 0, 10) == b""
@@ -53,7 +53,7 @@ def test_only_the_newest_bytes_are_kept() -> None:
 
 
 def test_only_the_most_recently_heard_are_kept() -> None:
-    tails = Tails()
+    tails = OutputTails()
     for n in range(KEEP_ATTEMPTS):
         tails.add(str(n), 0, b"x")
     tails.add("0", 1, b"y")
@@ -63,14 +63,14 @@ def test_only_the_most_recently_heard_are_kept() -> None:
 
 
 def test_how_far_output_is_known() -> None:
-    tails = Tails()
+    tails = OutputTails()
     assert tails.reach("a", 5) == 5
     tails.add("a", 4, b"four")
     assert [tails.reach("a", end) for end in (3, 4, 7, 8, 9)] == [3, 8, 8, 8, 9]
 
 
 def test_forgetting_twice_is_fine() -> None:
-    tails = Tails()
+    tails = OutputTails()
     tails.add("a", 0, b"one")
     tails.forget("a")
     tails.forget("a")
@@ -79,7 +79,7 @@ def test_forgetting_twice_is_fine() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 1900), st.integers(0, 100)), max_size=30), st.integers(0, 2000))
 def test_whatever_arrives_in_whatever_order_what_is_read_is_true(parts: list[tuple[int, int]], offset: int) -> None:
-    tails = Tails()
+    tails = OutputTails()
     for start, size in parts:
         tails.add("a", start, TEXT[start : start + size])
         found = tails.read("a", offset, 500)

@@ -389,7 +389,7 @@ async def reporting(app: App, count: int, **more: Any) -> tuple[str, FakeRunner]
     """A job that has reported that many points."""
     job, runner = await app.rig.running(**more)
     found = [points.Point(*one) for one in line(count)]
-    await app.rig.sql(lambda conn: points.append(conn, runner.attempt, 0, "loss", found))
+    await app.rig.sql(lambda conn: points.append_points(conn, runner.attempt, 0, "loss", found))
     return job, runner
 
 

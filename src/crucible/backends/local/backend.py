@@ -28,7 +28,7 @@ from crucible.backends.base import (
 from crucible.backends.local.devices import Probe, SystemProbe, detect
 from crucible.backends.local.end_machine import end_machine
 from crucible.backends.local.folder import Launched, MachineFolder, Tags, write_doc
-from crucible.backends.local.host import last_words, start_host
+from crucible.backends.local.host import log_tail, start_host
 from crucible.backends.settings import BackendSettings
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.resources import Resources
@@ -171,7 +171,7 @@ class LocalBackend:
         until = time.monotonic() + self._host_seconds
         while not folder.host:
             if not (started and started.alive) and not folder.host_locked:
-                raise self._refusal(folder, last_words(folder.path))
+                raise self._refusal(folder, log_tail(folder.path))
             if time.monotonic() > until:
                 raise TimeoutError(f"no host after {self._host_seconds:g} s")
             time.sleep(_LOOK_SECONDS)

@@ -27,9 +27,9 @@ def end_machine(folder: MachineFolder, now: float) -> None:
     """
     before = folder.ending or Ending(now, frozenset())
     found = folder.processes()
-    told = before.told | found
+    told = before.asked | found
     if 0 <= now - before.since < GRACE_SECONDS:
-        _send(SIGTERM, found - before.told)
+        _send(SIGTERM, found - before.asked)
     else:  # also when that clock has begun anew: the computer was restarted meanwhile
         _send(SIGKILL, told | folder.runners())
     folder.write_ending(Ending(before.since, told))

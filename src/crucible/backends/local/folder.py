@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from crucible.backends.local.processes import group_members, locked, with_variable
+from crucible.backends.local.processes import group_members, locked, processes_with_variable
 from crucible.wire.process import Process, is_locked
 
 _KEPT_TO_THE_LAST = frozenset({"tags.json", "launch.lock"})
@@ -46,7 +46,7 @@ class Ending:
     """`since` is on the clock of the caller of termination; `told` are the processes asked to end."""
 
     since: float
-    told: frozenset[Process]
+    asked: frozenset[Process]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class MachineFolder:
         return Ending(float(since), frozenset(process for process in found if process))
 
     def write_ending(self, ending: Ending) -> None:
-        told = [_doc(process) for process in sorted(ending.told, key=lambda process: process.pid)]
+        told = [_doc(process) for process in sorted(ending.asked, key=lambda process: process.pid)]
         write_doc(self.path / "ending.json", {"since": ending.since, "told": told})
 
     # What the agent left
@@ -131,7 +131,7 @@ class MachineFolder:
         attempts = self.attempts()
         users = {process for attempt in attempts for process in attempt.group()}
         if attempts:
-            users |= with_variable("CRUCIBLE_ATTEMPT_ID", {attempt.attempt for attempt in attempts})
+            users |= processes_with_variable("CRUCIBLE_ATTEMPT_ID", {attempt.attempt for attempt in attempts})
         return frozenset(process for process in hosts | users if process and process.alive)
 
     def runners(self) -> frozenset[Process]:

@@ -75,7 +75,7 @@ def start_host(settings: BackendSettings, folder: Path, bootstrap: Path) -> Proc
     return find_process(int(answer.stdout))
 
 
-def last_words(folder: Path) -> str:
+def log_tail(folder: Path) -> str:
     """The end of the host's log."""
     with contextlib.suppress(FileNotFoundError), open(folder / "host.log", "rb") as log:
         log.seek(0, os.SEEK_END)

@@ -26,7 +26,7 @@ def group_members(leader: Process) -> frozenset[Process]:
     return _named(pid for pid in psutil.pids() if _group(pid) == leader.pid)
 
 
-def with_variable(name: str, values: Iterable[str]) -> frozenset[Process]:
+def processes_with_variable(name: str, values: Iterable[str]) -> frozenset[Process]:
     """Processes, other than this one, that were started with one of these values in their environment."""
     import psutil
 

@@ -3,9 +3,8 @@
 `cloud/` is the provider, a program of its own; the rest is the backend that rents from it.
 """
 
-from crucible.backends.rehearsal.backend import RehearsalBackend
-from crucible.backends.rehearsal.connected import connected
+from crucible.backends.rehearsal.backend import RehearsalBackend, make_backend
 from crucible.backends.rehearsal.connection import Address
 from crucible.backends.rehearsal.start_cloud import start_cloud, stop_cloud, stop_idle_cloud
 
-__all__ = ["Address", "RehearsalBackend", "connected", "start_cloud", "stop_cloud", "stop_idle_cloud"]
+__all__ = ["Address", "RehearsalBackend", "make_backend", "start_cloud", "stop_cloud", "stop_idle_cloud"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,8 +30,9 @@ from crucible.backends.base import (
 from crucible.backends.local.host import host_environment
 from crucible.backends.rehearsal import userdata
 from crucible.backends.rehearsal.connection import CallFailed, Connection, ErrorAnswer, Json, NotSent
-from crucible.backends.rehearsal.instances import MACHINE_TAG, Instance, observe, parse
+from crucible.backends.rehearsal.instances import MACHINE_TAG, Instance, observe, parse_instance
 from crucible.backends.rehearsal.offers import documents, make_offers
+from crucible.backends.rehearsal.start_cloud import start_cloud, stop_idle_cloud
 from crucible.backends.settings import BackendSettings
 from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.resources import Resources
@@ -44,6 +46,9 @@ LIST_LAG = 5.0
 LIST_SECONDS = 15.0
 """All pages of one list."""
 IDLE_EXIT_SECONDS = 60
+STATE = "rehearsal"
+"""The folder of the cloud, in the state folder."""
+LEAVE_SECONDS = 1.0
 _TAGS_A_CALL = 50
 _MISMATCH = "idempotent_parameter_mismatch"
 
@@ -68,7 +73,7 @@ class RehearsalBackend:
         self._settings = settings
         self._keep_up = keep_up
         self._leave = leave
-        self._cloud = Connection(state or settings.home / "rehearsal")
+        self._cloud = Connection(state or settings.home / STATE)
         self.capabilities = Capabilities(
             reach=Reach.LOOPBACK,
             slots=Slots.ELASTIC,
@@ -100,20 +105,20 @@ class RehearsalBackend:
             "tags": {DEPLOYMENT_TAG: order.deployment, MACHINE_TAG: order.machine},
             "ends_at": order.ends_at,
             "on_exit": "terminate",
-            "user_data": userdata.template(self._settings.python, str(self._settings.agent_file)),
+            "user_data": userdata.script_template(self._settings.python, str(self._settings.agent_file)),
         }
         return LaunchCall(self.name, order.machine, ACTION, parameters)
 
     def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
         try:
-            answer = self._cloud.call("POST", "/v1/instances", self._wish(call, bootstrap))
+            answer = self._cloud.call("POST", "/v1/instances", self._request(call, bootstrap))
         except NotSent as error:
             raise _unreachable(error) from error
         except ErrorAnswer as error:
             return self._not_launched(call, error)
         except CallFailed as error:
             raise LaunchUnknown("The simulated cloud did not answer.", why=f"{error}.") from error
-        found = parse(answer.get("instance"))
+        found = parse_instance(answer.get("instance"))
         if found is None:
             raise LaunchUnknown("The simulated cloud's answer makes no sense.")
         return self._ref(found)
@@ -153,7 +158,7 @@ class RehearsalBackend:
 
     # Launching
 
-    def _wish(self, call: LaunchCall, bootstrap: Bootstrap) -> Json:
+    def _request(self, call: LaunchCall, bootstrap: Bootstrap) -> Json:
         script = call.parameters.get("user_data")
         if call.action != ACTION or not isinstance(script, str):
             raise BadInput(f"{call.action!r} of {call.token!r} is no launch call of the backend 'rehearsal'.")
@@ -167,7 +172,7 @@ class RehearsalBackend:
             idle_exit_seconds=IDLE_EXIT_SECONDS,
             shared=False,
         )
-        filled = userdata.fill(script, complete.to_dict(), host_environment(self._settings.environ))
+        filled = userdata.fill_script(script, complete.to_dict(), host_environment(self._settings.environ))
         return {**call.parameters, "client_token": call.token, "user_data": filled}
 
     def _not_launched(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:
@@ -198,7 +203,7 @@ class RehearsalBackend:
     def _list(self, tag: str, values: str, **more: str) -> list[Instance]:
         try:
             pages = self._cloud.pages(time.monotonic() + LIST_SECONDS, {f"tag:{tag}": values, **more})
-            return [found for found in map(parse, pages) if found is not None]
+            return [found for found in map(parse_instance, pages) if found is not None]
         except CallFailed as error:
             raise _unreachable(error) from error
 
@@ -219,7 +224,7 @@ class RehearsalBackend:
             raise _unreachable(error) from error
         except CallFailed as error:
             raise _unreachable(error) from error
-        found = parse(answer.get("instance"))
+        found = parse_instance(answer.get("instance"))
         return found is None or found.alive
 
     def _ref(self, instance: Instance) -> MachineRef:
@@ -234,3 +239,15 @@ def _unreachable(error: CallFailed) -> Unreachable:
         fix="`crucible backends` shows whether it runs.",
         retry_after=wait,
     )
+
+
+def make_backend(settings: BackendSettings) -> RehearsalBackend:
+    """Return the backend as a server uses it: its cloud is started when it does not run, and stopped when idle.
+
+    Starts nothing yet. A cloud that other servers use too is never stopped from here.
+    """
+    state = settings.rehearsal_state or settings.home / STATE
+    keep_up = partial(start_cloud, state, python=settings.python)
+    if settings.rehearsal_state is not None:
+        return RehearsalBackend(settings, state, keep_up=keep_up)
+    return RehearsalBackend(settings, state, keep_up=keep_up, leave=partial(stop_idle_cloud, state, LEAVE_SECONDS))

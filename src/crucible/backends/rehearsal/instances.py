@@ -38,7 +38,7 @@ class Instance:
         return self.state in _ALIVE
 
 
-def parse(document: object) -> Instance | None:
+def parse_instance(document: object) -> Instance | None:
     """None when it is no instance."""
     if not isinstance(document, dict) or not isinstance(document.get("id"), str):
         return None

@@ -26,13 +26,13 @@ _VARIABLES = "# {variables}"
 _BOOTSTRAP = "{bootstrap}"
 
 
-def template(python: str, agent_file: str) -> str:
+def script_template(python: str, agent_file: str) -> str:
     """The script without what is secret or changes: what a dry run shows and a launch fills in."""
     become = " ".join(shlex.quote(word) for word in (python, "-I", "-c", _BECOME_HOST, python, agent_file))
     return f"#!/bin/sh\n{_VARIABLES}\nexec {become} <<'{_END}'\n{_BOOTSTRAP}\n{_END}\n"
 
 
-def fill(script: str, bootstrap: Mapping[str, object], variables: Mapping[str, str]) -> str:
+def fill_script(script: str, bootstrap: Mapping[str, object], variables: Mapping[str, str]) -> str:
     """The script as it runs. JSON on one line cannot hold the line that ends it."""
     sayable = sorted((name, value) for name, value in variables.items() if name.isidentifier())
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in sayable)

@@ -25,7 +25,7 @@ from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.secrets import Vault
 from crucible.control.telemetry.feed import Feed, Hint
-from crucible.control.telemetry.tails import Tails
+from crucible.control.telemetry.tails import OutputTails
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
 from crucible.core.lifecycle import Machine, MachineState
@@ -70,7 +70,7 @@ class AgentServices:
     ports: Ports
     writer: Writer
     feed: Feed
-    tails: Tails
+    tails: OutputTails
     contacts: Contacts
     key: bytes = field(repr=False)
     vault: Vault

@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, insert, select, update
 
 from crucible import __version__
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 from crucible.control.jobs import results
 from crucible.control.objects import checkpoints, gc_marks
 from crucible.control.reconcile import repository
@@ -106,7 +106,7 @@ SEGMENT = Statement(
     )
 )
 _ADD_SEGMENT = Statement(
-    inserting(t.log_segments, ["attempt", "rank", "n", "start", "end", "lines", "sha256", "stored_at"])
+    insert_row(t.log_segments, ["attempt", "rank", "n", "start", "end", "lines", "sha256", "stored_at"])
 )
 
 
@@ -278,11 +278,11 @@ def _store_points(unit: UnitOfWork, batch: Batch, message: Message) -> None:
     series = message.data.get("series")
     if not isinstance(series, dict):
         return
-    known = points.names_of(unit.conn, batch.attempt, batch.rank)
+    known = points.series_names(unit.conn, batch.attempt, batch.rank)
     for name, raw in series.items():
         label, found = _clean_text(name, 200), list(_parse_points(raw))
         if found and (label in known or len(known) < MAX_SERIES):
-            points.append(unit.conn, batch.attempt, batch.rank, label, found)
+            points.append_points(unit.conn, batch.attempt, batch.rank, label, found)
             known.add(label)
 
 

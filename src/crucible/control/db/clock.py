@@ -13,7 +13,7 @@ SERVER = "server clock"
 TRUSTED_SECONDS = 60.0
 
 
-def steady() -> float:
+def boot_seconds() -> float:
     """Seconds on a clock that nobody sets, and that goes on while the computer sleeps."""
     # macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC goes on, unlike what time.monotonic() reads there.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
@@ -30,29 +30,29 @@ class ServerClock:
         self._ahead: float | None = None
         self._since = 0.0
 
-    def heard(self, server_now: float) -> float:
+    def record_server_time(self, server_now: float) -> float:
         """What to add to `steady()` from now on."""
-        here = steady()
+        here = boot_seconds()
         ahead = server_now - here
         if self._ahead is None or ahead > self._ahead or here - self._since > TRUSTED_SECONDS:
             self._ahead, self._since = ahead, here
         return self._ahead
 
     def now(self) -> float:
-        return time.time() if self._ahead is None else self._ahead + steady()
+        return time.time() if self._ahead is None else self._ahead + boot_seconds()
 
     def steady(self) -> float:
-        return steady()
+        return boot_seconds()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def now(connection: Connection, own: Callable[[], float]) -> float:
+def database_now(connection: Connection, own: Callable[[], float]) -> float:
     """Seconds since the epoch: the server's where there is one, else this process's `own`.
 
     For what several processes compare: claims and roles. SQLite lives on the computer of its only process, so
     there it is `own`, which a simulation makes virtual. Asks nobody: the server's time came with BEGIN.
     """
     ahead: float | None = connection.info.get(SERVER)
-    return own() if ahead is None else ahead + steady()
+    return own() if ahead is None else ahead + boot_seconds()

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from crucible.control.db.port import DatabaseClosed
 
 
-class Closing:
+class CloseOnce:
     """`end` lets go of threads and connections; it is called once, in a thread of its own."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
         self._ended: asyncio.Future[None] | None = None
 
-    def refuse(self) -> None:
+    def check_open(self) -> None:
         """Raise DatabaseClosed once the end has begun."""
         if self._ended is not None:
             raise DatabaseClosed("The database is closed.", why="The server is stopping.")

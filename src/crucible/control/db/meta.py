@@ -5,11 +5,11 @@ from __future__ import annotations
 from sqlalchemy import Connection, Integer, String, bindparam, delete, func, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 
 _VALUE = Statement(select(t.meta.c.value).where(t.meta.c.key == bindparam("name")))
 _CHANGE = Statement(update(t.meta).where(t.meta.c.key == bindparam("name")).values(value=bindparam("value")))
-_ADD = Statement(inserting(t.meta, ["key", "value"]))
+_ADD = Statement(insert_row(t.meta, ["key", "value"]))
 _DROP = Statement(delete(t.meta).where(t.meta.c.key.in_(bindparam("names", expanding=True))))
 _begin = func.substr(t.meta.c.key, 1, bindparam("length", type_=Integer))
 _BELOW = Statement(select(t.meta.c.key, t.meta.c.value).where(_begin == bindparam("prefix", type_=String)))
@@ -31,6 +31,6 @@ def drop(conn: Connection, *keys: str) -> None:
         _DROP.run(conn, names=keys)
 
 
-def below(conn: Connection, prefix: str) -> dict[str, str]:
+def with_prefix(conn: Connection, prefix: str) -> dict[str, str]:
     """Everything whose name begins with `prefix`."""
     return {row["key"]: row["value"] for row in _BELOW.all(conn, prefix=prefix, length=len(prefix))}

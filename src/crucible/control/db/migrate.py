@@ -16,12 +16,12 @@ from crucible.control.db.migrations import EARLIER, REVISIONS, SCHEMA_VERSION
 from crucible.control.db.port import DamagedDatabase, DatabaseError, Db, DiskFull, NewerDatabase, OlderDatabase
 from crucible.control.db.postgres import feed_order
 from crucible.control.db.schema import PARTIAL, jobs, metadata
-from crucible.control.db.sqlite.connection import close, driver_of, open_writer
+from crucible.control.db.sqlite.connection import close_connection, driver_of, open_writer
 from crucible.control.db.sqlite.database import SqliteDb
-from crucible.control.db.sqlite.failures import translating
+from crucible.control.db.sqlite.failures import translate_errors
 from crucible.control.db.sqlite.filesystem import mount_table, refuse_network
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
 VERSION_TABLE = "alembic_version"
 
 
@@ -37,7 +37,7 @@ def open_database(path: str | os.PathLike[str], *, mounts: str | None = None) ->
     resolved = Path(path).resolve()
     refuse_network(resolved, mount_table() if mounts is None else mounts)
     make_private(resolved)
-    bring_up_to_date(resolved)
+    upgrade_schema(resolved)
     return SqliteDb(resolved)
 
 
@@ -54,7 +54,7 @@ def _open_postgres(url: str) -> Db:
             why=f"{error}.",
             fix='pip install "crucible-ml[postgres]"',
         ) from error
-    schema.bring_up_to_date(url)
+    schema.upgrade_schema(url)
     return database.PostgresDb(url)
 
 
@@ -70,32 +70,32 @@ def make_private(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Migrations:
     """The revisions that are known, oldest first, and Alembic's folder of them."""
 
     revisions: tuple[str, ...] = REVISIONS
-    folder: Path = MIGRATIONS
+    folder: Path = MIGRATIONS_FOLDER
 
     @property
     def last(self) -> str:
         return self.revisions[-1]
 
 
-STEPS = Steps()
+ALL_MIGRATIONS = Migrations()
 
 
-def bring_up_to_date(path: Path, steps: Steps = STEPS) -> None:
+def upgrade_schema(path: Path, migrations: Migrations = ALL_MIGRATIONS) -> None:
     """Apply the missing revisions in one transaction: all of them or none."""
-    with translating():
+    with translate_errors():
         connection = open_writer(str(path))
         try:
-            if revision_of(driver_of(connection), steps) != steps.last:
-                _upgrade(connection, steps)
+            if revision_of(driver_of(connection), migrations) != migrations.last:
+                _upgrade(connection, migrations)
         finally:
-            close(connection)
+            close_connection(connection)
 
 
-def revision_of(driver: sqlite3.Connection, steps: Steps = STEPS) -> str | None:
+def revision_of(driver: sqlite3.Connection, migrations: Migrations = ALL_MIGRATIONS) -> str | None:
     """The database's revision, one of those known; None when it is empty."""
     tables = {row[0] for row in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
@@ -103,40 +103,40 @@ def revision_of(driver: sqlite3.Connection, steps: Steps = STEPS) -> str | None:
     if VERSION_TABLE not in tables:
         raise DamagedDatabase("The database file was not made by Crucible.", fix="Set CRUCIBLE_HOME to another folder.")
     rows = driver.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()  # noqa: S608  a constant
-    return known_revision(rows[0][0] if rows else None, steps)
+    return check_revision(rows[0][0] if rows else None, migrations)
 
 
-def known_revision(revision: str | None, steps: Steps) -> str:
+def check_revision(revision: str | None, migrations: Migrations) -> str:
     """Return the revision if it is a known one; raise OlderDatabase or NewerDatabase if not."""
     if revision in EARLIER:
         raise OlderDatabase(
             "This database was written by a development version of Crucible, from before 0.1.0.",
-            why=f"Its schema is {revision}; this version knows {steps.revisions[0]} and later.",
+            why=f"Its schema is {revision}; this version knows {migrations.revisions[0]} and later.",
             fix="Start version 0.1.0 on it once, which brings it up to date, or set CRUCIBLE_HOME to another folder.",
         )
-    if revision not in steps.revisions:
+    if revision not in migrations.revisions:
         raise NewerDatabase(
             "This database was written by a newer Crucible.",
-            why=f"Its schema is {revision}; this version knows up to {steps.last}.",
+            why=f"Its schema is {revision}; this version knows up to {migrations.last}.",
             fix="Upgrade crucible-ml or restore a backup.",
             revision=revision,
-            known=steps.last,
+            known=migrations.last,
         )
     return revision
 
 
-def _upgrade(connection: Connection, steps: Steps) -> None:
+def _upgrade(connection: Connection, migrations: Migrations) -> None:
     driver = driver_of(connection)
     # A table that is built anew is dropped on the way; what refers to it must not notice. Has no effect
     # inside a transaction, so it comes before.
     driver.execute("PRAGMA foreign_keys=OFF").close()
     driver.execute("BEGIN IMMEDIATE").close()
     try:
-        revision = revision_of(driver, steps)  # again: another process may have been faster
+        revision = revision_of(driver, migrations)  # again: another process may have been faster
         if revision is None:
-            create(connection)
-        elif revision != steps.last:
-            run_migrations(connection, steps)
+            create_schema(connection)
+        elif revision != migrations.last:
+            run_migrations(connection, migrations)
         _refuse_broken_references(driver)
         driver.execute("COMMIT").close()
     finally:
@@ -144,7 +144,7 @@ def _upgrade(connection: Connection, steps: Steps) -> None:
             driver.execute("ROLLBACK").close()
 
 
-def create(connection: Connection) -> None:
+def create_schema(connection: Connection) -> None:
     """Make the newest schema at once, from the tables that the code uses, and let Alembic note its revision.
 
     Tests compare it with a database of 0.1.0 that was upgraded.
@@ -153,7 +153,7 @@ def create(connection: Connection) -> None:
         _mark_partial_indexes()
     metadata.create_all(connection)
     feed_order.install(connection)
-    command.stamp(_config(connection, MIGRATIONS), SCHEMA_VERSION)
+    command.stamp(_config(connection, MIGRATIONS_FOLDER), SCHEMA_VERSION)
 
 
 def _mark_partial_indexes() -> None:
@@ -163,9 +163,9 @@ def _mark_partial_indexes() -> None:
             index.dialect_options["postgresql"]["where"] = PARTIAL[index.name]
 
 
-def run_migrations(connection: Connection, steps: Steps = STEPS) -> None:
+def run_migrations(connection: Connection, migrations: Migrations = ALL_MIGRATIONS) -> None:
     """Let Alembic apply what is missing, inside the transaction that `connection` is in."""
-    command.upgrade(_config(connection, steps.folder), steps.last)
+    command.upgrade(_config(connection, migrations.folder), migrations.last)
 
 
 def _config(connection: Connection, folder: Path) -> Config:

@@ -49,9 +49,9 @@ class Statement:
 
     def __init__(self, clause: Clause) -> None:
         self._clause = clause
-        self._chosen = dict(clause.selected_columns.items()) if isinstance(clause, Select) else {}
+        self._columns = dict(clause.selected_columns.items()) if isinstance(clause, Select) else {}
         found = [part for part in iterate(clause) if isinstance(part, BindParameter)]
-        _refuse_others([*found, *self._chosen.values()])
+        _check_types([*found, *self._columns.values()])
         self._lists = tuple(sorted({part.key for part in found if part.expanding and part.required}))
         self._compiled: dict[tuple[str, tuple[int, ...]], _Compiled] = {}
 
@@ -88,11 +88,11 @@ class Statement:
         key = conn.dialect.name, tuple([len(values[name]) for name in self._lists]) if self._lists else ()
         known = self._compiled.get(key)
         if known is None:
-            known = self._compiled[key] = _compile(self._clause, self._chosen, conn, values)
+            known = self._compiled[key] = _compile(self._clause, self._columns, conn, values)
         return known
 
 
-def inserting(table: Table, columns: Iterable[str]) -> Insert:
+def insert_row(table: Table, columns: Iterable[str]) -> Insert:
     """An insert of one row, whose parameters are named like its columns."""
     return insert(table).values({name: bindparam(name) for name in columns})
 
@@ -112,8 +112,8 @@ class _Compiled:
     """`sent` holds the parameters that never change; `given` and `items` say where the others go."""
 
     sql: str
-    sent: tuple[Any, ...]
-    given: tuple[tuple[int, str], ...]
+    constants: tuple[Any, ...]
+    scalars: tuple[tuple[int, str], ...]
     items: tuple[tuple[int, str, int], ...]
     columns: tuple[str, ...]
     flags: tuple[str, ...]
@@ -124,7 +124,7 @@ class _Compiled:
         try:
             cursor.execute(self.sql, sent)
         except conn.dialect.loaded_dbapi.Error as error:
-            raise _as_sqlalchemys(error, self.sql, conn) from error
+            raise _to_sqlalchemy_error(error, self.sql, conn) from error
         return cursor
 
     def send_for_one(self, conn: Connection, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -139,7 +139,7 @@ class _Compiled:
         try:
             cursor.executemany(self.sql, sent)
         except conn.dialect.loaded_dbapi.Error as error:
-            raise _as_sqlalchemys(error, self.sql, conn) from error
+            raise _to_sqlalchemy_error(error, self.sql, conn) from error
 
     def row(self, found: tuple[Any, ...]) -> Row:
         row = dict(zip(self.columns, found, strict=True))
@@ -149,8 +149,8 @@ class _Compiled:
         return row
 
     def _parameters(self, values: Mapping[str, Any]) -> list[Any]:
-        sent = list(self.sent)
-        for at, name in self.given:
+        sent = list(self.constants)
+        for at, name in self.scalars:
             sent[at] = values[name]
         for at, name, n in self.items:
             sent[at] = values[name][n]
@@ -161,22 +161,22 @@ def _cursor(conn: Connection) -> _Cursor:
     return cast(_Cursor, conn.connection.dbapi_connection.cursor())  # type: ignore[union-attr]
 
 
-def _as_sqlalchemys(error: Exception, sql: str, conn: Connection) -> BaseException:
+def _to_sqlalchemy_error(error: Exception, sql: str, conn: Connection) -> BaseException:
     """The connection is not invalidated: SQLAlchemy would open another one, outside of the transaction."""
     return DBAPIError.instance(sql, None, error, conn.dialect.loaded_dbapi.Error, dialect=conn.dialect)
 
 
-def _refuse_others(parts: Iterable[ColumnElement[Any]]) -> None:
+def _check_types(parts: Iterable[ColumnElement[Any]]) -> None:
     for part in parts:
-        if isinstance(part.type, Enum) or not isinstance(part.type, _SPOKEN):
+        if isinstance(part.type, Enum) or not isinstance(part.type, _PLAIN_TYPES):
             raise TypeError(f"A Statement cannot hold {part.type!r}; let SQLAlchemy send this one.")
 
 
-_SPOKEN = (String, Integer, Float, Boolean, LargeBinary, NullType)
+_PLAIN_TYPES = (String, Integer, Float, Boolean, LargeBinary, NullType)
 
 
 def _compile(
-    clause: Clause, chosen: Mapping[str, ColumnElement[Any]], conn: Connection, values: Mapping[str, Any]
+    clause: Clause, columns: Mapping[str, ColumnElement[Any]], conn: Connection, values: Mapping[str, Any]
 ) -> _Compiled:
     """For as many items in each list as `values` have now."""
     if not conn.dialect.positional:  # else it would be kept for connections that give them by place, and the reverse
@@ -187,9 +187,9 @@ def _compile(
     items = tuple((at, *lists[name]) for at, name in enumerate(names) if lists.get(name, ("",))[0] in values)
     return _Compiled(
         sql=state.statement,
-        sent=tuple(state.parameters[name] for name in names),
-        given=tuple((at, name) for at, name in enumerate(names) if name in values),
+        constants=tuple(state.parameters[name] for name in names),
+        scalars=tuple((at, name) for at, name in enumerate(names) if name in values),
         items=items,
-        columns=tuple(chosen),
-        flags=tuple(name for name, column in chosen.items() if isinstance(column.type, Boolean)),
+        columns=tuple(columns),
+        flags=tuple(name for name, column in columns.items() if isinstance(column.type, Boolean)),
     )

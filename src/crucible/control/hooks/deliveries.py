@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, delete, select
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.sending import SendResult
 from crucible.control.jobs.views import iso
@@ -17,7 +17,7 @@ MAX_KEPT = 100
 
 _c = t.deliveries.c
 _ADD = Statement(
-    inserting(t.deliveries, ["hook", "message", "type", "job", "at", "seconds", "outcome", "status", "answer"])
+    insert_row(t.deliveries, ["hook", "message", "type", "job", "at", "seconds", "outcome", "status", "answer"])
 )
 _NEWEST = Statement(
     select(t.deliveries).where(_c.hook == bindparam("of_hook")).order_by(_c.id.desc()).limit(bindparam("most"))

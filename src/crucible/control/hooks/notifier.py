@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection
 
-from crucible.control.db.clock import now as time_of
+from crucible.control.db.clock import database_now as time_of
 from crucible.control.hooks import deliveries, messages, rows
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook

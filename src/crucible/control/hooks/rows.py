@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.hooks import DeliveryOutcome, DeliveryVerdict, FailureStreak, HookEvent, HookFormat
 from crucible.core.ids import Prefix
@@ -20,7 +20,7 @@ _COLUMNS = (
     *("id", "project", "url", "events", "format", "made_by", "created_at"),
     *("enabled", "disabled", "cursor", "not_before", "failures"),
 )
-_ADD = Statement(inserting(t.hooks, _COLUMNS))
+_ADD = Statement(insert_row(t.hooks, _COLUMNS))
 _ONE = Statement(select(t.hooks).where(_c.id == bindparam("hook")))
 _OF_PROJECT = Statement(select(t.hooks).where(_c.project == bindparam("in_project")).order_by(_c.id))
 _ENABLED = Statement(select(t.hooks).where(_c.enabled.is_(True)).order_by(_c.id))

@@ -76,7 +76,7 @@ def _value(value: object) -> Value:
 def _measures(conn: Connection, job: str) -> dict[str, SeriesSummary]:
     """Of the latest attempt that reported anything, what its last rows know of the whole."""
     for attempt in reversed(repository.load_attempts(conn, job)):
-        found = points.summaries(conn, attempt.id)
+        found = points.summarize(conn, attempt.id)
         if found:
             return {name: SeriesSummary(*one) for name, one in found.items() if not name.startswith(SYSTEM)}
     return {}

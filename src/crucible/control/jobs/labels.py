@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, delete, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 from crucible.core.job.spec import JobSpec
 from crucible.core.job.tags import Tag, check_count, parse_tags
 from crucible.core.lifecycle import Job
@@ -22,7 +22,7 @@ MAX_SEARCH_TEXT = 1000
 
 _l, _t = t.listings.c, t.job_tags.c
 _JOBS: BindParameter[Any] = bindparam("jobs", expanding=True)
-_ADD = Statement(inserting(t.listings, ["job", "kind", "name", "folded", "words"]))
+_ADD = Statement(insert_row(t.listings, ["job", "kind", "name", "folded", "words"]))
 _LABELS = Statement(
     select(_l.job, _l.name, _t.key, _t.value)
     .join(t.job_tags, _t.job == _l.job, isouter=True)
@@ -33,7 +33,7 @@ _RENAME = Statement(
     update(t.listings).where(_l.job == bindparam("its_job")).values(name=bindparam("name"), folded=bindparam("folded"))
 )
 _TAGS = Statement(select(t.job_tags).where(_t.job == bindparam("job")).order_by(_t.key))
-_ADD_TAG = Statement(inserting(t.job_tags, ["job", "key", "value"]))
+_ADD_TAG = Statement(insert_row(t.job_tags, ["job", "key", "value"]))
 _DROP_TAGS = Statement(
     delete(t.job_tags).where(_t.job == bindparam("its_job"), _t.key.in_(bindparam("keys", expanding=True)))
 )

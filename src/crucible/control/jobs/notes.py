@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.jobs.views import iso
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
@@ -18,7 +18,7 @@ MAX_NOTES = 100
 _n = t.job_notes.c
 _OF_JOB = Statement(select(t.job_notes).where(_n.job == bindparam("job")).order_by(_n.id))
 _COUNT = Statement(select(func.count()).select_from(t.job_notes).where(_n.job == bindparam("job")))
-_ADD = Statement(inserting(t.job_notes, ["id", "job", "author", "text", "at"]))
+_ADD = Statement(insert_row(t.job_notes, ["id", "job", "author", "text", "at"]))
 _REMOVE = Statement(delete(t.job_notes).where(_n.id == bindparam("note")))
 
 

@@ -183,7 +183,7 @@ def list_artifacts(conn: Connection, job: str) -> ArtifactPage:
 def read_metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> MetricsView:
     """Return the series of the latest attempt that reported any."""
     for attempt in reversed(repository.load_attempts(conn, job)):
-        found = points.read(conn, attempt.id, names, most)
+        found = points.read_series(conn, attempt.id, names, most)
         if found:
             return MetricsView(
                 attempt=attempt.number, series={name: _series_view(series) for name, series in found.items()}
@@ -194,7 +194,7 @@ def read_metrics(conn: Connection, job: str, names: Sequence[str], most: int) ->
 def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
     """The last value of each series of its last attempt."""
     attempt = _LAST_ATTEMPT.value(conn, of_job=job)
-    return points.latest(conn, attempt) if attempt else {}
+    return points.latest_values(conn, attempt) if attempt else {}
 
 
 def read_machine(conn: Connection, machine: str, now: float) -> MachineView:

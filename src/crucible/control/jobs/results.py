@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 from crucible.core.views.jobs import ResultView
 from crucible.wire.documents.results import read_result_document
 
@@ -18,7 +18,7 @@ _REPLACE = Statement(
     .where(_r.attempt == bindparam("its_attempt"))
     .values(kind=bindparam("kind"), value=bindparam("value"), stored_at=bindparam("stored_at"))
 )
-_ADD = Statement(inserting(t.results, ["attempt", "job", "kind", "value", "stored_at"]))
+_ADD = Statement(insert_row(t.results, ["attempt", "job", "kind", "value", "stored_at"]))
 _NEWEST = Statement(
     select(_r.kind, _r.value, t.attempts.c.number)
     .join(t.attempts, t.attempts.c.id == _r.attempt)

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select
 
 from crucible.backends.base import Reach
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 from crucible.control.objects import checkpoints
 from crucible.control.objects.bundles import may_use
 from crucible.control.people import audit, projects
@@ -29,7 +29,7 @@ from crucible.core.lifecycle.advance import new_job
 from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, Permission
 
 _KEY = Statement(select(t.idempotency).where(t.idempotency.c.key == bindparam("name")))
-_KEEP_KEY = Statement(inserting(t.idempotency, ["key", "request", "job", "created_at"]))
+_KEEP_KEY = Statement(insert_row(t.idempotency, ["key", "request", "job", "created_at"]))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, delete, select, update
 
 from crucible.backends.base import MachineRef, Metered, Meters
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 from crucible.control.jobs import bulk_views
 from crucible.control.reconcile import codec
 from crucible.control.reconcile.roles import Duties, Duty
@@ -41,7 +41,7 @@ _UNSETTLED = Statement(
 _STILL_OPEN = Statement(select(t.machines).where(_c.id.in_(bindparam("machines", expanding=True)), _OPEN))
 _CLOSE = Statement(update(t.machines).where(_c.id == bindparam("machine")).values(metered=True))
 _FORGET = Statement(delete(t.price_segments).where(t.price_segments.c.machine == bindparam("machine")))
-_ADD = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
+_ADD = Statement(insert_row(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
 
 
 class Ledger:

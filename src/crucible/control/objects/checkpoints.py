@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, RowMapping, bindparam, select
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.jobs.views import iso
 from crucible.control.objects.bundles import StoredFile
 from crucible.control.reconcile.unit_of_work import UnitOfWork
@@ -157,7 +157,7 @@ _BY_ID = Statement(
     select(t.checkpoints).where(t.checkpoints.c.pruned_at.is_(None), t.checkpoints.c.id == bindparam("checkpoint"))
 )
 _c = t.checkpoints.c
-_ADD = Statement(inserting(t.checkpoints, [*_FIELDS, "id", "job", "attempt", "rank", "stored_at"]))
+_ADD = Statement(insert_row(t.checkpoints, [*_FIELDS, "id", "job", "attempt", "rank", "stored_at"]))
 _LAST_OF = Statement(
     select(_c.id)
     .join(t.attempts, t.attempts.c.id == _c.attempt)

@@ -111,13 +111,13 @@ def end_removal(conn: Connection, keys: Iterable[str]) -> None:
 
 def release_removals(conn: Connection, worker: str) -> None:
     """A process of this name that died left its claims behind; nobody is removing what they name."""
-    claims = meta.below(conn, REMOVING).items()
+    claims = meta.with_prefix(conn, REMOVING).items()
     meta.drop(conn, *(name for name, noted in claims if json.loads(noted)["worker"] == worker))
 
 
 def release_uploads(conn: Connection, worker: str) -> None:
     """The same for sendings: what a process of this name was sending when it died, nobody is sending now."""
-    for name, noted in meta.below(conn, ARRIVING).items():
+    for name, noted in meta.with_prefix(conn, ARRIVING).items():
         arriving = json.loads(noted)
         left = {who: at for who, at in arriving.items() if not who.startswith(_worker_prefix(worker))}
         if len(left) < len(arriving):
@@ -126,8 +126,8 @@ def release_uploads(conn: Connection, worker: str) -> None:
 
 def drop_expired(conn: Connection, now: float) -> None:
     """Drops marks whose time is over."""
-    ended = [name for name, noted in meta.below(conn, REMOVING).items() if not _is_under_way(noted, now)]
-    for name, noted in meta.below(conn, ARRIVING).items():
+    ended = [name for name, noted in meta.with_prefix(conn, REMOVING).items() if not _is_under_way(noted, now)]
+    for name, noted in meta.with_prefix(conn, ARRIVING).items():
         if not any(_is_fresh(at, now) for at in json.loads(noted).values()):
             ended.append(name)
     meta.drop(conn, *ended)

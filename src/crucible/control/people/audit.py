@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, select
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.jobs.views import iso
 from crucible.core.lifecycle import Job
 from crucible.core.people.identity import OWNER, Identity
@@ -18,7 +18,7 @@ MAX_TARGET = 200
 
 _c = t.audit.c
 _COLUMNS = ("at", "user", "name", "via", "token", "action", "target", "project", "data")
-_NOTE = Statement(inserting(t.audit, _COLUMNS))
+_NOTE = Statement(insert_row(t.audit, _COLUMNS))
 
 
 def record(

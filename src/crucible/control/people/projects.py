@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 from crucible.control.jobs.views import iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.people.identity import DEFAULT_PROJECT, Role
@@ -13,10 +13,10 @@ from crucible.core.views.people import MemberView, ProjectView
 
 _c, _m = t.projects.c, t.members.c
 _NAMED = Statement(select(t.projects).where(_c.name == bindparam("called")))
-_ADD = Statement(inserting(t.projects, ["name", "about", "created_at"]))
+_ADD = Statement(insert_row(t.projects, ["name", "about", "created_at"]))
 _MEMBER = (_m.project == bindparam("in_project"), _m.user == bindparam("of_user"))
 _CHANGE = Statement(update(t.members).where(*_MEMBER).values(role=bindparam("new_role")))
-_JOIN = Statement(inserting(t.members, ["project", "user", "role", "since"]))
+_JOIN = Statement(insert_row(t.members, ["project", "user", "role", "since"]))
 _LEAVE = Statement(delete(t.members).where(*_MEMBER))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, delete, or_, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.jobs.views import iso
 from crucible.control.people import audit, users
 from crucible.core.errors import NotFound
@@ -35,7 +35,7 @@ MAX_SECONDS = 10 * 365 * 86400.0
 
 _c, _u = t.tokens.c, t.users.c
 _COLUMNS = ("id", "user", "name", "via", "digest", "scopes", "project", "job", "created_at", "expires_at")
-_ADD = Statement(inserting(t.tokens, _COLUMNS))
+_ADD = Statement(insert_row(t.tokens, _COLUMNS))
 _FOUND = Statement(
     select(t.tokens, _u.name.label("user_name"), _u.admin, _u.disabled_at)
     .join(t.users, _u.id == _c.user)

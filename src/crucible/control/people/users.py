@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.jobs.views import iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.people.identity import OWNER, Identity, LoginMethod
@@ -19,7 +19,7 @@ _ID = Statement(select(t.users).where(_c.id == bindparam("user")))
 _NAMED = Statement(select(t.users).where(_c.name == bindparam("called")))
 _BY_EMAIL = Statement(select(t.users).where(_c.email == bindparam("address")))
 _BY_SUBJECT = Statement(select(t.users).where(_c.subject == bindparam("tie")))
-_ADD = Statement(inserting(t.users, ["id", "name", "admin", "password", "email", "created_at"]))
+_ADD = Statement(insert_row(t.users, ["id", "name", "admin", "password", "email", "created_at"]))
 _ROLES = Statement(select(t.members.c.project, t.members.c.role).where(t.members.c.user == bindparam("user")))
 
 

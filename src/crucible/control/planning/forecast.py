@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.clock import now
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.clock import database_now
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.jobs.views import iso
 from crucible.control.planning.programs import read_program
 from crucible.control.resources.plans import Plans
@@ -48,7 +48,7 @@ MAX_NAME = 100
 """Characters of the name of a framework or a GPU in a prediction."""
 
 _p, _j = t.plans.c, t.jobs.c
-_REQUEST = Statement(inserting(t.plans, ["job", "tries", "due_at"]))
+_REQUEST = Statement(insert_row(t.plans, ["job", "tries", "due_at"]))
 DUE = (
     select(_p.job, _p.tries, _p.due_at, _j.state, _j.spec)
     .select_from(t.plans.join(t.jobs, _j.id == _p.job))
@@ -70,7 +70,7 @@ _STORE = Statement(
 )
 _JOB = Statement(select(_j.state, _j.project).where(_j.id == bindparam("job")))
 _PLAN = Statement(select(_p.document, _p.made_at).where(_p.job == bindparam("job"), _p.document.is_not(None)))
-_PREDICT = Statement(inserting(t.predictions, t.predictions.c.keys()))
+_PREDICT = Statement(insert_row(t.predictions, t.predictions.c.keys()))
 _PREDICTED = Statement(select(t.predictions.c.predicted_seconds).where(t.predictions.c.job == bindparam("job")))
 
 log = structlog.get_logger(__name__)
@@ -117,7 +117,7 @@ class Forecasts:
     def _claim(self, conn: Connection, row: Row) -> bool:
         """Count the try; whether the job is to be planned, here."""
         ended, tries = JobState(row["state"]).terminal, row["tries"] + 1
-        again = None if ended or tries == MAX_ATTEMPTS else now(conn, self._ports.clock.now) + RETRY_SECONDS
+        again = None if ended or tries == MAX_ATTEMPTS else database_now(conn, self._ports.clock.now) + RETRY_SECONDS
         return _CLAIM.run(conn, planned=row["job"], seen=row["tries"], again=again) == 1 and not ended
 
     async def _plan(self, job: str, spec: JobSpec) -> None:
@@ -151,7 +151,7 @@ class Forecasts:
 
     def _store_plan(self, conn: Connection, job: str, document: str, forecast: Forecast | None) -> None:
         """Nothing is stored for a job that has ended: that would predict the past."""
-        row, at = _JOB.first(conn, job=job), now(conn, self._ports.clock.now)
+        row, at = _JOB.first(conn, job=job), database_now(conn, self._ports.clock.now)
         if row is None or JobState(row["state"]).terminal:
             return
         if _STORE.run(conn, planned=job, text=document, at=at) == 1 and forecast is not None:

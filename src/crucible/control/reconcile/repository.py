@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.jobs import labels
 from crucible.control.reconcile import codec
 from crucible.core.errors import Conflict
@@ -32,23 +32,23 @@ def _bind_columns(columns: Iterable[str]) -> dict[str, BindParameter[Any]]:
     return {name: bindparam(name) for name in columns}
 
 
-_ADD_JOB = Statement(inserting(t.jobs, codec.JOB_COLUMNS))
+_ADD_JOB = Statement(insert_row(t.jobs, codec.JOB_COLUMNS))
 _SAVE_JOB = Statement(
     update(t.jobs)
     .where(t.jobs.c.id == bindparam("job"), t.jobs.c.version == bindparam("known"))
     .values(_bind_columns([*codec.JOB_CHANGES, "version"]))
 )
-_ADD_ATTEMPT = Statement(inserting(t.attempts, codec.ATTEMPT_COLUMNS))
+_ADD_ATTEMPT = Statement(insert_row(t.attempts, codec.ATTEMPT_COLUMNS))
 _SAVE_ATTEMPT = Statement(
     update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(_bind_columns(codec.ATTEMPT_CHANGES))
 )
-_ADD_SLOT = Statement(inserting(t.slots, codec.SLOT_COLUMNS))
+_ADD_SLOT = Statement(insert_row(t.slots, codec.SLOT_COLUMNS))
 _END_SLOT = Statement(
     update(t.slots)
     .where(t.slots.c.attempt == bindparam("its_attempt"), t.slots.c.rank == bindparam("its_rank"))
     .values(ended=bindparam("ended"))
 )
-_ADD_MACHINE = Statement(inserting(t.machines, codec.MACHINE_COLUMNS))
+_ADD_MACHINE = Statement(insert_row(t.machines, codec.MACHINE_COLUMNS))
 _MINE = (t.machines.c.id == bindparam("machine"), t.machines.c.version == bindparam("known"))
 _SAVE_MACHINE = Statement(
     update(t.machines)
@@ -57,7 +57,7 @@ _SAVE_MACHINE = Statement(
         {**_bind_columns(codec.MACHINE_CHANGES), "desired_version": t.machines.c.desired_version + bindparam("touched")}
     )
 )
-_ADD_PRICE = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
+_ADD_PRICE = Statement(insert_row(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
 _p = t.price_segments.c
 _IS_METERED = Statement(
     select(_p.n).where(_p.machine == bindparam("machine"), _p.native_id == bindparam("native_id")).limit(1)
@@ -79,8 +79,8 @@ _MAKE_JOBS_DUE = Statement(
     )
     .values(due_at=bindparam("due_at"), version=t.jobs.c.version + 1)
 )
-_ADD_EVENT = Statement(inserting(t.events, ["job", "n", "type", "at", "data"]))
-_ADD_EFFECT = Statement(inserting(t.effects, ["machine", "kind", "done", "tries", "not_before", "created_at"]))
+_ADD_EVENT = Statement(insert_row(t.events, ["job", "n", "type", "at", "data"]))
+_ADD_EFFECT = Statement(insert_row(t.effects, ["machine", "kind", "done", "tries", "not_before", "created_at"]))
 
 
 class Stale(Conflict):

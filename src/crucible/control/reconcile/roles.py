@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.clock import now
+from crucible.control.db.clock import database_now
 from crucible.control.db.port import Db
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 from crucible.control.runtime.ports import Clock
 
 HOLD_SECONDS = 20.0
@@ -43,7 +43,7 @@ _TAKE = Statement(
     .where(_c.name == bindparam("duty"), _c.epoch == bindparam("old_epoch"), _c.holder == bindparam("old_holder"))
     .values(holder=bindparam("holder"), epoch=bindparam("epoch"), until=bindparam("until"))
 )
-_ADD = Statement(inserting(t.roles, ["name", "holder", "epoch", "until"]))
+_ADD = Statement(insert_row(t.roles, ["name", "holder", "epoch", "until"]))
 _HELD = Statement(
     select(_c.epoch).where(
         _c.name == bindparam("duty"), _c.holder == bindparam("holder"), _c.epoch == bindparam("epoch")
@@ -89,7 +89,7 @@ class Duties:
 
     async def renew(self, db: Db, clock: Clock) -> float:
         """Takes or keeps every duty that is free. Seconds until another's may be; known here once committed."""
-        held = await db.write(lambda conn: self._take(conn, now(conn, clock.now)))
+        held = await db.write(lambda conn: self._take(conn, database_now(conn, clock.now)))
         self._epochs = held.epochs
         return held.wait
 

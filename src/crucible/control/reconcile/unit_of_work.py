@@ -17,7 +17,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 from stamina import AsyncRetryingCaller
 
-from crucible.control.db.clock import now
+from crucible.control.db.clock import database_now
 from crucible.control.reconcile import repository
 from crucible.control.runtime.ports import Ports
 from crucible.control.telemetry.feed import Feed, Hint
@@ -109,7 +109,7 @@ class Writer:
         return result
 
     def _run(self, fn: Callable[[UnitOfWork], T], conn: Connection) -> tuple[T, Changes]:
-        unit = UnitOfWork(conn, now(conn, self._ports.clock.now))
+        unit = UnitOfWork(conn, database_now(conn, self._ports.clock.now))
         return fn(unit), unit.changes
 
     def announce(self, changes: Changes) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, update
 
 from crucible.backends.base import Leaves
 from crucible.control.db import schema as t
-from crucible.control.db.clock import now
+from crucible.control.db.clock import database_now
 from crucible.control.db.statement import Statement
 from crucible.control.machines.pools import release_idle_pools
 from crucible.control.planning import forecast
@@ -117,7 +117,7 @@ class BackgroundTasks:
 
     def _adopt_leftovers(self, conn: Connection) -> None:
         """A worker of this name that died left its claims behind; they are ours now."""
-        at = now(conn, self._ports.clock.now)
+        at = database_now(conn, self._ports.clock.now)
         self._services.deployment.admit(conn, at)
         clear_future_deadlines(conn, at)
         for claims in _CLAIMS:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection
 
-from crucible.control.db.clock import now
+from crucible.control.db.clock import database_now
 from crucible.control.db.port import Db
 from crucible.core.errors import CrucibleError, Trouble
 from crucible.core.ids import Prefix
@@ -105,4 +105,4 @@ class Ports:
 
     async def write(self, fn: Callable[[Connection, float], T]) -> T:
         """Run `fn` in one transaction, with the time that all processes on this database share."""
-        return await self.db.write(lambda conn: fn(conn, now(conn, self.clock.now)))
+        return await self.db.write(lambda conn: fn(conn, database_now(conn, self.clock.now)))

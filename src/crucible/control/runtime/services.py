@@ -48,7 +48,7 @@ from crucible.control.storelink import Invitations, Mailboxes, StoreLink, store_
 from crucible.control.telemetry.feed import Feed
 from crucible.control.telemetry.log_search import LogSearch
 from crucible.control.telemetry.logs import Logs
-from crucible.control.telemetry.tails import Tails
+from crucible.control.telemetry.tails import OutputTails
 from crucible.control.upkeep.backup import Backup, BackupSource
 from crucible.control.upkeep.retention import Retention
 from crucible.core.channels import Channel
@@ -113,7 +113,7 @@ class Services:
         self.people = People(ports, self.access, self.login)
         self.tokens = Tokens(ports, self.access)
         self.feed = Feed(ports.wakeups)
-        self.tails = Tails()
+        self.tails = OutputTails()
         self.contacts = Contacts()
         self.writer = Writer(ports, self.feed)
         postroom = Mailboxes(ports, store_folder(deployment.store_url))

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import structlog
 
-from crucible.control.db.clock import steady
+from crucible.control.db.clock import boot_seconds
 from crucible.control.runtime.ports import run_guarded
 from crucible.core.errors import TimedOut
 from crucible.core.ids import Prefix, make_id
@@ -34,7 +34,7 @@ class SystemClock:
     the times that are written down follow it from the next start on.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = steady) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = boot_seconds) -> None:
         self._wall = wall
         self._steady = steady
         self._ahead = self._told = wall() - steady()

@@ -184,7 +184,7 @@ def why_unconnected(name: str, connected: Sequence[str]) -> str:
 
     The command is in the backend's row of the registry.
     """
-    command = registry.connecting(name, connected)
+    command = registry.connect_command(name, connected)
     if command is not None:
         return f"{name} is not connected. Connect it: {command}"
     if name not in PROVIDERS:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from crucible.control.db import meta
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.jobs.views import iso
 from crucible.core.people.project_secrets import is_secret_name
 from crucible.core.views.people import SecretView
@@ -27,7 +27,7 @@ _NAMED = Statement(
         _c.project == bindparam("in_project"), _c.name.in_(bindparam("names", expanding=True))
     )
 )
-_ADD = Statement(inserting(t.secrets, ["project", "name", "ciphertext", "updated_at", "updated_by"]))
+_ADD = Statement(insert_row(t.secrets, ["project", "name", "ciphertext", "updated_at", "updated_by"]))
 _CHANGE = Statement(
     update(t.secrets)
     .where(*_ONE)

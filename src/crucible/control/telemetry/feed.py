@@ -34,7 +34,7 @@ class Watch:
         self._hints: set[Hint] = set()
         self._changed = asyncio.Event()
 
-    def tell(self, hints: Iterable[Hint]) -> None:
+    def notify(self, hints: Iterable[Hint]) -> None:
         self._hints.update(hints)
         self._changed.set()
 
@@ -72,20 +72,20 @@ class Feed:
 
     def publish(self, job: str, hints: Iterable[Hint]) -> None:
         told = set(hints)
-        self._tell(job, told)
+        self._notify(job, told)
         if self._wakeups is not None:
             self._wakeups.wake(f"{TOPIC}:{job}:{','.join(sorted(told))}")
 
-    def _tell(self, job: str, hints: set[Hint]) -> None:
+    def _notify(self, job: str, hints: set[Hint]) -> None:
         for watch in (*self._watches.get(job, ()), *self._watches.get(None, ())):
-            watch.tell(hints)
+            watch.notify(hints)
 
     def _on_remote(self, topic: str | None) -> None:
         """Another process published; of what was missed nobody knows, so everyone looks at everything."""
         if topic is None:
             for watches in self._watches.values():
                 for watch in watches:
-                    watch.tell(Hint)
+                    watch.notify(Hint)
             return
         _, job, hints = topic.split(":", 2)
-        self._tell(job, {_HINTS[name] for name in hints.split(",") if name in _HINTS})
+        self._notify(job, {_HINTS[name] for name in hints.split(",") if name in _HINTS})

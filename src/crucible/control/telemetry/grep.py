@@ -26,7 +26,7 @@ _WHOLE_TEXT = re.compile(r"(?<!\\)(?:\\\\)*\\[AzZ]|\(\?[a-zA-Z]*-[a-zA-Z]*m")
 
 
 @dataclass(frozen=True)
-class Block:
+class TextBlock:
     """Whole lines of an output, from byte `offset` on; the first of them is line `line`.
 
     The last one may be without its newline: where the output ends for now, or where a line is too long.
@@ -42,7 +42,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Hit:
+class LineMatch:
     """A line that matches. `offset` is where it begins; `column` the byte of it where the match does.
 
     `cut`: the line is longer than what is shown of it.
@@ -67,7 +67,7 @@ class Pattern:
     _found: re2._Regexp = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_found", _compiled(self.text, regex=self.regex, case=self.case))
+        object.__setattr__(self, "_found", _compile(self.text, regex=self.regex, case=self.case))
 
     def search(self, data: bytes, start: int) -> int | None:
         """Where the first match from `start`, the beginning of a line, begins. No match goes over a line's end."""
@@ -75,21 +75,21 @@ class Pattern:
         return None if match is None else int(match.start())
 
 
-def _compiled(text: str, *, regex: bool, case: bool) -> re2._Regexp:
+def _compile(text: str, *, regex: bool, case: bool) -> re2._Regexp:
     options = re2.Options()
     options.literal, options.case_sensitive = not regex, case
     options.never_nl = options.never_capture = True
     options.log_errors, options.max_mem = False, _MEMORY
     if regex and _WHOLE_TEXT.search(text):
-        raise _no_expression(text, "Each line is searched by itself, so there is no beginning or end of the whole text")
+        raise _bad_pattern(text, "Each line is searched by itself, so there is no beginning or end of the whole text")
     try:
         return re2.compile((b"(?m)" if regex else b"") + text.encode(), options)
     except re2.error as error:
         why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        raise _no_expression(text, why) from error
+        raise _bad_pattern(text, why) from error
 
 
-def _no_expression(text: str, why: str) -> BadInput:
+def _bad_pattern(text: str, why: str) -> BadInput:
     return BadInput(
         f"{text[:100]!r} is no expression that can be searched for.",
         why=f"{why}.",
@@ -100,58 +100,58 @@ def _no_expression(text: str, why: str) -> BadInput:
 
 
 def search(
-    blocks: Iterable[Block], pattern: Pattern, *, most: int, context: int = 0, earlier: Sequence[bytes] = ()
-) -> Iterator[tuple[Block, list[Hit]]]:
+    blocks: Iterable[TextBlock], pattern: Pattern, *, most: int, context: int = 0, earlier: Sequence[bytes] = ()
+) -> Iterator[tuple[TextBlock, list[LineMatch]]]:
     """Each block with the lines in it that match, the first `most` of them, and `context` lines around each.
 
     `earlier` are the lines before the first block.
     """
-    held: tuple[Block, list[Hit]] | None = None
+    held: tuple[TextBlock, list[LineMatch]] | None = None
     for block in blocks:
         if held is not None:
-            yield held[0], _completed(held[1], block, context)
-        held = block, list(islice(_hits(block, pattern, context, list(earlier)), most))
+            yield held[0], _add_following(held[1], block, context)
+        held = block, list(islice(_find_matches(block, pattern, context, list(earlier)), most))
         earlier = [*earlier, *lines_of(block.data, -context)][-context:] if context else []
     if held is not None:
         yield held
 
 
-def _completed(hits: list[Hit], block: Block, context: int) -> list[Hit]:
+def _add_following(hits: list[LineMatch], block: TextBlock, context: int) -> list[LineMatch]:
     """Those at a block's end get the lines that follow them in the next."""
     if not context or not hits:
         return hits
-    following = tuple(map(_shown, lines_of(block.data, context)))
+    following = tuple(map(_decode_line, lines_of(block.data, context)))
     return [replace(hit, after=(*hit.after, *following)[:context]) for hit in hits]
 
 
-def _hits(block: Block, pattern: Pattern, context: int, earlier: list[bytes]) -> Iterator[Hit]:
+def _find_matches(block: TextBlock, pattern: Pattern, context: int, earlier: list[bytes]) -> Iterator[LineMatch]:
     data, start, line, counted = block.data, 0, block.line, 0
     while start < len(data):
         found = pattern.search(data, start)
         if found is None or (found == len(data) and data.endswith(b"\n")):
             return
-        first, last = _around(data, found)
+        first, last = _line_bounds(data, found)
         line, counted = line + data.count(b"\n", counted, first), first
-        hit = _hit(data[first:last], line, block.offset + first, found - first)
+        hit = _make_match(data[first:last], line, block.offset + first, found - first)
         if context:
             before = [*earlier, *lines_of(data[max(first - context * NEAR, 0) : first], -context)][-context:]
             after = lines_of(data[last + 1 : last + 1 + context * NEAR], context)
-            hit = replace(hit, before=tuple(map(_shown, before)), after=tuple(map(_shown, after)))
+            hit = replace(hit, before=tuple(map(_decode_line, before)), after=tuple(map(_decode_line, after)))
         yield hit
         start = last + 1
 
 
-def _around(data: bytes, at: int) -> tuple[int, int]:
+def _line_bounds(data: bytes, at: int) -> tuple[int, int]:
     """Where the line that holds byte `at` begins and ends."""
     end = data.find(b"\n", at)
     return data.rfind(b"\n", 0, at) + 1, len(data) if end < 0 else end
 
 
-def _hit(text: bytes, line: int, offset: int, column: int) -> Hit:
+def _make_match(text: bytes, line: int, offset: int, column: int) -> LineMatch:
     if len(text) <= LONGEST_SHOWN:
-        return Hit(line, offset, column, text.decode(errors="replace"))
+        return LineMatch(line, offset, column, text.decode(errors="replace"))
     start = min(max(column - LONGEST_SHOWN // 4, 0), len(text) - LONGEST_SHOWN)
-    return Hit(line, offset, column, text[start : start + LONGEST_SHOWN].decode(errors="replace"), cut=True)
+    return LineMatch(line, offset, column, text[start : start + LONGEST_SHOWN].decode(errors="replace"), cut=True)
 
 
 def lines_of(data: bytes, count: int) -> list[bytes]:
@@ -164,5 +164,5 @@ def lines_of(data: bytes, count: int) -> list[bytes]:
     return found[:count] if found[-1] else found[:-1][:count]
 
 
-def _shown(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
     return line[:LONGEST_SHOWN].decode(errors="replace")

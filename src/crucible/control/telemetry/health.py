@@ -49,24 +49,24 @@ _STAGES = {
 
 def job_health(conn: Connection, world: World, progress: ProgressView | None, now: float) -> HealthView:
     """Return the judgement of a job. Reads a bounded number of points, however many there are."""
-    return health_view(judge_health(signs_of(conn, world, progress, now)), now)
+    return health_view(judge_health(gather_signs(conn, world, progress, now)), now)
 
 
-def signs_of(conn: Connection, world: World, progress: ProgressView | None, now: float) -> HealthInputs:
-    job, line = world.job, _line(world.attempts)
+def gather_signs(conn: Connection, world: World, progress: ProgressView | None, now: float) -> HealthInputs:
+    job, line = world.job, _lineage(world.attempts)
     last = line[-1] if line else None
     stage = _STAGES.get(job.state, Stage.WAITING)
     if last is None or last.started_at is None:
         started = stage if stage.ended else Stage.WAITING
         return HealthInputs(started, reason=_reason(job), advice=_advice(job))
-    series, tails = _series(conn, line)
+    series, tails = _read_courses(conn, line)
     return HealthInputs(
         stage,
         series,
         tails,
         fraction=progress.fraction if progress else None,
         ran_seconds=max(now - last.started_at, 0.0),
-        quiet_seconds=_quiet(conn, last.id, now),
+        quiet_seconds=_quiet_seconds(conn, last.id, now),
         gpus=sum(len(slot.allocation.gpus) for slot in last.slots),
         memory_limit=last.slots[0].allocation.memory_bytes,
         unreachable=Condition.UNREACHABLE in job.conditions,
@@ -99,7 +99,7 @@ def _finding_view(finding: Finding) -> FindingView:
     )
 
 
-def _line(attempts: Sequence[Attempt]) -> list[Attempt]:
+def _lineage(attempts: Sequence[Attempt]) -> list[Attempt]:
     """The last attempt and those that it went on from, the oldest first."""
     found: list[Attempt] = []
     for attempt in reversed(attempts):
@@ -109,31 +109,31 @@ def _line(attempts: Sequence[Attempt]) -> list[Attempt]:
     return found
 
 
-def _series(conn: Connection, line: Sequence[Attempt]) -> tuple[dict[str, tuple[Part, ...]], dict[str, Part]]:
+def _read_courses(conn: Connection, line: Sequence[Attempt]) -> tuple[dict[str, tuple[Part, ...]], dict[str, Part]]:
     """The courses of what the attempts reported, and the last points of the last one's."""
     series: dict[str, tuple[Part, ...]] = {}
     tails: dict[str, Part] = {}
     for attempt in line:
-        names = select_series(points.names_of(conn, attempt.id, 0))
+        names = select_series(points.series_names(conn, attempt.id, 0))
         found = _read(conn, attempt, [name for name in names if not name.startswith(SYSTEM)], POINTS)
         for name, one in found.items():
             series[name] = (*series.get(name, ()), course(one))
         series.update((name, (*parts, ())) for name, parts in series.items() if name not in found)
         if attempt is line[-1]:
             thinned = [name for name, one in found.items() if one.count > len(one.points)]
-            tails = {name: _part(one) for name, one in _read(conn, attempt, thinned, -TAIL).items()}
+            tails = {name: _to_part(one) for name, one in _read(conn, attempt, thinned, -TAIL).items()}
             samples = _read(conn, attempt, [name for name in names if name.startswith(SYSTEM)], -TAIL)
-            series.update((name, (_part(one),)) for name, one in samples.items())
+            series.update((name, (_to_part(one),)) for name, one in samples.items())
     return series, tails
 
 
 def _read(conn: Connection, attempt: Attempt, names: list[str], most: int) -> dict[str, points.Series]:
-    return points.read(conn, attempt.id, names, most) if names else {}
+    return points.read_series(conn, attempt.id, names, most) if names else {}
 
 
 def course(series: points.Series) -> Part:
     """A series as it is drawn. Where that is by the lowest and the highest of each stretch: what lies between them."""
-    part = _part(series)
+    part = _to_part(series)
     if series.count <= len(part):
         return part
     pairs = zip(part[::2], part[1::2], strict=False)
@@ -144,11 +144,11 @@ def _between(low: float | None, high: float | None) -> float | None:
     return None if low is None or high is None else low / 2 + high / 2
 
 
-def _part(series: points.Series) -> Part:
+def _to_part(series: points.Series) -> Part:
     return tuple(Point(*point) for point in series.points)
 
 
-def _quiet(conn: Connection, attempt: str, now: float) -> float | None:
+def _quiet_seconds(conn: Connection, attempt: str, now: float) -> float | None:
     last = _LAST_OUTPUT.value(conn, attempt=attempt)
     return None if last is None else max(now - float(last), 0.0)
 

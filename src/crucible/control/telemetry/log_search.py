@@ -18,8 +18,8 @@ from sqlalchemy import Connection, bindparam, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.runtime.ports import Ports
-from crucible.control.telemetry.grep import Block, Hit, Pattern, lines_of, search
-from crucible.control.telemetry.tails import KEEP_BYTES, Tails
+from crucible.control.telemetry.grep import LineMatch, Pattern, TextBlock, lines_of, search
+from crucible.control.telemetry.tails import KEEP_BYTES, OutputTails
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState
@@ -57,7 +57,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class _Spot:
+class _Position:
     """The next line to look at."""
 
     attempt: int = 0
@@ -66,26 +66,26 @@ class _Spot:
 
 
 @dataclass(frozen=True)
-class _Output:
+class _AttemptOutput:
     """An attempt's output from a spot on. `tail` follows the segments and is only known here, for now."""
 
     attempt: int
-    spot: _Spot
+    spot: _Position
     segments: tuple[Segment, ...]
     tail: bytes
     ended: bool
 
 
 @dataclass(frozen=True)
-class _Found:
-    hits: list[tuple[int, Hit]]
+class _SearchResult:
+    hits: list[tuple[int, LineMatch]]
     lines: int
     bytes: int
-    next: _Spot | None
+    next: _Position | None
 
 
 class LogSearch:
-    def __init__(self, ports: Ports, tails: Tails) -> None:
+    def __init__(self, ports: Ports, tails: OutputTails) -> None:
         self._ports = ports
         self._tails = tails
         self._store = LogStore(ports.store)
@@ -93,16 +93,16 @@ class LogSearch:
     async def find(self, job: str, query: Query) -> HitPage:
         """Return a page of hits in the order of the output. Whoever cancels this ends the search too."""
         spot = read_cursor(query.cursor)
-        outputs = await self._ports.db.read(lambda conn: self._outputs(conn, job, query.attempt, spot))
+        outputs = await self._ports.db.read(lambda conn: self._load_outputs(conn, job, query.attempt, spot))
         gone = threading.Event()
         until: list[float] = []
 
         def over() -> bool:
             return gone.is_set() or self._ports.clock.now() > until[0]
 
-        def work() -> _Found:
+        def work() -> _SearchResult:
             until.append(self._ports.clock.now() + SECONDS)  # waiting for a thread does not count
-            return self._found(outputs, query, over)
+            return self._search(outputs, query, over)
 
         try:
             found = await self._ports.calls.run("search", work, SECONDS + WAITING_SECONDS)
@@ -110,63 +110,67 @@ class LogSearch:
             gone.set()
         return _view(found, complete=found.next is None and all(output.ended for output in outputs))
 
-    def _found(self, outputs: list[_Output], query: Query, over: Callable[[], bool]) -> _Found:
-        hits: list[tuple[int, Hit]] = []
+    def _search(self, outputs: list[_AttemptOutput], query: Query, over: Callable[[], bool]) -> _SearchResult:
+        hits: list[tuple[int, LineMatch]] = []
         lines = size = 0
         for output in outputs:
-            for block, found in self._searched(output, query):
+            for block, found in self._search_output(output, query):
                 hits += [(output.attempt, hit) for hit in found]
                 if len(hits) > query.limit:
                     attempt, hit = hits[query.limit]
-                    return _Found(hits[: query.limit], lines, size, _Spot(attempt, hit.line, hit.offset))
+                    return _SearchResult(hits[: query.limit], lines, size, _Position(attempt, hit.line, hit.offset))
                 lines, size = lines + block.newlines, size + len(block.data)
                 if over():
-                    spot = _Spot(output.attempt, block.line + block.newlines, block.offset + len(block.data))
-                    return _Found(hits, lines, size, spot)
-        return _Found(hits, lines, size, None)
+                    spot = _Position(output.attempt, block.line + block.newlines, block.offset + len(block.data))
+                    return _SearchResult(hits, lines, size, spot)
+        return _SearchResult(hits, lines, size, None)
 
-    def _searched(self, output: _Output, query: Query) -> Iterator[tuple[Block, list[Hit]]]:
+    def _search_output(self, output: _AttemptOutput, query: Query) -> Iterator[tuple[TextBlock, list[LineMatch]]]:
         earlier: list[bytes] = []
         if query.context and output.spot.offset:
             start = max(output.spot.offset - LEAD, output.segments[0].start if output.segments else 0)
             led = self._store.read(output.segments, start, output.spot.offset - start)
             earlier = lines_of(led, -query.context)
-        return search(self._blocks(output), query.pattern, most=query.limit + 1, context=query.context, earlier=earlier)
+        return search(
+            self._read_blocks(output), query.pattern, most=query.limit + 1, context=query.context, earlier=earlier
+        )
 
-    def _blocks(self, output: _Output) -> Iterator[Block]:
+    def _read_blocks(self, output: _AttemptOutput) -> Iterator[TextBlock]:
         line = output.spot.line
         for offset, data in self._store.blocks(output.segments, output.spot.offset, BLOCK, tail=output.tail):
-            block = Block(offset, line, data)
+            block = TextBlock(offset, line, data)
             line += block.newlines
             yield block
 
-    def _outputs(self, conn: Connection, job: str, attempt: int | None, spot: _Spot) -> list[_Output]:
+    def _load_outputs(self, conn: Connection, job: str, attempt: int | None, spot: _Position) -> list[_AttemptOutput]:
         rows = _ATTEMPTS.all(conn, job=job)
         if attempt is not None and all(row["number"] != attempt for row in rows):
             raise NotFound(
                 f"Job {short(job)} has no attempt {attempt}.", fix=f"It has {len(rows)}: crucible status {short(job)}"
             )
         wanted = [row for row in rows if row["number"] >= spot.attempt and attempt in (None, row["number"])]
-        return [self._output(conn, job, row, spot if row["number"] == spot.attempt else _Spot()) for row in wanted]
+        return [
+            self._load_output(conn, job, row, spot if row["number"] == spot.attempt else _Position()) for row in wanted
+        ]
 
-    def _output(self, conn: Connection, job: str, row: Row, spot: _Spot) -> _Output:
+    def _load_output(self, conn: Connection, job: str, row: Row, spot: _Position) -> _AttemptOutput:
         found = _SEGMENTS.all(conn, attempt=row["id"], offset=max(spot.offset - LEAD, 0))
         segments = tuple(Segment(log_segment_key(job, row["id"], 0, s["n"]), s["start"], s["end"]) for s in found)
         ended = row["state"] == AttemptState.ENDED.value
         end = max(segments[-1].end if segments else 0, spot.offset)
         tail = b"" if ended else self._tails.read(row["id"], end, KEEP_BYTES)
-        return _Output(row["number"], spot, segments, tail, ended)
+        return _AttemptOutput(row["number"], spot, segments, tail, ended)
 
 
-def write_cursor(spot: _Spot) -> str:
+def write_cursor(spot: _Position) -> str:
     text = f"l1:{spot.attempt}:{spot.line}:{spot.offset}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_cursor(cursor: str | None) -> _Spot:
+def read_cursor(cursor: str | None) -> _Position:
     """Where a page ended; raises BadInput for what no page has given."""
     if cursor is None:
-        return _Spot()
+        return _Position()
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
@@ -178,19 +182,19 @@ def read_cursor(cursor: str | None) -> _Spot:
             fix="Take it unchanged from `next` of the page before, or leave it out to begin at the first line.",
             field="cursor",
         )
-    return _Spot(*map(int, found.groups()))
+    return _Position(*map(int, found.groups()))
 
 
-def _view(found: _Found, *, complete: bool) -> HitPage:
+def _view(found: _SearchResult, *, complete: bool) -> HitPage:
     return HitPage(
-        items=tuple(_hit(attempt, hit) for attempt, hit in found.hits),
+        items=tuple(_hit_view(attempt, hit) for attempt, hit in found.hits),
         next=None if found.next is None else write_cursor(found.next),
         complete=complete,
         searched=SearchedView(lines=found.lines, bytes=found.bytes),
     )
 
 
-def _hit(attempt: int, hit: Hit) -> HitView:
+def _hit_view(attempt: int, hit: LineMatch) -> HitView:
     return HitView(
         attempt=attempt,
         line=hit.line,

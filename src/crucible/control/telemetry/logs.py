@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.runtime.ports import Ports
-from crucible.control.telemetry.tails import Tails
+from crucible.control.telemetry.tails import OutputTails
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState, JobState
@@ -46,7 +46,7 @@ class _Extent:
 
 
 class Logs:
-    def __init__(self, ports: Ports, tails: Tails) -> None:
+    def __init__(self, ports: Ports, tails: OutputTails) -> None:
         self._ports = ports
         self._tails = tails
         self._store = LogStore(ports.store)
@@ -54,10 +54,10 @@ class Logs:
     async def page(self, job: str, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
         """Up to `limit` bytes from `offset` (negative: from the end). A job that never ran has none."""
         size = max(1, min(limit, LARGEST_PAGE))
-        reach = self._tails.reach
-        extent = await self._ports.db.read(lambda conn: _extent(conn, job, attempt, offset, size, since, reach))
+        reach = self._tails.known_end
+        extent = await self._ports.db.read(lambda conn: _load_extent(conn, job, attempt, offset, size, since, reach))
         if extent is None:
-            over = await self._ports.db.read(lambda conn: _over(conn, job))
+            over = await self._ports.db.read(lambda conn: _is_over(conn, job))
             return LogPage(attempt=0, attempts=0, start=0, next=0, complete=over, data=b"")
         start = extent.start
         data = await self._ports.calls.run(
@@ -72,12 +72,12 @@ class Logs:
         )
 
 
-def _over(conn: Connection, job: str) -> bool:
+def _is_over(conn: Connection, job: str) -> bool:
     state = _STATE.value(conn, of_job=job)
     return state is not None and JobState(state).terminal
 
 
-def _extent(
+def _load_extent(
     conn: Connection,
     job: str,
     number: int | None,
@@ -99,13 +99,13 @@ def _extent(
     end = _END.value(conn, of_attempt=attempt) or 0
     ended = chosen["state"] == AttemptState.ENDED.value
     known = end if ended or since is not None else reach(attempt, end)
-    start = _start(conn, attempt, offset, since, known)
+    start = _find_start(conn, attempt, offset, since, known)
     found = _WITHIN.all(conn, of_attempt=attempt, first=start, last=start + size)
     keys = tuple(Segment(log_segment_key(job, attempt, 0, row["n"]), row["start"], row["end"]) for row in found)
     return _Extent(attempt, chosen["number"], len(rows), ended, end, start, keys)
 
 
-def _start(conn: Connection, attempt: str, offset: int, since: float | None, end: int) -> int:
+def _find_start(conn: Connection, attempt: str, offset: int, since: float | None, end: int) -> int:
     if since is not None:
         first = _SINCE.value(conn, of_attempt=attempt, since=since)
         return max(end if first is None else int(first), offset)

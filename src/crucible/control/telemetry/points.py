@@ -46,7 +46,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _PackedBlock:
     """A row: its points, the extremes of each stretch of them and its own, all packed.
 
     `low` and `high` are of the series up to here, so that its last row knows all that is said of the whole.
@@ -80,59 +80,59 @@ def _last_rows() -> Select[Any]:
     return rows.join(names, _c.series == names.c.name).where(*_OF_RANK, _c.n == newest).order_by(_c.series)
 
 
-def _parts(column: Column[Any]) -> Statement:
+def _part_statement(column: Column[Any]) -> Statement:
     """One packed part of the rows of a series, from one of them on."""
     return Statement(select(column).where(*_OF_SERIES, _c.n >= bindparam("first")).order_by(_c.n))
 
 
 _NAMES = Statement(select(_names().c.name))
 _LAST = Statement(_last_rows())
-_DATA, _LEVELS, _EXTREMES = _parts(_c.data), _parts(_c.levels), _parts(_c.extremes)
+_DATA, _LEVELS, _EXTREMES = _part_statement(_c.data), _part_statement(_c.levels), _part_statement(_c.extremes)
 _TAIL = select(t.metric_blocks).where(*_OF_SERIES).order_by(_c.n.desc()).limit(1)
 _REPLACE = update(t.metric_blocks).where(*_OF_SERIES, _c.n == bindparam("of_n"))
 _ADD = insert(t.metric_blocks)
 
 
-def append(conn: Connection, attempt: str, rank: int, series: str, points: Sequence[Point]) -> None:
+def append_points(conn: Connection, attempt: str, rank: int, series: str, points: Sequence[Point]) -> None:
     """Adds points at the end of a series. Only its last row is written again."""
     key = {"of_attempt": attempt, "of_rank": rank, "of_series": series}
     tail = conn.execute(_TAIL, key).first()
-    n, room, block = -1, 0, _Block()
+    n, room, block = -1, 0, _PackedBlock()
     if tail:
         n, room = tail.n, BLOCK - tail.points
-        block = _Block(tail.low, tail.high, tail.extremes, tail.levels, tail.data)
+        block = _PackedBlock(tail.low, tail.high, tail.extremes, tail.levels, tail.data)
     if room and points:
-        block = _grown(block, points[:room])
+        block = _grow(block, points[:room])
         conn.execute(_REPLACE, {**key, "of_n": n, **_row(block)})
     for start in range(room, len(points), BLOCK):
         n += 1
-        block = _grown(_Block(block.low, block.high), points[start : start + BLOCK])
+        block = _grow(_PackedBlock(block.low, block.high), points[start : start + BLOCK])
         conn.execute(_ADD, {"attempt": attempt, "rank": rank, "series": series, "n": n, **_row(block)})
 
 
-def read(conn: Connection, attempt: str, names: Sequence[str], most: int) -> dict[str, Series]:
+def read_series(conn: Connection, attempt: str, names: Sequence[str], most: int) -> dict[str, Series]:
     """The series of an attempt's first rank, all unless named.
 
     Each with at most about `most` points that keep its extremes. A `most` below 0 counts from the end: the
     last `-most` points, every one.
     """
-    rows = [row for row in _last(conn, attempt) if not names or row["series"] in names]
-    return {row["series"]: _read(conn, attempt, row, most) for row in rows}
+    rows = [row for row in _last_rows_of(conn, attempt) if not names or row["series"] in names]
+    return {row["series"]: _read_one(conn, attempt, row, most) for row in rows}
 
 
-def names_of(conn: Connection, attempt: str, rank: int) -> set[str]:
+def series_names(conn: Connection, attempt: str, rank: int) -> set[str]:
     """The names of the series that a rank has reported."""
     return {name for name in _NAMES.column(conn, of_attempt=attempt, of_rank=rank) if name is not None}
 
 
-def latest(conn: Connection, attempt: str) -> dict[str, float | None]:
+def latest_values(conn: Connection, attempt: str) -> dict[str, float | None]:
     """The last value of every series."""
-    return {row["series"]: row["last"] for row in _last(conn, attempt)}
+    return {row["series"]: row["last"] for row in _last_rows_of(conn, attempt)}
 
 
-def summaries(conn: Connection, attempt: str) -> dict[str, tuple[float | None, float | None, float | None]]:
+def summarize(conn: Connection, attempt: str) -> dict[str, tuple[float | None, float | None, float | None]]:
     """The last, lowest and highest value of every series, without reading its points."""
-    return {row["series"]: (row["last"], row["low"], row["high"]) for row in _last(conn, attempt)}
+    return {row["series"]: (row["last"], row["low"], row["high"]) for row in _last_rows_of(conn, attempt)}
 
 
 def pack(points: Iterable[Point]) -> bytes:
@@ -156,39 +156,39 @@ def thin(data: bytes, most: int, least: int = 1) -> list[Point]:
     return [Point._make(_POINT.unpack_from(data, i * _POINT.size)) for i in kept]
 
 
-def _last(conn: Connection, attempt: str) -> Sequence[Row]:
+def _last_rows_of(conn: Connection, attempt: str) -> Sequence[Row]:
     """The last row of each series of the first rank, without what is packed in it."""
     return _LAST.all(conn, of_attempt=attempt, of_rank=0)
 
 
-def _read(conn: Connection, attempt: str, last: Row, most: int) -> Series:
+def _read_one(conn: Connection, attempt: str, last: Row, most: int) -> Series:
     count = last["n"] * BLOCK + last["points"]
-    points = _chosen(conn, {"of_attempt": attempt, "of_rank": 0, "of_series": last["series"]}, count, most)
-    return Series(count, last["last"], last["low"], last["high"], _shown(points))
+    points = _choose_points(conn, {"of_attempt": attempt, "of_rank": 0, "of_series": last["series"]}, count, most)
+    return Series(count, last["last"], last["low"], last["high"], _to_json_points(points))
 
 
-def _chosen(conn: Connection, key: Mapping[str, object], count: int, most: int) -> list[Point]:
+def _choose_points(conn: Connection, key: Mapping[str, object], count: int, most: int) -> list[Point]:
     """The points to show, from the coarsest level that is fine enough."""
     if most < 0:
         first = max(count + most, 0)
-        return unpack(_joined(conn, key, _DATA, first // BLOCK)[first % BLOCK * _POINT.size :])
+        return unpack(_read_packed(conn, key, _DATA, first // BLOCK)[first % BLOCK * _POINT.size :])
     most = max(most, 2)
     if count <= RAW_SHARE * most:
-        return thin(_joined(conn, key, _DATA), most)
+        return thin(_read_packed(conn, key, _DATA), most)
     fine = math.ceil(count / STRETCH) * 2 <= LEVEL_SHARE * most
-    return thin(_joined(conn, key, _LEVELS if fine else _EXTREMES), most, least=2)
+    return thin(_read_packed(conn, key, _LEVELS if fine else _EXTREMES), most, least=2)
 
 
-def _joined(conn: Connection, key: Mapping[str, object], parts: Statement, first: int = 0) -> bytes:
+def _read_packed(conn: Connection, key: Mapping[str, object], parts: Statement, first: int = 0) -> bytes:
     """One packed part of a series, from its row `first` on."""
     return b"".join(parts.column(conn, first=first, **key))
 
 
-def _shown(points: Iterable[Point]) -> tuple[tuple[float, float | None, float], ...]:
+def _to_json_points(points: Iterable[Point]) -> tuple[tuple[float, float | None, float], ...]:
     return tuple((step, value if math.isfinite(value) else None, at) for step, value, at in points)
 
 
-def _grown(block: _Block, points: Sequence[Point]) -> _Block:
+def _grow(block: _PackedBlock, points: Sequence[Point]) -> _PackedBlock:
     """The block with more points. Only the stretches that change are looked at again."""
     more = pack(points)
     data = block.data + more
@@ -197,10 +197,10 @@ def _grown(block: _Block, points: Sequence[Point]) -> _Block:
     extremes = _pairs(block.extremes + more, BLOCK + 2)
     known = [v for v in (block.low, block.high) if v is not None]
     real = [p.value for p in unpack(extremes) if math.isfinite(p.value)] + known
-    return _Block(min(real, default=None), max(real, default=None), extremes, levels, data)
+    return _PackedBlock(min(real, default=None), max(real, default=None), extremes, levels, data)
 
 
-def _row(block: _Block) -> dict[str, object]:
+def _row(block: _PackedBlock) -> dict[str, object]:
     _, last, _ = _POINT.unpack(block.data[-_POINT.size :])
     return {
         "points": len(block.data) // _POINT.size,

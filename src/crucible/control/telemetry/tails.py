@@ -19,7 +19,7 @@ class Tail:
         return self.start + len(self.data)
 
 
-class Tails:
+class OutputTails:
     """Bounded: the last bytes of the most recently heard attempts."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Tails:
     def add(self, attempt: str, start: int, data: bytes) -> None:
         """Joins what follows on; starts anew after a gap; ignores what is known."""
         known = self._tails.pop(attempt, None)
-        self._tails[attempt] = _bounded(_joined(known, start, data))
+        self._tails[attempt] = _trim(_join(known, start, data))
         while len(self._tails) > KEEP_ATTEMPTS:
             self._tails.popitem(last=False)
 
@@ -39,7 +39,7 @@ class Tails:
             return b""
         return tail.data[offset - tail.start : offset - tail.start + limit]
 
-    def reach(self, attempt: str, end: int) -> int:
+    def known_end(self, attempt: str, end: int) -> int:
         """How far output is known, when `end` bytes of it are stored."""
         tail = self._tails.get(attempt)
         return tail.end if tail is not None and tail.start <= end < tail.end else end
@@ -48,7 +48,7 @@ class Tails:
         self._tails.pop(attempt, None)
 
 
-def _joined(known: Tail | None, start: int, data: bytes) -> Tail:
+def _join(known: Tail | None, start: int, data: bytes) -> Tail:
     if known is None or start > known.end:
         return Tail(start, data)
     if start < known.start:
@@ -57,6 +57,6 @@ def _joined(known: Tail | None, start: int, data: bytes) -> Tail:
     return Tail(known.start, known.data + data[overlap:])
 
 
-def _bounded(tail: Tail) -> Tail:
+def _trim(tail: Tail) -> Tail:
     extra = len(tail.data) - KEEP_BYTES
     return tail if extra <= 0 else Tail(tail.start + extra, tail.data[extra:])

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from crucible.control.db.migrate import is_postgres, revision_of
 from crucible.control.db.port import DamagedDatabase
-from crucible.control.db.sqlite.failures import translating
+from crucible.control.db.sqlite.failures import translate_errors
 from crucible.control.runtime.ports import Ports
 from crucible.control.upkeep import postgres_tools
 from crucible.core.errors import BadInput, Conflict, DiskFull, Trouble
@@ -116,7 +116,7 @@ def write_backup(source: BackupSource, target: Path, now: float, *, overwrite: b
 
 def check_sqlite(path: Path) -> str:
     """The revision of a database file that is whole; raises DamagedDatabase, OlderDatabase or NewerDatabase."""
-    with translating(), contextlib.closing(sqlite3.connect(path)) as copy:
+    with translate_errors(), contextlib.closing(sqlite3.connect(path)) as copy:
         found = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise DamagedDatabase("The copy of the database is damaged.", why=f"{found}.", fix="Check the disk.")
@@ -206,7 +206,7 @@ def _copy_sqlite(database: Path, copy: Path) -> str:
     if not database.is_file():
         raise BadInput(f"There is no database {database}.", fix="Set CRUCIBLE_HOME to the state folder you mean.")
     with (
-        translating(),
+        translate_errors(),
         contextlib.closing(sqlite3.connect(database)) as source,
         contextlib.closing(sqlite3.connect(copy)) as target,
     ):

@@ -39,9 +39,9 @@ def restore_dump(url: str, dumped: Path, marks: str) -> None:
 
 def read_revision(url: str) -> str:
     """The revision of the schema that is there."""
-    from crucible.control.db.postgres.schema import connected
+    from crucible.control.db.postgres.schema import open_connection
 
-    with connected(url) as connection:
+    with open_connection(url) as connection:
         return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
 

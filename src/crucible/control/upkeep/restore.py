@@ -21,9 +21,9 @@ from typing import IO
 from sqlalchemy import Connection, select, update
 
 from crucible.control.db import schema as t
-from crucible.control.db.migrate import STEPS, bring_up_to_date, is_postgres, known_revision
-from crucible.control.db.sqlite.connection import close, driver_of, open_writer
-from crucible.control.db.sqlite.failures import translating
+from crucible.control.db.migrate import ALL_MIGRATIONS, check_revision, is_postgres, upgrade_schema
+from crucible.control.db.sqlite.connection import close_connection, driver_of, open_writer
+from crucible.control.db.sqlite.failures import translate_errors
 from crucible.control.runtime.admission import DEPLOYMENT
 from crucible.control.upkeep import foreign_backup, postgres_tools, restore_hold
 from crucible.control.upkeep.backup import (
@@ -102,7 +102,7 @@ def restore(
             why=f"It is of {manifest.deployment}, this is {source.deployment}: the file `key` decides that.",
             fix="Put the `key` file of that state folder back too, or add --force to take only its history.",
         )
-    known_revision(manifest.schema_revision, STEPS)
+    check_revision(manifest.schema_revision, ALL_MIGRATIONS)
     if is_postgres(str(source.database)):
         return _restore_postgres(source, file, manifest, now, in_use)
     return _restore_sqlite(source, file, manifest, now)
@@ -111,9 +111,9 @@ def restore(
 def confirm_offline(source: BackupSource, now: float) -> restore_hold.ConfirmResult:
     """`restored.confirm` on a database that no server has open."""
     if is_postgres(str(source.database)):
-        from crucible.control.db.postgres.schema import connected
+        from crucible.control.db.postgres.schema import open_connection
 
-        with connected(str(source.database)) as connection, connection.begin():
+        with open_connection(str(source.database)) as connection, connection.begin():
             return restore_hold.confirm(connection, _server_now(connection))
     with _transaction(Path(source.database)) as connection:
         return restore_hold.confirm(connection, now)
@@ -130,7 +130,7 @@ def _restore_sqlite(source: BackupSource, file: Path, manifest: Manifest, now: f
         with os_errors_as_ours(fresh):
             _unpack(file, manifest, fresh)
             check_sqlite(fresh)
-            bring_up_to_date(fresh)
+            upgrade_schema(fresh)
             with _transaction(fresh) as connection:
                 _adopt(connection, source.deployment, manifest, now)
             return RestoreResult(manifest, _swap(database, fresh, now))
@@ -142,7 +142,7 @@ def _restore_sqlite(source: BackupSource, file: Path, manifest: Manifest, now: f
 @contextlib.contextmanager
 def _transaction(path: Path) -> Iterator[Connection]:
     """One transaction on a database file, durable when it ends well."""
-    with translating():
+    with translate_errors():
         connection = open_writer(str(path))
         driver = driver_of(connection)
         try:
@@ -153,7 +153,7 @@ def _transaction(path: Path) -> Iterator[Connection]:
         finally:
             if driver.in_transaction:
                 driver.execute("ROLLBACK").close()
-            close(connection)
+            close_connection(connection)
 
 
 def _swap(database: Path, fresh: Path, now: float) -> str | None:
@@ -214,8 +214,8 @@ def _restore_postgres(source: BackupSource, file: Path, manifest: Manifest, now:
         _unpack(file, manifest, dumped)
         postgres_tools.dump(url, kept)
         postgres_tools.restore_dump(url, dumped, _MARK_RESTORED)
-    schema.bring_up_to_date(url)
-    with schema.connected(url) as connection, connection.begin():
+    schema.upgrade_schema(url)
+    with schema.open_connection(url) as connection, connection.begin():
         _adopt(connection, source.deployment, manifest, _server_now(connection))
     return RestoreResult(manifest, str(kept))
 
@@ -232,9 +232,9 @@ def _server_now(connection: Connection) -> float:
 
 
 def _refuse_while_used(url: str) -> None:
-    from crucible.control.db.postgres.schema import connected
+    from crucible.control.db.postgres.schema import open_connection
 
-    with connected(url) as connection:
+    with open_connection(url) as connection:
         if connection.exec_driver_sql("SELECT to_regclass('roles')").scalar() is None:
             return
         held = t.roles.c.until > _server_now(connection)

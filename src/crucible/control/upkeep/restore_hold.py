@@ -164,7 +164,7 @@ def mark_restored(conn: Connection, now: float, backup_at: float) -> None:
     All that it knows is from before, also where the clocks of then and now disagree. A launch that had not been
     tried may have been since: it is looked for before it is sent.
     """
-    meta.drop(conn, CONFIRMED_AT, *meta.below(conn, SCAN), *meta.below(conn, GAP))
+    meta.drop(conn, CONFIRMED_AT, *meta.with_prefix(conn, SCAN), *meta.with_prefix(conn, GAP))
     newest = conn.execute(select(func.max(t.machines.c.created_at))).scalar() or 0.0
     meta.put(conn, RESTORED_AT, repr(max(now, backup_at, newest + MOMENT)))
     meta.put(conn, BACKUP_AT, repr(backup_at))
@@ -184,7 +184,7 @@ def confirm(conn: Connection, now: float) -> ConfirmResult:
     restored_at = unconfirmed_since(conn)
     if restored_at is None:
         return ConfirmResult(None)
-    meta.drop(conn, RESTORED_AT, *meta.below(conn, SCAN))
+    meta.drop(conn, RESTORED_AT, *meta.with_prefix(conn, SCAN))
     meta.put(conn, CONFIRMED_AT, repr(now))
     c = t.effects.c
     waiting = update(t.effects).where(c.done.is_(False), c.error == WHY)

@@ -28,7 +28,7 @@ LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Told:
+class SeedReport:
     """What is told of one seed; a process hands it to another."""
 
     seed: int
@@ -42,7 +42,7 @@ class Told:
 
 
 @dataclass
-class Counts:
+class RunTotals:
     """What a command says last, also when somebody ends it early."""
 
     asked: int
@@ -53,7 +53,7 @@ class Counts:
     cpu_seconds: float = 0.0
     deaths: Counter[str] = field(default_factory=Counter)
 
-    def add(self, told: Told) -> None:
+    def add(self, told: SeedReport) -> None:
         self.ran += 1
         self.broken += bool(told.broken)
         self.hours += told.virtual_seconds / 3600
@@ -79,22 +79,22 @@ def main(words: Sequence[str] | None = None) -> int:
     """Exit code 1 when an invariant broke, 2 for what cannot be run, 130 when somebody ended it early."""
     parser = _parser()
     asked = parser.parse_args(words)
-    wrong = _wrong(asked)
+    wrong = _find_mistake(asked)
     if wrong:
         parser.error(wrong)
     try:
-        return _obey(asked)
+        return _run_command(asked)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ENDED_EARLY
 
 
-def _obey(asked: argparse.Namespace) -> int:
+def _run_command(asked: argparse.Namespace) -> int:
     count = 1 if asked.seed is not None else asked.seeds or SEEDS
     first = asked.seed if asked.seed is not None else _first(asked)
-    counts = Counts(count, time.monotonic())
+    counts = RunTotals(count, time.monotonic())
     if count > 1:
-        _whisper(f"{count} seeds from {first}, {min(asked.processes, count)} at a time, about a second each.")
+        _print_progress(f"{count} seeds from {first}, {min(asked.processes, count)} at a time, about a second each.")
     ended = _run_all(range(first, first + count), asked, counts)
     if count > 1:
         _print(counts.where_it_died)
@@ -104,14 +104,14 @@ def _obey(asked: argparse.Namespace) -> int:
     return 0 if ended else ENDED_EARLY
 
 
-def _run_all(seeds: range, asked: argparse.Namespace, counts: Counts) -> bool:
+def _run_all(seeds: range, asked: argparse.Namespace, counts: RunTotals) -> bool:
     """Whether all of them were run: Ctrl-C ends it early."""
     try:
-        for told in _run(seeds, min(asked.processes, len(seeds)), trace=asked.trace):
+        for told in _run_seeds(seeds, min(asked.processes, len(seeds)), trace=asked.trace):
             counts.add(told)
-            _show(told, always=asked.seed is not None)
+            _print_report(told, always=asked.seed is not None)
             if counts.ran % TELL_EVERY == 0 and counts.ran < counts.asked:
-                _whisper(f"{counts.ran} of {counts.asked}, {counts.broken} broken")
+                _print_progress(f"{counts.ran} of {counts.asked}, {counts.broken} broken")
     except KeyboardInterrupt:
         return False
     return True
@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _wrong(asked: argparse.Namespace) -> str:
+def _find_mistake(asked: argparse.Namespace) -> str:
     """What is wrong with the words and what to type instead; empty when nothing is."""
     if asked.seed is not None and (asked.seeds is not None or asked.first is not None):
         return "--seed runs one seed: leave out --seeds and --from, or --seed."
@@ -149,10 +149,10 @@ def _first(asked: argparse.Namespace) -> int:
     return 1 if asked.first is None else int(asked.first)
 
 
-def _run(seeds: range, processes: int, *, trace: bool) -> Iterator[Told]:
+def _run_seeds(seeds: range, processes: int, *, trace: bool) -> Iterator[SeedReport]:
     """In the order of the seeds."""
     if processes == 1:
-        yield from (_one(seed, trace) for seed in seeds)
+        yield from (_run_seed(seed, trace) for seed in seeds)
         return
     with ProcessPoolExecutor(processes, initializer=_begin_work) as pool:
         try:
@@ -162,11 +162,11 @@ def _run(seeds: range, processes: int, *, trace: bool) -> Iterator[Told]:
             raise
 
 
-def _in_order(pool: ProcessPoolExecutor, seeds: range, processes: int, trace: bool) -> Iterator[Told]:
+def _in_order(pool: ProcessPoolExecutor, seeds: range, processes: int, trace: bool) -> Iterator[SeedReport]:
     """A few are under way at a time, however many there are."""
-    under_way: deque[Future[Told]] = deque()
+    under_way: deque[Future[SeedReport]] = deque()
     for seed in seeds:
-        under_way.append(pool.submit(_one, seed, trace))
+        under_way.append(pool.submit(_run_seed, seed, trace))
         if len(under_way) >= processes * AHEAD:
             yield under_way.popleft().result()
     while under_way:
@@ -178,20 +178,20 @@ def _begin_work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _one(seed: int, trace: bool) -> Told:
+def _run_seed(seed: int, trace: bool) -> SeedReport:
     began = time.process_time()
     outcome = run(seed)
-    return _tell(outcome, time.process_time() - began, trace=trace)
+    return _make_report(outcome, time.process_time() - began, trace=trace)
 
 
-def _tell(outcome: Outcome, cpu_seconds: float, *, trace: bool) -> Told:
+def _make_report(outcome: Outcome, cpu_seconds: float, *, trace: bool) -> SeedReport:
     told = outcome.trace
     lines = tuple(told.last(len(told.lines) if trace else LAST_LINES))
     deaths = tuple(line.what.removeprefix(DIES) for line in told.lines if line.what.startswith(DIES))
-    return Told(outcome.seed, outcome.broken, outcome.virtual_seconds, cpu_seconds, told.digest, deaths, lines)
+    return SeedReport(outcome.seed, outcome.broken, outcome.virtual_seconds, cpu_seconds, told.digest, deaths, lines)
 
 
-def _show(told: Told, *, always: bool) -> None:
+def _print_report(told: SeedReport, *, always: bool) -> None:
     if not told.broken and not always:
         return
     for line in told.lines:
@@ -201,7 +201,7 @@ def _show(told: Told, *, always: bool) -> None:
         _print(f"again, with all that happened: crucible-sim --seed {told.seed} --trace")
 
 
-def _whisper(line: str) -> None:
+def _print_progress(line: str) -> None:
     """For whoever watches; the output stays what is counted on."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

@@ -36,7 +36,7 @@ LASTING = frozenset({"disk", "store"})
 """Storms that do not end with the others."""
 
 
-class Dice:
+class RandomStream:
     """Chance from a seed: every part of the world has its own, so that they do not disturb each other."""
 
     def __init__(self, seed: int, name: str) -> None:
@@ -45,32 +45,32 @@ class Dice:
     def chance(self, probability: float) -> bool:
         return self._random.random() < probability
 
-    def between(self, low: float, high: float) -> float:
+    def uniform(self, low: float, high: float) -> float:
         return self._random.uniform(low, high)
 
-    def whole(self, low: int, high: int) -> int:
+    def integer(self, low: int, high: int) -> int:
         return self._random.randint(low, high)
 
-    def about(self, mean: float) -> float:
+    def waiting_time(self, mean: float) -> float:
         """A waiting time of this mean."""
         return self._random.expovariate(1.0 / mean)
 
-    def one(self, choices: Sequence[T]) -> T:
+    def choose(self, choices: Sequence[T]) -> T:
         return choices[self._random.randrange(len(choices))]
 
     def bits(self, count: int) -> int:
         return self._random.getrandbits(count)
 
 
-class Weather:
+class FaultRates:
     """`storms` are faults that last: a name and until when."""
 
-    def __init__(self, dice: Dice, now: Callable[[], float]) -> None:
+    def __init__(self, dice: RandomStream, now: Callable[[], float]) -> None:
         self._dice = dice
         self._now = now
         self._storms: dict[str, float] = {}
         self._foul = dice.chance(0.5)
-        self._turns_at = dice.about(SPELL_SECONDS)
+        self._turns_at = dice.waiting_time(SPELL_SECONDS)
         self.calm = False
 
     def strikes(self, fault: str) -> bool:
@@ -82,7 +82,7 @@ class Weather:
     def _spell(self) -> float:
         while self._turns_at <= self._now():
             self._foul = not self._foul
-            self._turns_at += self._dice.about(SPELL_SECONDS)
+            self._turns_at += self._dice.waiting_time(SPELL_SECONDS)
         return FOUL if self._foul else CLEAR
 
     def storm(self, name: str, seconds: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningProgram:
     """A user's program that runs. `due`: the virtual time at which its limit ends it; None: it has no limit."""
 
     job: str
@@ -18,7 +18,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint whose announcement was acknowledged."""
 
     job: str
@@ -28,7 +28,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Segment:
+class OutputSegment:
     """A stretch of a program's output whose announcement was acknowledged."""
 
     job: str
@@ -40,7 +40,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputFile:
     """A file that a program left, whose announcement was acknowledged."""
 
     job: str
@@ -53,25 +53,25 @@ TERMINAL = ("completed", "failed", "cancelled")
 """How a job may end."""
 
 
-class Truth:
+class GroundTruth:
     """`broken` is told at once when two programs of one job run. `finishing` are tries whose program completed."""
 
     def __init__(self, broken: Callable[[str], None]) -> None:
         self._broken = broken
-        self.live: list[Running] = []
+        self.live: list[RunningProgram] = []
         self.began: dict[str, list[int]] = {}
         self.completed: set[str] = set()
         self.failed: set[str] = set()
         self.finishing: list[str] = []
         self.submitted: dict[str, str] = {}
-        self.saved: dict[tuple[str, str], Saved] = {}
-        self.written: list[Segment] = []
-        self.outputs: dict[tuple[str, str], Output] = {}
+        self.saved: dict[tuple[str, str], SavedCheckpoint] = {}
+        self.written: list[OutputSegment] = []
+        self.outputs: dict[tuple[str, str], OutputFile] = {}
         self.cancelled: set[str] = set()
         self.doubtful: set[str] = set()
 
     @property
-    def size(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[int, ...]:
         """Changes whenever somebody was told something."""
         told: tuple[Sized, ...] = (
             self.submitted,
@@ -83,11 +83,11 @@ class Truth:
         )
         return tuple(map(len, told))
 
-    def broke(self, what: str) -> None:
+    def report(self, what: str) -> None:
         """For those who must not raise where they find it."""
         self._broken(what)
 
-    def started(self, program: Running) -> None:
+    def started(self, program: RunningProgram) -> None:
         others = [other for other in self.live if other.job == program.job]
         self.live.append(program)
         self.began.setdefault(program.attempt, []).append(program.step)
@@ -96,10 +96,10 @@ class Truth:
         if len(self.began[program.attempt]) > 1:
             self._broken(f"the program of {program.attempt} was started twice")
 
-    def ended(self, program: Running) -> None:
+    def ended(self, program: RunningProgram) -> None:
         self.live.remove(program)
 
-    def complete(self, program: Running) -> None:
+    def complete(self, program: RunningProgram) -> None:
         """It did all it was to do; its try is over when what it left is in."""
         self.completed.add(program.job)
         self.finishing.append(program.attempt)
@@ -119,8 +119,8 @@ class Truth:
         self.cancelled.discard(job)
         self.doubtful.add(job)
 
-    def checkpoint(self, saved: Saved) -> None:
+    def checkpoint(self, saved: SavedCheckpoint) -> None:
         self.saved[saved.attempt, saved.sha256] = saved
 
-    def output(self, stored: Output) -> None:
+    def output(self, stored: OutputFile) -> None:
         self.outputs[stored.attempt, stored.path] = stored

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 
 from crucible.core.compute.offers import Market
-from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import virtual_loop
 from crucible.simulation.faults.world.cloud import ZONES, Cloud
-from crucible.simulation.faults.world.local_backend import Laptop
+from crucible.simulation.faults.world.local_backend import SimulatedLocalBackend
 from crucible.simulation.faults.world.machine import Machine
-from crucible.simulation.faults.world.network import Line
+from crucible.simulation.faults.world.network import NetworkLink
 from crucible.simulation.faults.world.people import People
 from crucible.simulation.faults.world.ports import WallClock
 from crucible.simulation.faults.world.servers import Servers
-from crucible.simulation.faults.world.task_group import Crew
+from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.simulation.faults.world.webhook_receiver import STORM as RECEIVER
 
 BETWEEN_SECONDS = 60.0
@@ -35,27 +35,27 @@ AFTERSHOCK = 180.0
 class Storms:
     def __init__(
         self,
-        weather: Weather,
+        faults: FaultRates,
         cloud: Cloud,
-        laptop: Laptop,
+        laptop: SimulatedLocalBackend,
         servers: Servers,
         people: People,
         clock: WallClock,
         trace: Trace,
-        dice: Dice,
+        dice: RandomStream,
     ) -> None:
-        self._weather, self._cloud, self._laptop = weather, cloud, laptop
+        self._faults, self._cloud, self._laptop = faults, cloud, laptop
         self._servers, self._people, self._clock, self._trace, self._dice = servers, people, clock, trace, dice
-        self._crew = Crew("storms")
-        self._cut: list[Line] = []
+        self._crew = TaskGroup("storms")
+        self._cut: list[NetworkLink] = []
         self._set = 0.0
         self._asleep_since: float | None = None
-        self._still: list[Crew] = []
+        self._still: list[TaskGroup] = []
         self._over = False
         self.slept = 0.0
 
     def start(self) -> None:
-        self._crew.start(self._blow())
+        self._crew.start(self._run())
 
     def end(self) -> None:
         """Whatever was cut is joined again, and who sleeps wakes. The disk may be full for a while yet."""
@@ -69,19 +69,19 @@ class Storms:
             line.cut = False
         self._leave_cut()
         if self._dice.chance(0.3):
-            self._storm(self._dice.one(("disk", "store")), self._dice.between(10.0, AFTERSHOCK))
+            self._storm(self._dice.choose(("disk", "store")), self._dice.uniform(10.0, AFTERSHOCK))
 
     def _leave_cut(self) -> None:
         """A line may stay cut in the calm: its machine's lease ends, and it is given up."""
-        living = [found.computer.line for found in self._cloud.living()]
+        living = [found.computer.link for found in self._cloud.living()]
         lines = [line for line in living if any(line is cut for cut in self._cut)]
         if lines and self._dice.chance(0.5):
-            line = self._dice.one(lines)
+            line = self._dice.choose(lines)
             line.cut = True
             self._trace("weather", "a line stays cut for a while")
-            virtual_loop().call_later(self._dice.between(600.0, 3000.0), setattr, line, "cut", False)
+            virtual_loop().call_later(self._dice.uniform(600.0, 3000.0), setattr, line, "cut", False)
 
-    async def _blow(self) -> None:
+    async def _run(self) -> None:
         kinds: tuple[Callable[[], None], ...] = (
             self._provider,
             self._slow,
@@ -111,41 +111,41 @@ class Storms:
             self._halt,
         )
         while True:
-            await asyncio.sleep(self._dice.about(BETWEEN_SECONDS))
-            self._dice.one(kinds)()
+            await asyncio.sleep(self._dice.waiting_time(BETWEEN_SECONDS))
+            self._dice.choose(kinds)()
 
     def _provider(self) -> None:
-        self._storm("cloud", self._dice.between(20.0, 300.0))
+        self._storm("cloud", self._dice.uniform(20.0, 300.0))
 
     def _slow(self) -> None:
-        self._storm(f"slow {self._dice.one(('cloud', 'cloud', 'local'))}", self._dice.between(20.0, 300.0))
+        self._storm(f"slow {self._dice.choose(('cloud', 'cloud', 'local'))}", self._dice.uniform(20.0, 300.0))
 
     def _full(self) -> None:
-        self._storm(self._dice.one(("disk", "store")), self._dice.between(10.0, 120.0))
+        self._storm(self._dice.choose(("disk", "store")), self._dice.uniform(10.0, 120.0))
 
     def _store_away(self) -> None:
-        self._storm("store away", self._dice.between(20.0, 600.0))
+        self._storm("store away", self._dice.uniform(20.0, 600.0))
 
     def _receiver(self) -> None:
-        self._storm(RECEIVER, self._dice.between(20.0, 300.0))
+        self._storm(RECEIVER, self._dice.uniform(20.0, 300.0))
 
     def _storm(self, name: str, seconds: float) -> None:
         self._trace("weather", f"{name} for {seconds:.0f} s")
-        self._weather.storm(name, seconds)
+        self._faults.storm(name, seconds)
 
     def _partition(self) -> None:
         machines = self._machines()
         if not machines:
             return
-        struck = machines if self._dice.chance(0.2) else [self._dice.one(machines)]
-        seconds = self._dice.one((5.0, 60.0, 600.0, 1500.0, 1500.0)) * self._dice.between(0.5, 1.5)
+        struck = machines if self._dice.chance(0.2) else [self._dice.choose(machines)]
+        seconds = self._dice.choose((5.0, 60.0, 600.0, 1500.0, 1500.0)) * self._dice.uniform(0.5, 1.5)
         for machine in struck:
             self._trace("weather", f"{machine.native_id} is cut off for {seconds:.0f} s")
-            machine.line.cut = True
-            self._cut.append(machine.line)
-            self._crew.start(self._join(machine.line, seconds))
+            machine.link.cut = True
+            self._cut.append(machine.link)
+            self._crew.start(self._join(machine.link, seconds))
 
-    async def _join(self, line: Line, seconds: float) -> None:
+    async def _join(self, line: NetworkLink, seconds: float) -> None:
         await asyncio.sleep(seconds)
         line.cut = False
 
@@ -156,32 +156,32 @@ class Storms:
     def _reclaim(self) -> None:
         spot = [found.id for found in self._cloud.living() if found.market is Market.SPOT]
         if spot:
-            notice = 0.0 if self._dice.chance(0.3) else self._dice.between(0.0, 120.0)
-            self._cloud.reclaim(self._dice.one(spot), notice)
+            notice = 0.0 if self._dice.chance(0.3) else self._dice.uniform(0.0, 120.0)
+            self._cloud.reclaim(self._dice.choose(spot), notice)
 
     def _death(self) -> None:
         living = [found.id for found in self._cloud.living()]
         if living:
-            self._cloud.kill(self._dice.one(living), "hardware")
+            self._cloud.kill(self._dice.choose(living), "hardware")
 
     def _sold_out(self) -> None:
-        what = (self._dice.one(ZONES), self._dice.one((Market.SPOT, Market.ON_DEMAND)))
+        what = (self._dice.choose(ZONES), self._dice.choose((Market.SPOT, Market.ON_DEMAND)))
         self._trace("weather", f"{what[0]} {what[1].value} is sold out")
         self._cloud.sell_out(what)
         self._crew.start(self._restock(what))
 
     async def _restock(self, what: tuple[str, Market]) -> None:
-        await asyncio.sleep(self._dice.between(60.0, 900.0))
+        await asyncio.sleep(self._dice.uniform(60.0, 900.0))
         self._cloud.restock(what)
 
     def _price(self) -> None:
         """More often than not of what somebody rents just now."""
         rented = [found.zone for found in self._cloud.living() if found.market is Market.SPOT]
         if rented and self._dice.chance(0.7):
-            zone, market = self._dice.one(rented), Market.SPOT
+            zone, market = self._dice.choose(rented), Market.SPOT
         else:
-            zone, market = self._dice.one(ZONES), self._dice.one((Market.SPOT, Market.ON_DEMAND))
-        self._cloud.reprice(zone, market, self._dice.whole(100_000, 1_500_000))
+            zone, market = self._dice.choose(ZONES), self._dice.choose((Market.SPOT, Market.ON_DEMAND))
+        self._cloud.reprice(zone, market, self._dice.integer(100_000, 1_500_000))
 
     def _crash(self) -> None:
         self._servers.crash_one("any moment")
@@ -190,17 +190,17 @@ class Storms:
         self._servers.stop_one()
 
     def _stand_still(self) -> None:
-        self._servers.halt_one(self._dice.one(STANDS) * self._dice.between(0.7, 1.3))
+        self._servers.halt_one(self._dice.choose(STANDS) * self._dice.uniform(0.7, 1.3))
 
     def _clock_jump(self) -> None:
-        self._clock.ahead = self._set + self._dice.between(-USUALLY_AHEAD, USUALLY_AHEAD)
+        self._clock.ahead = self._set + self._dice.uniform(-USUALLY_AHEAD, USUALLY_AHEAD)
         self._trace("weather", f"the clock is {self._clock.ahead:.0f} s ahead")
 
     def _clock_step(self) -> None:
         """Somebody sets it: hours forward, as after a long time without power, or some minutes back."""
         if not self._dice.chance(0.4):
             return
-        seconds = self._dice.between(*FORWARD) if self._dice.chance(0.6) else -self._dice.between(*BACK)
+        seconds = self._dice.uniform(*FORWARD) if self._dice.chance(0.6) else -self._dice.uniform(*BACK)
         self._set += seconds
         self._clock.step(seconds)
         self._trace("weather", f"the clock is set {seconds:+.0f} s")
@@ -209,12 +209,12 @@ class Storms:
         """Somebody closes the laptop: all on it stands still, an embedded server and its user too."""
         if self._asleep_since is not None or not self._dice.chance(0.5):
             return
-        seconds = self._dice.one(NAPS) * self._dice.between(0.5, 1.5)
+        seconds = self._dice.choose(NAPS) * self._dice.uniform(0.5, 1.5)
         self._trace("weather", f"the laptop sleeps for {seconds:.0f} s")
         self._asleep_since = virtual_loop().time()
         self._laptop.asleep = True
-        home = self._servers.at_home()
-        self._still = [*self._laptop.crews(), *home, *([self._people.crew] if home else [])]
+        home = self._servers.on_laptop()
+        self._still = [*self._laptop.task_groups(), *home, *([self._people.crew] if home else [])]
         virtual_loop().freeze(self._still)
         if home:
             self.slept += seconds
@@ -230,14 +230,14 @@ class Storms:
         slept, self._asleep_since = virtual_loop().time() - self._asleep_since, None
         self._trace("weather", "the laptop wakes")
         self._laptop.wake(slept, clock_stood=self._dice.chance(0.5))
-        self._cloud.forget()
+        self._cloud.forget_stock()
         virtual_loop().thaw(self._still)
 
     def _kill_runner(self) -> None:
         runners = [runner for machine in self._machines() for runner in machine.runners.values() if runner.alive]
         if runners:
             self._trace("weather", "a runner is killed")
-            self._dice.one(runners).kill()
+            self._dice.choose(runners).kill()
 
     def _halt(self) -> None:
         self._trace("weather", "the laptop's host is killed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Line:
+class TraceEntry:
     at: float
     who: str
     what: str
@@ -21,10 +21,10 @@ class Trace:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._hash = hashlib.sha256()
-        self.lines: list[Line] = []
+        self.lines: list[TraceEntry] = []
 
     def __call__(self, who: str, what: str) -> None:
-        line = Line(self._now(), who, what)
+        line = TraceEntry(self._now(), who, what)
         self.lines.append(line)
         self._hash.update(f"{line}\n".encode())
 

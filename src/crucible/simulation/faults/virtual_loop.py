@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from crucible.simulation.faults.world.task_group import Crew, crew_of
+from crucible.simulation.faults.world.task_group import TaskGroup, task_group_of
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ class Deadlock(RuntimeError):
     """Nothing can happen any more, and what was waited for has not happened."""
 
 
-class Turn:
+class ScheduledCall:
     """A callback that is due; asyncio's Handle, without its file and line."""
 
     __slots__ = ("_args", "_callback", "_context", "_when", "is_cancelled")
@@ -42,7 +42,7 @@ class Turn:
         self._context.run(self._callback, *self._args)
 
     def is_frozen(self) -> bool:
-        crew = crew_of(self._context)
+        crew = task_group_of(self._context)
         return crew is not None and crew.frozen
 
 
@@ -58,11 +58,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._ready: deque[Turn] = deque()
-        self._timers: list[tuple[float, int, Turn]] = []
+        self._ready: deque[ScheduledCall] = deque()
+        self._timers: list[tuple[float, int, ScheduledCall]] = []
         self._count = 0
-        self._frozen: list[Crew] = []
-        self._held: list[Turn] = []
+        self._frozen: list[TaskGroup] = []
+        self._held: list[ScheduledCall] = []
         self.failed: Callable[[BaseException], None] = lambda error: None
         """Told of every task that ends in an error, whoever waits for it."""
 
@@ -75,7 +75,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             await asyncio.sleep(0)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
-        turn = Turn(callback, args, context)
+        turn = ScheduledCall(callback, args, context)
         self._ready.append(turn)
         return turn
 
@@ -83,7 +83,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self.call_at(self._now + max(delay, 0.0), callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
-        turn = Turn(callback, args, context)
+        turn = ScheduledCall(callback, args, context)
         turn._when = when
         self._count += 1
         heapq.heappush(self._timers, (when, self._count, turn))
@@ -96,7 +96,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """The task also joins the crew of whoever starts it, and ends with that."""
         task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
         task.add_done_callback(self._over)
-        crew = crew_of(context)
+        crew = task_group_of(context)
         if crew is not None:
             crew.join(task)
         return task
@@ -128,13 +128,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(None)
 
-    def freeze(self, crews: Iterable[Crew]) -> None:
+    def freeze(self, crews: Iterable[TaskGroup]) -> None:
         """Nothing of these crews runs until they thaw; then all that was due meanwhile is, in its order."""
         for crew in crews:
             crew.frozen = True
             self._frozen.append(crew)
 
-    def thaw(self, crews: Iterable[Crew]) -> None:
+    def thaw(self, crews: Iterable[TaskGroup]) -> None:
         for crew in crews:
             crew.frozen = False
         self._frozen = [crew for crew in self._frozen if crew.frozen]

@@ -16,7 +16,7 @@ from tests.control.fakes import FakeClock
 
 from crucible.control.db import DamagedDatabase, DatabaseBusy, DatabaseClosed, DatabaseError, DiskFull, InlineDb
 from crucible.control.db import schema as t
-from crucible.control.db.clock import now
+from crucible.control.db.clock import database_now
 from crucible.control.db.postgres.database import PostgresDb
 from crucible.control.db.postgres.failures import DatabaseRefused, DatabaseUnreachable, ReadOnlyDatabase
 from crucible.control.reconcile.roles import HOLD_SECONDS, Duties, Duty
@@ -380,7 +380,7 @@ async def test_acknowledged_is_durable_whatever_the_server_s_default(postgres_ur
 async def test_the_clock_is_the_server_s(db: PostgresDb) -> None:
     def clocks(connection: Connection) -> tuple[float, float]:
         asked = connection.execute(text("SELECT extract(epoch FROM clock_timestamp())::float8")).scalar_one()
-        return now(connection, lambda: 0.0), asked
+        return database_now(connection, lambda: 0.0), asked
 
     for run in (db.write, db.read):
         ours, theirs = await run(clocks)
@@ -389,13 +389,13 @@ async def test_the_clock_is_the_server_s(db: PostgresDb) -> None:
 
 async def test_the_clock_is_the_caller_s_where_it_is_not_to_be_the_server_s(postgres_url: str) -> None:
     db = PostgresDb(postgres_url, server_clock=False)
-    assert await db.write(lambda c: now(c, lambda: 7.0)) == 7.0
+    assert await db.write(lambda c: database_now(c, lambda: 7.0)) == 7.0
     await db.close()
 
 
 async def test_on_sqlite_the_clock_is_the_caller_s() -> None:
     db = InlineDb()
-    assert await db.write(lambda c: now(c, lambda: 7.0)) == 7.0
+    assert await db.write(lambda c: database_now(c, lambda: 7.0)) == 7.0
     await db.close()
 
 

@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import inspect
 
 from crucible.control.db import DamagedDatabase, DatabaseError, NewerDatabase, open_database
-from crucible.control.db.migrate import MIGRATIONS, Steps
+from crucible.control.db.migrate import MIGRATIONS_FOLDER, Migrations
 from crucible.control.db.migrations import REVISIONS
 from crucible.control.db.postgres.failures import DatabaseRefused, DatabaseUnreachable
-from crucible.control.db.postgres.schema import bring_up_to_date
+from crucible.control.db.postgres.schema import upgrade_schema
 from crucible.control.db.schema import metadata
 
 OPEN = "import sys; from crucible.control.db import open_database; open_database(sys.argv[1])"
@@ -58,9 +58,9 @@ async def test_a_new_database_has_the_schema_and_its_version(postgres_url: str) 
 
 
 def test_opening_again_changes_nothing(postgres_url: str) -> None:
-    bring_up_to_date(postgres_url)
+    upgrade_schema(postgres_url)
     before = ask(postgres_url, EVERYTHING)
-    bring_up_to_date(postgres_url)
+    upgrade_schema(postgres_url)
     assert ask(postgres_url, EVERYTHING) == before
 
 
@@ -75,15 +75,15 @@ def test_several_that_open_at_once_make_one_schema(postgres_url: str) -> None:
 
 
 @pytest.fixture
-def next_steps(tmp_path: Path) -> Callable[[str], Steps]:
+def next_steps(tmp_path: Path) -> Callable[[str], Migrations]:
     """A Crucible to come, whose next revision does what is given."""
 
-    def steps(upgrade: str) -> Steps:
+    def steps(upgrade: str) -> Migrations:
         folder = tmp_path / "100% new"
-        shutil.copytree(MIGRATIONS, folder)
+        shutil.copytree(MIGRATIONS_FOLDER, folder)
         head = f"from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = 'next', '{REVISIONS[-1]}'\n"
         (folder / "versions" / "v9999_next.py").write_text(f"{head}def upgrade():\n{textwrap.indent(upgrade, '    ')}")
-        return Steps((*REVISIONS, "next"), folder)
+        return Migrations((*REVISIONS, "next"), folder)
 
     return steps
 
@@ -92,29 +92,29 @@ ADD = 'with op.batch_alter_table("meta") as batch:\n    batch.add_column(sa.Colu
 
 
 def test_an_older_database_is_brought_up_and_keeps_its_rows(
-    postgres_url: str, next_steps: Callable[[str], Steps]
+    postgres_url: str, next_steps: Callable[[str], Migrations]
 ) -> None:
-    bring_up_to_date(postgres_url)
+    upgrade_schema(postgres_url)
     do(postgres_url, "INSERT INTO meta VALUES ('k', 'v')")
-    bring_up_to_date(postgres_url, next_steps(ADD))
+    upgrade_schema(postgres_url, next_steps(ADD))
     assert ask(postgres_url, "SELECT * FROM meta") == [("k", "v", None)]
     assert ask(postgres_url, "SELECT * FROM alembic_version") == [("next",)]
 
 
 def test_a_revision_that_fails_leaves_the_database_as_it_was(
-    postgres_url: str, next_steps: Callable[[str], Steps]
+    postgres_url: str, next_steps: Callable[[str], Migrations]
 ) -> None:
-    bring_up_to_date(postgres_url)
+    upgrade_schema(postgres_url)
     before = ask(postgres_url, EVERYTHING)
     with pytest.raises(LookupError):
-        bring_up_to_date(postgres_url, next_steps(ADD + "raise LookupError('half way')"))
+        upgrade_schema(postgres_url, next_steps(ADD + "raise LookupError('half way')"))
     assert ask(postgres_url, EVERYTHING) == before
-    bring_up_to_date(postgres_url)
+    upgrade_schema(postgres_url)
 
 
 @pytest.mark.parametrize("revision", ["9999", "abc"])
 def test_a_newer_database_is_refused_and_left_alone(postgres_url: str, revision: str) -> None:
-    bring_up_to_date(postgres_url)
+    upgrade_schema(postgres_url)
     do(postgres_url, f"UPDATE alembic_version SET version_num = '{revision}'")
     with pytest.raises(NewerDatabase, match="written by a newer Crucible") as refusal:
         open_database(postgres_url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from .catalogue import REGIONS, TYPES, ZONES, Item, Market, everything
-from .exchange import Answer, Json, Request, Route, number, one_of, route, text, whole
+from .exchange import Json, Request, Response, Route, number, one_of, route, text, whole
 from .faults import BadFault, Faults
 from .records import Instance
 from .world import Refused, World
@@ -15,11 +15,11 @@ MOST_MOVES = 1000
 LONGEST_NOTICE = 120
 
 
-def faults(world: World, request: Request, now: float) -> Answer:
-    return Answer(200, asdict(world.faults))
+def faults(world: World, request: Request, now: float) -> Response:
+    return Response(200, asdict(world.faults))
 
 
-def change_faults(world: World, request: Request, now: float) -> Answer:
+def change_faults(world: World, request: Request, now: float) -> Response:
     try:
         world.set_faults(world.faults.changed(request.body))
     except BadFault as error:
@@ -27,79 +27,79 @@ def change_faults(world: World, request: Request, now: float) -> Answer:
     return faults(world, request, now)
 
 
-def reset_faults(world: World, request: Request, now: float) -> Answer:
+def reset_faults(world: World, request: Request, now: float) -> Response:
     world.set_faults(Faults())
     return faults(world, request, now)
 
 
-def reclaim(world: World, request: Request, now: float) -> Answer:
+def reclaim(world: World, request: Request, now: float) -> Response:
     """`notice` in seconds; without it the instance dies unannounced."""
     notice = number(request.body, "notice", LONGEST_NOTICE)
     return _brief(world.reclaim(request.found["id"], notice, now))
 
 
-def kill(world: World, request: Request, now: float) -> Answer:
+def kill(world: World, request: Request, now: float) -> Response:
     return _brief(world.kill(request.found["id"], now))
 
 
-def stop_zone(world: World, request: Request, now: float) -> Answer:
+def stop_zone(world: World, request: Request, now: float) -> Response:
     world.stop_zone(one_of(request.found["zone"], ZONES, "zone"), now)
-    return Answer(200, {"zone": request.found["zone"], "out": True})
+    return Response(200, {"zone": request.found["zone"], "out": True})
 
 
-def start_zone(world: World, request: Request, now: float) -> Answer:
+def start_zone(world: World, request: Request, now: float) -> Response:
     world.start_zone(one_of(request.found["zone"], ZONES, "zone"))
-    return Answer(200, {"zone": request.found["zone"], "out": False})
+    return Response(200, {"zone": request.found["zone"], "out": False})
 
 
-def stock(world: World, request: Request, now: float) -> Answer:
+def stock(world: World, request: Request, now: float) -> Response:
     """`count` of everything that fits `zone`, `type` and `market`; what is not said fits all."""
     items = [item for item in everything() if _fits(item, request)]
     if not items:
         raise Refused(400, "invalid_parameter", "nothing fits that")
     world.store.write_stock(items, whole(request.body, "count"))
-    return Answer(200, {"items": len(items)})
+    return Response(200, {"items": len(items)})
 
 
-def quota(world: World, request: Request, now: float) -> Answer:
+def quota(world: World, request: Request, now: float) -> Response:
     region = one_of(text(request.body, "region"), dict.fromkeys(REGIONS), "region")
     world.store.write_quota(region, whole(request.body, "vcpus"))
-    return Answer(200, {"region": region})
+    return Response(200, {"region": region})
 
 
-def price(world: World, request: Request, now: float) -> Answer:
+def price(world: World, request: Request, now: float) -> Response:
     """Hold a spot price at `rate`, or with null let it move again."""
     zone = one_of(text(request.body, "zone"), ZONES, "zone")
     kind = one_of(text(request.body, "type"), TYPES, "type")
     rate = None if request.body.get("rate") is None else whole(request.body, "rate")
     world.hold_price(zone, kind, rate, now)
-    return Answer(200, {"rate": world.trade.rate(Item(zone, kind, Market.SPOT))})
+    return Response(200, {"rate": world.market.rate(Item(zone, kind, Market.SPOT))})
 
 
-def move_prices(world: World, request: Request, now: float) -> Answer:
+def move_prices(world: World, request: Request, now: float) -> Response:
     steps = whole({"steps": 1, **request.body}, "steps", MOST_MOVES)
     world.move_prices(steps, now)
-    return Answer(200, {"steps": steps})
+    return Response(200, {"steps": steps})
 
 
-def advance(world: World, request: Request, now: float) -> Answer:
+def advance(world: World, request: Request, now: float) -> Response:
     seconds = number(request.body, "seconds", LONGEST_JUMP)
     world.jump(seconds or 0.0)
-    return Answer(200, {"now": world.clock.now()})
+    return Response(200, {"now": world.clock.now()})
 
 
-def reset(world: World, request: Request, now: float) -> Answer:
+def reset(world: World, request: Request, now: float) -> Response:
     world.reset(now)
-    return Answer(200, {})
+    return Response(200, {})
 
 
-def census(world: World, request: Request, now: float) -> Answer:
+def census(world: World, request: Request, now: float) -> Response:
     """Every instance, as it is and not as a list shows it."""
-    return Answer(200, {"now": now, "instances": [_brief_document(i) for i in world.store.all()]})
+    return Response(200, {"now": now, "instances": [_brief_document(i) for i in world.store.all()]})
 
 
-def _brief(instance: Instance) -> Answer:
-    return Answer(200, {"instance": _brief_document(instance)})
+def _brief(instance: Instance) -> Response:
+    return Response(200, {"instance": _brief_document(instance)})
 
 
 def _brief_document(instance: Instance) -> Json:

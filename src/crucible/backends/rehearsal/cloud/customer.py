@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from . import billing
 from .catalogue import REGIONS, TYPES, ZONES, Item, Market
-from .exchange import Answer, Json, Request, Route, number, one_of, route, text, texts
-from .records import ALIVE, Instance, OnExit, Segment, Shown, State
-from .world import Refused, Wish, World
+from .exchange import Json, Request, Response, Route, number, one_of, route, text, texts
+from .records import ALIVE, Instance, ListedInstance, OnExit, Segment, State
+from .world import InstanceRequest, Refused, World
 
 PAGE = 50
 LARGEST_PAGE = 100
@@ -23,21 +23,21 @@ _MARKETS = {market.value: market for market in Market}
 # What there is
 
 
-def regions(world: World, request: Request, now: float) -> Answer:
+def regions(world: World, request: Request, now: float) -> Response:
     alive = world.store.alive()
     found: list[object] = [
         {
             "name": region,
             "zones": [zone.name for zone in ZONES.values() if zone.region == region],
             "vcpus_used": sum(instance.kind.vcpus for instance in alive if instance.region == region),
-            "vcpu_quota": world.trade.quota(region),
+            "vcpu_quota": world.market.quota(region),
         }
         for region in REGIONS
     ]
-    return Answer(200, {"regions": found})
+    return Response(200, {"regions": found})
 
 
-def types(world: World, request: Request, now: float) -> Answer:
+def types(world: World, request: Request, now: float) -> Response:
     found: list[object] = [
         {
             "name": kind.name,
@@ -52,10 +52,10 @@ def types(world: World, request: Request, now: float) -> Answer:
         }
         for kind in TYPES.values()
     ]
-    return Answer(200, {"types": found})
+    return Response(200, {"types": found})
 
 
-def offers(world: World, request: Request, now: float) -> Answer:
+def offers(world: World, request: Request, now: float) -> Response:
     alive = world.store.alive()
     found: list[object] = [
         {
@@ -64,30 +64,30 @@ def offers(world: World, request: Request, now: float) -> Answer:
             "type": item.type,
             "market": item.market,
             "rate": rate,
-            "available": world.trade.left(item, alive),
+            "available": world.market.left(item, alive),
         }
-        for item, rate in world.trade.rates().items()
+        for item, rate in world.market.rates().items()
     ]
-    return Answer(200, {"offers": found, "at": now})
+    return Response(200, {"offers": found, "at": now})
 
 
 # Instances
 
 
-def create(world: World, request: Request, now: float) -> Answer:
+def create(world: World, request: Request, now: float) -> Response:
     instance = world.create(_wish(world, request), now)
-    return Answer(201, {"instance": _document(world, _as_it_is(instance))})
+    return Response(201, {"instance": _document(world, _as_it_is(instance))})
 
 
-def show(world: World, request: Request, now: float) -> Answer:
+def show(world: World, request: Request, now: float) -> Response:
     """As late as a list."""
     shown = next((shown for shown in world.shown(now, {}) if shown.instance.id == request.found["id"]), None)
     if shown is None:
         raise Refused(404, "instance_not_found", f"there is no instance {request.found['id']!r}")
-    return Answer(200, {"instance": _document(world, shown)})
+    return Response(200, {"instance": _document(world, shown)})
 
 
-def index(world: World, request: Request, now: float) -> Answer:
+def index(world: World, request: Request, now: float) -> Response:
     """A page of what matches, in the order of creation; `next` is where the following page starts."""
     limit = min(_whole(request, "limit", PAGE), LARGEST_PAGE)
     after = _whole(request, "cursor", 0)
@@ -98,23 +98,23 @@ def index(world: World, request: Request, now: float) -> Answer:
     matching = [shown for shown in found if shown.instance.n > after and _matches(shown, request)]
     page = matching[:limit]
     following = str(page[-1].instance.n) if len(matching) > limit else None
-    return Answer(200, {"instances": [_document(world, shown, metered) for shown in page], "next": following})
+    return Response(200, {"instances": [_document(world, shown, metered) for shown in page], "next": following})
 
 
-def terminate(world: World, request: Request, now: float) -> Answer:
+def terminate(world: World, request: Request, now: float) -> Response:
     instance = world.terminate(request.found["id"], now)
-    return Answer(200, {"instance": _document(world, _as_it_is(instance))})
+    return Response(200, {"instance": _document(world, _as_it_is(instance))})
 
 
 # Money
 
 
-def bill(world: World, request: Request, now: float) -> Answer:
+def bill(world: World, request: Request, now: float) -> Response:
     """Every instance there ever was, as metered up to now."""
     second = math.ceil(now)
     lines = [_line(world, instance, second) for instance in world.store.all()]
     total = sum(micros for _, micros in lines)
-    return Answer(200, {"at": second, "total_micro_dollars": total, "lines": [line for line, _ in lines]})
+    return Response(200, {"at": second, "total_micro_dollars": total, "lines": [line for line, _ in lines]})
 
 
 def _line(world: World, instance: Instance, now: int) -> tuple[Json, int]:
@@ -137,9 +137,9 @@ def _line(world: World, instance: Instance, now: int) -> tuple[Json, int]:
 # Metadata
 
 
-def metadata(world: World, request: Request, now: float) -> Answer:
+def metadata(world: World, request: Request, now: float) -> Response:
     instance = _by_secret(world, request)
-    return Answer(200, {
+    return Response(200, {
         "instance": instance.id,
         "type": instance.type,
         "region": instance.region,
@@ -149,14 +149,14 @@ def metadata(world: World, request: Request, now: float) -> Answer:
     })  # fmt: skip
 
 
-def interruption(world: World, request: Request, now: float) -> Answer:
+def interruption(world: World, request: Request, now: float) -> Response:
     """404 until there is a notice. `seconds` are the machine's own, until `time`, the cloud's."""
     instance = _by_secret(world, request)
     if instance.notice_at is None or instance.die_at is None:
         raise Refused(404, "no_interruption", "no interruption is planned")
     when = datetime.fromtimestamp(instance.die_at, UTC).isoformat(timespec="milliseconds")
     left = world.clock.wall_seconds(max(instance.die_at - now, 0.0))
-    return Answer(200, {"action": "terminate", "time": when.replace("+00:00", "Z"), "seconds": left})
+    return Response(200, {"action": "terminate", "time": when.replace("+00:00", "Z"), "seconds": left})
 
 
 def _by_secret(world: World, request: Request) -> Instance:
@@ -169,7 +169,7 @@ def _by_secret(world: World, request: Request) -> Instance:
 # Reading and writing
 
 
-def _wish(world: World, request: Request) -> Wish:
+def _wish(world: World, request: Request) -> InstanceRequest:
     body = request.body
     zone = one_of(text(body, "zone"), ZONES, "zone")
     kind = one_of(text(body, "type"), TYPES, "type")
@@ -179,7 +179,7 @@ def _wish(world: World, request: Request) -> Wish:
         raise Refused(400, "invalid_parameter", f"user_data is larger than {LARGEST_USER_DATA} characters")
     on_exit = one_of(text(body, "on_exit", OnExit.TERMINATE.value), {o.value: o for o in OnExit}, "on_exit")
     wall_end = number(body, "ends_at")
-    return Wish(
+    return InstanceRequest(
         item=Item(zone, kind, market),
         user_data=user_data,
         tags=texts(body, "tags"),
@@ -202,12 +202,12 @@ def _whole(request: Request, name: str, default: int) -> int:
     return int(said)
 
 
-def _matches(shown: Shown, request: Request) -> bool:
+def _matches(shown: ListedInstance, request: Request) -> bool:
     """Several values of one filter are separated by commas; one of them has to fit."""
     return all(value in wanted.split(",") for value, wanted in _filters(shown, request))
 
 
-def _filters(shown: Shown, request: Request) -> Iterator[tuple[str, str]]:
+def _filters(shown: ListedInstance, request: Request) -> Iterator[tuple[str, str]]:
     for name, wanted in request.query.items():
         if name == "id":
             yield shown.instance.id, wanted
@@ -223,11 +223,11 @@ def _check_filters(request: Request) -> None:
             raise Refused(400, "invalid_parameter", f"there is no filter {name!r}")
 
 
-def _as_it_is(instance: Instance) -> Shown:
-    return Shown(instance, instance.state, instance.cause)
+def _as_it_is(instance: Instance) -> ListedInstance:
+    return ListedInstance(instance, instance.state, instance.cause)
 
 
-def _document(world: World, shown: Shown, segments: bool = True) -> Json:
+def _document(world: World, shown: ListedInstance, segments: bool = True) -> Json:
     instance = shown.instance
     return {
         "id": instance.id,

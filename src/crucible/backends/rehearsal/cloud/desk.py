@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from .admin import ADMIN
 from .customer import CREATE, CUSTOMER, MACHINE, TERMINATE
-from .exchange import Answer, Request, Route
+from .exchange import Request, Response, Route
 from .world import Refused, World
 
 
-class Cut(Exception):
+class ConnectionCut(Exception):
     """The connection ends here, without an answer."""
 
 
@@ -26,7 +26,7 @@ class Keys:
     admin: str = field(repr=False)
 
 
-class Desk:
+class Dispatcher:
     def __init__(self, world: World, keys: Keys, pid: int, sleep: Callable[[float], None] = time.sleep) -> None:
         self._world = world
         self._keys = keys
@@ -34,29 +34,29 @@ class Desk:
         self._sleep = sleep
         self._turns = itertools.count()
 
-    def answer(self, request: Request, bearer: str) -> Answer:
+    def answer(self, request: Request, bearer: str) -> Response:
         """Raises Cut. Whatever else goes wrong is an answer, with a code."""
         try:
             return self._answer(request, bearer)
         except Refused as no:
-            return Answer(no.status, {"error": {"code": no.code, "message": no.message}})
+            return Response(no.status, {"error": {"code": no.code, "message": no.message}})
 
-    def _answer(self, request: Request, bearer: str) -> Answer:
+    def _answer(self, request: Request, bearer: str) -> Response:
         if request.path == "/health":
-            return Answer(200, {"pid": self._pid})
+            return Response(200, {"pid": self._pid})
         if request.path.startswith("/metadata/"):
             return self._work(MACHINE, request)
         if request.path.startswith("/admin/"):
             _check(bearer, self._keys.admin)
             return self._work(ADMIN, request)
         _check(bearer, self._keys.customer)
-        return self._troubled(request)
+        return self._with_faults(request)
 
-    def _troubled(self, request: Request) -> Answer:
+    def _with_faults(self, request: Request) -> Response:
         """Only what customers call goes wrong; the bill, the witness, does not."""
         if request.path == "/v1/bill":
             return self._work(CUSTOMER, request)
-        faults, (slow, busy, away) = self._world.luck("slow", "throttled", "unavailable")
+        faults, (slow, busy, away) = self._world.strike_faults("slow", "throttled", "unavailable")
         if slow:
             self._sleep(faults.slow_seconds)
         if busy or away:
@@ -67,24 +67,24 @@ class Desk:
             return self._terminate(request)
         return self._work(CUSTOMER, request)
 
-    def _create(self, request: Request) -> Answer:
-        _, (never, lost) = self._world.luck("lost_requests", "lost_answers")
+    def _create(self, request: Request) -> Response:
+        _, (never, lost) = self._world.strike_faults("lost_requests", "lost_answers")
         if never:
-            raise Cut
+            raise ConnectionCut
         answer = self._work((CREATE,), request)
         if not lost:
             return answer
         if next(self._turns) % 2:
-            raise Cut
-        return Answer(504, _error("gateway_timeout", "no answer in time"))
+            raise ConnectionCut
+        return Response(504, _error("gateway_timeout", "no answer in time"))
 
-    def _terminate(self, request: Request) -> Answer:
-        _, (fails,) = self._world.luck("terminate_errors")
+    def _terminate(self, request: Request) -> Response:
+        _, (fails,) = self._world.strike_faults("terminate_errors")
         if fails:
-            return Answer(500, _error("internal_error", "something went wrong"))
+            return Response(500, _error("internal_error", "something went wrong"))
         return self._work((TERMINATE,), request)
 
-    def _work(self, routes: Sequence[Route], request: Request) -> Answer:
+    def _work(self, routes: Sequence[Route], request: Request) -> Response:
         for route in routes:
             found = route.path.fullmatch(request.path)
             if found and route.method == request.method:
@@ -98,9 +98,9 @@ def _check(bearer: str, key: str) -> None:
         raise Refused(401, "unauthorized", "the key is missing or wrong")
 
 
-def _try_later(status: int, seconds: int) -> Answer:
+def _try_later(status: int, seconds: int) -> Response:
     code = "too_many_requests" if status == 429 else "service_unavailable"
-    return Answer(status, _error(code, "try again later"), {"Retry-After": str(seconds)})
+    return Response(status, _error(code, "try again later"), {"Retry-After": str(seconds)})
 
 
 def _error(code: str, message: str) -> dict[str, object]:

@@ -23,7 +23,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     status: int
     body: Json
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -35,10 +35,10 @@ class Route:
 
     method: str
     path: re.Pattern[str]
-    work: Callable[[World, Request, float], Answer]
+    work: Callable[[World, Request, float], Response]
 
 
-def route(method: str, path: str, work: Callable[[World, Request, float], Answer]) -> Route:
+def route(method: str, path: str, work: Callable[[World, Request, float], Response]) -> Route:
     """`{name}` in the path stands for one part of it."""
     return Route(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), work)
 

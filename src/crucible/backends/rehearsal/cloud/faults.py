@@ -40,14 +40,14 @@ class Faults:
     reclaim_notice: float | None = 120.0
     """How long before it says so; None: not at all."""
 
-    def changed(self, wishes: Mapping[str, object]) -> Faults:
+    def changed(self, values: Mapping[str, object]) -> Faults:
         """These faults with those values. Raises BadFault."""
         known = {field.name for field in fields(self)}
-        for name, value in wishes.items():
+        for name, value in values.items():
             if name not in known:
                 raise BadFault(f"there is no fault {name!r}; there are: {', '.join(sorted(known))}")
             _check(name, value, getattr(Faults, name))
-        return replace(self, **wishes)  # type: ignore[arg-type]
+        return replace(self, **values)  # type: ignore[arg-type]
 
 
 _CHANCES = ("lost_answers", "lost_requests", "terminate_errors", "throttled", "unavailable", "slow")
@@ -67,7 +67,7 @@ def _check(name: str, value: object, default: object) -> None:
         raise BadFault(f"{name} is a chance from 0 to 1")
 
 
-class Dice:
+class SeededChance:
     """Seeded: the same calls in the same order meet the same luck."""
 
     def __init__(self, seed: int) -> None:

@@ -22,7 +22,7 @@ class Refusal:
     message: str
 
 
-class Trade:
+class MarketState:
     def __init__(self, store: Store, seed: int) -> None:
         self._store = store
         self._seed = seed

@@ -112,7 +112,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ListedInstance:
     """An instance as a list shows it: possibly as it was a while ago."""
 
     instance: Instance

@@ -19,8 +19,8 @@ from types import FrameType
 from urllib.parse import parse_qsl, urlsplit
 
 from .clock import Anchor, Clock
-from .desk import Cut, Desk, Keys
-from .exchange import Answer, Request
+from .desk import ConnectionCut, Dispatcher, Keys
+from .exchange import Request, Response
 from .processes import Machines
 from .store import Store
 from .world import World
@@ -44,11 +44,11 @@ class Options:
     price_seconds: int
 
 
-class Listener(ThreadingHTTPServer):
+class CloudServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128
-    desk: Desk
+    desk: Dispatcher
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A customer that went away in the middle is nothing to report."""
@@ -60,15 +60,15 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     timeout = REQUEST_SECONDS
-    server: Listener
+    server: CloudServer
 
     def _handle(self) -> None:
         self.close_connection = True
         try:
             answer = self.server.desk.answer(self._request(), self._bearer())
         except ValueError as error:
-            answer = Answer(400, {"error": {"code": "bad_request", "message": str(error)}})
-        except Cut:
+            answer = Response(400, {"error": {"code": "bad_request", "message": str(error)}})
+        except ConnectionCut:
             with contextlib.suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
             return
@@ -91,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         kind, _, key = (self.headers.get("Authorization") or "").partition(" ")
         return key if kind == "Bearer" else ""
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: Response) -> None:
         request_id = f"req-{uuid.uuid4().hex[:16]}"
         body = json.dumps({**answer.body, "request_id": request_id}).encode()
         self.send_response(answer.status)
@@ -132,7 +132,7 @@ def _run(options: Options) -> None:
     )  # fmt: skip
     keys = _keys(store)
     listener = _listen(store, options.port)
-    listener.desk = Desk(world, keys, os.getpid())
+    listener.desk = Dispatcher(world, keys, os.getpid())
     url = f"http://{HOST}:{listener.server_port}"
     world.environ = {name: os.environ[name] for name in _PASSED if name in os.environ}
     world.metadata_url = url
@@ -163,15 +163,15 @@ def _keys(store: Store) -> Keys:
     return Keys(store.note("key") or "", store.note("admin_key") or "")
 
 
-def _listen(store: Store, port: int) -> Listener:
+def _listen(store: Store, port: int) -> CloudServer:
     """On the port it had before where that can be had: machines know the metadata address by it."""
     before = int(store.note("port") or 0)
     try:
-        listener = Listener((HOST, port or before), Handler)
+        listener = CloudServer((HOST, port or before), Handler)
     except OSError:
         if port or not before:
             raise
-        listener = Listener((HOST, 0), Handler)
+        listener = CloudServer((HOST, 0), Handler)
     with store.transaction():
         store.write_note("port", str(listener.server_port))
     return listener

@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from .catalogue import Item, Market
-from .records import ALIVE, Cause, Instance, OnExit, Segment, Shown, State
+from .records import ALIVE, Cause, Instance, ListedInstance, OnExit, Segment, State
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -126,7 +126,7 @@ class Store:
     def all(self) -> list[Instance]:
         return self._many("1 ORDER BY n")
 
-    def shown(self, at: float, ended_after: float, tags: Mapping[str, Sequence[str]]) -> list[Shown]:
+    def shown(self, at: float, ended_after: float, tags: Mapping[str, Sequence[str]]) -> list[ListedInstance]:
         """Everything with one of these values of each tag, as it was at that time.
 
         What had ended before `ended_after` is left out.
@@ -142,7 +142,7 @@ class Store:
             query += f" AND EXISTS (SELECT 1 FROM json_each(i.tags) WHERE key = ? AND value IN ({marks}))"  # noqa: S608
             values += [tag, *wanted]
         rows = self._db.execute(f"{query} ORDER BY i.n", values)
-        return [Shown(_instance(row), State(row["shown_state"]), Cause(row["shown_cause"])) for row in rows]
+        return [ListedInstance(_instance(row), State(row["shown_state"]), Cause(row["shown_cause"])) for row in rows]
 
     def _one(self, where: str, *values: object) -> Instance | None:
         row = self._db.execute(f"SELECT * FROM instances WHERE {where}", values).fetchone()  # noqa: S608

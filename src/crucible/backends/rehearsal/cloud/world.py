@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, replace
 
 from .catalogue import TYPES, Item, Market
 from .clock import Anchor, Clock
-from .faults import Dice, Faults
-from .market import Trade
+from .faults import Faults, SeededChance
+from .market import MarketState
 from .processes import Machines, Process
-from .records import Cause, Instance, OnExit, Shown, State, Step
+from .records import Cause, Instance, ListedInstance, OnExit, State, Step
 from .store import Store
 
 LISTED_SECONDS = 3600
@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Wish:
+class InstanceRequest:
     """An instance that somebody wants. `ends_at` is the cloud's time; `hash` covers all but the token."""
 
     item: Item
@@ -61,7 +61,7 @@ class World:
         self._woke = clock.now()
         self.store = store
         self.clock = clock
-        self.trade = Trade(store, seed)
+        self.market = MarketState(store, seed)
         self._seed = seed
         self.faults = Faults(**json.loads(store.note("faults") or "{}"))
         self.environ: dict[str, str] = {}
@@ -78,10 +78,10 @@ class World:
             with self.store.transaction():
                 yield now
 
-    def luck(self, *chances: str) -> tuple[Faults, list[bool]]:
+    def strike_faults(self, *chances: str) -> tuple[Faults, list[bool]]:
         """The faults as they are, and which of those named strike now."""
         with self._lock:
-            return self.faults, [self._dice.happens(getattr(self.faults, name)) for name in chances]
+            return self.faults, [self._chance.happens(getattr(self.faults, name)) for name in chances]
 
     def tick(self) -> float:
         """Catch up; returns the seconds of the computer's time until there is something to do again."""
@@ -96,14 +96,14 @@ class World:
 
     # Asked by customers
 
-    def create(self, wish: Wish, now: float) -> Instance:
+    def create(self, wish: InstanceRequest, now: float) -> Instance:
         known = self.store.by_token(wish.token) if wish.token and self.faults.tokens_honoured else None
         if known is not None:
             if known.wish != wish.hash:
                 message = f"the token was used for {known.id} with other parameters"
                 raise Refused(409, "idempotent_parameter_mismatch", message)
             return known
-        refusal = self.trade.refusal(wish.item, self.store.alive())
+        refusal = self.market.refusal(wish.item, self.store.alive())
         if refusal is not None:
             status = 403 if refusal.code == "quota_exceeded" else 409
             raise Refused(status, refusal.code, refusal.message)
@@ -123,7 +123,7 @@ class World:
             raise Refused(404, "instance_not_found", f"there is no instance {id!r}")
         return instance
 
-    def shown(self, now: float, tags: Mapping[str, Sequence[str]], *, metered: bool = False) -> list[Shown]:
+    def shown(self, now: float, tags: Mapping[str, Sequence[str]], *, metered: bool = False) -> list[ListedInstance]:
         """What a list shows: with the lag, and without what ended long ago. A meter forgets nothing."""
         ended_after = -math.inf if metered else now - LISTED_SECONDS
         return self.store.shown(now - self.faults.list_lag, ended_after, tags)
@@ -161,14 +161,14 @@ class World:
         self.store.write_note("faults", json.dumps(asdict(faults)))
 
     def hold_price(self, zone: str, type: str, rate: int | None, now: float) -> None:
-        self.trade.hold(zone, type, rate)
+        self.market.hold(zone, type, rate)
         self._reprice(math.floor(now))
 
     def move_prices(self, steps: int, now: float) -> None:
         """As if so many price moves happened now."""
         moved = int(self.store.note("moved") or 0)
         for step in range(moved, moved + steps):
-            self.trade.move(-1 - step)
+            self.market.move(-1 - step)
         self.store.write_note("moved", str(moved + steps))
         self._reprice(math.floor(now))
 
@@ -190,7 +190,7 @@ class World:
 
     def _begin(self) -> None:
         """Prices walk from here, and luck with them."""
-        self._dice = Dice(self._seed)
+        self._chance = SeededChance(self._seed)
         self._begun = int(self.store.note("begun") or self.clock.now())
         self.store.write_note("begun", str(self._begun))
 
@@ -244,13 +244,13 @@ class World:
     def _price_step(self) -> None:
         step = self._steps_done() + 1
         self.store.write_note("steps", str(step))
-        self.trade.move(step)
+        self.market.move(step)
         self._reprice(self._step_at(step))
         self._take_back(self._step_at(step))
 
     def _reprice(self, at: int) -> None:
         """A changed price closes a segment of every running spot instance and opens another."""
-        rates = self.trade.rates()
+        rates = self.market.rates()
         for instance in self.store.alive():
             if instance.state is State.RUNNING and instance.market is Market.SPOT:
                 rate = rates[instance.item]
@@ -261,12 +261,12 @@ class World:
         chance = self.faults.reclaims_per_hour * self._price_seconds / 3600
         for instance in self.store.alive():
             spot = instance.market is Market.SPOT and instance.state is State.RUNNING
-            if spot and instance.die_at is None and self._dice.happens(chance):
+            if spot and instance.die_at is None and self._chance.happens(chance):
                 self.reclaim(instance.id, self.faults.reclaim_notice, at)
 
     # Transitions
 
-    def _new(self, wish: Wish, now: float) -> Instance:
+    def _new(self, wish: InstanceRequest, now: float) -> Instance:
         kind, faults = TYPES[wish.item.type], self.faults
         boot = kind.boot_seconds if faults.boot_seconds is None else faults.boot_seconds
         ends = [wish.ends_at] if wish.ends_at is not None else []
@@ -294,7 +294,7 @@ class World:
             return
         running = replace(instance, state=State.RUNNING, running_at=at, pid=process.pid, started=process.started)
         self.store.save(running, at)
-        self.store.open_segment(instance.id, math.floor(at), self.trade.rate(instance.item))
+        self.store.open_segment(instance.id, math.floor(at), self.market.rate(instance.item))
 
     def _adopted(self, instance: Instance) -> Process | None:
         return self._machines.adopt(instance.id) if instance.created_at <= self._woke else None

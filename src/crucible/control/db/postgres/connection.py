@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.pool import NullPool
 
 from crucible.control.db.clock import SERVER, ServerClock
-from crucible.control.db.postgres.failures import breaks_line, cannot_connect, cause_of
+from crucible.control.db.postgres.failures import breaks_connection, cannot_connect, cause_of
 
 Driver: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -79,8 +79,8 @@ def make_engine(url: str) -> Engine:
         pool_reset_on_return=None,
         paramstyle=PARAMETERS,
     )
-    event.listen(engine, "commit", _refuse_to_end)
-    event.listen(engine, "rollback", _refuse_to_end)
+    event.listen(engine, "commit", _refuse_commit)
+    event.listen(engine, "rollback", _refuse_commit)
     return engine
 
 
@@ -89,39 +89,39 @@ def driver_of(connection: Connection) -> Driver:
 
 
 @dataclass(frozen=True)
-class Begun:
+class WriteTransaction:
     """A writing transaction. `life` marks the time since the server last crashed."""
 
     xid: str
-    life: str | None
+    server_mark: str | None
 
 
 @dataclass
-class Link:
+class PooledConnection:
     """One connection and what was learned when it was opened."""
 
     connection: Connection
     driver: Driver
-    life: str | None
+    server_mark: str | None
     clock: ServerClock | None
 
     @property
     def lost(self) -> bool:
         return self.driver.closed
 
-    def begin_write(self) -> Begun:
+    def begin_write(self) -> WriteTransaction:
         cursor = self.driver.execute(_BEGIN_WRITE, prepare=False)
         cursor.nextset()
         xid, now = cast("tuple[str, float]", cursor.fetchone())
         self.set_clock(now)
-        return Begun(xid, self.life)
+        return WriteTransaction(xid, self.server_mark)
 
     def begin_read(self) -> None:
         self.driver.execute(_BEGIN_READ, prepare=False)
 
     def set_clock(self, server_now: float) -> None:
         if self.clock is not None:
-            self.connection.info[SERVER] = self.clock.heard(server_now)
+            self.connection.info[SERVER] = self.clock.record_server_time(server_now)
 
     def commit(self) -> bool:
         """Whether the transaction was committed: after a failed statement the server only ends it."""
@@ -129,36 +129,36 @@ class Link:
 
     def roll_back(self, after: BaseException | None = None) -> None:
         """Should even this fail, or `after` be the end of the connection, it is lost."""
-        forget(self.connection)
-        if after is not None and breaks_line(after):
-            self.hang_up()
+        forget_transaction(self.connection)
+        if after is not None and breaks_connection(after):
+            self.drop()
         try:
             if not self.lost and self.driver.info.transaction_status != TransactionStatus.IDLE:
                 self.driver.execute("ROLLBACK", prepare=False)
         except psycopg.Error:
-            self.hang_up()
+            self.drop()
 
-    def hang_up(self) -> None:
+    def drop(self) -> None:
         """The connection is lost from here on, and the server learns of it."""
         with contextlib.suppress(psycopg.Error):
             self.driver.close()
 
     def close(self) -> None:
-        self.hang_up()
+        self.drop()
         self.connection.invalidate()
         self.connection.close()
 
 
-class Links:
+class ConnectionPool:
     """Open connections, each used by one thread at a time. As many as there are threads that take one."""
 
     def __init__(self, url: str, clock: ServerClock | None) -> None:
         self._url = url
         self._clock = clock
         self._engine = make_engine(url)
-        self._idle: deque[Link] = deque()
+        self._idle: deque[PooledConnection] = deque()
 
-    def take(self) -> Link:
+    def acquire(self) -> PooledConnection:
         """An idle connection, or a new one. Raises the errors of `cannot_connect`."""
         with contextlib.suppress(IndexError):
             return self._idle.pop()
@@ -167,7 +167,7 @@ class Links:
         except (DBAPIError, psycopg.Error) as error:
             raise cannot_connect(cause_of(error)) from error
 
-    def give_back(self, link: Link) -> None:
+    def release(self, link: PooledConnection) -> None:
         """What is in the middle of something is closed; what was lost takes the idle ones with it."""
         if link.lost:
             link.close()
@@ -177,10 +177,10 @@ class Links:
         else:
             self._idle.append(link)
 
-    def fate_of(self, begun: Begun) -> Fate:
+    def fate_of(self, begun: WriteTransaction) -> CommitFate:
         """Asks over a connection of its own, which has used no transaction number yet. Raises psycopg.Error."""
         with connect(self._url) as driver:
-            return fate_of(driver, begun)
+            return read_fate(driver, begun)
 
     def close(self) -> None:
         with contextlib.suppress(IndexError):
@@ -188,25 +188,25 @@ class Links:
                 self._idle.pop().close()
 
 
-def _open(engine: Engine, clock: ServerClock | None) -> Link:
+def _open(engine: Engine, clock: ServerClock | None) -> PooledConnection:
     connection = engine.connect()
     driver = driver_of(connection)
-    link = Link(connection, driver, _first_life(driver), clock)
+    link = PooledConnection(connection, driver, _ensure_server_mark(driver), clock)
     link.set_clock(cast("tuple[float]", driver.execute(f"SELECT {_CLOCK}").fetchone())[0])
     return link
 
 
-def _first_life(driver: Driver) -> str | None:
+def _ensure_server_mark(driver: Driver) -> str | None:
     """As `_life`; after a crash a new one begins."""
-    found = _life(driver)
+    found = _read_server_mark(driver)
     if found is None:
         with contextlib.suppress(psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
             driver.execute("INSERT INTO server_life DEFAULT VALUES ON CONFLICT DO NOTHING")
-            return _life(driver)
+            return _read_server_mark(driver)
     return found
 
 
-def _life(driver: Driver) -> str | None:
+def _read_server_mark(driver: Driver) -> str | None:
     """The mark that a server loses when it crashes or another takes its place; None where there is none."""
     try:
         row = driver.execute("SELECT mark FROM server_life").fetchone()
@@ -215,37 +215,37 @@ def _life(driver: Driver) -> str | None:
     return None if row is None else str(row[0])
 
 
-def forget(connection: Connection) -> None:
+def forget_transaction(connection: Connection) -> None:
     """Let SQLAlchemy forget a transaction that a function tried to end; this sends nothing."""
     transaction = connection.get_transaction()
     if transaction is not None and not transaction.is_active and not connection.invalidated:
         connection.rollback()
 
 
-class Fate(enum.Enum):
+class CommitFate(enum.Enum):
     COMMITTED = "committed"
     NOT_COMMITTED = "not committed"
     OPEN = "open"
     UNKNOWN = "unknown"
 
 
-def fate_of(driver: Driver, begun: Begun) -> Fate:
+def read_fate(driver: Driver, begun: WriteTransaction) -> CommitFate:
     """How a transaction ended whose connection is lost."""
     try:
         row = driver.execute("SELECT pg_xact_status(%s::xid8)", (begun.xid,)).fetchone()
     except psycopg.errors.InvalidParameterValue:
-        return Fate.NOT_COMMITTED  # the server has not come that far: it knows nothing of this transaction
+        return CommitFate.NOT_COMMITTED  # the server has not come that far: it knows nothing of this transaction
     match row:
         case ("aborted",):
-            return Fate.NOT_COMMITTED
+            return CommitFate.NOT_COMMITTED
         case ("in progress",):
-            return Fate.OPEN
+            return CommitFate.OPEN
         # After a crash the number of a transaction that was lost may be given to another one, which commits.
-        case ("committed",) if begun.life is not None and begun.life == _life(driver):
-            return Fate.COMMITTED
-    return Fate.UNKNOWN
+        case ("committed",) if begun.server_mark is not None and begun.server_mark == _read_server_mark(driver):
+            return CommitFate.COMMITTED
+    return CommitFate.UNKNOWN
 
 
-def _refuse_to_end(connection: Connection) -> None:
+def _refuse_commit(connection: Connection) -> None:
     if not connection.invalidated:  # that one is being closed
         raise InvalidRequestError("A function given to the database must not commit or roll back; raise to undo.")

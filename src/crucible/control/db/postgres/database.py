@@ -15,19 +15,19 @@ from sqlalchemy import Connection
 from stamina import RetryingCaller
 
 from crucible.control.db.clock import ServerClock
-from crucible.control.db.closing import Closing
+from crucible.control.db.closing import CloseOnce
 from crucible.control.db.port import DatabaseBusy, DatabaseError, Outcome
-from crucible.control.db.postgres.connection import Begun, Fate, Link, Links
+from crucible.control.db.postgres.connection import CommitFate, ConnectionPool, PooledConnection, WriteTransaction
 from crucible.control.db.postgres.failures import (
     CONFLICTS,
     CommitUnknown,
     DatabaseUnreachable,
-    answered,
     cause_of,
-    may_pass,
-    translated,
+    is_rejection,
+    is_transient,
+    translate_error,
 )
-from crucible.control.db.postgres.locks import LINE, LOCKS
+from crucible.control.db.postgres.locks import LOCK_CLASS, SERIALIZED_WRITES
 
 T = TypeVar("T")
 
@@ -56,20 +56,20 @@ class PostgresDb:
         self._seconds = seconds
         self.clock = ServerClock()
         clock = self.clock if server_clock else None
-        self._write_links, self._read_links = Links(url, clock), Links(url, clock)
+        self._write_links, self._read_links = ConnectionPool(url, clock), ConnectionPool(url, clock)
         self._writers = ThreadPoolExecutor(pool, thread_name_prefix="db-writer")
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
-        self._closing = Closing(self._end)
+        self._closing = CloseOnce(self._end)
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
-        self._closing.refuse()
-        call = _Write(self._write_links, fn, time.monotonic() + self._seconds)
+        self._closing.check_open()
+        call = _WriteCall(self._write_links, fn, time.monotonic() + self._seconds)
         outcome = await asyncio.get_running_loop().run_in_executor(self._writers, call.run)
         return outcome.unwrap()
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
-        self._closing.refuse()
-        call = _Read(self._read_links, fn, time.monotonic() + self._seconds)
+        self._closing.check_open()
+        call = _ReadCall(self._read_links, fn, time.monotonic() + self._seconds)
         outcome = await asyncio.get_running_loop().run_in_executor(self._readers, call.run)
         return outcome.unwrap()
 
@@ -83,7 +83,7 @@ class PostgresDb:
         self._read_links.close()
 
 
-class _Again(Exception):
+class _Retry(Exception):
     """Nothing of this try was kept. `trouble` is what to say when there is no time for another."""
 
     def __init__(self, trouble: BaseException) -> None:
@@ -91,137 +91,137 @@ class _Again(Exception):
         self.trouble = trouble
 
 
-class _StillOpen(Exception):
+class _TransactionOpen(Exception):
     """The server has not ended a transaction yet whose connection is lost."""
 
 
-class _Read(Generic[T]):
-    def __init__(self, links: Links, fn: Callable[[Connection], T], deadline: float) -> None:
+class _ReadCall(Generic[T]):
+    def __init__(self, links: ConnectionPool, fn: Callable[[Connection], T], deadline: float) -> None:
         self._links = links
         self._fn = fn
         self._deadline = deadline
 
     def run(self) -> Outcome[T]:
-        return _until_done(self._deadline, self._try)
+        return _run_until(self._deadline, self._try)
 
     def _try(self) -> Outcome[T]:
-        with _link(self._links) as link:
+        with _acquire(self._links) as link:
             try:
                 link.begin_read()
                 return Outcome(value=self._fn(link.connection))
             except BaseException as error:
                 link.roll_back(after=error)
                 if link.lost or isinstance(cause_of(error), CONFLICTS):
-                    raise _Again(_said_at_last(error, writing=False)) from error
-                return Outcome(error=translated(error, writing=False))
+                    raise _Retry(_final_error(error, writing=False)) from error
+                return Outcome(error=translate_error(error, writing=False))
             finally:
                 link.roll_back()
 
 
-class _Write(Generic[T]):
+class _WriteCall(Generic[T]):
     """One call of `write`, over as many tries as it takes."""
 
-    def __init__(self, links: Links, fn: Callable[[Connection], T], deadline: float) -> None:
+    def __init__(self, links: ConnectionPool, fn: Callable[[Connection], T], deadline: float) -> None:
         self._links = links
         self._fn = fn
         self._deadline = deadline
-        self._in_line = False
-        self._doubted = False
+        self._serialized = False
+        self._retried_unique = False
 
     def run(self) -> Outcome[T]:
-        return _until_done(self._deadline, self._try)
+        return _run_until(self._deadline, self._try)
 
     def _try(self) -> Outcome[T]:
-        with _link(self._links) as link, self._line(link):
+        with _acquire(self._links) as link, self._serialize(link):
             try:
                 begun = link.begin_write()
                 value = self._fn(link.connection)
             except BaseException as error:  # noqa: BLE001  whatever fn raises belongs to its caller
-                return self._failed(link, error)
+                return self._handle_failure(link, error)
             return self._commit(link, begun) or Outcome(value=value)
 
-    def _commit(self, link: Link, begun: Begun) -> Outcome[T] | None:
+    def _commit(self, link: PooledConnection, begun: WriteTransaction) -> Outcome[T] | None:
         """None when the transaction is durable; else why it is not."""
         try:
-            return None if link.commit() else Outcome(error=_went_on())
+            return None if link.commit() else Outcome(error=_continued_after_failure())
         except psycopg.Error as error:
-            if answered(error):
-                return self._failed(link, error)
-            link.hang_up()  # else the server might wait for more of a transaction that it still has open
+            if is_rejection(error):
+                return self._handle_failure(link, error)
+            link.drop()  # else the server might wait for more of a transaction that it still has open
             if not self._was_committed(begun):
-                raise _Again(_said_at_last(error, writing=True)) from error
+                raise _Retry(_final_error(error, writing=True)) from error
         return None
 
-    def _failed(self, link: Link, error: BaseException) -> Outcome[T]:
+    def _handle_failure(self, link: PooledConnection, error: BaseException) -> Outcome[T]:
         """The function or its COMMIT raised: undone, and either tried again or told."""
         link.roll_back(after=error)
         if link.lost:
-            raise _Again(_said_at_last(error, writing=True)) from error
+            raise _Retry(_final_error(error, writing=True)) from error
         cause = cause_of(error)
         if isinstance(cause, CONFLICTS):
-            self._in_line = True
-            raise _Again(translated(error, writing=True)) from error
-        if isinstance(cause, errors.UniqueViolation) and not self._doubted:
+            self._serialized = True
+            raise _Retry(translate_error(error, writing=True)) from error
+        if isinstance(cause, errors.UniqueViolation) and not self._retried_unique:
             # Someone may have added the row since this snapshot: whoever looked before will now find it.
-            self._doubted = True
-            raise _Again(translated(error, writing=True)) from error
-        return Outcome(error=translated(error, writing=True))
+            self._retried_unique = True
+            raise _Retry(translate_error(error, writing=True)) from error
+        return Outcome(error=translate_error(error, writing=True))
 
     @contextlib.contextmanager
-    def _line(self, link: Link) -> Iterator[None]:
+    def _serialize(self, link: PooledConnection) -> Iterator[None]:
         """Functions that collided once go one at a time, in all processes: the more collide, the more wait
         here instead of undoing one another. Taken before the snapshot; who holds it waits for no other in line.
         """
-        if not self._in_line:
+        if not self._serialized:
             yield
             return
         try:
-            link.driver.execute("SELECT pg_advisory_lock(%s, %s)", (LOCKS, LINE))
+            link.driver.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, SERIALIZED_WRITES))
         except psycopg.Error as error:
-            raise _Again(_said_at_last(error, writing=True)) from error
+            raise _Retry(_final_error(error, writing=True)) from error
         try:
             yield
         finally:
             with contextlib.suppress(psycopg.Error):  # lost: the server lets go by itself
-                link.driver.execute("SELECT pg_advisory_unlock(%s, %s)", (LOCKS, LINE))
+                link.driver.execute("SELECT pg_advisory_unlock(%s, %s)", (LOCK_CLASS, SERIALIZED_WRITES))
 
-    def _was_committed(self, begun: Begun) -> bool:
+    def _was_committed(self, begun: WriteTransaction) -> bool:
         """How a transaction ended whose COMMIT got no answer. Raises CommitUnknown."""
         try:
-            fate = _retrying(self._deadline)((psycopg.Error, _StillOpen), self._ask_fate, begun)
-        except (psycopg.Error, _StillOpen) as error:
-            raise _unknown() from error
-        if fate is Fate.UNKNOWN:
-            raise _unknown()
-        return fate is Fate.COMMITTED
+            fate = _retrying(self._deadline)((psycopg.Error, _TransactionOpen), self._ask_fate, begun)
+        except (psycopg.Error, _TransactionOpen) as error:
+            raise _commit_unknown() from error
+        if fate is CommitFate.UNKNOWN:
+            raise _commit_unknown()
+        return fate is CommitFate.COMMITTED
 
-    def _ask_fate(self, begun: Begun) -> Fate:
+    def _ask_fate(self, begun: WriteTransaction) -> CommitFate:
         fate = self._links.fate_of(begun)
-        if fate is Fate.OPEN:
-            raise _StillOpen
+        if fate is CommitFate.OPEN:
+            raise _TransactionOpen
         return fate
 
 
 @contextlib.contextmanager
-def _link(links: Links) -> Iterator[Link]:
+def _acquire(links: ConnectionPool) -> Iterator[PooledConnection]:
     try:
-        link = links.take()
+        link = links.acquire()
     except DatabaseError as trouble:
-        if not may_pass(trouble):
+        if not is_transient(trouble):
             raise
-        raise _Again(trouble) from trouble
+        raise _Retry(trouble) from trouble
     try:
         yield link
     finally:
-        links.give_back(link)
+        links.release(link)
 
 
-def _until_done(deadline: float, attempt: Callable[[], Outcome[T]]) -> Outcome[T]:
+def _run_until(deadline: float, attempt: Callable[[], Outcome[T]]) -> Outcome[T]:
     if time.monotonic() >= deadline:
-        return Outcome(error=_never_began())
+        return Outcome(error=_pool_exhausted())
     try:
-        return _retrying(deadline)(_Again, attempt)
-    except _Again as again:
+        return _retrying(deadline)(_Retry, attempt)
+    except _Retry as again:
         return Outcome(error=again.trouble)
     except DatabaseError as trouble:
         return Outcome(error=trouble)
@@ -238,9 +238,9 @@ def _retrying(deadline: float) -> RetryingCaller:
     )
 
 
-def _said_at_last(error: BaseException, *, writing: bool) -> BaseException:
+def _final_error(error: BaseException, *, writing: bool) -> BaseException:
     """What to say of a lost connection, should it stay lost."""
-    told = translated(error, writing=writing)
+    told = translate_error(error, writing=writing)
     if isinstance(told, DatabaseError):
         return told
     lost = DatabaseUnreachable(
@@ -252,7 +252,7 @@ def _said_at_last(error: BaseException, *, writing: bool) -> BaseException:
     return lost
 
 
-def _went_on() -> DatabaseError:
+def _continued_after_failure() -> DatabaseError:
     return DatabaseError(
         "A function went on after one of its statements had failed.",
         why="PostgreSQL undoes the whole transaction then; nothing was kept.",
@@ -260,7 +260,7 @@ def _went_on() -> DatabaseError:
     )
 
 
-def _never_began() -> DatabaseBusy:
+def _pool_exhausted() -> DatabaseBusy:
     return DatabaseBusy(
         "The database is too busy for this.",
         why="All connections were in use for too long.",
@@ -268,7 +268,7 @@ def _never_began() -> DatabaseBusy:
     )
 
 
-def _unknown() -> CommitUnknown:
+def _commit_unknown() -> CommitUnknown:
     return CommitUnknown(
         "Whether this was stored is not known.",
         why="The connection to PostgreSQL broke while it was being committed.",

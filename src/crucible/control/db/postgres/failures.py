@@ -51,7 +51,7 @@ _STOPPING = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow
 _DAMAGED = (errors.DataCorrupted, errors.IndexCorrupted)
 _READ_ONLY = (errors.ReadOnlySqlTransaction,)
 
-_OF_THE_LINE = ("08", "57P", "40003")
+_CONNECTION_STATES = ("08", "57P", "40003")
 """Connections, stops of the server, and statements whose end is not known."""
 
 _REFUSALS = re.compile(
@@ -59,7 +59,7 @@ _REFUSALS = re.compile(
     r"|database .* does not exist|permission denied|certificate|SSL|is not permitted to log in",
     re.IGNORECASE,
 )
-_FULL_HOUSE = re.compile(r"too many (clients|connections)|remaining connection slots", re.IGNORECASE)
+_TOO_MANY = re.compile(r"too many (clients|connections)|remaining connection slots", re.IGNORECASE)
 _REPLICA = re.compile(r"session is (read-only|not read-write)|hot standby", re.IGNORECASE)
 
 
@@ -69,7 +69,7 @@ def cause_of(error: BaseException) -> BaseException:
     return error if orig is None else orig
 
 
-def answered(error: BaseException) -> bool:
+def is_rejection(error: BaseException) -> bool:
     """Whether the server refused the statement, undid it and goes on: nothing of it was kept.
 
     Anything else that comes out of a COMMIT leaves open how that ended: no answer, one of a session that ends
@@ -79,19 +79,19 @@ def answered(error: BaseException) -> bool:
     return (
         isinstance(cause, psycopg.Error)
         and cause.diag.severity_nonlocalized == "ERROR"
-        and not (cause.sqlstate or "").startswith(_OF_THE_LINE)
+        and not (cause.sqlstate or "").startswith(_CONNECTION_STATES)
     )
 
 
-def breaks_line(error: BaseException) -> bool:
+def breaks_connection(error: BaseException) -> bool:
     """Whether the connection cannot be used any more, whatever the driver says of it."""
     cause = cause_of(error)
-    if answered(cause) or not isinstance(cause, psycopg.Error):
+    if is_rejection(cause) or not isinstance(cause, psycopg.Error):
         return False
     return cause.sqlstate is not None or isinstance(cause, psycopg.OperationalError)
 
 
-def translated(error: BaseException, *, writing: bool) -> BaseException:
+def translate_error(error: BaseException, *, writing: bool) -> BaseException:
     """The typed error for a failure of the database itself; any other error as it is.
 
     A statement's own error (SQLAlchemy's) stays as it is; one that the driver raised at BEGIN or COMMIT is
@@ -102,7 +102,7 @@ def translated(error: BaseException, *, writing: bool) -> BaseException:
     cause = cause_of(error)
     if not isinstance(cause, psycopg.Error) or (isinstance(cause, _READ_ONLY) and not writing):
         return error
-    trouble = _trouble(cause) or (_unusable(cause) if cause is error else None)
+    trouble = _known_error(cause) or (_unknown_error(cause) if cause is error else None)
     if trouble is None:
         return error
     trouble.__cause__ = error
@@ -111,8 +111,8 @@ def translated(error: BaseException, *, writing: bool) -> BaseException:
 
 def cannot_connect(error: BaseException) -> DatabaseError:
     """Why there is no connection. The server's reason comes as text only, and never holds the password."""
-    said = _said(error)
-    if _FULL_HOUSE.search(said):
+    said = _error_text(error)
+    if _TOO_MANY.search(said):
         return _too_many(said)
     if _REPLICA.search(said):
         return _replica(said)
@@ -127,13 +127,13 @@ def cannot_connect(error: BaseException) -> DatabaseError:
     )
 
 
-def may_pass(trouble: DatabaseError) -> bool:
+def is_transient(trouble: DatabaseError) -> bool:
     """Whether the same connection attempt may succeed in a moment."""
     return isinstance(trouble, DatabaseUnreachable | DatabaseBusy | ReadOnlyDatabase)
 
 
-def _trouble(error: psycopg.Error) -> Trouble | None:
-    said = _said(error)
+def _known_error(error: psycopg.Error) -> Trouble | None:
+    said = _error_text(error)
     match error:
         case errors.DiskFull():
             return DiskFull(
@@ -164,10 +164,10 @@ def _trouble(error: psycopg.Error) -> Trouble | None:
     return None
 
 
-def _unusable(error: psycopg.Error) -> DatabaseError:
+def _unknown_error(error: psycopg.Error) -> DatabaseError:
     return DatabaseError(
         "PostgreSQL could not finish the transaction.",
-        why=f"{_said(error)} ({error.sqlstate or 'no code'})",
+        why=f"{_error_text(error)} ({error.sqlstate or 'no code'})",
         fix="Look into the server's log.",
     )
 
@@ -184,6 +184,6 @@ def _replica(said: str) -> ReadOnlyDatabase:
     return ReadOnlyDatabase("This PostgreSQL server takes no writes.", why=said, fix=f"Name the primary in {SETTING}.")
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return (primary or " ".join(str(error).split()) or type(error).__name__).strip()

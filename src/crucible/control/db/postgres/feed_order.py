@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from crucible.control.db.postgres.locks import FEED, LOCKS
+from crucible.control.db.postgres.locks import FEED, LOCK_CLASS
 
 _NUMBERING = (
     "CREATE SEQUENCE events_passing OWNED BY events.cursor",
@@ -21,7 +21,7 @@ _NUMBERING = (
     f"""
     CREATE FUNCTION number_event() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        PERFORM pg_advisory_xact_lock({LOCKS}, {FEED});
+        PERFORM pg_advisory_xact_lock({LOCK_CLASS}, {FEED});
         UPDATE events SET cursor = nextval('events_cursor_seq') WHERE cursor = NEW.cursor;
         RETURN NULL;
     END $$
@@ -32,7 +32,7 @@ _NUMBERING = (
     """,
 )
 
-_LIFE = (
+_SERVER_MARK = (
     "CREATE UNLOGGED TABLE server_life"
     " (one boolean PRIMARY KEY DEFAULT true CHECK (one), mark uuid NOT NULL DEFAULT gen_random_uuid())"
 )
@@ -46,5 +46,5 @@ def install(connection: Connection) -> None:
     Databases of 0.1.0 have it as it is: a change here needs a revision that makes the same change.
     """
     if connection.dialect.name == "postgresql":
-        for statement in (*_NUMBERING, _LIFE):
+        for statement in (*_NUMBERING, _SERVER_MARK):
             connection.exec_driver_sql(statement)

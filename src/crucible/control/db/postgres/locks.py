@@ -1,9 +1,9 @@
 """Advisory locks on PostgreSQL: names for what no row stands for."""
 
-LOCKS = 1_129_469_251
+LOCK_CLASS = 1_129_469_251
 """The first half of every lock of ours; the second says what it guards."""
 
-LINE = 1
+SERIALIZED_WRITES = 1
 """Writes that collided go one at a time."""
 FEED = 2
 """Events are numbered by one COMMIT at a time."""

@@ -46,18 +46,18 @@ class PostgresWakeups(LocalWakeups):
         super().__init__()
         self._arguments = connect_arguments(url)
         self._channel = channel
-        self._gathered: set[str] = set()
-        self._something = asyncio.Event()
+        self._pending: set[str] = set()
+        self._has_pending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._teller: int | None = None
+        self._sender_pid: int | None = None
         self._subscribers: list[tuple[str, Callable[[str | None], None]]] = []
         self._connected = asyncio.Event()
 
     async def start(self) -> None:
         """Begins to connect, and goes on in the background of the running loop until `close`."""
         self._tasks = [
-            asyncio.create_task(self._always(self._listen), name="db-listen"),
-            asyncio.create_task(self._always(self._tell), name="db-notify"),
+            asyncio.create_task(self._reconnect_forever(self._listen), name="db-listen"),
+            asyncio.create_task(self._reconnect_forever(self._send_pending), name="db-notify"),
         ]
 
     async def connected(self, timeout: float) -> None:
@@ -73,8 +73,8 @@ class PostgresWakeups(LocalWakeups):
 
     def wake(self, topic: str) -> None:
         super().wake(topic)
-        self._gathered.add(topic if _fits(topic) else EVERYTHING)
-        self._something.set()
+        self._pending.add(topic if _fits(topic) else EVERYTHING)
+        self._has_pending.set()
 
     def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
         self._subscribers.append((prefix, tell))
@@ -86,19 +86,19 @@ class PostgresWakeups(LocalWakeups):
             tell(None)
 
     async def _listen(self, connection: Connection) -> None:
-        await _within(connection.execute(SQL("LISTEN {}").format(Identifier(self._channel))))
+        await _with_timeout(connection.execute(SQL("LISTEN {}").format(Identifier(self._channel))))
         self._connected.set()
         self._wake_everything()  # whatever was said while nobody listened
         try:
             while True:
                 async for notice in connection.notifies(timeout=CHECK_SECONDS):
-                    self._heard(notice)
-                await _within(connection.execute("SELECT 1"))
+                    self._on_notice(notice)
+                await _with_timeout(connection.execute("SELECT 1"))
         finally:
             self._connected.clear()
 
-    def _heard(self, notice: psycopg.Notify) -> None:
-        if notice.pid == self._teller:  # woken here already
+    def _on_notice(self, notice: psycopg.Notify) -> None:
+        if notice.pid == self._sender_pid:  # woken here already
             return
         if notice.payload == EVERYTHING:
             self._wake_everything()
@@ -108,31 +108,31 @@ class PostgresWakeups(LocalWakeups):
             if notice.payload.startswith(prefix):
                 tell(notice.payload)
 
-    async def _tell(self, connection: Connection) -> None:
-        self._teller = connection.info.backend_pid
+    async def _send_pending(self, connection: Connection) -> None:
+        self._sender_pid = connection.info.backend_pid
         while True:
-            await self._something.wait()
-            self._something.clear()
-            topics, self._gathered = self._gathered, set()
+            await self._has_pending.wait()
+            self._has_pending.clear()
+            topics, self._pending = self._pending, set()
             try:
                 await self._send(connection, topics)
             except (psycopg.Error, TimeoutError, OSError):
-                self._gathered |= topics  # perhaps told already: twice does no harm
+                self._pending |= topics  # perhaps told already: twice does no harm
                 raise
 
     async def _send(self, connection: Connection, topics: set[str]) -> None:
         told = [EVERYTHING] if len(topics) > MOST or EVERYTHING in topics else sorted(topics)
-        await _within(connection.execute(_NOTIFY, (self._channel, told)))
+        await _with_timeout(connection.execute(_NOTIFY, (self._channel, told)))
 
-    async def _always(self, serve: Callable[[Connection], Awaitable[None]]) -> None:
+    async def _reconnect_forever(self, serve: Callable[[Connection], Awaitable[None]]) -> None:
         """Serves one connection after another, with growing waits while there is none."""
         wait = FIRST_WAIT
         while True:
             try:
-                connection = await _within(psycopg.AsyncConnection.connect(**self._arguments))
+                connection = await _with_timeout(psycopg.AsyncConnection.connect(**self._arguments))
                 async with connection:
                     wait = FIRST_WAIT
-                    self._something.set()  # what gathered meanwhile
+                    self._has_pending.set()  # what gathered meanwhile
                     await serve(connection)
             except (psycopg.Error, TimeoutError, OSError) as error:
                 log.warning("wake-ups of other processes are cut off", why=" ".join(str(error).split()))
@@ -144,6 +144,6 @@ def _fits(topic: str) -> bool:
     return len(topic.encode()) <= LONGEST and "\0" not in topic
 
 
-async def _within(call: Awaitable[T]) -> T:
+async def _with_timeout(call: Awaitable[T]) -> T:
     async with asyncio.timeout(CALL_SECONDS):
         return await call

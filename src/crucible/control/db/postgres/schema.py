@@ -11,11 +11,18 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from crucible.control.db.migrate import STEPS, VERSION_TABLE, Steps, create, known_revision, run_migrations
+from crucible.control.db.migrate import (
+    ALL_MIGRATIONS,
+    VERSION_TABLE,
+    Migrations,
+    check_revision,
+    create_schema,
+    run_migrations,
+)
 from crucible.control.db.port import DamagedDatabase, DatabaseError
 from crucible.control.db.postgres.connection import PARAMETERS, connect
-from crucible.control.db.postgres.failures import cannot_connect, cause_of, translated
-from crucible.control.db.postgres.locks import LOCKS, MIGRATION
+from crucible.control.db.postgres.failures import cannot_connect, cause_of, translate_error
+from crucible.control.db.postgres.locks import LOCK_CLASS, MIGRATION
 
 log = structlog.get_logger(__name__)
 
@@ -24,33 +31,33 @@ OLDEST = 13
 MIGRATION_SECONDS = 600
 
 
-def bring_up_to_date(url: str, steps: Steps = STEPS) -> None:
+def upgrade_schema(url: str, migrations: Migrations = ALL_MIGRATIONS) -> None:
     """Apply the missing revisions in one transaction: all of them or none.
 
     Of several processes that do this at once, one does the work and the others wait for it.
     """
-    with connected(url) as connection:
+    with open_connection(url) as connection:
         _refuse_old(connection)
-        _warn_of_lost_promises(connection)
-        if _revision(connection, steps) != steps.last:
+        _warn_if_not_durable(connection)
+        if _read_revision(connection, migrations) != migrations.last:
             connection.rollback()
-            _upgrade(connection, steps)
+            _upgrade(connection, migrations)
 
 
-def _upgrade(connection: Connection, steps: Steps) -> None:
+def _upgrade(connection: Connection, migrations: Migrations) -> None:
     """A database user that may not do this is told so, and nothing is changed."""
     with connection.begin():
         for name in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
             connection.exec_driver_sql(f"SET LOCAL {name} = '{MIGRATION_SECONDS}s'")
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCKS, MIGRATION))
-        revision = _revision(connection, steps)  # another process may have been faster
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCK_CLASS, MIGRATION))
+        revision = _read_revision(connection, migrations)  # another process may have been faster
         if revision is None:
-            create(connection)
-        elif revision != steps.last:
-            run_migrations(connection, steps)
+            create_schema(connection)
+        elif revision != migrations.last:
+            run_migrations(connection, migrations)
 
 
-def _revision(connection: Connection, steps: Steps) -> str | None:
+def _read_revision(connection: Connection, migrations: Migrations) -> str | None:
     """The database's revision, one of those known; None when our schema in it is empty."""
     query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
     tables = set(connection.exec_driver_sql(query).scalars())
@@ -62,7 +69,7 @@ def _revision(connection: Connection, steps: Steps) -> str | None:
             fix="Make one of its own (CREATE DATABASE crucible) and name it in the setting `database`.",
         )
     row = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").first()  # noqa: S608
-    return known_revision(row[0] if row else None, steps)
+    return check_revision(row[0] if row else None, migrations)
 
 
 def _refuse_old(connection: Connection) -> None:
@@ -74,13 +81,13 @@ def _refuse_old(connection: Connection) -> None:
         )
 
 
-def _warn_of_lost_promises(connection: Connection) -> None:
+def _warn_if_not_durable(connection: Connection) -> None:
     if connection.exec_driver_sql("SHOW fsync").scalar_one() == "off":
         log.warning("the database may lose what it acknowledged", why="PostgreSQL runs with fsync=off", fix="fsync=on")
 
 
 @contextlib.contextmanager
-def connected(url: str) -> Iterator[Connection]:
+def open_connection(url: str) -> Iterator[Connection]:
     try:
         connection = _engine(url).connect()
     except (DBAPIError, psycopg.Error) as error:
@@ -88,7 +95,7 @@ def connected(url: str) -> Iterator[Connection]:
     try:
         yield connection
     except (DBAPIError, psycopg.Error) as error:
-        raise translated(error, writing=True) from error
+        raise translate_error(error, writing=True) from error
     finally:
         connection.close()
 

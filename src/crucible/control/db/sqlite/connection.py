@@ -38,21 +38,21 @@ _DURABLE = (
 
 def open_writer(path: str) -> Connection:
     """A connection whose COMMIT returns only after the data is on the disk."""
-    return _configured(_connect(path), _DURABLE)
+    return _configure(_connect(path), _DURABLE)
 
 
 def open_reader(path: str) -> Connection:
     """A connection that refuses to write."""
-    return _configured(_connect(path), ("PRAGMA query_only=ON",))
+    return _configure(_connect(path), ("PRAGMA query_only=ON",))
 
 
 def open_volatile(path: str) -> Connection:
     """A connection that syncs nothing: survives a simulated crash, not a real one."""
-    return _configured(_connect(path), ("PRAGMA synchronous=OFF", "PRAGMA journal_mode=MEMORY"))
+    return _configure(_connect(path), ("PRAGMA synchronous=OFF", "PRAGMA journal_mode=MEMORY"))
 
 
-def close(connection: Connection) -> None:
-    event.remove(connection.engine, "rollback", _refuse_to_end)  # SQLAlchemy ends its own idea of a transaction
+def close_connection(connection: Connection) -> None:
+    event.remove(connection.engine, "rollback", _refuse_commit)  # SQLAlchemy ends its own idea of a transaction
     connection.close()
 
 
@@ -67,8 +67,8 @@ def _connect(path: str) -> Connection:
         # Opened and closed by one thread, used by another, never by two at once.
         connect_args={"isolation_level": None, "check_same_thread": False, "cached_statements": 512},
     )
-    event.listen(engine, "commit", _refuse_to_end)
-    event.listen(engine, "rollback", _refuse_to_end)
+    event.listen(engine, "commit", _refuse_commit)
+    event.listen(engine, "rollback", _refuse_commit)
     return engine.connect()
 
 
@@ -82,12 +82,12 @@ def _url(path: str) -> URL:
     )
 
 
-def _configured(connection: Connection, pragmas: tuple[str, ...]) -> Connection:
+def _configure(connection: Connection, pragmas: tuple[str, ...]) -> Connection:
     try:
         for pragma in _SHARED + pragmas:
             _retry_when_busy(driver_of(connection).execute, pragma).close()
     except sqlite3.Error:
-        close(connection)
+        close_connection(connection)
         raise
     return connection
 
@@ -102,5 +102,5 @@ _retry_when_busy = RetryingCaller(
 ).on(_is_busy)
 
 
-def _refuse_to_end(connection: Connection) -> None:
+def _refuse_commit(connection: Connection) -> None:
     raise InvalidRequestError("A function given to the database must not commit or roll back; raise to undo.")

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from crucible.control.db.closing import Closing
+from crucible.control.db.closing import CloseOnce
 from crucible.control.db.port import Outcome
-from crucible.control.db.sqlite.connection import close, open_reader
-from crucible.control.db.sqlite.failures import translating
+from crucible.control.db.sqlite.connection import close_connection, open_reader
+from crucible.control.db.sqlite.failures import translate_errors
 from crucible.control.db.sqlite.transaction import read_snapshot
-from crucible.control.db.sqlite.writer import GROUP_SECONDS, Writer
+from crucible.control.db.sqlite.writer import GROUP_SECONDS, WriterThread
 
 T = TypeVar("T")
 
@@ -40,20 +40,20 @@ class SqliteDb:
         group_seconds: float = GROUP_SECONDS,
     ) -> None:
         self._path = fspath(path)
-        self._writer = Writer(self._path, group_seconds)
-        self._room = asyncio.Semaphore(max_waiting)
+        self._writer = WriterThread(self._path, group_seconds)
+        self._write_slots = asyncio.Semaphore(max_waiting)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
         self._idle: deque[Connection] = deque()
-        self._closing = Closing(self._end)
+        self._closing = CloseOnce(self._end)
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
-        async with self._room:
-            self._closing.refuse()
+        async with self._write_slots:
+            self._closing.check_open()
             outcome = await self._writer.submit(fn)
         return outcome.unwrap()
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
-        self._closing.refuse()
+        self._closing.check_open()
         outcome = await asyncio.get_running_loop().run_in_executor(self._pool, self._read, fn)
         return outcome.unwrap()
 
@@ -71,12 +71,12 @@ class SqliteDb:
         try:
             return self._idle.pop()
         except IndexError:
-            with translating():
+            with translate_errors():
                 return open_reader(self._path)
 
     def _end(self) -> None:
         """Readers first: the last connection to go folds the WAL into the file."""
         self._pool.shutdown()
         while self._idle:
-            close(self._idle.pop())
+            close_connection(self._idle.pop())
         self._writer.stop()

@@ -20,7 +20,7 @@ DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 DEVICE = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 
 
-def translated(error: BaseException) -> BaseException:
+def translate_error(error: BaseException) -> BaseException:
     """The typed error for a failure of the database itself; any other error as it is.
 
     A statement's own error (SQLAlchemy's) stays as it is; one that the driver raised at BEGIN or COMMIT
@@ -31,7 +31,7 @@ def translated(error: BaseException) -> BaseException:
     cause = error.orig if isinstance(error, DBAPIError) else error
     if not isinstance(cause, sqlite3.Error):
         return error
-    trouble = _trouble(cause) or (_unusable(cause) if cause is error else None)
+    trouble = _known_error(cause) or (_unknown_error(cause) if cause is error else None)
     if trouble is None:
         return error
     trouble.__cause__ = error
@@ -39,15 +39,15 @@ def translated(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def translating() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raise the typed error in place of the driver's."""
     try:
         yield
     except (sqlite3.Error, DBAPIError) as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
 
 
-def _trouble(error: sqlite3.Error) -> Trouble | None:
+def _known_error(error: sqlite3.Error) -> Trouble | None:
     code: int = getattr(error, "sqlite_errorcode", 0)  # absent when Python's own checks raised
     primary = code & PRIMARY
     # Shared memory that cannot grow is the one full disk that SQLite does not report as FULL.
@@ -68,11 +68,11 @@ def _trouble(error: sqlite3.Error) -> Trouble | None:
             "The database file cannot be read.", why=f"SQLite says: {error}.", fix="Restore a backup."
         )
     if primary in DEVICE:
-        return _unusable(error)
+        return _unknown_error(error)
     return None
 
 
-def _unusable(error: sqlite3.Error) -> DatabaseError:
+def _unknown_error(error: sqlite3.Error) -> DatabaseError:
     return DatabaseError(
         "The database file cannot be used.",
         why=f"SQLite says: {error} ({getattr(error, 'sqlite_errorname', 'no code')}).",

@@ -10,8 +10,8 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from crucible.control.db.port import DatabaseClosed
-from crucible.control.db.sqlite.connection import MEMORY, close, open_reader, open_volatile
-from crucible.control.db.sqlite.failures import translating
+from crucible.control.db.sqlite.connection import MEMORY, close_connection, open_reader, open_volatile
+from crucible.control.db.sqlite.failures import translate_errors
 from crucible.control.db.sqlite.transaction import read_snapshot, write_group
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class InlineDb:
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         where = f"{MEMORY}{next(_numbers)}" if path is None else fspath(path)
-        with translating():
+        with translate_errors():
             self._connection: Connection | None = open_volatile(where)
             self._reader = open_reader(where)
 
@@ -42,8 +42,8 @@ class InlineDb:
 
     async def close(self) -> None:
         if self._connection is not None:
-            close(self._reader)
-            close(self._connection)
+            close_connection(self._reader)
+            close_connection(self._connection)
             self._connection = None
 
     def _open(self) -> Connection:

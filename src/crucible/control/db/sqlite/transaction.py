@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from crucible.control.db.port import Outcome
 from crucible.control.db.sqlite.connection import driver_of
-from crucible.control.db.sqlite.failures import translated
+from crucible.control.db.sqlite.failures import translate_error
 
 T = TypeVar("T")
 Fn = Callable[[Connection], Any]
@@ -28,15 +28,15 @@ def write_group(connection: Connection, fns: Iterable[Fn]) -> list[Outcome[Any]]
     try:
         driver.execute("BEGIN IMMEDIATE").close()
     except sqlite3.Error as error:
-        return [Outcome(error=translated(error)) for _ in fns]
+        return [Outcome(error=translate_error(error)) for _ in fns]
     taken: list[Fn] = []
     outcomes: list[Outcome[Any]] = []
     for fn in fns:
         taken.append(fn)
         outcomes.append(_in_savepoint(connection, driver, fn))
         if not driver.in_transaction:
-            return outcomes if len(taken) == 1 else _each_alone(connection, taken)
-    return _committed(connection, taken, outcomes)
+            return outcomes if len(taken) == 1 else _run_each_alone(connection, taken)
+    return _commit(connection, taken, outcomes)
 
 
 def read_snapshot(connection: Connection, fn: Callable[[Connection], T]) -> Outcome[T]:
@@ -46,9 +46,9 @@ def read_snapshot(connection: Connection, fn: Callable[[Connection], T]) -> Outc
         driver.execute("BEGIN").close()
         return Outcome(value=fn(connection))
     except BaseException as error:  # noqa: BLE001  whatever fn raises belongs to its caller
-        return Outcome(error=translated(error))
+        return Outcome(error=translate_error(error))
     finally:
-        _forget(connection)
+        _forget_transaction(connection)
         _roll_back(driver)
 
 
@@ -60,12 +60,12 @@ def _in_savepoint(connection: Connection, driver: sqlite3.Connection, fn: Fn) ->
         return Outcome(value=value)
     except BaseException as error:  # noqa: BLE001  whatever fn raises belongs to its caller
         _undo(connection, driver)
-        return Outcome(error=translated(error))
+        return Outcome(error=translate_error(error))
 
 
 def _undo(connection: Connection, driver: sqlite3.Connection) -> None:
     """Back to before the function; where that fails the whole transaction goes, and the group is torn."""
-    _forget(connection)
+    _forget_transaction(connection)
     try:
         if driver.in_transaction:
             driver.execute("ROLLBACK TO fn").close()
@@ -74,14 +74,14 @@ def _undo(connection: Connection, driver: sqlite3.Connection) -> None:
         _roll_back(driver)
 
 
-def _forget(connection: Connection) -> None:
+def _forget_transaction(connection: Connection) -> None:
     """Let SQLAlchemy forget a transaction that a function tried to end; this sends nothing."""
     transaction = connection.get_transaction()
     if transaction is not None and not transaction.is_active:
         connection.rollback()
 
 
-def _committed(connection: Connection, taken: Sequence[Fn], outcomes: list[Outcome[Any]]) -> list[Outcome[Any]]:
+def _commit(connection: Connection, taken: Sequence[Fn], outcomes: list[Outcome[Any]]) -> list[Outcome[Any]]:
     driver = driver_of(connection)
     try:
         driver.execute("COMMIT").close()
@@ -89,11 +89,11 @@ def _committed(connection: Connection, taken: Sequence[Fn], outcomes: list[Outco
     except sqlite3.Error as error:
         _roll_back(driver)
         if isinstance(error, sqlite3.IntegrityError) and len(taken) > 1:
-            return _each_alone(connection, taken)
-        return [o if o.error else Outcome(error=translated(error)) for o in outcomes]
+            return _run_each_alone(connection, taken)
+        return [o if o.error else Outcome(error=translate_error(error)) for o in outcomes]
 
 
-def _each_alone(connection: Connection, fns: Sequence[Fn]) -> list[Outcome[Any]]:
+def _run_each_alone(connection: Connection, fns: Sequence[Fn]) -> list[Outcome[Any]]:
     return [outcome for fn in fns for outcome in write_group(connection, [fn])]
 
 

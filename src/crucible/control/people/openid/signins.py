@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, bindparam, delete, select
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Statement, insert_row
 from crucible.control.people.tokens import digest
 from crucible.core.people.openid import WaitingCommand
 
 _s, _h = t.signins.c, t.handovers.c
-_ADD = Statement(inserting(t.signins, [column.name for column in _s]))
+_ADD = Statement(insert_row(t.signins, [column.name for column in _s]))
 _FOUND = Statement(select(t.signins).where(_s.state == bindparam("sha256")))
 _TAKE = Statement(delete(t.signins).where(_s.state == bindparam("sha256")))
 _OLD = Statement(delete(t.signins).where(_s.expires_at <= bindparam("before")))
-_HAND = Statement(inserting(t.handovers, [column.name for column in _h]))
+_HAND = Statement(insert_row(t.handovers, [column.name for column in _h]))
 _WAITING = Statement(select(t.handovers).where(_h.code == bindparam("sha256")))
 _FETCH = Statement(delete(t.handovers).where(_h.code == bindparam("sha256")))
 _UNFETCHED = Statement(delete(t.handovers).where(_h.expires_at <= bindparam("before")))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from crucible.core.compute.offers import Billing
 from crucible.core.compute.pricing import Segment, machine_cost
-from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.checks.event_order import InvariantBroken
 from crucible.simulation.faults.world.cloud import Cloud
 from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 
@@ -15,7 +15,7 @@ _SEGMENTS = "SELECT starts_at, ends_at, rate, native_id FROM price_segments WHER
 
 
 @dataclass
-class Bills:
+class BillingCheck:
     """Each check raises Broken."""
 
     db: WatchedDb
@@ -25,23 +25,23 @@ class Bills:
 
     def check(self) -> None:
         """A bill that was closed since the last look is the cloud's, to the micro-dollar."""
-        for machine, billing in self.db.look("SELECT id, billing FROM machines WHERE backend = 'cloud' AND metered"):
+        for machine, billing in self.db.query("SELECT id, billing FROM machines WHERE backend = 'cloud' AND metered"):
             if machine not in self._settled:
                 self._compare(str(machine), str(billing))
                 self._settled.add(machine)
 
     def finish(self) -> None:
-        for machine, billing in self.db.look("SELECT id, billing FROM machines WHERE backend = 'cloud'"):
+        for machine, billing in self.db.query("SELECT id, billing FROM machines WHERE backend = 'cloud'"):
             self._compare(str(machine), str(billing))
 
     def open(self) -> str:
         """A bill that is still open, in words."""
-        bills = self.db.look("SELECT id FROM machines WHERE backend = 'cloud' AND NOT metered")
+        bills = self.db.query("SELECT id FROM machines WHERE backend = 'cloud' AND NOT metered")
         return f"the bill of {bills[0][0]} is open" if bills else ""
 
     def _compare(self, machine: str, billing: str) -> None:
-        segments = [Segment(*row) for row in self.db.look(_SEGMENTS, machine)]  # type: ignore[arg-type]
+        segments = [Segment(*row) for row in self.db.query(_SEGMENTS, machine)]  # type: ignore[arg-type]
         ours = machine_cost(segments, Billing(**json.loads(billing)), self.clock.now()) if segments else 0
         theirs = self.cloud.billed(machine)
         if ours != theirs:
-            raise Broken(f"{machine} cost {ours} micro-dollars by our ledger, {theirs} by the cloud's meter")
+            raise InvariantBroken(f"{machine} cost {ours} micro-dollars by our ledger, {theirs} by the cloud's meter")

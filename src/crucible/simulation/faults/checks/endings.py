@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crucible.simulation.faults.ground_truth import Truth
+from crucible.simulation.faults.ground_truth import GroundTruth
 from crucible.simulation.faults.world.cloud import Instance
 from crucible.simulation.faults.world.machine import Machine
 from crucible.simulation.faults.world.ports import WallClock, WatchedDb
@@ -17,27 +17,29 @@ WHERE a.id = ? AND a.state != 'ended' AND j.desired = 'run'
 
 
 @dataclass(frozen=True)
-class Endings:
+class TerminationCheck:
     """Tells Truth, for its callers are the places."""
 
     db: WatchedDb
-    truth: Truth
+    truth: GroundTruth
     clock: WallClock
 
-    def of_instance(self, found: Instance) -> None:
+    def check_instance(self, found: Instance) -> None:
         """Called when the cloud is told to end one that lives."""
-        rows = self.db.look(_MACHINE, found.machine)
+        rows = self.db.query(_MACHINE, found.machine)
         if not rows:
-            return self.truth.broke(f"{found.id} is ended, and no row knows {found.machine}")
+            return self.truth.report(f"{found.id} is ended, and no row knows {found.machine}")
         state, claimed_by, ends_at = rows[0]
         if state not in ("releasing", "gone") and claimed_by in (None, found.id):
-            return self.truth.broke(f"{found.id} is ended while {found.machine} is {state}")
+            return self.truth.report(f"{found.id} is ended while {found.machine} is {state}")
         over = ends_at is not None and self.clock.now() >= float(str(ends_at))
         if not over and self.clock.stepped_at < found.created_at:
-            self.of_programs(found.computer)
+            self.check_programs(found.computer)
 
-    def of_programs(self, machine: Machine) -> None:
+    def check_programs(self, machine: Machine) -> None:
         """A healthy program is ended with its machine only when nobody wants its job."""
         for (attempt, _), program in machine.programs.items():
-            if program.alive and self.db.look(_WANTED, attempt):
-                return self.truth.broke(f"{machine.native_id} is ended under the program of {attempt}, which is wanted")
+            if program.alive and self.db.query(_WANTED, attempt):
+                return self.truth.report(
+                    f"{machine.native_id} is ended under the program of {attempt}, which is wanted"
+                )

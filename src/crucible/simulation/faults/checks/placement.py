@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from crucible.core.compute.offers import Market
-from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.checks.event_order import InvariantBroken
 from crucible.simulation.faults.world.cloud import Cloud
 from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 
@@ -32,7 +32,7 @@ SELECT job, generation, count(*) FROM attempts WHERE state != 'ended' GROUP BY j
 
 
 @dataclass
-class Choices:
+class PlacementCheck:
     """`check` is called after every commit, so that what it sees is what was seen when a try was placed."""
 
     db: WatchedDb
@@ -45,17 +45,17 @@ class Choices:
         """Raises Broken for two tries at once, for more than a machine holds, and for one placed where its job failed
         more often than elsewhere.
         """
-        count = self.db.look("SELECT count(*) FROM attempts")[0][0]
+        count = self.db.query("SELECT count(*) FROM attempts")[0][0]
         if count == self._count:
             return
         self._count = count
-        twice = self.db.look(_LIVE)
+        twice = self.db.query(_LIVE)
         if twice:
-            raise Broken(f"{twice[0][0]} has {twice[0][2]} live tries in generation {twice[0][1]}")
-        crowded = self.db.look(_CROWDED)
+            raise InvariantBroken(f"{twice[0][0]} has {twice[0][2]} live tries in generation {twice[0][1]}")
+        crowded = self.db.query(_CROWDED)
         if crowded:
-            raise Broken(f"{crowded[0][0]} has no room for all of its {crowded[0][1]} tries")
-        tries = self.db.look(_TRIES)
+            raise InvariantBroken(f"{crowded[0][0]} has no room for all of its {crowded[0][1]} tries")
+        tries = self.db.query(_TRIES)
         for row in tries:
             if row[0] not in self._seen:
                 self._seen.add(row[0])
@@ -65,10 +65,12 @@ class Choices:
         attempt, _, zone, market = placed[:4]
         failed = Counter(self._failed(others, market))
         better = [
-            name for name in self.cloud.steady(Market(str(market)), KNOWN_SECONDS) if self._less(failed, name, zone)
+            name
+            for name in self.cloud.zones_in_stock(Market(str(market)), KNOWN_SECONDS)
+            if self._less(failed, name, zone)
         ]
         if better:
-            raise Broken(f"{attempt} was placed in {zone}, which failed its job more often than {min(better)}")
+            raise InvariantBroken(f"{attempt} was placed in {zone}, which failed its job more often than {min(better)}")
 
     def _less(self, failed: Counter[tuple[object, bool]], name: str, zone: object) -> bool:
         """Whether `name` failed it less often, also when what is being forgotten counts against it alone."""

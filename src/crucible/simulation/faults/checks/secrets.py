@@ -9,14 +9,14 @@ from pathlib import Path
 from crucible.control.secrets import Vault
 from crucible.core.errors import CrucibleError
 from crucible.core.people.identity import DEFAULT_PROJECT
-from crucible.simulation.faults.checks.event_order import Broken
+from crucible.simulation.faults.checks.event_order import InvariantBroken
 from crucible.simulation.faults.world.ports import WatchedDb
 
 _ROWS = "SELECT name, ciphertext FROM secrets ORDER BY name"
 
 
 @dataclass
-class Entry:
+class SecretHistory:
     """One secret, and the values that it may have. A write without an answer may be done late, or never."""
 
     possible: set[str] = field(default_factory=set)
@@ -29,7 +29,7 @@ class Entry:
         self.possible.add(value)
         self._under_way.add(value)
 
-    def over(self, value: str) -> None:
+    def end(self, value: str) -> None:
         """Whoever was writing it has ended: what he has not done is not done."""
         self._under_way.discard(value)
 
@@ -40,25 +40,25 @@ class Entry:
 
 
 @dataclass
-class Safe:
+class SecretsCheck:
     """`keys` is the file of the vault's keys. The check raises Broken."""
 
     db: WatchedDb
     keys: Path
-    entries: defaultdict[str, Entry] = field(default_factory=lambda: defaultdict(Entry))
+    entries: defaultdict[str, SecretHistory] = field(default_factory=lambda: defaultdict(SecretHistory))
     _values: dict[str, str] = field(default_factory=dict)
     _seen: object = None
 
     def check(self) -> None:
         """Everything in it can be read, and holds what was last acknowledged, or what was asked for since."""
-        rows = self.db.look(_ROWS)
+        rows = self.db.query(_ROWS)
         seen = (rows, self.keys.read_bytes() if rows and self.keys.exists() else b"")
         if seen != self._seen:
             self._seen, self._values = seen, self._opened([str(name) for name, _ in rows])
         for name, entry in self.entries.items():
             found = self._values.get(name)
             if found not in entry.possible and (entry.sure or found is not None):
-                raise Broken(
+                raise InvariantBroken(
                     f"the secret {name} is {found!r}, and was last set to {' or '.join(sorted(entry.possible))}"
                 )
 
@@ -66,7 +66,7 @@ class Safe:
         vault = Vault(None, None, self.keys)  # type: ignore[arg-type]  # values need no port
         wanted = {name: name for name in names}
         try:
-            found = self.db.ask(lambda conn: vault.values(conn, DEFAULT_PROJECT, wanted))
+            found = self.db.read_sync(lambda conn: vault.values(conn, DEFAULT_PROJECT, wanted))
         except CrucibleError as error:
-            raise Broken(f"secrets cannot be read: {error.code}") from error
+            raise InvariantBroken(f"secrets cannot be read: {error.code}") from error
         return {name: value.reveal() for name, value in found.items()}

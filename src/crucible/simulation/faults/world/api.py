@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from crucible.control.control_plane import ControlPlane
-from crucible.simulation.faults.fault_rates import Weather
-from crucible.simulation.faults.world.network import Lost
+from crucible.simulation.faults.fault_rates import FaultRates
+from crucible.simulation.faults.world.network import NoAnswer
 from crucible.simulation.faults.world.process import Crash
-from crucible.simulation.faults.world.servers import Servers, answered
+from crucible.simulation.faults.world.servers import Servers, call_with
 
 T = TypeVar("T")
 
@@ -19,19 +19,19 @@ REQUEST_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Door:
+class ApiClient:
     servers: Servers
-    weather: Weather
+    faults: FaultRates
 
     async def ask(self, request: Callable[[ControlPlane], Awaitable[T]]) -> T:
         """The answer of some server. Raises Lost, after which what was asked may have been done, or may be yet."""
         server = self.servers.any()
         if server is None:
-            raise Lost("nobody listens")
-        task = server.process.start(answered(request, server.control))
+            raise NoAnswer("nobody listens")
+        task = server.process.start(call_with(request, server.control))
         done, _ = await asyncio.wait({task}, timeout=REQUEST_SECONDS)
         if not done or task.cancelled():
-            raise Lost("there was no answer")
-        if isinstance(task.exception(), Crash) or self.weather.strikes("answer.lost"):
-            raise Lost("the answer was lost")
+            raise NoAnswer("there was no answer")
+        if isinstance(task.exception(), Crash) or self.faults.strikes("answer.lost"):
+            raise NoAnswer("the answer was lost")
         return task.result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crucible.agent.clock import Deadline
-from crucible.simulation.faults.world.event import Bell
+from crucible.simulation.faults.world.event import Event
 from crucible.wire.documents.desired import Assignment
 from crucible.wire.documents.messages import Message, MessageKind
 
@@ -13,7 +13,7 @@ SEGMENT_LINES = 3
 
 
 @dataclass
-class Folder:
+class AttemptFolder:
     """`saved` are the steps of whole checkpoints; of those the first `uploaded` were announced.
 
     `segments` is the output, cut: the same bytes however often one is sent; the first `shipped` were announced.
@@ -33,16 +33,16 @@ class Folder:
     _open: bytes = b""
     began: bool = False
     done: bool = False
-    changed: Bell = field(default_factory=Bell)
+    changed: Event = field(default_factory=Event)
 
-    def say(self, kind: MessageKind, data: dict[str, object], at: float) -> None:
+    def add_message(self, kind: MessageKind, data: dict[str, object], at: float) -> None:
         self.spool.append(Message(len(self.spool) + 1, kind, at, data))
-        self.changed.ring()
+        self.changed.notify()
 
     def write(self, line: str, *, last: bool = False) -> None:
         """A line of the program's output; the `last` one ends its segment."""
         self._open += f"{line}\n".encode()
-        self.changed.ring()
+        self.changed.notify()
         if last or self._open.count(b"\n") >= SEGMENT_LINES:
             self.segments.append(self._open)
             self._open = b""
@@ -52,12 +52,12 @@ class Folder:
         self.write(f"saved step {step}")
 
     @property
-    def kept(self) -> bool:
+    def is_uploaded(self) -> bool:
         """Whether all there is so far is stored and announced."""
         return self.uploaded == len(self.saved) and self.shipped == len(self.segments)
 
     def unsent(self) -> list[Message]:
         return self.spool[self.acked :]
 
-    def has_said(self, kind: MessageKind) -> bool:
+    def has_message(self, kind: MessageKind) -> bool:
         return any(message.kind is kind for message in self.spool)

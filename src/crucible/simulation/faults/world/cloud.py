@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from crucible.core.compute.offers import Market
-from crucible.simulation.faults.fault_rates import Dice, Weather
-from crucible.simulation.faults.world.machine import Ground, Machine
+from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
+from crucible.simulation.faults.world.machine import Machine, MachineEnvironment
 from crucible.simulation.faults.world.ports import START
 
 ZONES = ("north-1", "north-2", "south-1")
@@ -22,7 +22,7 @@ IDLE_EXIT_SECONDS = 60.0
 
 
 @dataclass
-class Stretch:
+class BilledPeriod:
     """Time at one price, in whole seconds since the epoch."""
 
     since: int
@@ -41,7 +41,7 @@ class Instance:
     market: Market
     created_at: float
     computer: Machine
-    bill: list[Stretch] = field(default_factory=list)
+    bill: list[BilledPeriod] = field(default_factory=list)
     ending: bool = False
     ended_at: float | None = None
     cause: str = ""
@@ -58,17 +58,19 @@ class Cloud:
     told to end.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ground: Ground, weather: Weather, dice: Dice) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, ground: MachineEnvironment, faults: FaultRates, dice: RandomStream
+    ) -> None:
         self._loop = loop
         self._ground = ground
-        self._weather = weather
+        self._faults = faults
         self._dice = dice
         self.honours_tokens = not dice.chance(0.35)
         self.instances: dict[str, Instance] = {}
         self.sold_out: set[Kind] = set()
         self._short: dict[Kind, float] = {}
-        self.making: Callable[[str, float | None], None] = lambda machine, ends_at: None
-        self.ending: Callable[[Instance], None] = lambda found: None
+        self.on_create: Callable[[str, float | None], None] = lambda machine, ends_at: None
+        self.on_terminate: Callable[[Instance], None] = lambda found: None
         self.prices = {
             (zone, market): 900_000 + 1000 * n if market is Market.ON_DEMAND else 300_000 + 1000 * n
             for n, zone in enumerate(ZONES)
@@ -78,23 +80,23 @@ class Cloud:
     def create(
         self, token: str, deployment: str, zone: str, market: Market, nonce: str, ends_at: float | None
     ) -> Instance:
-        known = self.made_before(token)
+        known = self.find_by_token(token)
         if known is not None:
             return known
-        self.making(token, ends_at)
+        self.on_create(token, ends_at)
         name = f"i-{len(self.instances) + 1}"
         computer = Machine(token, name, nonce, self._ground, lambda: self.end(name, "shut down"), IDLE_EXIT_SECONDS)
         made = Instance(name, token, deployment, zone, market, self._loop.time(), computer)
-        made.bill.append(Stretch(self._second(), None, self.prices[zone, market]))
+        made.bill.append(BilledPeriod(self._second(), None, self.prices[zone, market]))
         self.instances[name] = made
         self._ground.trace(name, f"is made as {token} in {zone} ({market.value})")
-        if not self._weather.strikes("boot.failed"):
-            self._loop.call_later(self._dice.between(5.0, 40.0), self._boot, made)
+        if not self._faults.strikes("boot.failed"):
+            self._loop.call_later(self._dice.uniform(5.0, 40.0), self._boot, made)
         if ends_at is not None:
             self._loop.call_later(ends_at - START - self._loop.time(), self.end, name, "maximum duration")
         return made
 
-    def made_before(self, token: str) -> Instance | None:
+    def find_by_token(self, token: str) -> Instance | None:
         """What a create with this token made, where tokens are honoured."""
         if not self.honours_tokens:
             return None
@@ -104,7 +106,7 @@ class Cloud:
         """Somebody who may tells it to end."""
         found = self.instances.get(name)
         if found is not None and found.alive and not found.ending:
-            self.ending(found)
+            self.on_terminate(found)
         return self.end(name, "on request")
 
     def end(self, name: str, cause: str, seconds: float | None = None) -> Instance | None:
@@ -112,7 +114,7 @@ class Cloud:
         found = self.instances.get(name)
         if found is not None and found.alive and not found.ending:
             found.ending = True
-            delay = self._dice.between(0.5, 8.0) if seconds is None else seconds
+            delay = self._dice.uniform(0.5, 8.0) if seconds is None else seconds
             self._loop.call_later(delay, self.kill, name, cause)
         return found
 
@@ -144,7 +146,7 @@ class Cloud:
             last = found.bill[-1]
             if (found.zone, found.market) == (zone, market) and now > last.since:
                 last.until = now
-                found.bill.append(Stretch(now, None, rate))
+                found.bill.append(BilledPeriod(now, None, rate))
 
     def sell_out(self, kind: Kind) -> None:
         self.sold_out.add(kind)
@@ -154,11 +156,11 @@ class Cloud:
         self.sold_out -= set(kinds)
         self._short.update(dict.fromkeys(kinds, self._loop.time()))
 
-    def forget(self) -> None:
+    def forget_stock(self) -> None:
         """Whoever slept knows of no capacity for sure."""
         self._short.update(dict.fromkeys(self.prices, self._loop.time()))
 
-    def steady(self, market: Market, seconds: float) -> set[str]:
+    def zones_in_stock(self, market: Market, seconds: float) -> set[str]:
         """The zones that have had capacity for so long that everybody knows."""
         then = self._loop.time() - seconds
         kinds = [(zone, market) for zone in ZONES]
@@ -167,7 +169,7 @@ class Cloud:
     def living(self) -> Iterator[Instance]:
         return (found for found in self.instances.values() if found.alive)
 
-    def listed(self, lag: float) -> list[Instance]:
+    def list_instances(self, lag: float) -> list[Instance]:
         """What a list shows that is `lag` seconds behind."""
         oldest = self._loop.time() - lag - SHOWN_SECONDS
         return [found for found in self.metered(lag) if found.ended_at is None or found.ended_at > oldest]
@@ -193,7 +195,7 @@ class Cloud:
         return math.ceil(now) if up else math.floor(now)
 
 
-def _price(bill: list[Stretch]) -> int:
+def _price(bill: list[BilledPeriod]) -> int:
     """By the second, at least the minimum, rounded up once."""
     seconds = [(part.until or part.since) - part.since for part in bill]
     total = sum(length * part.rate for length, part in zip(seconds, bill, strict=True))

@@ -22,7 +22,7 @@ from crucible.core.compute.offers import Billing, Market, Offer
 from crucible.core.compute.pricing import Segment
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import Unreachable
-from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.world.cloud import MINIMUM, Cloud, Instance
 from crucible.wire.documents.bootstrap import Bootstrap
 
@@ -45,9 +45,9 @@ class ElasticBackend:
         settle_window=LIST_LAG,
     )
 
-    def __init__(self, cloud: Cloud, weather: Weather, dice: Dice) -> None:
+    def __init__(self, cloud: Cloud, faults: FaultRates, dice: RandomStream) -> None:
         self._cloud = cloud
-        self._weather = weather
+        self._faults = faults
         self._dice = dice
 
     def offers(self, need: Resources) -> Sequence[Offer]:
@@ -78,11 +78,11 @@ class ElasticBackend:
 
     def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
         self._reach()
-        if self._weather.strikes("create.failed"):
+        if self._faults.strikes("create.failed"):
             raise LaunchUnknown("The cloud failed, and made nothing.")
         zone, market = str(call.parameters["zone"]), Market(str(call.parameters["market"]))
-        short = (zone, market) in self._cloud.sold_out or self._weather.strikes("create.refused")
-        if short and self._cloud.made_before(call.token) is None:
+        short = (zone, market) in self._cloud.sold_out or self._faults.strikes("create.refused")
+        if short and self._cloud.find_by_token(call.token) is None:
             raise LaunchRefused("There is no capacity.")
         ends_at = call.parameters["ends_at"]
         made = self._cloud.create(
@@ -93,13 +93,13 @@ class ElasticBackend:
             bootstrap.nonce,
             float(ends_at) if isinstance(ends_at, int | float) else None,
         )
-        if self._weather.strikes("create.lost"):
+        if self._faults.strikes("create.lost"):
             raise LaunchUnknown("The answer was lost.")
         return self._ref(made)
 
     def find(self, token: str) -> MachineRef | None:
         lag = self._look()
-        found = [i for i in self._cloud.listed(lag) if i.machine == token and self._cloud.seen_alive(i, lag)]
+        found = [i for i in self._cloud.list_instances(lag) if i.machine == token and self._cloud.seen_alive(i, lag)]
         return self._ref(found[0]) if found else None
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
@@ -107,12 +107,12 @@ class ElasticBackend:
             lag = self._look()
         except Unreachable as error:
             return [Observation(ref, Seen.UNREACHABLE, str(error)) for ref in refs]
-        listed = self._cloud.listed(lag)
+        listed = self._cloud.list_instances(lag)
         return [self._observe(ref, [i for i in listed if i.machine == ref.machine], lag) for ref in refs]
 
     def terminate(self, ref: MachineRef) -> None:
         lag = self._may_end()
-        others = [i.id for i in self._cloud.listed(lag) if i.machine == ref.machine and i.id != ref.native_id]
+        others = [i.id for i in self._cloud.list_instances(lag) if i.machine == ref.machine and i.id != ref.native_id]
         self._end(ref.native_id, *others)
 
     def end_instance(self, ref: MachineRef) -> None:
@@ -121,7 +121,7 @@ class ElasticBackend:
 
     def _may_end(self) -> float:
         self._reach()
-        if self._weather.strikes("terminate.failed"):
+        if self._faults.strikes("terminate.failed"):
             raise Unreachable("The cloud did not end it.")
         return self._look()
 
@@ -132,7 +132,7 @@ class ElasticBackend:
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
         lag = self._look()
-        ours = [i for i in self._cloud.listed(lag) if i.deployment == deployment]
+        ours = [i for i in self._cloud.list_instances(lag) if i.deployment == deployment]
         return [self._ref(i) for i in ours if self._cloud.seen_alive(i, lag)]
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
@@ -148,13 +148,13 @@ class ElasticBackend:
         return Observation(ref, Seen.GONE, found[0].cause if found else "no list shows it")
 
     def _reach(self) -> None:
-        if self._weather.storming("cloud") or self._weather.strikes("call.failed"):
+        if self._faults.storming("cloud") or self._faults.strikes("call.failed"):
             raise Unreachable("Too many requests.")
 
     def _look(self) -> float:
         """How far behind the list is that this call gets."""
         self._reach()
-        return 0.0 if self._weather.calm else self._dice.between(0.0, LIST_LAG)
+        return 0.0 if self._faults.calm else self._dice.uniform(0.0, LIST_LAG)
 
     def _ref(self, found: Instance) -> MachineRef:
         return MachineRef(self.name, found.machine, found.id, found.zone)

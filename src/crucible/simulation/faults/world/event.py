@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 
-class Bell:
+class Event:
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():

@@ -9,10 +9,10 @@ from crucible.agent.clock import Deadline
 from crucible.agent.host import host_state as hs
 from crucible.agent.host.host import WAIT_SECONDS
 from crucible.agent.link.backoff import Backoff
-from crucible.simulation.faults.world.attempt_folder import Folder
-from crucible.simulation.faults.world.network import Gone, Lost, Refused
+from crucible.simulation.faults.world.attempt_folder import AttemptFolder
+from crucible.simulation.faults.world.network import NoAnswer, NotWanted, RequestRefused
 from crucible.simulation.faults.world.runner import Runner
-from crucible.simulation.faults.world.task_group import Crew
+from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.wire.documents.desired import Assignment, Desired, decode_desired, encode_desired
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ LONG_POLL_SLACK = 15.0
 class Host:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self.crew = Crew(f"host of {machine.native_id}")
+        self.crew = TaskGroup(f"host of {machine.native_id}")
         self._state = hs.begin(machine.idle_exit_seconds, machine.clock())
         self._version = 0
         self._lease: float | None = None
@@ -61,7 +61,7 @@ class Host:
     def _leave(self, why: str) -> None:
         self._machine.trace(self._machine.native_id, f"its host leaves: {why}")
         self.crew.die()
-        self._machine.quits()
+        self._machine.on_host_exit()
 
     async def _claim(self) -> bool:
         machine = self._machine
@@ -70,9 +70,9 @@ class Host:
             try:
                 await machine.call(lambda agents: agents.claim(machine.name, machine.nonce, machine.native_id), 30.0)
                 return True
-            except (Gone, Refused):
+            except (NotWanted, RequestRefused):
                 return False
-            except Lost:
+            except NoAnswer:
                 if machine.clock() - began > machine.idle_exit_seconds:
                     return False
             await asyncio.sleep(backoff.next())
@@ -86,11 +86,11 @@ class Host:
                     lambda agents, version=version: agents.desired(machine.name, version, WAIT_SECONDS),  # type: ignore[misc]
                     WAIT_SECONDS + LONG_POLL_SLACK,
                 )
-            except Gone:
+            except NotWanted:
                 self._step(hs.MachineReleased(machine.clock()))
                 await asyncio.sleep(backoff.next())
                 continue
-            except (Lost, Refused):
+            except (NoAnswer, RequestRefused):
                 self._step(hs.ContactLost(machine.clock(), began))
                 await asyncio.sleep(backoff.next())
                 continue
@@ -139,7 +139,7 @@ class Host:
         if key not in machine.disk:
             if assignment is None:
                 return
-            machine.disk[key] = Folder(assignment, self._lease, self._deadline)
+            machine.disk[key] = AttemptFolder(assignment, self._lease, self._deadline)
         runner = Runner(machine, machine.disk[key], lambda: machine.runner_left(key))
         machine.runners[key] = runner
         runner.start()

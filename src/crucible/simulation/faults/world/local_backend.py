@@ -18,16 +18,16 @@ from crucible.backends.base import (
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import Unreachable
-from crucible.simulation.faults.fault_rates import Weather
-from crucible.simulation.faults.world.machine import Ground, Machine
-from crucible.simulation.faults.world.task_group import Crew
+from crucible.simulation.faults.fault_rates import FaultRates
+from crucible.simulation.faults.world.machine import Machine, MachineEnvironment
+from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.wire.documents.bootstrap import Bootstrap
 
 SIZE = Capacity(cpus=2, memory_bytes=8 * GiB)
 IDLE_EXIT_SECONDS = 120.0
 
 
-class Laptop:
+class SimulatedLocalBackend:
     """The backend `local`, and the computer behind it. `ending` is told of every machine that is told to end."""
 
     name = "local"
@@ -35,13 +35,13 @@ class Laptop:
         reach=Reach.LOOPBACK, slots=Slots.COUNTED, bills=False, shared_machines=True, in_place=True
     )
 
-    def __init__(self, ground: Ground, weather: Weather) -> None:
+    def __init__(self, ground: MachineEnvironment, faults: FaultRates) -> None:
         self._ground = ground
-        self._weather = weather
+        self._faults = faults
         self.machines: dict[str, Machine] = {}
         self.removed: set[str] = set()
         self.asleep = False
-        self.ending: Callable[[Machine], None] = lambda machine: None
+        self.on_terminate: Callable[[Machine], None] = lambda machine: None
 
     def offers(self, need: Resources) -> Sequence[Offer]:
         return [Offer(self.name, "here", "this computer", SIZE, 0)]
@@ -59,7 +59,7 @@ class Laptop:
             self._ground.trace(name, f"is {call.token}")
         if call.token not in self.removed:
             self.machines[call.token].start_host()
-        if self._weather.strikes("create.lost"):
+        if self._faults.strikes("create.lost"):
             raise LaunchUnknown("It did not answer.")
         return self._ref(call.token)
 
@@ -73,17 +73,17 @@ class Laptop:
         if self.asleep:
             raise Unreachable("It sleeps.")
         if ref.machine in self.machines:
-            self.ending(self.machines[ref.machine])
+            self.on_terminate(self.machines[ref.machine])
             self.removed.add(ref.machine)
             self.machines[ref.machine].die()
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
         return [self._ref(token) for token in self.machines if token not in self.removed]
 
-    def crews(self) -> list[Crew]:
+    def task_groups(self) -> list[TaskGroup]:
         """All that runs on it of ours."""
         here = [machine for token, machine in self.machines.items() if token not in self.removed]
-        return [crew for machine in here for crew in machine.crews()]
+        return [crew for machine in here for crew in machine.task_groups()]
 
     def wake(self, slept: float, *, clock_stood: bool) -> None:
         """It slept so long; some computers' clocks stand still meanwhile."""

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from crucible.agent.host.host_state import Key
-from crucible.simulation.faults.fault_rates import Dice
-from crucible.simulation.faults.ground_truth import Truth
+from crucible.simulation.faults.fault_rates import RandomStream
+from crucible.simulation.faults.ground_truth import GroundTruth
 from crucible.simulation.faults.trace import Trace
-from crucible.simulation.faults.world.attempt_folder import Folder
+from crucible.simulation.faults.world.attempt_folder import AttemptFolder
 from crucible.simulation.faults.world.host import Host
-from crucible.simulation.faults.world.network import Line, Network, Request
+from crucible.simulation.faults.world.network import Network, NetworkLink, Request
 from crucible.simulation.faults.world.program import Program
 from crucible.simulation.faults.world.runner import Runner
-from crucible.simulation.faults.world.task_group import Crew
+from crucible.simulation.faults.world.task_group import TaskGroup
 
 T = TypeVar("T")
 
@@ -25,13 +25,13 @@ DRIFT = 0.02
 
 
 @dataclass(frozen=True)
-class Ground:
+class MachineEnvironment:
     """What all machines stand on."""
 
     network: Network
-    truth: Truth
+    truth: GroundTruth
     trace: Trace
-    dice: Dice
+    dice: RandomStream
 
 
 class Machine:
@@ -41,19 +41,25 @@ class Machine:
     """
 
     def __init__(
-        self, name: str, native_id: str, nonce: str, ground: Ground, quits: Callable[[], object], idle_exit: float
+        self,
+        name: str,
+        native_id: str,
+        nonce: str,
+        ground: MachineEnvironment,
+        quits: Callable[[], object],
+        idle_exit: float,
     ) -> None:
         self.name, self.native_id, self.nonce = name, native_id, nonce
         self.idle_exit_seconds = idle_exit
-        self.quits = quits
+        self.on_host_exit = quits
         self.truth, self.trace, self.dice = ground.truth, ground.trace, ground.dice
         self._network = ground.network
-        self._booted = ground.dice.between(0.0, 1e6)
-        self._rate = ground.dice.between(1.0 - DRIFT, 1.0 + DRIFT)
-        self.line = Line()
+        self._booted = ground.dice.uniform(0.0, 1e6)
+        self._rate = ground.dice.uniform(1.0 - DRIFT, 1.0 + DRIFT)
+        self.link = NetworkLink()
         self.claimed = False
-        self.taken_at: float | None = None
-        self.disk: dict[Key, Folder] = {}
+        self.reclaimed_at: float | None = None
+        self.disk: dict[Key, AttemptFolder] = {}
         self.runners: dict[Key, Runner] = {}
         self.programs: dict[Key, Program] = {}
         self.host: Host | None = None
@@ -62,7 +68,7 @@ class Machine:
         """The boot-time clock: nobody sets it, no two machines' agree, and none runs as fast as another."""
         return asyncio.get_running_loop().time() * self._rate + self._booted
 
-    def crews(self) -> list[Crew]:
+    def task_groups(self) -> list[TaskGroup]:
         """All that runs on it."""
         hosts = [] if self.host is None else [self.host.crew]
         runners = [runner.crew for runner in self.runners.values()]
@@ -73,10 +79,10 @@ class Machine:
         self._booted -= seconds * self._rate
 
     def chance(self) -> float:
-        return self.dice.between(0.0, 1.0)
+        return self.dice.uniform(0.0, 1.0)
 
     async def call(self, request: Request[T], deadline: float) -> T:
-        return await self._network.call(self.line, request, deadline)
+        return await self._network.call(self.link, request, deadline)
 
     def start_host(self) -> None:
         """Starts it unless it runs; a new one adopts what still runs."""
@@ -94,7 +100,7 @@ class Machine:
 
     def notice(self, seconds: float) -> None:
         """Its place announces that it takes it back."""
-        self.taken_at = self.clock() + seconds
+        self.reclaimed_at = self.clock() + seconds
 
     def die(self) -> None:
         """The power goes: nothing of it runs, or is told, any more."""

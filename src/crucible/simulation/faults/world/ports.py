@@ -18,7 +18,7 @@ from crucible.control.runtime.ports import run_guarded
 from crucible.control.runtime.system_ports import EventListener
 from crucible.core.errors import DiskFull, TimedOut
 from crucible.core.ids import Prefix, make_id
-from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.virtual_loop import virtual_loop
 from crucible.simulation.faults.world.process import WRITE_WEIGHT, Process
 
@@ -61,7 +61,7 @@ class WallClock:
 class RisingIds:
     """As the real ones: ids of one process rise."""
 
-    def __init__(self, clock: WallClock, dice: Dice) -> None:
+    def __init__(self, clock: WallClock, dice: RandomStream) -> None:
         self._clock = clock
         self._dice = dice
         self._last = (0, 0)
@@ -75,21 +75,21 @@ class RisingIds:
 
 
 class SeededRandom:
-    def __init__(self, dice: Dice) -> None:
+    def __init__(self, dice: RandomStream) -> None:
         self._dice = dice
 
     def uniform(self, low: float, high: float) -> float:
-        return self._dice.between(low, high)
+        return self._dice.uniform(low, high)
 
 
 class WatchedDb(InlineDb):
     """The database all processes share. It outlives them, and checkers may look into it."""
 
-    def look(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+    def query(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Rows as they are now, outside of any transaction."""
         return driver_of(self._open()).execute(sql, values).fetchall()
 
-    def ask(self, fn: Callable[[Connection], T]) -> T:
+    def read_sync(self, fn: Callable[[Connection], T]) -> T:
         """As `read`, for those who cannot await."""
         return read_snapshot(self._reader, fn).unwrap()
 
@@ -107,15 +107,15 @@ class WatchedDb(InlineDb):
 class ProcessDb:
     """One process's way to the database. `committed` is told after every commit, before the answer."""
 
-    def __init__(self, db: WatchedDb, process: Process, weather: Weather, committed: Callable[[], None]) -> None:
+    def __init__(self, db: WatchedDb, process: Process, faults: FaultRates, committed: Callable[[], None]) -> None:
         self._db = db
         self._process = process
-        self._weather = weather
+        self._faults = faults
         self._committed = committed
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
         await self._turn("write", WRITE_WEIGHT)
-        if self._weather.storming("disk"):
+        if self._faults.storming("disk"):
             raise DiskFull("The disk that holds the database is full.")
         value = await self._db.write(fn)
         self._committed()
@@ -134,12 +134,12 @@ class ProcessDb:
         await virtual_loop().give_way()
 
 
-class FlightCalls:
+class DelayedCalls:
     """Calls that take their time. What was sent takes effect even if nobody is there for the answer."""
 
-    def __init__(self, process: Process, weather: Weather, dice: Dice) -> None:
+    def __init__(self, process: Process, faults: FaultRates, dice: RandomStream) -> None:
         self._process = process
-        self._weather = weather
+        self._faults = faults
         self._dice = dice
 
     async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
@@ -162,9 +162,9 @@ class FlightCalls:
     def _times(self, lane: str) -> tuple[float, float]:
         if lane in AT_ONCE:
             return 0.001, 0.0
-        if self._weather.strikes("call.slow") or self._weather.storming(f"slow {lane}"):
-            return self._dice.between(0.1, 15.0), self._dice.between(0.0, 25.0)
-        return self._dice.between(0.01, 0.4), self._dice.between(0.01, 0.4)
+        if self._faults.strikes("call.slow") or self._faults.storming(f"slow {lane}"):
+            return self._dice.uniform(0.1, 15.0), self._dice.uniform(0.0, 25.0)
+        return self._dice.uniform(0.01, 0.4), self._dice.uniform(0.01, 0.4)
 
     def _arrive(self, lane: str, work: Callable[[], T], answer: asyncio.Future[T], back: float) -> None:
         """The request is at the other side; it may have been under way when its sender died."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from crucible.control.reconcile import crashpoints
-from crucible.simulation.faults.world.task_group import Crew, crew_of
+from crucible.simulation.faults.world.task_group import TaskGroup, task_group_of
 
 PORT_WEIGHT, WRITE_WEIGHT, NAMED_WEIGHT = 1, 8, 40
 """How much nearer to its death each kind of border brings a process: the interesting ones count for more."""
@@ -18,7 +18,7 @@ class Crash(BaseException):
     """The process died: nothing after it was done."""
 
 
-class Process(Crew):
+class Process(TaskGroup):
     """`fuse` is how much may happen before it dies; None: it lives on. `ended` is set when it is dead.
 
     `halt` is how much may happen, at borders whose names begin with `halts_at`, before it stands still; `halted` is
@@ -66,6 +66,6 @@ def arm_all() -> None:
 
 
 def _reached(name: str) -> None:
-    crew = crew_of(None)
+    crew = task_group_of(None)
     if isinstance(crew, Process):
         crew.border(name, NAMED_WEIGHT)

@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from crucible.simulation.faults.ground_truth import Running, Truth
-from crucible.simulation.faults.world.task_group import Crew
+from crucible.simulation.faults.ground_truth import GroundTruth, RunningProgram
+from crucible.simulation.faults.world.task_group import TaskGroup
 
 LAST_WORDS = 2.0
 """Seconds that a program takes to save when it is told to end."""
@@ -29,12 +29,12 @@ class Script:
         return ("steps", json.dumps(asdict(self), sort_keys=True))
 
     @classmethod
-    def of(cls, command: tuple[str, ...]) -> Script:
+    def from_command(cls, command: tuple[str, ...]) -> Script:
         return cls(**json.loads(command[1]))
 
 
 @dataclass(frozen=True)
-class Exit:
+class ProgramExit:
     code: int | None
     signal: int | None = None
     by_itself: bool = True
@@ -44,14 +44,19 @@ class Program:
     """Runs until it exits, is killed, or its machine dies. `save` is called with the step of a checkpoint."""
 
     def __init__(
-        self, running: Running, script: Script, truth: Truth, save: Callable[[int], None], ended: Callable[[Exit], None]
+        self,
+        running: RunningProgram,
+        script: Script,
+        truth: GroundTruth,
+        save: Callable[[int], None],
+        ended: Callable[[ProgramExit], None],
     ) -> None:
         self._running = running
         self._script = script
         self._truth = truth
         self._save = save
         self._ended = ended
-        self.crew = Crew(running.attempt)
+        self.crew = TaskGroup(running.attempt)
         self._step = running.step
         self._told = False
         self.alive = True
@@ -65,7 +70,7 @@ class Program:
             return
         told, self._told = self._told, True
         if number == signal.SIGKILL:
-            self._exit(Exit(None, number, by_itself=False))
+            self._exit(ProgramExit(None, number, by_itself=False))
         elif not told and not self._script.deaf:
             self.crew.start(self._give_up())
 
@@ -85,18 +90,18 @@ class Program:
             self._step += 1
             if self._step == script.fails_at:
                 self._truth.failed.add(self._running.job)
-                return self._exit(Exit(1, by_itself=not self._told))
+                return self._exit(ProgramExit(1, by_itself=not self._told))
             if self._step % script.every == 0:
                 self._save(self._step)
         self._truth.complete(self._running)
-        self._exit(Exit(0, by_itself=not self._told))
+        self._exit(ProgramExit(0, by_itself=not self._told))
 
     async def _give_up(self) -> None:
         await asyncio.sleep(LAST_WORDS)
         self.checkpoint()
-        self._exit(Exit(None, signal.SIGTERM, by_itself=False))
+        self._exit(ProgramExit(None, signal.SIGTERM, by_itself=False))
 
-    def _exit(self, how: Exit) -> None:
+    def _exit(self, how: ProgramExit) -> None:
         if self.alive:
             self._stop()
             self._ended(how)

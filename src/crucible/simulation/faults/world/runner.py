@@ -13,12 +13,12 @@ from crucible.agent.runner import runner_events as ev
 from crucible.agent.runner import runner_state as rs
 from crucible.agent.runner.lease import WAIT_SECONDS, ContactTracker
 from crucible.control.agents.ingest import Gap
-from crucible.simulation.faults.ground_truth import Output, Running, Saved, Segment
+from crucible.simulation.faults.ground_truth import OutputFile, OutputSegment, RunningProgram, SavedCheckpoint
 from crucible.simulation.faults.virtual_loop import virtual_loop
-from crucible.simulation.faults.world.attempt_folder import Folder
-from crucible.simulation.faults.world.network import Gone, Lost, Refused, Request, pieces
-from crucible.simulation.faults.world.program import Exit, Program, Script
-from crucible.simulation.faults.world.task_group import Crew
+from crucible.simulation.faults.world.attempt_folder import AttemptFolder
+from crucible.simulation.faults.world.network import NoAnswer, NotWanted, Request, RequestRefused, pieces
+from crucible.simulation.faults.world.program import Program, ProgramExit, Script
+from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.wire.documents.messages import Batch, Cause, MessageKind, encode_batch
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ BATCH = 50
 class Runner:
     """One attempt on a machine. `ended` is called when it leaves; a killed one says nothing."""
 
-    def __init__(self, machine: Machine, folder: Folder, ended: Callable[[], None]) -> None:
+    def __init__(self, machine: Machine, folder: AttemptFolder, ended: Callable[[], None]) -> None:
         self._machine = machine
         self._folder = folder
         self._assignment = folder.assignment
         self._ended = ended
-        self.crew = Crew(folder.assignment.attempt)
+        self.crew = TaskGroup(folder.assignment.attempt)
         self._contacts = ContactTracker(lambda: self.happen(ev.AttemptReleased()), folder.lease, machine.clock)
         self._events: deque[ev.Event] = deque()
         self._busy = False
@@ -80,9 +80,9 @@ class Runner:
         self._news.set()
 
     async def _live(self) -> None:
-        recovers = self._folder.began or self._folder.has_said(MessageKind.EXITED)
+        recovers = self._folder.began or self._folder.has_message(MessageKind.EXITED)
         self._state, actions = self._recover() if recovers else self._begin()
-        for work in (self._deliver(), self._listen(), self._keep()):
+        for work in (self._deliver(), self._listen(), self._upload_all()):
             self.crew.start(work)
         self._busy = True
         self._apply(self._state, actions)
@@ -107,10 +107,10 @@ class Runner:
         if program is not None:
             program.die()
         now = self._machine.clock()
-        if self._folder.has_said(MessageKind.ENDED):
+        if self._folder.has_message(MessageKind.ENDED):
             return rs.RunnerState(0.0, None, now, rs.Phase.ENDED), (ev.Finish(),)
         state = rs.RunnerState(0.0, None, now, rs.Phase.SAVING)
-        if self._folder.has_said(MessageKind.EXITED):
+        if self._folder.has_message(MessageKind.EXITED):
             return state, (ev.StoreOutputs(),)
         lost = {"code": None, "signal": None, "cause": Cause.RUNNER_LOST.value, "text": "the runner died"}
         return state, (ev.SendMessage(MessageKind.EXITED, dict(lost)), ev.StoreOutputs())
@@ -131,7 +131,7 @@ class Runner:
     def _housekeep(self) -> None:
         if self._contacts.has_lease_expired():
             self.happen(ev.LeaseExpired())
-        taken_at = self._machine.taken_at
+        taken_at = self._machine.reclaimed_at
         if taken_at is not None and not self._noticed:
             self._noticed = True
             self.happen(ev.InterruptionNoticed(taken_at - self._machine.clock()))
@@ -172,23 +172,23 @@ class Runner:
                 self._finish = action
 
     def _say(self, kind: MessageKind, data: dict[str, object]) -> None:
-        self._folder.say(kind, data, self._machine.clock())
+        self._folder.add_message(kind, data, self._machine.clock())
         self._news.set()
 
     def _spawn(self) -> None:
         a = self._assignment
         start = 0 if a.resume_from is None else a.resume_from.step or 0
         due = None if a.limits.seconds is None else virtual_loop().time() + a.limits.seconds + a.grace
-        running = Running(a.job, a.attempt, self._machine.native_id, start, due)
+        running = RunningProgram(a.job, a.attempt, self._machine.native_id, start, due)
         folder, machine = self._folder, self._machine
-        program = Program(running, Script.of(a.command), machine.truth, folder.save, self._exited)
+        program = Program(running, Script.from_command(a.command), machine.truth, folder.save, self._exited)
         folder.began = True
         machine.programs[self._key] = program
         machine.trace(machine.native_id, f"{a.attempt} runs from step {start}")
         program.start()
         self.happen(ev.ProcessStarted(len(folder.spool) + 100))
 
-    def _exited(self, how: Exit) -> None:
+    def _exited(self, how: ProgramExit) -> None:
         if how.code == 0:
             self._folder.outputs[RESULT] = f"made by {self._assignment.attempt}".encode()
         self._folder.write(f"exits {how.code} {how.signal}", last=True)
@@ -197,12 +197,12 @@ class Runner:
             self.happen(ev.ProcessEnded(how.code, how.signal, by_itself=how.by_itself))
 
     async def _prepare(self) -> None:
-        await asyncio.sleep(self._machine.dice.between(1.0, 25.0))
+        await asyncio.sleep(self._machine.dice.uniform(1.0, 25.0))
         try:
             await self._fetch()
-        except Refused as error:
+        except RequestRefused as error:
             return self.happen(ev.StagingFailed(str(error)))
-        except Gone:
+        except NotWanted:
             return self.happen(ev.AttemptReleased())
         self.happen(ev.StagingDone())
 
@@ -210,18 +210,18 @@ class Runner:
         """The code, and what it goes on from."""
         (attempt, rank), bundle, resume = self._key, self._assignment.bundle, self._assignment.resume_from
         if bundle is not None:
-            await self._insist(lambda agents: agents.open_bundle(bundle))
+            await self._retry(lambda agents: agents.open_bundle(bundle))
         if resume is not None:
-            await self._insist(lambda agents: agents.open_checkpoint(attempt, rank, resume.sha256))
+            await self._retry(lambda agents: agents.open_checkpoint(attempt, rank, resume.sha256))
 
     async def _store_outputs(self) -> None:
-        while not self._folder.kept:  # a program may still save
+        while not self._folder.is_uploaded:  # a program may still save
             await self._folder.changed.wait()
         left_out = 0
         try:
             for path, data in self._folder.outputs.items():
                 left_out += not await self._store(path, data)
-        except Gone:
+        except NotWanted:
             return self.happen(ev.AttemptReleased())
         self.happen(ev.OutputsStored(complete=not left_out))
 
@@ -229,19 +229,19 @@ class Runner:
         """Stores an output, then announces it; whether it was taken. Raises Gone."""
         (attempt, rank), sha256 = self._key, hashlib.sha256(data).hexdigest()
         try:
-            await self._insist(lambda agents: agents.put_artifact(attempt, rank, path, sha256, pieces(data)))
-        except Refused:
+            await self._retry(lambda agents: agents.put_artifact(attempt, rank, path, sha256, pieces(data)))
+        except RequestRefused:
             return False
         self._say(MessageKind.ARTIFACT, {"path": path, "size": len(data), "sha256": sha256})
         return True
 
     # Threads of the real one
 
-    async def _keep(self) -> None:
+    async def _upload_all(self) -> None:
         """Uploads checkpoints and output in the order they came, each before it is announced."""
         folder = self._folder
         while True:
-            if folder.kept:
+            if folder.is_uploaded:
                 await folder.changed.wait()
                 await asyncio.sleep(1.0)
                 continue
@@ -249,12 +249,12 @@ class Runner:
                 if folder.uploaded < len(folder.saved):
                     await self._upload(folder.saved[folder.uploaded])
                     folder.uploaded += 1
-                    folder.changed.ring()
+                    folder.changed.notify()
                 else:
                     await self._ship(folder.shipped)
                     folder.shipped += 1
-                    folder.changed.ring()
-            except Gone:
+                    folder.changed.notify()
+            except NotWanted:
                 return self.happen(ev.AttemptReleased())
 
     async def _ship(self, index: int) -> None:
@@ -262,7 +262,7 @@ class Runner:
         (attempt, rank), data = self._key, self._folder.segments[index]
         n, start, lines = index + 1, sum(map(len, self._folder.segments[:index])), data.count(b"\n")
         sha256 = hashlib.sha256(data).hexdigest()
-        await self._insist(lambda agents: agents.put_log(attempt, rank, n, start, lines, sha256, data))
+        await self._retry(lambda agents: agents.put_log(attempt, rank, n, start, lines, sha256, data))
         told = {"n": n, "start": start, "end": start + len(data), "lines": lines, "sha256": sha256}
         self._say(MessageKind.LOG, dict(told))
 
@@ -270,7 +270,7 @@ class Runner:
         attempt, rank = self._key
         data = f"{self._assignment.job} at step {step}".encode()
         sha256 = hashlib.sha256(data).hexdigest()
-        await self._insist(lambda agents: agents.put_checkpoint(attempt, rank, sha256, pieces(data)))
+        await self._retry(lambda agents: agents.put_checkpoint(attempt, rank, sha256, pieces(data)))
         told = {"name": f"step-{step}.pt", "form": "file", "size": len(data), "sha256": sha256, "step": step}
         self._say(MessageKind.CHECKPOINT, dict(told))
 
@@ -289,9 +289,9 @@ class Runner:
                 acked = await self._call(lambda agents, raw=raw: agents.ingest(attempt, rank, raw))  # type: ignore[misc]
             except Gap as gap:
                 acked = gap.acked
-            except Gone:
+            except NotWanted:
                 return self.happen(ev.AttemptReleased())
-            except (Lost, Refused) as error:
+            except (NoAnswer, RequestRefused) as error:
                 self._contacts.failed(str(error), began)
                 await asyncio.sleep(backoff.next())
                 continue
@@ -305,12 +305,12 @@ class Runner:
         for message in folder.spool[folder.acked : acked]:
             data, sha256 = message.data, str(message.data.get("sha256"))
             if message.kind is MessageKind.CHECKPOINT:
-                truth.checkpoint(Saved(job, attempt, int(str(data["step"])), sha256))
+                truth.checkpoint(SavedCheckpoint(job, attempt, int(str(data["step"])), sha256))
             elif message.kind is MessageKind.LOG:
                 n, start, end = (int(str(data[name])) for name in ("n", "start", "end"))
-                truth.written.append(Segment(job, attempt, n, start, end, sha256))
+                truth.written.append(OutputSegment(job, attempt, n, start, end, sha256))
             elif message.kind is MessageKind.ARTIFACT:
-                truth.output(Output(job, attempt, str(data["path"]), sha256))
+                truth.output(OutputFile(job, attempt, str(data["path"]), sha256))
         folder.acked = max(folder.acked, acked)
         self._news.set()
 
@@ -324,9 +324,9 @@ class Runner:
                 wish = await self._call(
                     lambda agents, s=stop, c=count: agents.attempt_desired(attempt, rank, s, c, WAIT_SECONDS)  # type: ignore[misc]
                 )
-            except Gone:
+            except NotWanted:
                 return self.happen(ev.AttemptReleased())
-            except (Lost, Refused) as error:
+            except (NoAnswer, RequestRefused) as error:
                 self._contacts.failed(str(error), began)
                 await asyncio.sleep(backoff.next())
                 continue
@@ -341,14 +341,14 @@ class Runner:
                 self.happen(ev.StopRequested())
             self.happen(ev.CheckpointRequested(count))
 
-    async def _insist(self, request: Request[object]) -> None:
+    async def _retry(self, request: Request[object]) -> None:
         """Tries until it is done. Raises Gone, and Refused."""
         backoff = Backoff(chance=self._machine.chance)
         while True:
             try:
                 await self._call(request)
                 return
-            except Lost:
+            except NoAnswer:
                 await asyncio.sleep(backoff.next())
 
     async def _call(self, request: Request[T]) -> T:

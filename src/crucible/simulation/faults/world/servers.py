@@ -19,11 +19,11 @@ from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment
 from crucible.core.errors import CrucibleError
 from crucible.core.ids import Prefix, make_id
-from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import virtual_loop
 from crucible.simulation.faults.world.ports import (
-    FlightCalls,
+    DelayedCalls,
     OrderedWakeups,
     ProcessDb,
     RisingIds,
@@ -33,8 +33,8 @@ from crucible.simulation.faults.world.ports import (
 )
 from crucible.simulation.faults.world.process import Process
 from crucible.simulation.faults.world.store import MemoryStore
-from crucible.simulation.faults.world.task_group import Crew
-from crucible.simulation.faults.world.webhook_receiver import Receiver
+from crucible.simulation.faults.world.task_group import TaskGroup
+from crucible.simulation.faults.world.webhook_receiver import WebhookReceiver
 
 T = TypeVar("T")
 Face = TypeVar("Face")
@@ -67,7 +67,7 @@ what the rounds rely on: a sweep every 20 seconds, a duty renewed within 20.
 """
 
 
-class PacedRounds(BackgroundTasks):
+class PacedTasks(BackgroundTasks):
     def _make_loops(self) -> list[Loop]:
         alone = not self._services.deployment.shared
         return [Loop(loop.name, loop.topic, _paced(loop, alone)) for loop in super()._make_loops()]
@@ -86,21 +86,21 @@ def _paced(loop: Loop, alone: bool) -> Callable[[], Awaitable[float]]:
 class PacedControl(ControlPlane):
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         super().__init__(ports, backends, deployment)
-        self._rounds = PacedRounds(self._services)
+        self._rounds = PacedTasks(self._services)
 
 
 @dataclass(frozen=True)
-class Estate:
+class SharedWorld:
     """What outlives every server."""
 
     db: WatchedDb
     store: MemoryStore
     clock: WallClock
     backends: Mapping[str, Backend]
-    weather: Weather
+    faults: FaultRates
     trace: Trace
     scratch: Path
-    receiver: Receiver | None
+    receiver: WebhookReceiver | None
 
 
 @dataclass
@@ -112,29 +112,29 @@ class Server:
 class Servers:
     """`count` of them share the work. One alone keeps its name over restarts, as an embedded one does."""
 
-    def __init__(self, estate: Estate, dice: Dice, count: int, committed: Callable[[], None]) -> None:
-        self._estate = estate
+    def __init__(self, estate: SharedWorld, dice: RandomStream, count: int, committed: Callable[[], None]) -> None:
+        self._world = estate
         self._dice = dice
         self._count = count
         self._committed = committed
-        self._keepers = Crew("keepers")
+        self._supervisors = TaskGroup("keepers")
         self._started = 0
         self.running: list[Server] = []
 
     def start(self) -> None:
         for n in range(self._count):
-            self._keepers.start(self._keep(n))
+            self._supervisors.start(self._keep(n))
 
     def stop(self) -> None:
         """What waited for one that stands still ends with it."""
-        self._keepers.die()
+        self._supervisors.die()
         for server in self.running:
             server.process.die()
             self._go_on(server.process)
 
     def answer(self, request: Callable[[Agents], Awaitable[T]]) -> asyncio.Task[T] | None:
         server = self.any()
-        return None if server is None else server.process.start(answered(request, server.control.agents))
+        return None if server is None else server.process.start(call_with(request, server.control.agents))
 
     def any(self) -> Server | None:
         """One that takes requests, if there is one. Of several, one that stands still takes them too."""
@@ -147,11 +147,11 @@ class Servers:
         return [server for server in self._ready() if not server.process.frozen]
 
     def _one(self, servers: list[Server]) -> Server | None:
-        return self._dice.one(servers) if servers else None
+        return self._dice.choose(servers) if servers else None
 
-    def at_home(self) -> list[Crew]:
+    def on_laptop(self) -> list[TaskGroup]:
         """What of it sleeps when the laptop does: an embedded server, and whoever starts it again."""
-        return [self._keepers, *(server.process for server in self.running)] if self._count == 1 else []
+        return [self._supervisors, *(server.process for server in self.running)] if self._count == 1 else []
 
     def crash_one(self, where: str) -> None:
         server = self._one(self._awake())
@@ -168,28 +168,28 @@ class Servers:
         """Of several, one soon stands still wherever it is, and goes on from there so much later."""
         server = self._one(self._awake()) if self._count > 1 else None
         if server is not None:
-            server.process.halt = self._dice.whole(0, LONGEST_WALK)
-            server.process.halts_at = self._dice.one(HALTS_AT)
+            server.process.halt = self._dice.integer(0, LONGEST_WALK)
+            server.process.halts_at = self._dice.choose(HALTS_AT)
             server.process.halted = lambda where: self._halt(server.process, where, seconds)
 
     def _halt(self, process: Process, where: str, seconds: float) -> None:
-        self._estate.trace(process.name, f"stands still at {where} for {seconds:.0f} s")
+        self._world.trace(process.name, f"stands still at {where} for {seconds:.0f} s")
         virtual_loop().freeze([process])
         virtual_loop().call_later(seconds, self._go_on, process, context=Context())
 
     def _go_on(self, process: Process) -> None:
         if process.frozen:
-            self._estate.trace(process.name, "goes on")
+            self._world.trace(process.name, "goes on")
             virtual_loop().thaw([process])
 
     async def _leave(self, server: Server) -> None:
-        self._estate.trace(server.process.name, "is stopped")
+        self._world.trace(server.process.name, "is stopped")
         try:
             await server.control.stop()
         finally:
             server.process.die()
 
-    def spare(self) -> None:
+    def stop_faults(self) -> None:
         """From now on nobody dies or stands still; who does goes on."""
         for server in self.running:
             server.process.fuse = server.process.halt = None
@@ -201,14 +201,14 @@ class Servers:
             self.running.append(server)
             await self._live(server)
             self.running.remove(server)
-            calm = self._estate.weather.calm
-            await asyncio.sleep(1.0 if calm else self._dice.between(0.5, LONGEST_DOWN))
+            calm = self._world.faults.calm
+            await asyncio.sleep(1.0 if calm else self._dice.uniform(0.5, LONGEST_DOWN))
 
     async def _live(self, server: Server) -> None:
         process = server.process
         try:
             await asyncio.wait({process.start(server.control.start())})
-            self._estate.trace(process.name, "is up" if server.control.ready() else "did not start")
+            self._world.trace(process.name, "is up" if server.control.ready() else "did not start")
         except CrucibleError:
             pass
         if not server.control.ready():
@@ -216,18 +216,18 @@ class Servers:
         await process.ended.wait()
 
     def _make(self, n: int) -> Server:
-        estate = self._estate
+        estate = self._world
         self._started += 1
         name = "embedded" if self._count == 1 else f"server-{n}-{self._started}"
-        fuse = None if estate.weather.calm else int(self._dice.about(FUSE))
+        fuse = None if estate.faults.calm else int(self._dice.waiting_time(FUSE))
         process = Process(name, fuse, lambda what: estate.trace(name, what))
         ports = Ports(
             clock=estate.clock,
             ids=RisingIds(estate.clock, self._dice),
             random=SeededRandom(self._dice),
-            db=ProcessDb(estate.db, process, estate.weather, self._committed),
+            db=ProcessDb(estate.db, process, estate.faults, self._committed),
             store=estate.store,
-            calls=FlightCalls(process, estate.weather, self._dice),
+            calls=DelayedCalls(process, estate.faults, self._dice),
             wakeups=OrderedWakeups(),
             worker=name,
         )
@@ -238,5 +238,5 @@ class Servers:
         return Server(process, PacedControl(ports, estate.backends, deployment))
 
 
-async def answered(request: Callable[[Face], Awaitable[T]], face: Face) -> T:
+async def call_with(request: Callable[[Face], Awaitable[T]], face: Face) -> T:
     return await request(face)

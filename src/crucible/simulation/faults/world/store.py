@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from crucible.simulation.faults.fault_rates import Weather
+from crucible.simulation.faults.fault_rates import FaultRates
 from crucible.storage import HashMismatch, NotFound, StoreFull
 from crucible.storage.errors import StoreUnreachable
 from crucible.storage.store import CHUNK, Content, Stored
@@ -15,8 +15,8 @@ ROOM = 1024**4
 
 
 class MemoryStore:
-    def __init__(self, weather: Weather) -> None:
-        self._weather = weather
+    def __init__(self, faults: FaultRates) -> None:
+        self._faults = faults
         self.objects: dict[str, bytes] = {}
 
     def put(self, key: str, data: Content, *, sha256: str | None = None) -> Stored:
@@ -24,7 +24,7 @@ class MemoryStore:
         digest = hashlib.sha256(content).hexdigest()
         if sha256 is not None and sha256 != digest:
             raise HashMismatch("The content has another hash.")
-        self._room()
+        self._check_room()
         self._answer()
         self.objects[key] = content
         self._answer()
@@ -70,20 +70,20 @@ class MemoryStore:
 
     def free_bytes(self) -> int | None:
         self._reach()
-        return 0 if self._weather.storming("store") else ROOM
+        return 0 if self._faults.storming("store") else ROOM
 
-    def _room(self) -> None:
-        if self._weather.storming("store"):
+    def _check_room(self) -> None:
+        if self._faults.storming("store"):
             raise StoreFull("There is no room left.")
 
     def _answer(self, fault: str = "store.failed") -> None:
         """What was done is done, whether its answer comes or not."""
         self._reach()
-        if self._weather.strikes(fault):
+        if self._faults.strikes(fault):
             raise StoreUnreachable("The store does not answer.")
 
     def _reach(self) -> None:
-        if self._weather.storming("store away"):
+        if self._faults.storming("store away"):
             raise StoreUnreachable("The store cannot be reached.")
 
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_CREW: ContextVar[Crew | None] = ContextVar("crew", default=None)
+_CURRENT: ContextVar[TaskGroup | None] = ContextVar("crew", default=None)
 
 
-class Crew:
+class TaskGroup:
     """Whatever its tasks start belongs to it too. `die` ends them all without asking; `frozen` is the loop's."""
 
     def __init__(self, name: str) -> None:
@@ -27,7 +27,7 @@ class Crew:
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         context = copy_context()
-        context.run(_CREW.set, self)
+        context.run(_CURRENT.set, self)
         task: asyncio.Task[T] = asyncio.get_running_loop().create_task(work, context=context)
         return task
 
@@ -40,6 +40,6 @@ class Crew:
                 task.cancel()
 
 
-def crew_of(context: Context | None) -> Crew | None:
+def task_group_of(context: Context | None) -> TaskGroup | None:
     """The crew of a context; None: of the current one."""
-    return _CREW.get() if context is None else context.get(_CREW)
+    return _CURRENT.get() if context is None else context.get(_CURRENT)

@@ -11,8 +11,8 @@ from crucible.core.errors import NotAllowed
 from crucible.core.hooks import Reply
 from crucible.core.secret import Secret
 from crucible.core.signing import verify_message
-from crucible.simulation.faults.checks.notifications import Notice, Notices
-from crucible.simulation.faults.fault_rates import Dice, Weather
+from crucible.simulation.faults.checks.notifications import Notification, NotificationCheck
+from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.virtual_loop import virtual_loop
 from crucible.simulation.faults.world.ports import START
 
@@ -21,11 +21,11 @@ SECONDS = 10.0
 STORM = "receiver"
 
 
-class Receiver:
+class WebhookReceiver:
     """The `Post` of a simulated deployment; `notices` hears what it takes. Each address has a secret of its own."""
 
-    def __init__(self, weather: Weather, dice: Dice, notices: Notices) -> None:
-        self._weather = weather
+    def __init__(self, faults: FaultRates, dice: RandomStream, notices: NotificationCheck) -> None:
+        self._faults = faults
         self._dice = dice
         self._notices = notices
         self._secrets: dict[str, Secret] = {}
@@ -42,11 +42,11 @@ class Receiver:
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
         """What was sent arrives, also when its sender has died meanwhile."""
-        if self._weather.strikes("notice.lost"):
+        if self._faults.strikes("notice.lost"):
             return Reply(None, "It cannot be connected to.")
         answer: asyncio.Future[Reply] = virtual_loop().create_future()
-        slow = self._weather.strikes("call.slow")
-        away = self._dice.between(1.0, 2 * SECONDS) if slow else self._dice.between(0.01, 0.4)
+        slow = self._faults.strikes("call.slow")
+        away = self._dice.uniform(1.0, 2 * SECONDS) if slow else self._dice.uniform(0.01, 0.4)
         virtual_loop().call_later(away, self._arrive, url, body, dict(headers), answer, context=Context())
         try:
             async with asyncio.timeout(SECONDS):
@@ -55,16 +55,16 @@ class Receiver:
             return Reply(None, f"It did not answer within {SECONDS:g} s.")
 
     def _arrive(self, url: str, body: bytes, headers: Mapping[str, str], answer: asyncio.Future[Reply]) -> None:
-        if self._weather.storming(STORM):
-            return _give(answer, Reply(503, "not now", self._dice.one((None, 20.0))))
+        if self._faults.storming(STORM):
+            return _give(answer, Reply(503, "not now", self._dice.choose((None, 20.0))))
         try:
             verify_message(self._secrets[url], headers, body, self.now())
         except NotAllowed as error:
-            return self._notices.unsigned(url, error.why)
+            return self._notices.report_unsigned(url, error.why)
         told = json.loads(body)
         event, job = told["data"]["event"], told["data"]["job"]["id"]
-        self._notices.hear(Notice(url, job, event["n"], event["type"]))
-        if not self._weather.strikes("answer.lost"):
+        self._notices.record(Notification(url, job, event["n"], event["type"]))
+        if not self._faults.strikes("answer.lost"):
             _give(answer, Reply(200, "thanks"))
 
 
