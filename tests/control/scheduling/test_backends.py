@@ -105,9 +105,7 @@ def test_a_backends_row_says_which_command_connects_it(monkeypatch: pytest.Monke
     """The one place where a new backend puts it."""
     row = BackendRow("crucible.backends.aws:AwsBackend", "pip install crucible-ml[aws]", connect="crucible connect aws")
     assert connect_command("aws", HERE, {"aws": row}) == "crucible connect aws"
-    monkeypatch.setattr(
-        registry, "connect_command", lambda name, here: connect_command(name, here, {**ROWS, "aws": row})
-    )
+    monkeypatch.setattr(registry, "connect_command", lambda name, on: connect_command(name, on, {**ROWS, "aws": row}))
     assert why_unconnected("aws", HERE) == "aws is not connected. Connect it: crucible connect aws"
 
 

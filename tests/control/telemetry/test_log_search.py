@@ -99,7 +99,7 @@ async def test_who_goes_away_ends_the_search(rig: Rig, monkeypatch: pytest.Monke
     loop, reads = asyncio.get_running_loop(), 0
 
     class Endless(LogSearch):
-        def _blocks(self, output: Any) -> Any:
+        def _read_blocks(self, output: Any) -> Any:
             nonlocal reads
             first = next(iter(super()._read_blocks(output)))
             while True:

@@ -64,9 +64,9 @@ def test_only_the_most_recently_heard_are_kept() -> None:
 
 def test_how_far_output_is_known() -> None:
     tails = OutputTails()
-    assert tails.reach("a", 5) == 5
+    assert tails.known_end("a", 5) == 5
     tails.add("a", 4, b"four")
-    assert [tails.reach("a", end) for end in (3, 4, 7, 8, 9)] == [3, 8, 8, 8, 9]
+    assert [tails.known_end("a", end) for end in (3, 4, 7, 8, 9)] == [3, 8, 8, 8, 9]
 
 
 def test_forgetting_twice_is_fine() -> None:
