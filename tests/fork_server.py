@@ -210,9 +210,9 @@ def _become(
     time.tzset()
     sys.argv = [program, *arguments]
     if program == SERVER:
-        from crucible.app import leave_soon, main
+        from crucible.app import exit_soon, main
 
-        _end(main(leave=leave_soon))
+        _end(main(leave=exit_soon))
     if program == HOST:
         from crucible.agent.__main__ import main as be_agent
 

@@ -34,7 +34,7 @@ async def deaf(scope, receive, send):
         await send({"type": "http.response.body", "body": b""})
 
 agents.build_agents_api = lambda control, closing=None: deaf
-sys.exit(app.main(sys.argv[5:], leave=app.leave_soon))
+sys.exit(app.main(sys.argv[5:], leave=app.exit_soon))
 """
 
 PROGRAM = """\

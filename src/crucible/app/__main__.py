@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from crucible.app.command import leave_soon, main
+from crucible.app.command import exit_soon, main
 
 if __name__ == "__main__":
-    sys.exit(main(leave=leave_soon))
+    sys.exit(main(leave=exit_soon))

@@ -1,54 +1,56 @@
-"""`python -m crucible.app`: runs what the command line asks for, and tells on its last line why it could not."""
+"""`python -m crucible.app`: run the server or a database command; the last line of a failure is its error as JSON."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from stamina.instrumentation import set_on_retry_hooks
 
+from crucible import __version__
 from crucible.app.control import build_control
-from crucible.app.database import work_on_database
-from crucible.app.options import parse, with_home
-from crucible.app.serving import serve
+from crucible.app.options import Parser, parse, with_home
+from crucible.app.server import serve
 from crucible.core.errors import CrucibleError
-from crucible.settings import load_settings
+from crucible.settings import Settings, load_settings
 
 HARD_STOP_SECONDS = 2.8
 
-Leave = Callable[[int], None]
+OnExit = Callable[[int], None]
 
 
-def main(arguments: Sequence[str] | None = None, leave: Leave = lambda code: None) -> int:
-    """Run until told to stop; the exit code. `leave` hears the code as soon as it is known."""
-    set_on_retry_hooks(())  # conflicts are everyday: no line for each
+def main(arguments: Sequence[str] | None = None, leave: OnExit = lambda code: None) -> int:
+    """Run until stopped; return the exit code. `leave` is called with the code as soon as it is known."""
+    set_on_retry_hooks(())  # conflicts are normal: do not log each retry
     try:
         given, flags = with_home(sys.argv[1:] if arguments is None else arguments)
         if given[:1] == ["db"]:
-            return work_on_database(given[1:], load_settings(flags))
+            return run_database_command(given[1:], load_settings(flags))
         asyncio.run(serve(parse(given), load_settings(flags), build_control, stopping=lambda: leave(0)))
     except CrucibleError as error:
         leave(error.exit_code)
-        return tell(error)
-    except Exception as error:  # noqa: BLE001 - whoever started us reads the last line, whatever happened
+        return write_error(error)
+    except Exception as error:  # noqa: BLE001 - the process that started us reads the last line in any case
         leave(CrucibleError.exit_code)
-        return tell(_unexpected(error))
+        return write_error(_unexpected(error))
     return 0
 
 
-def leave_soon(code: int) -> None:
-    """End this process in a moment, whatever still hangs: the next can start from any state it leaves."""
+def exit_soon(code: int) -> None:
+    """End this process soon, even if something hangs: a new server can start from any state."""
     limit = threading.Timer(HARD_STOP_SECONDS, os._exit, (code,))
     limit.daemon = True
     limit.start()
 
 
-def tell(error: CrucibleError) -> int:
-    """Write the error as the last line for whoever started this process; its exit code."""
+def write_error(error: CrucibleError) -> int:
+    """Write the error as the last line, for the process that started this one; return its exit code."""
     parts = {"code": error.code, "what": error.what, "why": error.why, "fix": error.fix}
     sys.stderr.write(json.dumps({"error": parts}) + "\n")
     sys.stderr.flush()
@@ -63,7 +65,30 @@ def _unexpected(error: Exception) -> CrucibleError:
     configure_logging(sys.stderr)  # until then structlog shows the values of variables
     structlog.get_logger().error("unexpected error", exc_info=error)
     return CrucibleError(
-        "The server ended by an error it does not know.",
+        "The server stopped with an unexpected error.",
         why=f"{type(error).__name__}: {error}",
-        fix="Start it again; if it stays, report it with the lines above.",
+        fix="Start it again. If it fails again, report it with the log lines above.",
     )
+
+
+def run_database_command(arguments: Sequence[str], settings: Settings) -> int:
+    """Run a `db` command without a server; print its result as a line of JSON and return the exit code."""
+    from crucible.control.runtime.compose import deployment_id
+    from crucible.control.upkeep import offline
+    from crucible.server.home import open_state_folder
+
+    wanted = offline.parse(Parser(prog="python -m crucible.app db"), arguments)
+    home = open_state_folder(settings.home.value)
+    named = settings.database.value
+    source = offline.BackupSource(
+        database=home.database if named is None else named.reveal(),
+        deployment=deployment_id(home.load_key(settings.key_file.value)),
+        store=settings.store.value or str(home.store),
+        version=__version__,
+    )
+    with contextlib.ExitStack() as held:
+        if wanted.exclusive:
+            held.enter_context(home.lock())
+        answer = offline.run(wanted, source, time.time())
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0

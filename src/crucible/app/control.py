@@ -1,4 +1,4 @@
-"""The control plane that the settings describe."""
+"""Build the control plane from the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
-    """The control plane that the settings describe. Opens the database and the store; starts nothing."""
+    """Build the control plane from the settings. Opens the database and the store; starts nothing."""
     from crucible.control.machines.machine_factory import LeaseTerms
     from crucible.control.objects.quota import QuotaLimits
     from crucible.control.runtime.compose import ControlOptions, build_control
@@ -66,14 +66,16 @@ def _store_options(settings: Settings) -> StoreOptions:
 
 
 def _openid(settings: Settings) -> OpenIdClient | None:
-    """Who the server is at the OpenID provider; None if none is set. Half an answer is BadInput."""
+    """Return the server's OpenID client, or None. Raises BadInput if only half of it is set."""
     from crucible.core.people.openid import OpenIdClient, validate_client
 
     issuer, client = settings.oidc_issuer.value, settings.oidc_client_id.value
     if issuer is None and client is None:
         return None
     if issuer is None or client is None:
-        raise BadInput("A provider and who we are there go together.", fix="Set both oidc_issuer and oidc_client_id.")
+        raise BadInput(
+            "oidc_issuer and oidc_client_id must be set together.", fix="Set both oidc_issuer and oidc_client_id."
+        )
     return validate_client(
         OpenIdClient(
             issuer,
@@ -96,7 +98,7 @@ def _find_uv() -> str | None:
 
 
 def _arm_crashpoint() -> None:
-    """For fault tests: the process kills itself where CRUCIBLE_CRASHPOINT says."""
+    """For fault tests: kill this process at the crash point named by CRUCIBLE_CRASHPOINT."""
     name = os.environ.get("CRUCIBLE_CRASHPOINT")
     if name:
         from crucible.control.reconcile.crashpoints import arm

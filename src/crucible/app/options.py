@@ -1,4 +1,4 @@
-"""What the command line of a server asks for."""
+"""The command line of a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crucible.core.errors import BadInput
 
 @dataclass(frozen=True)
 class Options:
-    """`port` and `agents_port` None: those of the last run if they are free, else any."""
+    """Options of `serve`. `port` and `agents_port` None: those of the last run if free, else any."""
 
     embedded: bool = False
     nonce: str = ""
@@ -23,13 +23,17 @@ class Options:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """The command line as Options; raises BadInput."""
+    """Parse the command line of `serve`. Raises BadInput."""
     parser = Parser(prog="python -m crucible.app")
     serving = parser.add_subparsers(dest="command", required=True).add_parser("serve")
     serving.add_argument("--embedded", action="store_true", help="output already goes to server.log")
-    serving.add_argument("--home", help="the state folder, whatever the settings say")
-    serving.add_argument("--nonce", default="", help="tells this run from others; made unless given")
-    serving.add_argument("--host", default=Options.host, help="a loopback address; another needs TLS and users")
+    serving.add_argument("--home", help="state folder (default: the setting)")
+    serving.add_argument("--nonce", default="", help="ID of this run (default: random)")
+    serving.add_argument(
+        "--host",
+        default=Options.host,
+        help="address to listen on; other than loopback needs TLS and users (default: %(default)s)",
+    )
     serving.add_argument("--port", type=_port, default=None)
     serving.add_argument("--agents-port", type=_port, default=None)
     given = parser.parse_args(arguments)
@@ -38,7 +42,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def with_home(arguments: Sequence[str]) -> tuple[list[str], dict[str, object]]:
-    """The command line without `--home FOLDER`, and that as a flag of the settings."""
+    """Split `--home FOLDER` off the command line; return the rest, and it as a settings flag."""
     parser = Parser(prog="python -m crucible.app", add_help=False, allow_abbrev=False)
     parser.add_argument("--home")
     found, rest = parser.parse_known_args(arguments)
@@ -46,7 +50,7 @@ def with_home(arguments: Sequence[str]) -> tuple[list[str], dict[str, object]]:
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises BadInput where argparse would end the process."""
+    """An argument parser that raises BadInput where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{message[:1].upper()}{message[1:]}.", fix="See `python -m crucible.app serve --help`.")

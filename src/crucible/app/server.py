@@ -1,16 +1,19 @@
-"""A server: one run of it, from bound sockets to the last answer."""
+"""A server: one run of it, from the options to the last response."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crucible import __version__
-from crucible.core.errors import Trouble
+from crucible.app.options import Options
+from crucible.core.errors import BadInput, Trouble
 from crucible.core.people.identity import OWNER
 from crucible.settings import Settings
 from crucible.wire.process import this_process
@@ -23,17 +26,18 @@ if TYPE_CHECKING:
     from crucible.server.http.listen import UvicornListener
     from crucible.server.security.exposure import Exposure
 
+
 STOP_SECONDS = 2.0
-"""How long control's loops get to end; the listeners have their own second."""
+"""How long control's background tasks may take to stop; the listeners have a second of their own."""
 
 Build = Callable[["StateFolder", Settings], "ControlPlane"]
 
 
 @dataclass(frozen=True)
 class Server:
-    """One run: from bound sockets to the last answer.
+    """One run of the server, from bound sockets to the last response.
 
-    `nonce` tells it from other runs. `stop` ends it; `stopping` is called once it is to end.
+    `nonce` identifies the run. Setting `stop` ends it; `stopping` is called when that begins.
     """
 
     home: StateFolder
@@ -45,7 +49,7 @@ class Server:
     stop: asyncio.Event
     stopping: Callable[[], None]
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when agents that wait for news are to be answered."""
+    """Set to answer the agents' long polls when the server stops."""
 
     @property
     def _agents_url(self) -> str:
@@ -53,7 +57,7 @@ class Server:
 
     @property
     def _url(self) -> str:
-        """How a command on this computer finds it."""
+        """The address for commands on this computer."""
         return self.reach.url_of(self.api)
 
     async def run(self, build: Build) -> None:
@@ -64,7 +68,7 @@ class Server:
 
         log = structlog.get_logger()
         asyncio.get_running_loop().set_exception_handler(AcceptErrorLog())
-        self.home.remove_discovery()  # what a server that was killed left behind
+        self.home.remove_discovery()  # left behind by a killed server
         self.home.write_agents_url(self._agents_url)
         control = build(self.home, self.settings)
         if self.reach.is_public:
@@ -82,14 +86,14 @@ class Server:
         log.info("stopped")
 
     async def _until_stopped(self, running: Sequence[asyncio.Future[None]]) -> None:
-        told: asyncio.Future[Any] = asyncio.ensure_future(self.stop.wait())
+        stop_wait: asyncio.Future[Any] = asyncio.ensure_future(self.stop.wait())
         try:
-            await asyncio.wait({*running, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*running, stop_wait}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
+            stop_wait.cancel()
         if not self.stop.is_set():
             await asyncio.gather(*(listener for listener in running if listener.done()))
-            raise Trouble("A listener ended by itself.", fix="Start the server again.")
+            raise Trouble("A listener stopped unexpectedly.", fix="Start the server again.")
         self.stopping()
 
     def _listeners(self, control: ControlPlane) -> tuple[UvicornListener, UvicornListener]:
@@ -138,8 +142,8 @@ class Server:
     async def _end(
         self, control: ControlPlane, listeners: Sequence[UvicornListener], running: Sequence[asyncio.Future[None]]
     ) -> None:
-        """Nobody finds us any more; those who wait are answered; then the loops end."""
-        with contextlib.suppress(OSError):  # a disk that takes nothing; the next server does it
+        """Withdraw the announcement, answer waiting agents, stop the listeners, then control."""
+        with contextlib.suppress(OSError):  # a full or read-only disk; the next server withdraws it
             self.home.remove_discovery()
         self.closing.set()
         for listener in listeners:
@@ -147,3 +151,82 @@ class Server:
         await asyncio.gather(*running, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(control.stop(), STOP_SECONDS)
+
+
+async def serve(
+    options: Options,
+    settings: Settings,
+    build: Build,
+    *,
+    stop: asyncio.Event | None = None,
+    stopping: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until a signal, a stop request or `stop`; `stopping` is called when the stop begins."""
+    from crucible.control.db.sqlite.filesystem import mount_table, refuse_network
+    from crucible.server.home import open_state_folder
+    from crucible.server.http.listen import raise_file_limit
+    from crucible.server.security.exposure import check_exposure
+
+    reach = _reach(options, settings)
+    check_exposure(reach)
+    raise_file_limit()
+    refuse_network(settings.home.value.resolve(), mount_table())
+    home = open_state_folder(settings.home.value)
+    stop = stop or asyncio.Event()
+    with home.lock(), _log_output(home, options), _bound(home, options) as (api, agents), _signals(stop):
+        await Server(home, settings, reach, options.nonce, api, agents, stop, stopping).run(build)
+
+
+def _reach(options: Options, settings: Settings) -> Exposure:
+    from crucible.server.http.listen import TlsFiles
+    from crucible.server.security.exposure import Exposure
+
+    certificate, key = settings.tls_certificate.value, settings.tls_key.value
+    if (certificate is None) != (key is None):
+        raise BadInput(
+            "A TLS certificate needs its key, and a key its certificate.", fix="Set both tls_certificate and tls_key."
+        )
+    tls = TlsFiles(certificate, key) if certificate is not None and key is not None else None
+    return Exposure(options.host, settings.public_url.value, tls, settings.behind_proxy.value)
+
+
+@contextlib.contextmanager
+def _bound(home: StateFolder, options: Options) -> Iterator[tuple[socket.socket, socket.socket]]:
+    from crucible.server.http.listen import bind
+
+    last = home.read_ports()
+    with (
+        bind(options.host, options.port, last.api) as api,
+        bind(options.host, options.agents_port, last.agents) as agents,
+    ):
+        yield api, agents
+
+
+@contextlib.contextmanager
+def _log_output(home: StateFolder, options: Options) -> Iterator[None]:
+    """Set up the log. An embedded server's stderr already is server.log; another writes to both."""
+    from crucible.server.http.server_log import TeeWriter, configure_logging
+
+    if options.embedded:
+        configure_logging(sys.stderr)
+        yield
+        return
+    with open(home.log, "a", encoding="utf-8") as file:
+        configure_logging(TeeWriter(sys.stderr, file))
+        try:
+            yield
+        finally:
+            configure_logging(sys.stderr)
+
+
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """Let SIGTERM and SIGINT set `stop`."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

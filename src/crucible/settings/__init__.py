@@ -1,14 +1,13 @@
-"""Settings, each with where it came from.
+"""Settings, each with its origin.
 
-The first of these that says something wins: a flag, a `CRUCIBLE_*` variable, `./crucible.toml` or
-`[tool.crucible]` of `./pyproject.toml`, the user's own `config.toml`, `crucible login`, the default. Only app, cli
-and client read them; values are passed down, and nobody else looks at the environment.
+The first source that sets a value wins: a flag, a `CRUCIBLE_*` variable, `./crucible.toml`, `[tool.crucible]` in
+`./pyproject.toml`, the user's `config.toml`, `crucible login`, the default. Only app, cli and client read settings;
+they pass values down, and no other room reads the environment.
 """
 
-from crucible.settings.known import HIDDEN, NAMES, SERVER_NAMES, Settings
-from crucible.settings.layers import default_logins, default_user_config
-from crucible.settings.loading import load_settings
+from crucible.settings.load import default_logins, default_user_config, load_settings
 from crucible.settings.setting import Setting
+from crucible.settings.settings import HIDDEN, NAMES, SERVER_NAMES, Settings
 
 __all__ = [
     "HIDDEN",

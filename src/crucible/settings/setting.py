@@ -1,4 +1,4 @@
-"""One setting: its value with who said it, and the rule by which it is read."""
+"""One setting: its value with its origin, and the rule to parse it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """A value and, in words, who said it."""
+    """A value and where it comes from."""
 
     value: T
     origin: str = "default"
 
 
 @dataclass(frozen=True)
-class Rule(Generic[T]):
-    """`read` makes a value of what was written, or raises ValueError; `default` is the one that nobody has to say.
+class SettingRule(Generic[T]):
+    """How to parse a setting, and its default. `read` raises ValueError for a bad value.
 
-    `server`: only a server reads it. `hidden`: it is not repeated when it is wrong.
+    `server`: only a server reads it. `hidden`: a wrong value is not repeated in the error.
     """
 
     read: Callable[[object], T]
@@ -30,22 +30,22 @@ class Rule(Generic[T]):
     hidden: bool = False
 
     @staticmethod
-    def of(declared: Field[Any]) -> Rule[Any]:
-        """The rule of a field that was declared by it."""
-        rule: Rule[Any] = declared.metadata["rule"]
+    def from_field(declared: Field[Any]) -> SettingRule[Any]:
+        """Return the rule that declared the field."""
+        rule: SettingRule[Any] = declared.metadata["rule"]
         return rule
 
     def declare(self) -> Setting[T]:
-        """A field of `Settings`. It has no default value: every setting says where it comes from."""
-        # To a type checker the field is what it will hold, so the rule has to fit its type.
+        """Declare a field of `Settings`. It has no default value: `load_settings` fills every field."""
+        # the type checker sees the value the field will hold, and so checks the parser against it
         return cast("Setting[T]", field(metadata={"rule": self}))
 
 
-def known(read: Callable[[object], T], default: T, *, hidden: bool = False) -> Setting[T]:
+def setting(read: Callable[[object], T], default: T, *, hidden: bool = False) -> Setting[T]:
     """Declare a setting of commands, of the client and of servers."""
-    return Rule(read, lambda: default, hidden=hidden).declare()
+    return SettingRule(read, lambda: default, hidden=hidden).declare()
 
 
-def of_server(read: Callable[[object], T], default: T, *, hidden: bool = False) -> Setting[T]:
+def server_setting(read: Callable[[object], T], default: T, *, hidden: bool = False) -> Setting[T]:
     """Declare a setting that only a server reads."""
-    return Rule(read, lambda: default, server=True, hidden=hidden).declare()
+    return SettingRule(read, lambda: default, server=True, hidden=hidden).declare()

@@ -1,21 +1,39 @@
-"""What was written, in a file or a variable, as a value. Each reader raises ValueError with what it wants instead."""
+"""Parsers of settings: raw text or TOML to a value. Each raises ValueError with what is accepted instead."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.core.channels import Channel
 from crucible.core.errors import BadInput
 from crucible.core.secret import Secret
-from crucible.settings.database import DatabaseUrl
+
+
+@dataclass(frozen=True)
+class DatabaseUrl:
+    """The address of a database server. Prints without its password; `reveal()` returns the whole."""
+
+    _url: str = field(repr=False)
+
+    def reveal(self) -> str:
+        return self._url
+
+    def __str__(self) -> str:
+        hidden = re.sub(r"(//[^:/?@]*):.*@", r"\1:***@", self._url, count=1)
+        return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
+
+    def __repr__(self) -> str:
+        return f"DatabaseUrl({str(self)!r})"
+
 
 LONGEST_LIFE = 30 * 86400
 
 
 def text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("It has to be text.")
+        raise ValueError("It must be text.")
     return value.strip()
 
 
@@ -28,37 +46,37 @@ def path(value: object) -> Path:
 
 
 def interpreter(value: object) -> str:
-    """An interpreter, or the folder of a virtual environment that has one."""
+    """Return the path of an interpreter, given as such or as a virtual environment."""
     outer = path(value)
     inner = outer / "bin" / "python"
     return str(inner if inner.is_file() else outer)
 
 
-def place(value: object) -> str:
-    """A URL as it is; a path made absolute, because the server runs in another folder."""
-    said = text(value)
-    return said if "://" in said else str(path(said))
+def path_or_url(value: object) -> str:
+    """Return a URL unchanged, a path made absolute: the server runs in another folder."""
+    value_text = text(value)
+    return value_text if "://" in value_text else str(path(value_text))
 
 
 def url(value: object) -> str:
-    said = text(value).rstrip("/")
-    if not said.startswith(("http://", "https://")):
-        raise ValueError("It has to begin with http:// or https://.")
-    return said
+    value_text = text(value).rstrip("/")
+    if not value_text.startswith(("http://", "https://")):
+        raise ValueError("It must begin with http:// or https://.")
+    return value_text
 
 
 def database(value: object) -> DatabaseUrl:
-    said = text(value)
-    if not said.startswith(("postgresql://", "postgres://")):
-        raise ValueError("It has to begin with postgresql://.")
-    return DatabaseUrl(said)
+    value_text = text(value)
+    if not value_text.startswith(("postgresql://", "postgres://")):
+        raise ValueError("It must begin with postgresql://.")
+    return DatabaseUrl(value_text)
 
 
 def channel(value: object) -> Channel:
-    said = text(value)
-    if said not in (Channel.HTTPS, Channel.STORE):
-        raise ValueError("It has to be https or store.")
-    return Channel(said)
+    value_text = text(value)
+    if value_text not in (Channel.HTTPS, Channel.STORE):
+        raise ValueError("It must be https or store.")
+    return Channel(value_text)
 
 
 def project(value: object) -> str:
@@ -75,22 +93,22 @@ def flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if not isinstance(value, str) or value.strip().lower() not in known:
-        raise ValueError("It has to be true or false.")
+        raise ValueError("It must be true or false.")
     return known[value.strip().lower()]
 
 
 def names(value: object) -> tuple[str, ...]:
-    """`local, rehearsal` or a list; `none` is no name at all."""
+    """Split `local, rehearsal`, or read a list; `none` is the empty list."""
     words = value if isinstance(value, list) else text(value).split(",")
     found = tuple(dict.fromkeys(text(word) for word in words))
     return () if found == ("none",) else found
 
 
 def domains(value: object) -> tuple[str, ...]:
-    """In small letters, each with a dot."""
+    """Read domains, in lower case; each must contain a dot."""
     found = tuple(name.lower().removeprefix("@") for name in names(value))
     if not found or not all(re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", name) for name in found):
-        raise ValueError("It has to be domains such as example.org.")
+        raise ValueError("It must be domains such as example.org.")
     return found
 
 
@@ -102,7 +120,7 @@ def networks(value: object) -> tuple[str, ...]:
         try:
             ipaddress.ip_network(name)
         except ValueError:
-            raise ValueError(f"{name!r} is no address or network, such as 10.0.0.7 or 10.0.0.0/24.") from None
+            raise ValueError(f"{name!r} is not an address or network, such as 10.0.0.7 or 10.0.0.0/24.") from None
     return found
 
 
@@ -110,54 +128,54 @@ def size(value: object) -> int:
     from crucible.core.compute.resources import parse_memory
 
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError("It has to be a size such as 500M.")
+        raise ValueError("It must be a size such as 500M.")
     try:
         found = parse_memory(str(value))
     except BadInput as error:
         raise ValueError(f"{error.what} {error.fix}") from error
     if found <= 0:
-        raise ValueError("It has to be above zero.")
+        raise ValueError("It must be above zero.")
     return found
 
 
-def size_or_none(value: object) -> int:
-    """A size, or 0."""
+def size_or_zero(value: object) -> int:
+    """Read a size, or 0."""
     return 0 if value in (0, "0") else size(value)
 
 
 def seconds(value: object) -> float:
-    """Up to an hour: how long somebody waits."""
+    """Read a timeout, up to an hour."""
     found = float(_number(value, "seconds"))
     if not 0 < found <= 3600:
-        raise ValueError("It has to be between 0 and 3600 seconds.")
+        raise ValueError("It must be between 0 and 3600 seconds.")
     return found
 
 
-def life(value: object) -> float:
-    """Seconds, up to 30 days."""
+def machine_life(value: object) -> float:
+    """Read the lifetime of a machine or lease: seconds, 10 seconds to 30 days."""
     found = float(_number(value, "seconds"))
     if not 10 <= found <= LONGEST_LIFE:
-        raise ValueError("It has to be between 10 seconds and 30 days.")
+        raise ValueError("It must be between 10 seconds and 30 days.")
     return found
 
 
 def days(value: object) -> float:
-    """`30d`, or a number of days, as seconds."""
+    """Read `30d` or a number of days; return seconds."""
     found = float(str(_number(value, "days such as 30d")).strip().lower().removesuffix("d"))
     if not 0 < found <= 36500:
-        raise ValueError("It has to be between 0 and 36500 days.")
+        raise ValueError("It must be between 0 and 36500 days.")
     return found * 86400
 
 
 def dollars(value: object) -> float:
     found = float(_number(value, "dollars"))
     if not 0 <= found <= 1e9:
-        raise ValueError("It has to be between 0 and 1000000000 dollars.")
+        raise ValueError("It must be between 0 and 1000000000 dollars.")
     return found
 
 
 def _number(value: object, what: str) -> int | float | str:
-    """What may be a number, or be written as one."""
+    """Return the raw value if it can be a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"It has to be a number of {what}.")
+        raise ValueError(f"It must be a number of {what}.")
     return value
