@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
-from crucible.cli.output.attempts import attempt_place, ended_words, lost_steps
-from crucible.cli.output.format import dollars
+from crucible.cli.output.attempts import count_lost_steps, format_attempt_end, format_attempt_offer
+from crucible.cli.output.format import format_dollars
 from crucible.core.compute.resources import format_duration, format_memory
 from crucible.core.views.jobs import AttemptView, CheckpointPage, CheckpointView, JobView
 
@@ -30,7 +30,7 @@ def story(job: JobView, kept: tuple[CheckpointView, ...]) -> Iterator[str]:
     yield f"\n== What happened to {job.display_name}\n"
     for attempt, following in pairwise((*job.attempts, None)):
         assert attempt is not None
-        yield f"Attempt {attempt.number}   {attempt_place(attempt)}"
+        yield f"Attempt {attempt.number}   {format_attempt_offer(attempt)}"
         yield f"            {begun(attempt)}"
         yield f"            {ended(attempt, following)}"
     yield f"\nDone        {done(job)}"
@@ -50,7 +50,7 @@ def begun(attempt: AttemptView) -> str:
 def ended(attempt: AttemptView, following: AttemptView | None) -> str:
     saved = following.resume_from if following else None
     where = f"; step {saved.step} was saved and stored before" if saved is not None else ""
-    return f"ended: {ended_words(attempt) or attempt.state}{where}"
+    return f"ended: {format_attempt_end(attempt) or attempt.state}{where}"
 
 
 def done(job: JobView) -> str:
@@ -64,14 +64,14 @@ def done(job: JobView) -> str:
 def lost(job: JobView) -> str:
     if len(job.attempts) < 2:
         return "nothing: the job was through before its machine was taken away"
-    again = sum(lost_steps(*move) or 0 for move in pairwise(job.attempts))
+    again = sum(count_lost_steps(*move) or 0 for move in pairwise(job.attempts))
     if again == 0 and all(attempt.exit_code == 0 for attempt in job.attempts):
         return "no step: the job saved when the notice came, so nothing was computed twice"
     return f"{again} steps of those it had told of were computed again"
 
 
 def cost(job: JobView) -> str:
-    spent = dollars(job.cost.micros)
+    spent = format_dollars(job.cost.micros)
     if not job.is_simulated:
         return spent
     return f"{spent} of play money for the simulated machine; this computer is free, and nobody is billed"

@@ -269,7 +269,7 @@ def test_up_says_where_it_is(cli: Cli, our_server: RealServer) -> None:
 def test_down_without_a_server_is_no_error(cli: Cli) -> None:
     ran = cli("down")
     assert ran.code == 0
-    assert "No server was up" in ran.err
+    assert "No server was running" in ran.err
 
 
 def test_down_asks_when_something_runs_and_never_without_a_terminal(cli: Cli, our_server: RealServer) -> None:
@@ -277,7 +277,7 @@ def test_down_asks_when_something_runs_and_never_without_a_terminal(cli: Cli, ou
     our_server.start()
     ran = cli("down")
     assert ran.code == 2
-    assert "2 running: they go on" in ran.err
+    assert "2 running: they continue" in ran.err
     assert "--yes" in ran.err
     assert not our_server.app.stops
     (line,) = cli("down", "--json").err.splitlines()

@@ -14,7 +14,7 @@ from tests.client.real_server import RealServer
 from tests.control.world import new_id
 
 from crucible import __version__
-from crucible.cli.command_table import COMMANDS, Row, load
+from crucible.cli.command_table import COMMANDS, CommandRow, load_command
 from crucible.core.ids import Prefix
 
 LEAVES = [row for group in COMMANDS for row in (group.rows or (group,))]
@@ -71,7 +71,7 @@ def test_the_module_runs_as_the_command() -> None:
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
-def test_every_command_has_help_with_the_shared_options(cli: Cli, row: Row) -> None:
+def test_every_command_has_help_with_the_shared_options(cli: Cli, row: CommandRow) -> None:
     ran = cli(row.name, "--help")
     assert ran.code == 0
     assert f"crucible {row.name}" in ran.out
@@ -80,10 +80,10 @@ def test_every_command_has_help_with_the_shared_options(cli: Cli, row: Row) -> N
 
 
 @pytest.mark.parametrize("row", LEAVES, ids=lambda row: row.target)
-def test_every_row_names_a_function_that_says_what_it_does(row: Row) -> None:
+def test_every_row_names_a_function_that_says_what_it_does(row: CommandRow) -> None:
     module, _, function = row.target.partition(":")
     assert getattr(importlib.import_module(f"crucible.cli.{module}"), function).__doc__
-    assert load(row).name == row.name
+    assert load_command(row).name == row.name
 
 
 @pytest.mark.parametrize("words", [("train", "--model"), ("run", "x.py", "--name"), ("tokens", "create", "--days")])

@@ -83,14 +83,14 @@ def test_destruction_is_allowed_again_by_hand(cli: Cli, real: RealServer) -> Non
     assert real.sent == []
     assert cli("db", "confirm", "--yes", "--json").json["confirmed"] is True
     ran = cli("db", "confirm", "--yes")
-    assert (ran.code, "launched and ended again" in ran.err) == (0, False)
+    assert (ran.code, "launched and terminated again" in ran.err) == (0, False)
 
 
 def test_what_a_confirmation_means_is_told(cli: Cli, real: RealServer) -> None:
     now = real.rig.clock.now()
     real.run(real.rig.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     ran = cli("db", "confirm", "--yes")
-    assert (ran.code, "launched and ended again" in ran.err) == (0, True)
+    assert (ran.code, "launched and terminated again" in ran.err) == (0, True)
 
 
 def test_a_named_server_is_not_restored_from_here(cli: Cli, real: RealServer, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_an_interrupt_detaches_and_the_job_goes_on(terminal: Terminal) -> None:
     interrupt(command)
     _, said = command.communicate(timeout=20)
     assert command.returncode == 130
-    assert "Detached; the job goes on." in said
+    assert "Detached; the job continues." in said
     (job,) = terminal.json("status")["items"]
     assert job["phase"] == "running"
     assert job["short"] in said

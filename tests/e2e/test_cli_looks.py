@@ -145,7 +145,7 @@ def test_up_and_down(terminal: Terminal, job: str) -> None:
     assert terminal.json("down")["stopped"] is True
     assert not terminal.is_up()
     assert terminal.json("down")["stopped"] is False
-    assert "not up" in terminal.ok("doctor")
+    assert "not running" in terminal.ok("doctor")
     assert not terminal.is_up()
     assert terminal.json("status", job)["status"] == "completed"
     assert terminal.is_up()

@@ -75,7 +75,7 @@ def test_a_new_hook_prints_its_secret_alone_and_says_the_rest_to_people(terminal
     assert [one["type"] for one in receiver.verified(done.stdout.strip())] == ["ping"]
     assert terminal.run("notifications", "remove", shown["id"]).returncode == 2, "nobody can be asked here"
     assert "is removed" in terminal.run("notifications", "remove", shown["id"], "--yes").stderr
-    assert "tells nobody" in terminal.run("notifications").stderr
+    assert "has no webhooks" in terminal.run("notifications").stderr
 
 
 def test_rotate_change_disable_and_enable(terminal: Terminal, receiver: Receiver, hook: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def test_the_owners_jobs_are_not_hers_to_see(terminal: Terminal, token: str) -> 
 def test_who_belongs_to_no_project_is_told_how_that_changes(terminal: Terminal, token: str) -> None:
     terminal.ok("users", "add", "lone")
     made = terminal.run("tokens", "create", "forever", "--user", "lone", "--days", "0")
-    assert "Good until it is revoked" in made.stderr
+    assert "Valid until it is revoked" in made.stderr
     done = as_ada(terminal, made.stdout.strip(), "whoami")
     assert (done.returncode, "crucible projects grant PROJECT lone member" in done.stderr) == (0, True), done.stderr
     assert "PROJECT" not in done.stdout, "no table without rows"

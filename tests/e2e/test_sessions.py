@@ -114,7 +114,7 @@ def test_a_program_that_has_not_begun_is_waited_for(terminal: Terminal, tmp_path
     terminal.crucible.phase(job, "starting", seconds=60)
     command = terminal.begin("exec", "-n", job, "--", "echo", "inside")
     assert command.stderr is not None
-    assert "has not begun; it is waited for, for at most 30 seconds." in command.stderr.readline()
+    assert "is still starting; waiting up to 30 seconds." in command.stderr.readline()
     gate.touch()
     out, err = command.communicate(timeout=60)
     assert (command.returncode, out, err) == (0, "inside\n", "")
@@ -167,7 +167,7 @@ def test_a_shell_in_a_terminal(terminal: Terminal, job: str) -> None:
 def test_without_a_command_and_without_a_terminal(terminal: Terminal, job: str) -> None:
     done = terminal.run("exec", job, input="")
     assert done.returncode == 2
-    assert "Say what to run" in done.stderr
+    assert "No command given." in done.stderr
 
 
 def test_who_goes_has_what_he_ran_ended(terminal: Terminal, job: str) -> None:
@@ -257,7 +257,7 @@ def test_attach_from_the_start_and_ctrl_c(terminal: Terminal) -> None:
     assert attached.stdout.readline() == "on\n"
     os.killpg(attached.pid, signal.SIGINT)
     _, said = attached.communicate(timeout=20)
-    assert (attached.returncode, "Detached; the job goes on" in said) == (130, True)
+    assert (attached.returncode, "Detached; the job continues" in said) == (130, True)
     assert terminal.crucible.job(job)["status"] == "running"
     terminal.ok("cancel", job)
 

@@ -11,203 +11,211 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 FLAGS = "crucible.flags"
-"""Where the context keeps the shared options, wherever on the line they stood."""
+"""Key of `ctx.meta` for the shared options, whether given before or after the command's name."""
 
 ARGUMENTS = "crucible.arguments"
-"""Where the context keeps what stood after `--`."""
+"""Key of `ctx.meta` for the arguments after `--`."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """A command: its name, `module:function` below crucible.cli, and one line of help."""
+class CommandRow:
+    """A command: its name, its `module:function` under crucible.cli, and one line of help."""
 
     name: str
     target: str
     help: str
     arguments: bool = False
-    """Whether what stands after `--` belongs to the user's program."""
+    """Whether everything after `--` is passed to the user's program."""
 
-    rows: tuple[Row, ...] = ()
-    """Commands below this one. What it does without one of them is its target; none: it shows its help."""
+    rows: tuple[CommandRow, ...] = ()
+    """Subcommands. Without one, `target` runs; an empty `target` shows the help."""
 
 
 COMMANDS = (
-    Row("run", "jobs.run:run", "Run a script, directory, notebook, git address, code or job file.", arguments=True),
-    Row("train", "jobs.train:train", "Train a model by its name, or by a script.", arguments=True),
-    Row("infer", "jobs.train:infer", "Ask a model, or a script, for a prediction.", arguments=True),
-    Row("benchmark", "jobs.train:benchmark", "Measure a model, or run a script that measures.", arguments=True),
-    Row("plan", "jobs.train:plan", "Show where a job would run, and for how much.", arguments=True),
-    Row(
+    CommandRow("run", "jobs.run:run", "Run a script, directory, notebook, git URL, code or job file.", arguments=True),
+    CommandRow("train", "jobs.run:train", "Train a model, by name or with a script.", arguments=True),
+    CommandRow("infer", "jobs.run:infer", "Get predictions from a model or a script.", arguments=True),
+    CommandRow("benchmark", "jobs.run:benchmark", "Benchmark a model, by name or with a script.", arguments=True),
+    CommandRow("plan", "jobs.run:plan", "Show where a job would run and what it would cost.", arguments=True),
+    CommandRow(
         "predictions",
         "compute.predictions:predictions",
-        "Show how long jobs were said to take, and how long they took.",
+        "List predicted and actual job run times.",
     ),
-    Row("status", "jobs.jobs:status", "Show all active jobs, or one job."),
-    Row("jobs", "jobs.jobs:jobs", "List jobs, newest first."),
-    Row("logs", "jobs.logs:logs", "Print a job's output; -f follows it."),
-    Row("attach", "jobs.attach:attach", "Show a running job's output from now on, to its end."),
-    Row("exec", "jobs.exec:exec_", "Run a command, or a shell, where a job runs.", arguments=True),
-    Row("ports", "jobs.ports:ports", "Reach a running job's own ports from here, or list them."),
-    Row("metrics", "jobs.metrics:metrics", "Show a job's metrics as sparklines."),
-    Row("health", "jobs.health:health", "Say how a job does, why, and what to do."),
-    Row("check", "jobs.health:health", "The same as health."),
-    Row("compare", "jobs.compare:compare", "Show jobs side by side: settings, metrics, duration, cost."),
-    Row("events", "jobs.jobs:events", "List what happened to a job."),
-    Row("cancel", "jobs.cancel:cancel", "End jobs."),
-    Row("tag", "jobs.labels:tag", "Add tags to a job, take some away, or list them."),
-    Row("note", "jobs.labels:note", "Leave a note on a job, delete one, or list them."),
-    Row("rename", "jobs.labels:rename", "Give a job another name."),
-    Row("resume", "jobs.resume:resume", "Go on with a job that has ended, from a checkpoint."),
-    Row("rerun", "jobs.resume:rerun", "Run a job once more as it was: same code, arguments and seed."),
-    Row("checkpoints", "jobs.checkpoints:checkpoints", "List a job's checkpoints, ask for one, or fetch one."),
-    Row("download", "jobs.download:download", "Fetch a job's artifacts."),
-    Row(
+    CommandRow("status", "jobs.jobs:status", "Show all active jobs, or one job in detail."),
+    CommandRow("jobs", "jobs.jobs:jobs", "List jobs, newest first."),
+    CommandRow("logs", "jobs.logs:logs", "Print a job's output; -f follows it."),
+    CommandRow("attach", "jobs.logs:attach", "Attach to a running job and show its output from now on."),
+    CommandRow("exec", "jobs.exec:exec_", "Run a command or open a shell inside a running job.", arguments=True),
+    CommandRow("ports", "jobs.ports:ports", "Forward a running job's ports to this computer, or list them."),
+    CommandRow("metrics", "jobs.metrics:metrics", "Show a job's metrics as sparklines."),
+    CommandRow("health", "jobs.health:health", "Show a job's health, with causes and advice."),
+    CommandRow("check", "jobs.health:health", "Alias of health."),
+    CommandRow("compare", "jobs.metrics:compare", "Compare jobs: settings, metrics, duration, cost."),
+    CommandRow("events", "jobs.jobs:events", "List a job's events."),
+    CommandRow("cancel", "jobs.cancel:cancel", "Cancel jobs."),
+    CommandRow("tag", "jobs.labels:tag", "Add, remove or list a job's tags."),
+    CommandRow("note", "jobs.labels:note", "Add, delete or list a job's notes."),
+    CommandRow("rename", "jobs.labels:rename", "Rename a job."),
+    CommandRow("resume", "jobs.resume:resume", "Resume an ended job from a checkpoint."),
+    CommandRow("rerun", "jobs.resume:rerun", "Run a job again with the same code, arguments and seed."),
+    CommandRow("checkpoints", "jobs.outputs:checkpoints", "List, request or download a job's checkpoints."),
+    CommandRow("download", "jobs.outputs:download", "Download a job's artifacts."),
+    CommandRow(
         "templates",
         "jobs.templates:templates",
-        "List ready workloads.",
+        "List ready-made workloads.",
         rows=(
-            Row("list", "jobs.templates:templates", "List ready workloads."),
-            Row("show", "jobs.templates:show", "Show one: its sizes, files and requirements."),
-            Row("copy", "jobs.templates:copy", "Copy one into a folder, to own and change."),
+            CommandRow("list", "jobs.templates:templates", "List ready-made workloads."),
+            CommandRow("show", "jobs.templates:show", "Show a template's presets, files and requirements."),
+            CommandRow("copy", "jobs.templates:copy", "Copy a template into a folder."),
         ),
     ),
-    Row(
+    CommandRow(
         "models",
         "jobs.models:models",
-        "List the model plugins of a Python.",
+        "List the model plugins installed in a Python environment.",
         rows=(
-            Row("list", "jobs.models:models", "List the model plugins of a Python."),
-            Row("show", "jobs.models:show", "Show one: what it is, what it can do, and its options."),
+            CommandRow("list", "jobs.models:models", "List the model plugins installed in a Python environment."),
+            CommandRow("show", "jobs.models:show", "Show a model plugin's methods and options."),
         ),
     ),
-    Row("client", "jobs.client:client", "Submit and watch training tasks of tenants."),
-    Row("backends", "compute.backends:backends", "List the places that can run jobs."),
-    Row("tiers", "compute.backends:tiers", "List the named sizes."),
-    Row(
+    CommandRow("client", "jobs.client:client", "Submit and monitor training tasks."),
+    CommandRow("backends", "compute.backends:backends", "List backends that can run jobs."),
+    CommandRow("tiers", "compute.backends:tiers", "List tiers (named sizes)."),
+    CommandRow(
         "catalog",
         "compute.catalog:catalog",
-        "List what can be rented, for how much; check those prices.",
+        "List rentable instance types and prices; audit or refresh prices.",
         rows=(
-            Row("list", "compute.catalog:catalog", "List what can be rented, cheapest first."),
-            Row("show", "compute.catalog:show", "Show one instance type: its size, and its prices everywhere."),
-            Row("gpus", "compute.catalog:gpus", "List GPU types: memory, bandwidth, peak rates."),
-            Row("refresh", "compute.prices:refresh", "Ask providers for their prices of today."),
-            Row("audit", "compute.prices:audit", "Say what is wrong with prices; compare them with another table."),
+            CommandRow("list", "compute.catalog:catalog", "List rentable instance types, cheapest first."),
+            CommandRow("show", "compute.catalog:show", "Show an instance type's size and prices in every region."),
+            CommandRow("gpus", "compute.catalog:gpus", "List GPU types: memory, bandwidth, peak rates."),
+            CommandRow("refresh", "compute.prices:refresh", "Fetch current prices from providers."),
+            CommandRow("audit", "compute.prices:audit", "Check the prices in use, or compare them with another table."),
         ),
     ),
-    Row(
+    CommandRow(
         "machines",
         "compute.machines:machines",
-        "List machines in use; end one; look for lost ones.",
+        "List machines in use; terminate machines; find orphans.",
         rows=(
-            Row("list", "compute.machines:machines", "List machines in use."),
-            Row("terminate", "compute.machines:terminate", "End machines, whatever runs there."),
-            Row("orphans", "compute.machines:orphans", "List machines at our places that should not be there."),
+            CommandRow("list", "compute.machines:machines", "List machines in use."),
+            CommandRow("terminate", "compute.machines:terminate", "Terminate machines and everything running on them."),
+            CommandRow("orphans", "compute.machines:orphans", "List machines tagged as ours that should not exist."),
         ),
     ),
-    Row("prune", "server.prune:prune", "Remove what is older than it needs to be kept."),
-    Row(
+    CommandRow("prune", "server.prune:prune", "Delete old jobs, checkpoints, artifacts and logs."),
+    CommandRow(
         "db",
         "",
-        "Copy the database, or put a copy in its place.",
+        "Back up or restore the database.",
         rows=(
-            Row("backup", "server.database:backup", "Copy the database to a file, while it is in use."),
-            Row("restore", "server.database:restore", "Put a copy in the place of the embedded server's database."),
-            Row("confirm", "server.database:confirm", "After a restore: let machines be launched and ended again."),
+            CommandRow("backup", "server.database:backup", "Back up the database to a file while the server runs."),
+            CommandRow("restore", "server.database:restore", "Restore the embedded server's database from a backup."),
+            CommandRow(
+                "confirm",
+                "server.database:confirm",
+                "After a restore, allow machines to be launched and terminated again.",
+            ),
         ),
     ),
-    Row(
+    CommandRow(
         "users",
         "people.users:users",
-        "List users; add, disable, enable one.",
+        "List users; add, change, disable or enable a user.",
         rows=(
-            Row("list", "people.users:users", "List users."),
-            Row("add", "people.users:add", "Add a user."),
-            Row("password", "people.users:password", "Set a user's password; ends what he has open."),
-            Row("email", "people.users:email", "Set the address by which a user signs in with the provider."),
-            Row("tie", "people.users:tie", "Tie a user to a person of the provider."),
-            Row("disable", "people.users:disable", "Keep a user out, and end all his tokens."),
-            Row("enable", "people.users:enable", "Let a user in again."),
+            CommandRow("list", "people.users:users", "List users."),
+            CommandRow("add", "people.users:add", "Add a user."),
+            CommandRow(
+                "password", "people.users:password", "Set a user's password and revoke their sessions and tokens."
+            ),
+            CommandRow("email", "people.users:email", "Set the e-mail address a user signs in with (OpenID)."),
+            CommandRow("tie", "people.users:tie", "Link a user to an OpenID subject."),
+            CommandRow("disable", "people.users:disable", "Disable a user and revoke their tokens."),
+            CommandRow("enable", "people.users:enable", "Enable a disabled user."),
         ),
     ),
-    Row(
+    CommandRow(
         "projects",
         "people.projects:projects",
-        "List your projects; add one; say who belongs to it.",
+        "List projects; add a project; manage its members.",
         rows=(
-            Row("list", "people.projects:projects", "List the projects that you may see."),
-            Row("add", "people.projects:add", "Add a project."),
-            Row("members", "people.projects:members", "List who belongs to a project."),
-            Row("grant", "people.projects:grant", "Give a user a role in a project."),
-            Row("remove", "people.projects:remove", "End a user's membership."),
+            CommandRow("list", "people.projects:projects", "List the projects you can see."),
+            CommandRow("add", "people.projects:add", "Add a project."),
+            CommandRow("members", "people.projects:members", "List a project's members."),
+            CommandRow("grant", "people.projects:grant", "Give a user a role in a project."),
+            CommandRow("remove", "people.projects:remove", "Remove a user from a project."),
         ),
     ),
-    Row(
+    CommandRow(
         "tokens",
         "people.tokens:tokens",
-        "List your tokens; make or revoke one.",
+        "List your tokens; create or revoke tokens.",
         rows=(
-            Row("list", "people.tokens:tokens", "List your tokens, sessions and share links."),
-            Row("create", "people.tokens:create", "Make a token for a program."),
-            Row("revoke", "people.tokens:revoke", "End tokens at once."),
+            CommandRow("list", "people.tokens:tokens", "List your tokens, sessions and share links."),
+            CommandRow("create", "people.tokens:create", "Create a token for a program."),
+            CommandRow("revoke", "people.tokens:revoke", "Revoke tokens."),
         ),
     ),
-    Row(
+    CommandRow(
         "secrets",
         "people.secrets:secrets",
-        "List a project's secrets; set or remove one; rotate their keys.",
+        "List a project's secrets; set or remove a secret; rotate the keys.",
         rows=(
-            Row("list", "people.secrets:secrets", "List a project's secrets, by name."),
-            Row("set", "people.secrets:set_secret", "Set a secret; its value comes from standard input or a prompt."),
-            Row("remove", "people.secrets:remove", "Remove a secret."),
-            Row("rotate", "people.secrets:rotate", "Encrypt every secret anew with a new key."),
+            CommandRow("list", "people.secrets:secrets", "List the names of a project's secrets."),
+            CommandRow(
+                "set", "people.secrets:set_secret", "Set a secret; the value is prompted for or read from stdin."
+            ),
+            CommandRow("remove", "people.secrets:remove", "Remove a secret."),
+            CommandRow("rotate", "people.secrets:rotate", "Re-encrypt every secret with a new key."),
         ),
     ),
-    Row(
+    CommandRow(
         "notifications",
         "people.notifications:notifications",
-        "List the addresses that a project tells of its jobs; add, try or remove one.",
+        "List a project's webhooks; add, test, change or remove a webhook.",
         rows=(
-            Row("list", "people.notifications:notifications", "List a project's hooks, and how they do."),
-            Row(
+            CommandRow("list", "people.notifications:notifications", "List a project's webhooks and their state."),
+            CommandRow(
                 "add",
                 "people.notifications:add",
-                "Tell an address what becomes of jobs; prints the signing secret once.",
+                "Add a webhook for job events; prints its signing secret once.",
             ),
-            Row("show", "people.notifications:show", "Show one hook."),
-            Row("change", "people.notifications:change", "Change a hook's address, or what it is told of."),
-            Row("test", "people.notifications:try_it", "Send a ping now, and say what the receiver answered."),
-            Row("enable", "people.notifications:enable", "Tell it again, from now on; try it now if it waits."),
-            Row("disable", "people.notifications:disable", "Tell it nothing more."),
-            Row(
+            CommandRow("show", "people.notifications:show", "Show a webhook."),
+            CommandRow("change", "people.notifications:change", "Change a webhook's URL or events."),
+            CommandRow("test", "people.notifications:try_it", "Send a test message now and show the response."),
+            CommandRow("enable", "people.notifications:enable", "Enable a webhook; retry now if it is waiting."),
+            CommandRow("disable", "people.notifications:disable", "Disable a webhook."),
+            CommandRow(
                 "rotate",
                 "people.notifications:rotate",
-                "Give it a new signing secret; the old one is good for a day more.",
+                "Create a new signing secret; the old one stays valid for a day.",
             ),
-            Row("deliveries", "people.notifications:deliveries", "List the last tries to tell it something."),
-            Row("remove", "people.notifications:remove", "Remove a hook and its secret."),
+            CommandRow("deliveries", "people.notifications:deliveries", "List a webhook's recent deliveries."),
+            CommandRow("remove", "people.notifications:remove", "Remove a webhook and its secret."),
         ),
     ),
-    Row("share", "people.tokens:share", "Make a token that shows one job to whoever has it."),
-    Row("audit", "people.users:audit", "List what was done, and by whom."),
-    Row("login", "people.login:login", "Log in to a server, or make a login link for a browser."),
-    Row("logout", "people.login:logout", "Forget a server, and end the session there."),
-    Row("whoami", "people.login:whoami", "Show who you are to the server."),
-    Row(
+    CommandRow("share", "people.tokens:share", "Create a link that shows one job to anyone who has it."),
+    CommandRow("audit", "people.users:audit", "List the audit log."),
+    CommandRow("login", "people.login:login", "Log in to a server, or create a login link for a browser."),
+    CommandRow("logout", "people.login:logout", "Log out of a server."),
+    CommandRow("whoami", "people.login:whoami", "Show the user you are logged in as."),
+    CommandRow(
         "config",
         "server.config:config",
-        "Show the settings in force; set your own.",
+        "Show the settings in effect; set or unset your own.",
         rows=(
-            Row("show", "server.config:config", "Show the settings in force here."),
-            Row("set", "server.config:set_", "Set one in your own config.toml."),
-            Row("unset", "server.config:unset", "Take one out of your own config.toml."),
+            CommandRow("show", "server.config:config", "Show the settings in effect."),
+            CommandRow("set", "server.config:set_", "Set a setting in your config.toml."),
+            CommandRow("unset", "server.config:unset", "Remove a setting from your config.toml."),
         ),
     ),
-    Row("init", "jobs.init:init", "Write an example job file."),
-    Row("completion", "server.completion:completion", "Print what lets your shell complete commands and options."),
-    Row("up", "server.embedded:up", "Start the embedded server."),
-    Row("down", "server.embedded:down", "Stop the embedded server; jobs go on."),
-    Row("doctor", "server.doctor:doctor", "Check this installation and say what to mend."),
+    CommandRow("init", "jobs.init:init", "Write an example job file."),
+    CommandRow("completion", "server.config:completion", "Print the shell completion script."),
+    CommandRow("up", "server.embedded:up", "Start the embedded server."),
+    CommandRow("down", "server.embedded:down", "Stop the embedded server; running jobs continue."),
+    CommandRow("doctor", "server.doctor:doctor", "Check the installation and suggest fixes."),
 )
 
 
@@ -222,17 +230,17 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:
-            if getattr(error, "ctx", None) is None:  # so that the help that is named is this command's
+            if getattr(error, "ctx", None) is None:  # so that the fix names the help of this command, not of `crucible`
                 error.ctx = ctx  # type: ignore[attr-defined]
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return ["[OPTIONS]", *(_stands_for(param) for param in self.get_params(ctx) if _is_argument(param))]
+        return ["[OPTIONS]", *(_placeholder(param) for param in self.get_params(ctx) if _is_argument(param))]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments and options by what stands for them, without the types that the library would add."""
+        """Write arguments and options by their placeholders, without the types typer would add."""
         params: list[Any] = list(self.get_params(ctx))
-        arguments = [(_stands_for(param).strip("[]"), param.help or "") for param in params if _is_argument(param)]
+        arguments = [(_placeholder(param).strip("[]"), param.help or "") for param in params if _is_argument(param)]
         options = [param.get_help_record(ctx) for param in params if not _is_argument(param)]
         for name, rows in (("Arguments", arguments), ("Options", options)):
             if rows:
@@ -241,7 +249,7 @@ class Command(TyperCommand):
 
 
 class ProgramCommand(Command):
-    """A command whose arguments after `--` are the user's program's, and not ours to read."""
+    """A command that passes the arguments after `--` to the user's program unread."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
@@ -257,17 +265,17 @@ def _is_argument(param: Any) -> bool:
     return bool(param.param_type_name == "argument")
 
 
-def _stands_for(param: Any) -> str:
+def _placeholder(param: Any) -> str:
     return str(param.metavar or param.name.upper())
 
 
 class LazyGroup(TyperGroup):
-    """Knows every command's name and help; imports a command when it is asked for."""
+    """Lists every command from the table; imports a command's module only when it runs."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.rows = {row.name: row for row in COMMANDS}
-        # Names that were mistyped are compared with these.
+        # typer compares a mistyped name with these keys
         self.commands = dict.fromkeys(self.rows)  # type: ignore[assignment]
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -275,7 +283,7 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         row = self.rows.get(cmd_name)
-        return load(row) if row else None
+        return load_command(row) if row else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -283,9 +291,9 @@ class LazyGroup(TyperGroup):
 
 
 class SubGroup(TyperGroup):
-    """Commands below a command. Its own target is what it does when none of them is named."""
+    """A command with subcommands. Without a subcommand it runs its own target."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: CommandRow) -> None:
         super().__init__(name=row.name, help=row.help, rich_markup_mode=None, no_args_is_help=not row.target)
         self.row = row
         self.rows = {item.name: item for item in row.rows}
@@ -294,49 +302,51 @@ class SubGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         row = self.rows.get(cmd_name)
-        return load(row) if row else None
+        return load_command(row) if row else None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Options may stand before the name of a command below; without a name the group's own target is meant,
-        unless the line is read to complete it: then the name may still follow."""
-        at = _first_word(args, self._with_values())
+        """Allow options before the subcommand, and default to the group's own target.
+
+        Shell completion parses an unfinished line, where the subcommand may still follow: no default there.
+        """
+        at = _position_of_command(args, self._with_values())
         if at is not None:
             args = [args[at], *args[:at], *args[at + 1 :]]
         elif self.row.target and not ctx.resilient_parsing and not {"--help", "-h"} & set(args):
-            args = [self._own, *args]
+            args = [self._default_command, *args]
         return super().parse_args(ctx, args)
 
     def _with_values(self) -> frozenset[str]:
-        """The options, its own target's too, after which a value stands and not a command's name."""
-        params: Any = load(self.rows[self._own]).params if self.row.target else self.params
+        """Return the options that take a value, so that the value is not mistaken for a subcommand."""
+        params: Any = load_command(self.rows[self._default_command]).params if self.row.target else self.params
         return frozenset(flag for param in params if not getattr(param, "is_flag", True) for flag in param.opts)
 
     @property
-    def _own(self) -> str:
+    def _default_command(self) -> str:
         return next(name for name, row in self.rows.items() if row.target == self.row.target)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", "[COMMAND]" if self.row.target else "COMMAND"]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        shown: Any = load(self.rows[self._own]) if self.row.target else self
-        records = [param.get_help_record(ctx) for param in shown.get_params(ctx) if not _is_argument(param)]
+        command: Any = load_command(self.rows[self._default_command]) if self.row.target else self
+        records = [param.get_help_record(ctx) for param in command.get_params(ctx) if not _is_argument(param)]
         with formatter.section("Options"):
             formatter.write_dl(records)
         with formatter.section("Commands"):
             formatter.write_dl([(row.name, row.help) for row in self.rows.values()])
 
 
-def _first_word(args: list[str], with_values: frozenset[str]) -> int | None:
-    """Where the first word stands that is neither an option nor the value of one."""
+def _position_of_command(args: list[str], with_values: frozenset[str]) -> int | None:
+    """Return the index of the first argument that is neither an option nor an option's value."""
     for at, word in enumerate(args):
         if not word.startswith("-") and (at == 0 or args[at - 1] not in with_values):
             return at
     return None
 
 
-def load(row: Row) -> Any:
-    """The command behind a row."""
+def load_command(row: CommandRow) -> Any:
+    """Import and return the command of a row."""
     if row.rows:
         return SubGroup(row)
     module, _, function = row.target.partition(":")
@@ -346,31 +356,35 @@ def load(row: Row) -> Any:
     return typer.main.get_command(app)
 
 
-def note_flag(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
-    """Remember a shared option that was given; what was not given is not remembered."""
+def remember_flag(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
+    """Store a shared option in the context if it was given."""
     if value not in (None, False):
         ctx.meta.setdefault(FLAGS, {})[param.name] = value
 
 
 Server = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", help="Server to talk to.", callback=note_flag, expose_value=False),
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="Server to use (default: the one logged in to, or the embedded server).",
+        callback=remember_flag,
+        expose_value=False,
+    ),
 ]
 Json = Annotated[
     bool,
-    typer.Option("--json", help="Print JSON on standard output.", callback=note_flag, expose_value=False),
+    typer.Option("--json", help="Print JSON on standard output.", callback=remember_flag, expose_value=False),
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Print ids and data only.", callback=note_flag, expose_value=False),
+    typer.Option("--quiet", "-q", help="Print only ids and data.", callback=remember_flag, expose_value=False),
 ]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Show tracebacks of errors.", callback=note_flag, expose_value=False)
-]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.", callback=remember_flag, expose_value=False)]
 
 
 def _shared(server: Server = None, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
-    """The options that stand before or after the command's name."""
+    """Declare the options that are accepted before or after the command's name."""
 
 
 def shared_options() -> Iterable[Any]:

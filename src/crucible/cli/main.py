@@ -1,4 +1,4 @@
-"""`crucible`: reads the command line, runs one command, tells errors, returns the exit code."""
+"""Entry point of `crucible`: parse the command line, run one command, print errors, return the exit code."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"crucible {__version__}")
         raise typer.Exit
 
@@ -45,7 +45,7 @@ def _root(
 ) -> None:
     """One control plane for ML jobs on any compute.
 
-    `crucible run train.py -- --epochs 3` needs no set-up.
+    `crucible run train.py -- --epochs 3` works without any set-up.
     """
 
 
@@ -54,40 +54,40 @@ def main() -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; returns its exit code, and lets nothing out but with --debug."""
+    """Run one command line and return its exit code. Raises only with --debug."""
     try:
         command = typer.main.get_command(app)
         result = command.main(list(arguments), "crucible", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except CrucibleError as error:
-        if _given(arguments, "--debug"):
+        if _has_flag(arguments, "--debug"):
             raise
-        return _tell(error, _given(arguments, "--json"))
+        return _print_error(error, _has_flag(arguments, "--json"))
     except typer.TyperException as error:
-        return _tell_usage(error, _given(arguments, "--json"))
+        return _print_usage_error(error, _has_flag(arguments, "--json"))
     except typer.Abort:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _given(arguments: Sequence[str], flag: str) -> bool:
-    """Whether a shared flag was given; asked when reading the line may have ended before it was reached."""
+def _has_flag(arguments: Sequence[str], flag: str) -> bool:
+    """Return whether a shared flag was given. Parsing may have failed before it got there, so look at the raw line."""
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return flag in ours
 
 
-def _tell(error: CrucibleError, as_json: bool) -> int:
-    from crucible.cli.output.output import tell_error
+def _print_error(error: CrucibleError, as_json: bool) -> int:
+    from crucible.cli.output.output import print_error
 
-    tell_error(error, as_json=as_json)
+    print_error(error, as_json=as_json)
     return error.exit_code
 
 
-def _tell_usage(error: Any, as_json: bool) -> int:
+def _print_usage_error(error: Any, as_json: bool) -> int:
     from crucible.cli.usage import usage_error
 
     if type(error).__name__ == "NoArgsIsHelpError" and not as_json:
         error.show()
         return int(error.exit_code)
-    return _tell(usage_error(error), as_json)
+    return _print_error(usage_error(error), as_json)

@@ -15,7 +15,7 @@ def test_offers_are_listed_cheapest_first(cli: Cli) -> None:
     for word in ("aws", "us-east-1", "g4dn.xlarge", "on-demand", "1 × T4", "16 GiB", "$0.526/h", "2025-09-01", "no"):
         assert word in first
     assert "us-east-2" in second
-    assert "--all shows the others" in ran.err
+    assert "--all shows the rest" in ran.err
     assert "days old" in ran.err
     assert "○ Not connected, and no command connects aws yet: this version has no backend" in ran.err
 
@@ -52,7 +52,7 @@ def test_a_price_is_a_bound(cli: Cli) -> None:
 def test_nothing_is_told_in_words(cli: Cli) -> None:
     ran = cli("catalog", "list", "--gpus", "64")
     assert (ran.code, ran.out) == (0, "")
-    assert "Nothing in the catalog fits." in ran.err
+    assert "Nothing in the catalog matches." in ran.err
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_nothing_is_told_in_words(cli: Cli) -> None:
         (("list", "--gpu", "A1000"), 2, "Did you mean 'A100'?"),
         (("list", "--provider", "amazon"), 2, "There is no provider 'amazon'."),
         (("list", "--region", "us-east-11"), 2, "Did you mean 'us-east-1'?"),
-        (("list", "--market", "weekly"), 2, "--market is not right"),
+        (("list", "--market", "weekly"), 2, "--market is invalid"),
         (("list", "--gpu-memory", "much"), 2, "512Mi"),
-        (("list", "--max-price", "-1"), 2, "--max-price is not right"),
+        (("list", "--max-price", "-1"), 2, "--max-price is invalid"),
         (("show", "g4dn.xlrge"), 3, "Did you mean 'g4dn.xlarge'?"),
     ],
 )

@@ -64,7 +64,7 @@ def test_ending_one_is_asked_about_and_says_what_runs_there(
 ) -> None:
     ran = cli("machines", "terminate", machine[-6:])
     assert ran.code == 2
-    assert f"mch-{machine[-6:]} (rehearsal sim.small north-1, up): {job.short} runs there." in ran.err
+    assert f"mch-{machine[-6:]} (rehearsal sim.small north-1, up): {job.short} runs on it." in ran.err
     assert "--yes" in ran.err
     assert real.sent == []
 
@@ -72,7 +72,7 @@ def test_ending_one_is_asked_about_and_says_what_runs_there(
 def test_one_is_ended(cli: Cli, real: RealServer, machine: str) -> None:
     ran = cli("machines", "terminate", machine[-6:], "--yes")
     assert ran.code == 0
-    assert f"mch-{machine[-6:]} is being ended." in ran.err
+    assert f"mch-{machine[-6:]} is being terminated." in ran.err
     assert real.sent == [(f"/api/v1/machines/{machine}/terminate", None)]
     assert cli("machines", "terminate", f"i-{machine}", "--yes", "--json").json["state"] == "releasing"
 

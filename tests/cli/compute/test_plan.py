@@ -71,7 +71,7 @@ def test_what_it_needs_stands_above_what_it_costs(cli: Cli, real: RealServer, tm
     assert ran.err.endswith("Nothing was submitted.\n")
     ran = cli("plan", "train.py", "--optimize", "speed", "--gpu", "t4", "--hours", "2.5", "--max-cost", "20")
     first, second, third, *_ = ran.out.splitlines()
-    assert first.split()[:2] == ["PLACE", "TYPE"]
+    assert first.split()[:2] == ["BACKEND", "TYPE"]
     assert second.split()[:4] == ["→", "cloud", "sim.small", "north"]
     assert "$1.32  $0.53/h  2h 30m   available" in second
     assert third.split()[:2] == ["○", "modal"]

@@ -20,7 +20,7 @@ def test_each_job_is_a_line_with_its_error_and_all_are_judged(cli: Cli, real: Re
     slow = train(real, training(), 4 / 3, name="train")
     ran = cli("predictions")
     heads, first, second, third = (line.split() for line in ran.out.splitlines())
-    assert heads == ["JOB", "NAME", "PLACE", "PREDICTED", "TOOK", "ERROR"]
+    assert heads == ["JOB", "NAME", "BACKEND", "PREDICTED", "TOOK", "ERROR"]
     predicted = predicted_seconds(real, slow)
     times = [*format_duration(predicted).split(), *format_duration(predicted * 4 / 3).split()]
     assert first == [slow.short, "train", "local", "T4", *times, "-25%"]

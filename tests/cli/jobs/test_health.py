@@ -75,12 +75,12 @@ def test_status_says_what_is_to_come(cli: Cli, real: RealServer) -> None:
     job = real.start(backend="rehearsal")
     real.run(job.progress, fraction=0.5, eta_seconds=3600.0)
     shown = cli("status", job.id).out
-    assert "; about $0.90 to come" in shown
+    assert "; about $0.90 remaining" in shown
 
 
 def test_status_says_why_the_cost_to_come_is_not_known(cli: Cli, real: RealServer) -> None:
     shown = cli("status", real.start(backend="rehearsal").id).out
-    assert "what is to come is not known: its program tells no total" in shown
+    assert "remaining cost unknown: its program tells no total" in shown
 
 
 def test_who_follows_a_job_hears_of_trouble_once_and_of_good_health_not(cli: Cli, real: RealServer) -> None:

@@ -13,7 +13,7 @@ from tests.client.real_server import RealServer, RunningJob
 from tests.control.clouds import FakeCloud
 from tests.control.fakes import FakeBackend
 
-from crucible.cli.options.filters import moment
+from crucible.cli.options.filters import parse_time
 from crucible.core.job.spec import EnvironmentSpec, Source
 
 pytestmark = pytest.mark.enable_socket
@@ -154,7 +154,7 @@ def test_jobs_are_filtered_by_name_and_tag(cli: Cli, real: RealServer) -> None:
     assert found("--tag", "red") == [new.id, failed.id]
     assert found("--tag", "red", "--tag", "big") == [new.id]
     assert found("--tag", "red", "--status", "failed") == [failed.id]
-    assert "no such job" in cli("jobs", "--tag", "blue").err
+    assert "No job matches" in cli("jobs", "--tag", "blue").err
 
 
 def test_all_jobs_are_listed_page_by_page(cli: Cli, real: RealServer) -> None:
@@ -210,9 +210,9 @@ def test_what_its_plan_said_is_shown(cli: Cli, real: RealServer, tmp_path: Path)
     assert "Planned" not in cli("status", job).out
     real.run(real.plan_jobs)
     cloud, here = (cli("status", found["id"]).out for found in cli("jobs", "--limit", "2", "--json").json["items"])
-    assert "Planned      on this computer at local\n" in cli("status", job).out
-    assert re.search(r"Planned      about 1m \d\ds on this computer at local, free\n", here)
-    assert re.search(r"Planned      about 2m \d\ds on sim.small at cloud, \$0.04 in all\n", cloud)
+    assert "Planned      on this computer (local)\n" in cli("status", job).out
+    assert re.search(r"Planned      about 1m \d\ds on this computer \(local\), free\n", here)
+    assert re.search(r"Planned      about 2m \d\ds on sim.small \(cloud\), \$0.04 in all\n", cloud)
 
 
 def test_why_its_plan_found_no_offer_is_shown(cli: Cli, real: RealServer, backends: tuple[FakeCloud, ...]) -> None:
@@ -258,9 +258,9 @@ def test_a_filter_that_makes_no_sense_is_refused_before_the_server_is_asked(
 
 def test_a_time_is_so_long_ago_or_a_date() -> None:
     now = datetime(2026, 11, 15, 12, tzinfo=UTC)
-    assert moment("--since", "2h", now) == datetime(2026, 11, 15, 10, tzinfo=UTC)
-    assert moment("--since", "2026-11-14T10:00:00+00:00", now) == datetime(2026, 11, 14, 10, tzinfo=UTC)
-    assert moment("--since", "2026-11-14", now).tzinfo is not None
+    assert parse_time("--since", "2h", now) == datetime(2026, 11, 15, 10, tzinfo=UTC)
+    assert parse_time("--since", "2026-11-14T10:00:00+00:00", now) == datetime(2026, 11, 14, 10, tzinfo=UTC)
+    assert parse_time("--since", "2026-11-14", now).tzinfo is not None
 
 
 def test_lines_are_found_by_the_server_page_by_page(cli: Cli, real: RealServer) -> None:
@@ -291,7 +291,7 @@ def test_jobs_are_cancelled_by_options_after_a_question(cli: Cli, real: RealServ
     assert statuses == ["cancelled", "cancelled", "running", "completed"]
     assert real.sent[-1][1]["ids"] == [two.id, one.id]
     none = cli("cancel", "--tag", "old", "--yes")
-    assert (none.code, "no such job" in none.err) == (0, True)
+    assert (none.code, "No active job matches" in none.err) == (0, True)
 
 
 def test_one_job_that_was_not_named_is_asked_about_too(cli: Cli, real: RealServer) -> None:
@@ -303,7 +303,7 @@ def test_one_job_that_was_not_named_is_asked_about_too(cli: Cli, real: RealServe
 def test_more_jobs_than_can_be_cancelled_at_once_are_told(cli: Cli, real: RealServer) -> None:
     real.start(tags=("old",))
     real.faults.change("/api/v1/jobs/cancel", lambda answer: {**answer, "more": True})
-    assert "more than 1" in cli("cancel", "--tag", "old").err
+    assert "More than 1" in cli("cancel", "--tag", "old").err
 
 
 def test_cancel_needs_to_know_which(cli: Cli, real: RealServer) -> None:

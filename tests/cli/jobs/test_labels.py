@@ -38,7 +38,7 @@ def test_notes_are_left_listed_and_deleted(cli: Cli, job: RunningJob) -> None:
     assert "diverges after 3k" in shown
     (note,) = cli("note", job.id, "--json").json["items"]
     assert note["author"] == "owner"
-    assert f"Noted on {job.short} as {note['short']}." in told
+    assert f"Added note {note['short']} to {job.short}." in told
     assert cli("note", job.id, "-q").out == f"{note['id']}\n"
     assert f"Deleted {note['short']}: diverges" in cli("note", job.id, "--delete", note["short"]).err
     assert cli("note", job.id, "--json").json["items"] == []
@@ -46,6 +46,6 @@ def test_notes_are_left_listed_and_deleted(cli: Cli, job: RunningJob) -> None:
 
 
 def test_a_job_is_renamed(cli: Cli, real: RealServer, job: RunningJob) -> None:
-    assert "is called 'other'" in cli("rename", job.id, "other").err
+    assert "is now named 'other'" in cli("rename", job.id, "other").err
     assert real.view(job).name == "other"
     assert cli("rename", "other", "--json").json["name"] is None

@@ -60,7 +60,7 @@ def test_a_broken_one_harms_no_other(cli: Cli, site: Path) -> None:
     assert ran.code == 0
     assert "counter" in ran.out
     assert "broken: RuntimeError: no luck" in ran.out
-    assert "Broken: sick. The traceback: crucible models show sick" in ran.err
+    assert "Broken: sick. For the traceback: crucible models show sick" in ran.err
     ran = cli("models", "show", "sick")
     assert ran.code == 2
     assert "The model 'sick' cannot be used: RuntimeError: no luck." in ran.err
@@ -70,7 +70,7 @@ def test_a_broken_one_harms_no_other(cli: Cli, site: Path) -> None:
 def test_there_may_be_none(cli: Cli, site: Path) -> None:
     ran = cli("models")
     assert (ran.code, ran.out) == (0, "")
-    assert "offers a model. docs/plugins.md shows how to write one." in ran.err
+    assert "provides a model. docs/plugins.md shows how to write one." in ran.err
     assert cli("models", "show", "counter").code == 2
 
 

@@ -79,8 +79,8 @@ def test_the_followed_job_gives_its_code_and_says_how_to_go_on(cli: Cli, real: R
     real.play_now(job, play)
     ran = cli("resume", job.id)
     assert ran.code == 7
-    assert "it has no checkpoint, so it begins anew" in ran.err
-    assert f"Its last checkpoint of step 600 is kept; go on from there: crucible resume {job.short}" in ran.err
+    assert "from the start: it has no checkpoint" in ran.err
+    assert f"Its last checkpoint (step 600) is kept. Resume from it: crucible resume {job.short}" in ran.err
 
 
 def test_a_job_that_runs_is_not_resumed(cli: Cli, real: RealServer) -> None:
@@ -103,7 +103,7 @@ def test_a_job_is_run_again_as_a_new_one(cli: Cli, real: RealServer, failed: Run
     real.play(output=b"again\n")
     ran = cli("rerun", failed.id)
     assert (ran.code, ran.out) == (0, "again\n")
-    assert f"Submitted {real.last.short}: {failed.short} once more" in ran.err
+    assert f"Submitted {real.last.short}, a rerun of {failed.short}" in ran.err
     assert cli("rerun", failed.id, "--detach").out == f"{real.last.id}\n"
     assert cli("rerun", failed.id, "--detach", "--json").json["id"] == real.last.id
     assert len({*real.keys}) == 3
@@ -118,7 +118,7 @@ def test_a_move_is_told_while_it_is_followed(cli: Cli, real: RealServer) -> None
     real.play(play)
     ran = cli("run", "-c", "print(1)", "--backend", "rehearsal", "--spot", "--fallback", "local")
     kept = kept_of(real, real.last)
-    again = f"Attempt 2: resumed from step 600 ({kept}, step_00000600.pt); 20 steps are done again"
+    again = f"Attempt 2: resumed from step 600 ({kept}, step_00000600.pt); 20 steps to repeat"
     assert ran.code == 0
     assert ran.err.count("Attempt 1 ended: interrupted") == 1
     assert ran.err.count(again) == 1
@@ -135,7 +135,7 @@ def test_a_silent_machine_is_told_once(cli: Cli, real: RealServer) -> None:
         await job.end()
 
     real.play(play)
-    assert cli("run", "-c", "print(1)").err.count("its machine does not answer") == 1
+    assert cli("run", "-c", "print(1)").err.count("machine unreachable; the job may still be running") == 1
 
 
 def test_status_tells_the_tries(cli: Cli, real: RealServer) -> None:
@@ -158,7 +158,7 @@ def test_status_says_that_a_machine_of_an_ended_job_bills_on(
     backends[0].ends = [Unreachable("no answer")]
     real.run(job.end)
     real.run(real.rig.listen, 30)
-    assert "a machine of it bills until it is gone; `crucible machines` shows it" in cli("status", job.id).out
+    assert "one of its machines is billed until it is gone; see `crucible machines`" in cli("status", job.id).out
     assert "completed (still billing)" in cli("jobs").out
 
 

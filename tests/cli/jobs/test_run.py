@@ -231,8 +231,8 @@ def test_in_place_names_the_folder(cli: Cli, real: RealServer, tmp_path: Path) -
         (("run", "train.py", "--cpus", "-3"), "--cpus"),
         (("run", "train.py", "--data", "nosuch"), "does not exist"),
         (("run", "train.py", "--env", "NOSUCH_VARIABLE"), "the shell has no variable"),
-        (("run", "train.py", "--epochs", "3"), "There is no option --epochs.\n  Fix: What your own"),
-        (("run", "train.py", "extra"), "stands after --"),
+        (("run", "train.py", "--epochs", "3"), "There is no option --epochs.\n  Fix: Arguments of your own"),
+        (("run", "train.py", "extra"), "go after --"),
         (("run", "train.py", "--python", "nosuch"), "--python nosuch"),
     ],
 )
@@ -285,7 +285,7 @@ def test_ctrl_c_detaches_and_says_how_to_go_on(real: RealServer, tmp_path: Path)
     _, err = child.communicate(timeout=30)
     assert child.returncode == 130
     follow, cancel = f"crucible logs -f {real.last.short}", f"crucible cancel {real.last.short}"
-    assert f"Detached; the job goes on. Follow: {follow} · Cancel: {cancel}" in err
+    assert f"Detached; the job continues. Follow: {follow} · Cancel: {cancel}" in err
     assert real.view(real.last).desired == "run"
 
 
@@ -370,7 +370,7 @@ def test_flags_win_over_the_places_of_a_job_file(cli: Cli, real: RealServer, tmp
 
 
 def test_a_simulated_place_is_called_so(cli: Cli, real: RealServer) -> None:
-    assert "Simulated: this place is a rehearsal" in cli("run", "train.py", "-d", "--backend", "rehearsal").err
+    assert "Simulated: this backend is a rehearsal" in cli("run", "train.py", "-d", "--backend", "rehearsal").err
     real.play()
     assert cli("run", "train.py", "--backend", "rehearsal").err.count("Simulated: ") == 1
     assert "Simulated" not in cli("run", "train.py", "--backend", "local").err

@@ -99,7 +99,7 @@ def test_a_script_is_a_job_of_that_kind(cli: Cli, real: RealServer) -> None:
     ran = cli("infer", "predict.py", "--input", "a cat", "--input", "3", "--", "--verbose")
     assert sent(real)["command"] == ["{python}", "predict.py", "--input", '["a cat", 3]', "--verbose"]
     assert sent(real)["kind"] == "inference"
-    assert "The job left no result. A script leaves one with crucible.result(value)." in ran.err
+    assert "The job returned no result. A script returns one with crucible.result(value)." in ran.err
 
 
 JOB_FILE = """\
@@ -167,10 +167,10 @@ def test_a_config_may_lie_in_a_file_beside_the_job_file(cli: Cli, real: RealServ
         ("model: counter\nkind: serve", "run", "A model cannot be a job of the kind serve."),
         ("model: counter", "run job.yaml -- --epochs 3", "A model takes no arguments after --."),
         ("model: counter", "run job.yaml --include x", "--include does not go with a model."),
-        ("model: counter", "train job.yaml --model counter", "A model and code to run exclude each other."),
+        ("model: counter", "train job.yaml --model counter", "--model and code to run exclude each other."),
         ("model: counter", "train job.yaml --config epochs=0", "epochs must be at least 1, not 0."),
         ("model: counter\ntier: HUGE", "train", "There is no tier 'HUGE'."),
-        ("script: predict.py", "train job.yaml --config a=1", "--config belongs to a model plugin"),
+        ("script: predict.py", "train job.yaml --config a=1", "--config needs --model."),
     ],
 )
 def test_a_job_file_with_a_wrong_model_is_refused_before_anything_is_sent(
@@ -221,11 +221,11 @@ def test_a_model_that_needs_a_gpu_asks_for_it(
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("train", "There is neither a model nor a script."),
+        ("train", "There is nothing to run: no model and no script."),
         ("infer", "crucible infer --model NAME"),
         ("train --model countre", "Did you mean 'counter'?"),
-        ("train --model counter predict.py", "A model and code to run exclude each other."),
-        ("train --model counter -c print(1)", "A model and code to run exclude each other."),
+        ("train --model counter predict.py", "--model and code to run exclude each other."),
+        ("train --model counter -c print(1)", "--model and code to run exclude each other."),
         ("train --model counter -- --epochs 3", "A model takes no arguments after --."),
         ("train --model counter --include *.txt", "--include does not go with a model."),
         ("train --model counter --in-place", "--in-place does not go with a model."),
@@ -240,9 +240,9 @@ def test_a_model_that_needs_a_gpu_asks_for_it(
         ("train --model counter --plugin mine --python .venv", "--plugin and --python exclude each other."),
         ("train --model counter --capture nowhere", "nowhere does not exist."),
         ("train --model counter --kind serve", "There is no option --kind."),
-        ("train predict.py --config a=1", "--config belongs to a model plugin, and there is no --model."),
-        ("train predict.py --goal x", "--goal belongs to a model plugin"),
-        ("train predict.py --plugin mine", "--plugin belongs to a model plugin"),
+        ("train predict.py --config a=1", "--config needs --model."),
+        ("train predict.py --goal x", "--goal needs --model."),
+        ("train predict.py --plugin mine", "--plugin needs --model."),
         ("benchmark --model counter --suite mnist", "suite must be one of synthetic, waa, not 'mnist'."),
         ("infer --model counter --input @nowhere.json", "nowhere.json does not exist."),
     ],

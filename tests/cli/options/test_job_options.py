@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from crucible.cli.jobs.run import run
-from crucible.cli.options.job_options import Options, spelling, takes_options
+from crucible.cli.options.job_options import RunOptions, option_fills, takes_options
 from crucible.core.job.spec import JobSpec
 from crucible.core.routing.plan_request import Goal
 
@@ -25,11 +25,11 @@ def context(**params: Any) -> Any:
 def test_every_field_but_those_of_other_commands_is_an_option_of_run() -> None:
     known = set(inspect.signature(run).parameters)
     of_models = {"model", "plugin", "config", "callback", "goal", "suite", "input", "capture"}
-    assert known == {"ctx"} | {item.name for item in fields(Options)} - {"plan", "every_region", "limit"} - of_models
+    assert known == {"ctx"} | {item.name for item in fields(RunOptions)} - {"plan", "every_region", "limit"} - of_models
 
 
 def test_what_an_option_fills_is_there() -> None:
-    for fills in spelling().values():
+    for fills in option_fills().values():
         table, _, entry = fills.field.rpartition(".")
         model = JobSpec.model_fields[table].annotation if table else None
         known = (model or JobSpec).model_fields.keys() | (set() if table else Goal.model_fields.keys())
@@ -37,11 +37,13 @@ def test_what_an_option_fills_is_there() -> None:
 
 
 def test_what_was_not_given_is_as_it_was() -> None:
-    assert Options.of(context(target=None, env=None, spot=False)) == Options()
+    assert RunOptions.from_typer(context(target=None, env=None, spot=False)) == RunOptions()
 
 
 def test_lists_are_read_as_tuples_and_what_is_not_ours_is_left() -> None:
-    found = Options.of(context(env=["A=1", "B"], env_file=[Path("x")], other="tiny"), kind="train", plan=True)
+    found = RunOptions.from_typer(
+        context(env=["A=1", "B"], env_file=[Path("x")], other="tiny"), kind="train", plan=True
+    )
     assert (found.env, found.env_file, found.kind, found.plan) == (("A=1", "B"), (Path("x"),), "train", True)
 
 
@@ -49,7 +51,7 @@ def test_lists_are_read_as_tuples_and_what_is_not_ours_is_left() -> None:
     ("target", "is_one"), [("job.yaml", True), ("a/b.toml", True), ("train.py", False), (None, False)]
 )
 def test_a_job_file_is_known_by_its_ending(target: str | None, is_one: bool) -> None:
-    assert Options(target=target).names_job_file is is_one
+    assert RunOptions(target=target).names_job_file is is_one
 
 
 def test_a_commands_own_options_stand_between_the_target_and_the_rest() -> None:

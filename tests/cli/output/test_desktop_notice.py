@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.cli.output.desktop_notice import desktop_command, tell_end, words
+from crucible.cli.output.desktop_notice import desktop_command, format_notice, notify_desktop
 from crucible.core.views.jobs import JobView
 
 JOB = JobView(id="job-1", short="job-abc123", status="failed", phase="failed", name="mnist", exit_code=3)
@@ -19,25 +19,27 @@ class Terminal(io.StringIO):
 
 
 def test_what_is_said() -> None:
-    assert words(JOB) == "Crucible: job-abc123 (mnist) failed, exit code 3"
-    assert words(JOB.model_copy(update={"name": None, "exit_code": 0, "status": "completed"})).endswith("completed")
+    assert format_notice(JOB) == "Crucible: job-abc123 (mnist) failed, exit code 3"
+    assert format_notice(JOB.model_copy(update={"name": None, "exit_code": 0, "status": "completed"})).endswith(
+        "completed"
+    )
 
 
 def test_a_name_is_text_and_nothing_else() -> None:
     hostile = JOB.model_copy(update={"name": "\x1b]0;evil\x07\x1b[2J\nx"})
-    assert not any(ord(letter) < 32 for letter in words(hostile))
+    assert not any(ord(letter) < 32 for letter in format_notice(hostile))
 
 
 def test_a_terminal_rings_and_shows_it() -> None:
     out = Terminal()
-    tell_end(JOB, {"TERM": "xterm"}, out)
-    assert out.getvalue() == f"\a\x1b]9;{words(JOB)}\x07"
+    notify_desktop(JOB, {"TERM": "xterm"}, out)
+    assert out.getvalue() == f"\a\x1b]9;{format_notice(JOB)}\x07"
 
 
 def test_a_dumb_one_only_rings_and_a_file_gets_nothing() -> None:
     dumb, file = Terminal(), io.StringIO()
-    tell_end(JOB, {"TERM": "dumb"}, dumb)
-    tell_end(JOB, {}, file)
+    notify_desktop(JOB, {"TERM": "dumb"}, dumb)
+    notify_desktop(JOB, {}, file)
     assert (dumb.getvalue(), file.getvalue()) == ("\a", "")
 
 
@@ -47,8 +49,8 @@ def test_a_desktop_is_told_by_its_own_program(tmp_path: Path) -> None:
     program = tmp_path / "notify-send"
     program.write_text(f"#!{sys.executable}\nimport json, sys\njson.dump(sys.argv[1:], open({str(said)!r}, 'w'))\n")
     program.chmod(0o755)
-    tell_end(JOB, {"DISPLAY": ":0", "PATH": str(tmp_path)}, io.StringIO())
-    assert json.loads(said.read_text()) == ["--app-name=Crucible", "--", "Crucible", words(JOB)]
+    notify_desktop(JOB, {"DISPLAY": ":0", "PATH": str(tmp_path)}, io.StringIO())
+    assert json.loads(said.read_text()) == ["--app-name=Crucible", "--", "Crucible", format_notice(JOB)]
 
 
 @pytest.mark.parametrize("environ", [{}, {"PATH": "/bin"}, {"DISPLAY": ":0", "PATH": "/nowhere"}])
@@ -61,4 +63,4 @@ def test_a_program_that_breaks_harms_nothing(tmp_path: Path) -> None:
     program = tmp_path / "notify-send"
     program.write_text("no program at all")
     program.chmod(0o755)
-    tell_end(JOB, {"DISPLAY": ":0", "PATH": str(tmp_path)}, io.StringIO())
+    notify_desktop(JOB, {"DISPLAY": ":0", "PATH": str(tmp_path)}, io.StringIO())

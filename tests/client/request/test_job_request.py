@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crucible.cli.options.job_options import flag, spelling
+from crucible.cli.options.job_options import flag_name, option_fills
 from crucible.client.payload import Payload
 from crucible.client.request.job_request import ArgumentReader, PartialSpec, make_spec, merge
 from crucible.client.request.pythons import SubmitHost
@@ -15,7 +15,7 @@ from crucible.core.job.spec import DataInput, EnvironmentSpec, JobSpec, Kind, So
 from crucible.core.routing.plan_request import Objective
 
 PAYLOAD = Payload(("{python}", "train.py"), EnvironmentSpec(interpreter="/usr/bin/python3"), Source())
-FLAGS = ArgumentReader(spelling(), flag, SubmitHost({"HOME": "/home/me"}, Path("/")))
+FLAGS = ArgumentReader(option_fills(), flag_name, SubmitHost({"HOME": "/home/me"}, Path("/")))
 
 
 def made(fields: PartialSpec) -> JobSpec:

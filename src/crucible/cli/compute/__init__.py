@@ -1,1 +1,1 @@
-"""Commands about where jobs run and what that costs."""
+"""Commands about backends, offers, prices and machines."""

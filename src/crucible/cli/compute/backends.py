@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import typer
 
-from crucible.cli.output.format import unconnected
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.output.format import format_unconnected
 from crucible.core.compute.resources import format_memory
 from crucible.core.compute.tiers import TIERS
 from crucible.core.views.machines import BackendView, OfferView
 
 
 def backends(ctx: typer.Context) -> None:
-    """List the places that can run jobs."""
-    session = Session.of(ctx)
-    with session.api() as api:
+    """List backends that can run jobs."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         page = api.compute.backends_page()
     found = page.items
-    if session.out.as_json:
-        session.out.json(page.as_json())
+    if cli.out.as_json:
+        cli.out.json(page.as_json())
         return
     rows = [(_name(item), "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found]
-    session.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
-    for line in unconnected((other.name, other.why.removesuffix(".")) for other in page.others):
-        session.out.say(line)
+    cli.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
+    for line in format_unconnected((other.name, other.why.removesuffix(".")) for other in page.others):
+        cli.out.say(line)
 
 
 def tiers(ctx: typer.Context) -> None:
-    """List the named sizes. Without a tier a job gets the whole machine and no time limit."""
-    session = Session.of(ctx)
+    """List tiers (named sizes). Without a tier a job gets the whole machine and no time limit."""
+    cli = CommandContext.from_typer(ctx)
     found = [tier.view() for tier in TIERS.values()]
-    if session.out.as_json:
-        session.out.json({"items": [tier.as_json() for tier in found]})
+    if cli.out.as_json:
+        cli.out.json({"items": [tier.as_json() for tier in found]})
         return
     rows = [
         (
@@ -45,7 +45,7 @@ def tiers(ctx: typer.Context) -> None:
         )
         for tier in found
     ]
-    session.out.table(("TIER", "CPUS", "MEMORY", "GPU", "TIME", "LIST PRICE", "FOR"), rows)
+    cli.out.table(("TIER", "CPUS", "MEMORY", "GPU", "TIME", "LIST PRICE", "FOR"), rows)
 
 
 def _name(backend: BackendView) -> str:
@@ -53,7 +53,7 @@ def _name(backend: BackendView) -> str:
 
 
 def _offers(backend: BackendView) -> str:
-    """Return the sizes on offer, in short."""
+    """Return the sizes of the first offers, in short."""
     return "; ".join(map(_size, backend.offers[:3]))
 
 

@@ -1,4 +1,4 @@
-"""`crucible plan` and `run --dry-run`: what a program needs, where it would run, for how much, and by which call."""
+"""Output of `crucible plan` and `run --dry-run`: needs, offers, cost; and the cost confirmation of `run`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from crucible.cli.compute.predictions import accuracy_words
-from crucible.cli.output.format import dollars, unconnected
-from crucible.cli.session import Session
+from crucible.cli.compute.predictions import format_accuracy
+from crucible.cli.context import CommandContext
+from crucible.cli.output.format import format_dollars, format_unconnected
 from crucible.core.compute.budget import RAISE_IT
 from crucible.core.compute.resources import format_duration, format_memory
 from crucible.core.errors import NoCapacity, RefusedByPolicy
@@ -21,46 +21,46 @@ from crucible.core.views.plans import PlannedView, PlanView
 from crucible.core.views.profiles import ProfileView
 
 SHOWN = 15
-FEW = 5
-LEARNED = {
+SHOWN_BEFORE_RUN = 5
+PROFILE_LABELS = {
     "Uses": "frameworks",
     "GPU": "gpu",
     "GPU memory": "gpu_memory_gb",
     "Memory": "host_memory_gb",
     "Runs": "runtime_hours",
 }
-HEADS = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DONE IN", "AVAILABLE", "FIT")
+HEADS = ("", "BACKEND", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DONE IN", "AVAILABLE", "FIT")
 
 
-def show_plan(session: Session, request: PlanRequest, *, call: bool) -> int:
-    """Prints the plan; with `call` also what would be sent to the place.
+def show_plan(cli: CommandContext, request: PlanRequest, *, call: bool) -> int:
+    """Print the plan, with `call` also the launch request that would be sent to the backend; return the exit code.
 
-    6: nothing that is connected can run it; 7: nothing for what it may cost.
+    6: no connected backend can run it; 7: only its cost limit rules offers out.
     """
-    with session.api() as api:
+    with cli.api() as api:
         plan = api.plan(request)
-    if session.out.as_json:
-        session.out.json(plan.as_json())
-    elif session.out.quiet:
-        session.out.data(plan.chosen.backend if plan.chosen else "")
+    if cli.out.as_json:
+        cli.out.json(plan.as_json())
+    elif cli.out.quiet:
+        cli.out.data(plan.chosen.backend if plan.chosen else "")
     else:
-        print_plan(session, plan, request.limit)
+        print_plan(cli, plan, request.limit)
         if call and plan.chosen is not None and plan.chosen.call is not None:
-            session.out.data(json.dumps(plan.chosen.call.as_json(), indent=2, sort_keys=True))
-        session.out.say("Nothing was submitted.")
+            cli.out.data(json.dumps(plan.chosen.call.as_json(), indent=2, sort_keys=True))
+        cli.out.say("Nothing was submitted.")
     if plan.chosen is not None or plan.waits:
         return 0
     return RefusedByPolicy.exit_code if plan.too_dear else NoCapacity.exit_code
 
 
-def print_plan(session: Session, plan: PlanView, shown: int = SHOWN) -> None:
-    out, offers = session.out, plan.offers[:shown]
-    for line in needs(plan):
+def print_plan(cli: CommandContext, plan: PlanView, shown: int = SHOWN) -> None:
+    out, offers = cli.out, plan.offers[:shown]
+    for line in format_profile(plan):
         out.say(line)
     out.table(HEADS, [_row(offer, plan.chosen) for offer in offers])
     if plan.offers_count > len(offers):
         out.say(f"{plan.offers_count - len(offers)} more offers: --limit, --every-region and --json show them.")
-    for line in (*_judged(plan), *_rejected(plan), *_unconnected(offers)):
+    for line in (*_pros_and_cons(plan), *_format_rejected(plan), *_format_unconnected_backends(offers)):
         out.say(line)
     if plan.prices.note and not all(offer.runnable for offer in offers):
         out.say(plan.prices.note)
@@ -68,15 +68,19 @@ def print_plan(session: Session, plan: PlanView, shown: int = SHOWN) -> None:
         out.say(plan.why)
 
 
-def needs(plan: PlanView) -> Iterator[str]:
-    """What was learned of the program, each with the line that shows it."""
+def format_profile(plan: PlanView) -> Iterator[str]:
+    """Yield what analysis concluded about the program, each with the line of code that shows it."""
     if plan.profile is None:
         return
-    for label, name in LEARNED.items():
-        words = _said(plan) if plan.hours_said and name == "runtime_hours" else _learned(plan.profile, name)
+    for label, name in PROFILE_LABELS.items():
+        words = (
+            _format_stated_runtime(plan)
+            if plan.hours_said and name == "runtime_hours"
+            else _format_conclusion(plan.profile, name)
+        )
         if words:
             yield f"{label + ':':12}{words}"
-    yield from _experience(plan)
+    yield from _format_corrections(plan)
     yield plan.advice
     for question in dict.fromkeys(_questions(plan.profile)):
         yield f"Not known: {question}"
@@ -84,23 +88,23 @@ def needs(plan: PlanView) -> Iterator[str]:
         yield f"Note: {note}"
 
 
-def _experience(plan: PlanView) -> Iterator[str]:
-    """What past jobs say of the time that is told, and how good predictions have been."""
+def _format_corrections(plan: PlanView) -> Iterator[str]:
+    """Yield how past jobs correct the run time, and how accurate predictions have been."""
     if plan.learned is not None and plan.hours is not None:
         same = f", {plan.learned.same_program} of them of this program" if plan.learned.same_program else ""
         jobs = "1 past job" if plan.learned.jobs == 1 else f"{plan.learned.jobs} past jobs"
         yield f"{'Learned:':12}{plan.learned.factor:.2g} times as long as the code alone says, after {jobs}{same}"
-    words = accuracy_words(plan.accuracy)
+    words = format_accuracy(plan.accuracy)
     if words:
         yield words
 
 
-def first_lines(plan: PlanView) -> Iterator[str]:
-    """The plan in a line or two, for whoever is about to run it."""
+def format_choice(plan: PlanView) -> Iterator[str]:
+    """Yield the chosen offer in a line or two, for `run`."""
     chosen = plan.chosen
     if chosen is None:
         return
-    words = [f"{chosen.backend}{' (simulated)' if chosen.simulated else ''}", cost_of(chosen)]
+    words = [f"{chosen.backend}{' (simulated)' if chosen.simulated else ''}", format_total_cost(chosen)]
     if chosen.eta_seconds is not None:
         words.append(f"done in about {format_duration(chosen.eta_seconds)}")
     if chosen.paid_seconds is not None:
@@ -109,51 +113,51 @@ def first_lines(plan: PlanView) -> Iterator[str]:
     faster = _much_faster(plan, chosen)
     if faster is not None:
         where, done = f"{faster.backend} {faster.instance_type}", format_duration(faster.eta_seconds or 0)
-        yield f"      {where} would be done in {done}, {cost_of(faster)}; `crucible plan` shows all."
+        yield f"      {where} would be done in {done}, {format_total_cost(faster)}; `crucible plan` shows all."
 
 
-def choices(plan: PlanView) -> Iterator[str]:
-    """The plan in words, for whoever cannot run it here: standard output belongs to the program."""
-    yield from needs(plan)
-    for offer in plan.offers[:FEW]:
+def format_alternatives(plan: PlanView) -> Iterator[str]:
+    """Yield needs and offers for a job that cannot run. On standard error: standard output belongs to the program."""
+    yield from format_profile(plan)
+    for offer in plan.offers[:SHOWN_BEFORE_RUN]:
         done = "" if offer.eta_seconds is None else f", done in {format_duration(offer.eta_seconds)}"
-        yield f"○ {offer.backend} {offer.instance_type} in {offer.region}: {cost_of(offer)}{done}"
-    if plan.offers_count > FEW:
-        yield f"{plan.offers_count - FEW} more offers: `crucible plan` shows them."
-    yield from (*_rejected(plan), *_unconnected(plan.offers[:FEW]))
+        yield f"○ {offer.backend} {offer.instance_type} in {offer.region}: {format_total_cost(offer)}{done}"
+    if plan.offers_count > SHOWN_BEFORE_RUN:
+        yield f"{plan.offers_count - SHOWN_BEFORE_RUN} more offers: `crucible plan` shows them."
+    yield from (*_format_rejected(plan), *_format_unconnected_backends(plan.offers[:SHOWN_BEFORE_RUN]))
 
 
-def cost_of(offer: PlannedView) -> str:
+def format_total_cost(offer: PlannedView) -> str:
     if not offer.rate_micros_per_hour:
         return "free"
     if offer.total_micros is None:
-        return f"{dollars(offer.rate_micros_per_hour)}/h"
-    return f"{dollars(offer.total_micros)} in all"
+        return f"{format_dollars(offer.rate_micros_per_hour)}/h"
+    return f"{format_dollars(offer.total_micros)} in all"
 
 
 def _much_faster(plan: PlanView, chosen: PlannedView) -> PlannedView | None:
-    """The best other offer that takes less than half as long."""
+    """Return the best other offer that takes less than half as long, or None."""
     if chosen.eta_seconds is None:
         return None
     return next((o for o in plan.offers if o.eta_seconds is not None and o.eta_seconds < chosen.eta_seconds / 2), None)
 
 
-def _learned(profile: ProfileView, name: str) -> str:
+def _format_conclusion(profile: ProfileView, name: str) -> str:
     value = getattr(profile, name)
     if not value:
         return ""
-    shown = _value(name, value, profile)
+    shown = _format_value(name, value, profile)
     sure = profile.confidence.get(name, "")
     assumed = ", assumed" if name in profile.assumed else ""
     at = next((f"{line.file}:{line.line}" for line in profile.evidence.get(name, ())), "")
     return f"{shown} ({', '.join(part for part in (f'{sure} confidence{assumed}' if sure else '', at) if part)})"
 
 
-def _said(plan: PlanView) -> str:
+def _format_stated_runtime(plan: PlanView) -> str:
     return f"{format_duration((plan.hours or 0) * 3600)}{f' on {plan.hours_on}' if plan.hours_on else ''}, as you say"
 
 
-def _value(name: str, value: Any, profile: ProfileView) -> str:
+def _format_value(name: str, value: Any, profile: ProfileView) -> str:
     if name in ("gpu_memory_gb", "host_memory_gb"):
         return f"{value:.3g} GB"
     if name == "runtime_hours":
@@ -175,85 +179,89 @@ def _row(offer: PlannedView, chosen: PlannedView | None) -> tuple[str, ...]:
     size += f", {len(has.gpus)} x {has.gpu_name or 'GPU'}" if has.gpus else ""
     price = offer.rate_micros_per_hour
     return (
-        "→" if chosen is not None and _kind(offer) == _kind(chosen) else "" if offer.runnable else "○",
+        "→" if chosen is not None and _offer_key(offer) == _offer_key(chosen) else "" if offer.runnable else "○",
         offer.backend,
         offer.instance_type,
         offer.region,
         offer.market.value,
         size,
-        "free" if not price else "?" if offer.total_micros is None else dollars(offer.total_micros),
-        f"{dollars(price)}/h" if price else "free",
+        "free" if not price else "?" if offer.total_micros is None else format_dollars(offer.total_micros),
+        f"{format_dollars(price)}/h" if price else "free",
         "?" if offer.eta_seconds is None else format_duration(offer.eta_seconds),
         offer.availability if offer.runnable else "not connected" if not offer.simulated else "simulated",
         offer.fit,
     )
 
 
-def _judged(plan: PlanView) -> Iterator[str]:
-    """What speaks for and against the one that is chosen."""
+def _pros_and_cons(plan: PlanView) -> Iterator[str]:
+    """Yield the pros and cons of the chosen offer."""
     if plan.chosen is not None:
         for mark, words in (("+", plan.chosen.pros), ("-", plan.chosen.cons)):
             yield from (f"{mark} {word}" for word in words)
 
 
-def _rejected(plan: PlanView) -> Iterator[str]:
-    """Yield why offers of connected backends do not fit, and how many of the others do not."""
+def _format_rejected(plan: PlanView) -> Iterator[str]:
+    """Yield why offers of connected backends were rejected, and how many others were."""
     here = [offer for offer in plan.rejected if offer.runnable]
-    for place in dict.fromkeys(offer.backend for offer in here):
-        alike = [offer for offer in here if offer.backend == place]
+    for backend in dict.fromkeys(offer.backend for offer in here):
+        alike = [offer for offer in here if offer.backend == backend]
         count = sum(offer.alike for offer in alike)
-        several = f"{count} offers of {place} do" if count > 1 else f"1 offer of {place} does"
+        several = f"{count} offers of {backend} do" if count > 1 else f"1 offer of {backend} does"
         yield f"{several} not fit: it {alike[0].why}."
     more = plan.rejected_count - sum(offer.alike for offer in here)
     if more:
         yield f"{more} offers of other providers do not fit; --json says why."
 
 
-def _unconnected(offers: Iterable[PlannedView]) -> Iterator[str]:
-    return unconnected((offer.backend, offer.why) for offer in offers if not offer.runnable and offer.why)
+def _format_unconnected_backends(offers: Iterable[PlannedView]) -> Iterator[str]:
+    return format_unconnected((offer.backend, offer.why) for offer in offers if not offer.runnable and offer.why)
 
 
-def _kind(offer: OfferView) -> tuple[str, ...]:
+def _offer_key(offer: OfferView) -> tuple[str, ...]:
     return offer.backend, offer.region, offer.instance_type, offer.market.value
 
 
-def confirm_cost(session: Session, plan: PlanView, *, yes: bool) -> bool:
-    """Say where the job goes, and ask before more is spent than the setting `ask_above` allows.
+def confirm_cost(cli: CommandContext, plan: PlanView, *, yes: bool) -> bool:
+    """Print where the job would run, and ask if it may cost more than the setting `ask_above`.
 
-    Raises NoCapacity, with the plan, for a job that nothing that is connected can run; RefusedByPolicy where only its
-    cost speaks against that.
+    Raises NoCapacity if no connected backend can run the job, RefusedByPolicy if only its cost limit rules it out.
     """
     if plan.chosen is None and not plan.waits:
-        for line in choices(plan):
-            session.out.say(line)
+        for line in format_alternatives(plan):
+            cli.out.say(line)
         if plan.too_dear:
-            raise RefusedByPolicy(plan.why or "It may not cost so much.", fix=RAISE_IT, rejected=_reasons(plan))
-        raise NoCapacity(plan.why or "No place can run it.", fix=_fix(plan), rejected=_reasons(plan))
-    for line in first_lines(plan):
-        session.out.say(line)
-    chosen, limit = plan.chosen, session.settings.ask_above.value
-    if chosen is None or spent(chosen) <= limit * 1e6:
+            raise RefusedByPolicy(
+                plan.why or "It would cost more than allowed.", fix=RAISE_IT, rejected=_rejections(plan)
+            )
+        raise NoCapacity(plan.why or "No backend can run it.", fix=_suggest_fix(plan), rejected=_rejections(plan))
+    for line in format_choice(plan):
+        cli.out.say(line)
+    chosen, limit = plan.chosen, cli.settings.ask_above.value
+    if chosen is None or expected_cost_micros(chosen) <= limit * 1e6:
         return True
-    why = f"It may cost {dollars(spent(chosen))} at {chosen.backend}, more than ${limit:g}: the setting ask_above."
-    return session.confirm(f"Run it for {cost_of(chosen)}?", yes=yes, why=why)
+    why = (
+        f"It may cost {format_dollars(expected_cost_micros(chosen))} at {chosen.backend}, "
+        f"more than ${limit:g} (setting ask_above)."
+    )
+    return cli.confirm(f"Run it for {format_total_cost(chosen)}?", yes=yes, why=why)
 
 
-def spent(offer: PlannedView) -> int:
-    """Micro-dollars: what all of it costs, or where nobody knows how long it takes what it costs at most.
+def expected_cost_micros(offer: PlannedView) -> int:
+    """Return the cost of the whole job in micro-dollars, or its maximum if the run time is unknown.
 
-    Play money counts where it is known how much.
+    A simulated offer counts with its total, if known, so that the confirmation can be rehearsed.
     """
     if offer.total_micros is not None:
         return offer.total_micros
     return 0 if offer.simulated else offer.most_micros or offer.rate_micros_per_hour
 
 
-def _fix(plan: PlanView) -> str:
+def _suggest_fix(plan: PlanView) -> str:
     best = next((offer for offer in plan.offers if offer.why), None)
     if best is not None:
-        return f"{best.why}. Or name a place all the same: --backend local."
-    return "Ask for less (--gpu-memory, --gpus, --tier, --max-cost, --deadline), or connect a larger place."
+        return f"{best.why}. Or choose a backend yourself: --backend local."
+    return "Relax --gpu-memory, --gpus, --tier, --max-cost or --deadline, or connect a backend with larger machines."
 
 
-def _reasons(plan: PlanView) -> list[dict[str, str]]:
+def _rejections(plan: PlanView) -> list[dict[str, str]]:
     return [{"backend": offer.backend, "why": offer.why or ""} for offer in plan.rejected]

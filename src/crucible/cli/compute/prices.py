@@ -1,4 +1,4 @@
-"""`crucible catalog audit` and `refresh`: whether prices can be right, and what they are today."""
+"""`crucible catalog audit` and `refresh`: check prices and fetch current ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.output.format import price_words
-from crucible.cli.output.output import tell_error
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.output.format import format_price
+from crucible.cli.output.output import print_error
 from crucible.client.api import Api
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.views.catalog import (
@@ -23,70 +23,74 @@ from crucible.core.views.catalog import (
 
 MOST_FINDINGS = 20
 REFRESHED = ("aws", "azure", "gcp", "lambda")
-"""Those with a price interface."""
+"""Providers with a price API."""
 
 
 def audit(
     ctx: typer.Context,
     against: Annotated[
-        Path | None, typer.Option("--against", metavar="FILE", help="Compare with another table of prices (CSV).")
+        Path | None, typer.Option("--against", metavar="FILE", help="Compare with another price table (CSV).")
     ] = None,
     provider: Annotated[
-        str | None, typer.Option("--provider", metavar="NAME", help="Whose prices FILE has; told by its types.")
+        str | None,
+        typer.Option(
+            "--provider", metavar="NAME", help="Provider of FILE's prices (default: recognized by its instance types)."
+        ),
     ] = None,
     over: Annotated[
-        float, typer.Option("--over", metavar="PERCENT", min=0, help="List what differs by more than this.")
+        float,
+        typer.Option("--over", metavar="PERCENT", min=0, help="List differences above this percentage (default: 10)."),
     ] = 10.0,
 ) -> int:
-    """Say what is wrong with the prices in use; with --against, how far another table agrees. 1: some are refused."""
-    session = Session.of(ctx)
-    with session.api() as api:
+    """Check the prices in use, or compare them with --against. Exit code 1 if prices are rejected."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         if against is not None:
-            _tell_comparison(session, api.catalog.compare(_table(against), provider=provider, over=over))
+            _print_comparison(cli, api.catalog.compare(_read_table(against), provider=provider, over=over))
             return 0
         found = api.catalog.audit()
-    if session.out.as_json:
-        session.out.json(found.as_json())
+    if cli.out.as_json:
+        cli.out.json(found.as_json())
     else:
-        _tell_audit(session, found)
+        _print_audit(cli, found)
     return 1 if found.refused else 0
 
 
 def refresh(
     ctx: typer.Context,
     provider: Annotated[
-        str | None, typer.Argument(metavar="[PROVIDER]", help="One of them; all that can be asked unless given.")
+        str | None, typer.Argument(metavar="[PROVIDER]", help="Provider (default: all with a price API).")
     ] = None,
     region: Annotated[
-        list[str] | None, typer.Option("--region", metavar="REGION", help="Only there. Repeatable.")
+        list[str] | None, typer.Option("--region", metavar="REGION", help="Only this region. Repeatable.")
     ] = None,
 ) -> int:
-    """Ask providers for their prices of today. What cannot be right is refused, and the old price stays.
+    """Fetch current prices from providers. Implausible prices are rejected, and the old ones stay.
 
-    Of all of them, those that are not set up to be asked are told and do not count as failed.
+    Without a provider, those without credentials are reported but do not count as failures.
     """
-    session = Session.of(ctx)
-    with session.api() as api:
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         if provider is not None:
-            _tell_refresh(session, api.catalog.refresh(provider, region or ()))
+            _print_refresh(cli, api.catalog.refresh(provider, region or ()))
             return 0
-        codes = [_refreshed(session, api, name, region or ()) for name in REFRESHED]
+        codes = [_refresh_one(cli, api, name, region or ()) for name in REFRESHED]
     failed = [code for code in codes if code not in (0, BadInput.exit_code)]
     return failed[0] if failed else min(codes)
 
 
-def _refreshed(session: Session, api: Api, provider: str, regions: Sequence[str]) -> int:
-    """One of several: what is wrong with it is told and stops none of the others."""
+def _refresh_one(cli: CommandContext, api: Api, provider: str, regions: Sequence[str]) -> int:
+    """Refresh one of several providers; print its error, so that the others go ahead, and return its exit code."""
     try:
-        _tell_refresh(session, api.catalog.refresh(provider, regions))
+        _print_refresh(cli, api.catalog.refresh(provider, regions))
     except CrucibleError as error:
-        tell_error(error, as_json=session.out.as_json)
+        print_error(error, as_json=cli.out.as_json)
         return error.exit_code
     return 0
 
 
-def _tell_refresh(session: Session, found: RefreshView) -> None:
-    out = session.out
+def _print_refresh(cli: CommandContext, found: RefreshView) -> None:
+    out = cli.out
     if out.as_json:
         out.json(found.as_json())
         return
@@ -94,36 +98,36 @@ def _tell_refresh(session: Session, found: RefreshView) -> None:
     for note in found.notes:
         out.say(f"Note: {note}")
     if found.refused:
-        out.say(f"{found.refused} prices of the answer are refused, the old ones stay; the first:")
-        out.explain("\n".join(f"{item.row}: {item.what}" for item in found.items[:5]))
+        out.say(f"{found.refused} prices in the response are rejected, the old ones stay; the first:")
+        out.say_indented("\n".join(f"{item.row}: {item.what}" for item in found.items[:5]))
 
 
-def _table(path: Path) -> bytes:
+def _read_table(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path} cannot be read.", why=f"{error.strerror}.", fix="Name a CSV file.") from error
 
 
-def _tell_audit(session: Session, found: PriceAuditView) -> None:
+def _print_audit(cli: CommandContext, found: PriceAuditView) -> None:
     refused = [item for item in found.items if item.refused]
-    told = [*refused, *(item for item in found.items if not item.refused)]
-    if told and not session.out.quiet:
-        session.out.table(("RULE", "ROW", "WHAT", "FIX"), map(_finding, told[:MOST_FINDINGS]))
-    if len(told) > MOST_FINDINGS:
-        session.out.say(f"{len(told) - MOST_FINDINGS} more; --json has all of them.")
-    session.out.say(
-        f"{found.offers} prices of {found.rows} rows are offered; {len(refused)} are refused, "
+    findings = [*refused, *(item for item in found.items if not item.refused)]
+    if findings and not cli.out.quiet:
+        cli.out.table(("RULE", "ROW", "WHAT", "FIX"), map(_finding_row, findings[:MOST_FINDINGS]))
+    if len(findings) > MOST_FINDINGS:
+        cli.out.say(f"{len(findings) - MOST_FINDINGS} more; --json lists all.")
+    cli.out.say(
+        f"{found.offers} prices from {found.rows} rows are offered; {len(refused)} are rejected, "
         f"{found.warnings} warnings. As of {found.day}."
     )
 
 
-def _finding(item: PriceFindingView) -> tuple[str, ...]:
+def _finding_row(item: PriceFindingView) -> tuple[str, ...]:
     return f"{item.rule}{'' if item.refused else ' (warning)'}", item.row, item.what, item.fix
 
 
-def _tell_comparison(session: Session, found: PriceComparisonView) -> None:
-    out = session.out
+def _print_comparison(cli: CommandContext, found: PriceComparisonView) -> None:
+    out = cli.out
     if out.as_json:
         out.json(found.as_json())
         return
@@ -136,16 +140,19 @@ def _tell_comparison(session: Session, found: PriceComparisonView) -> None:
             ("Theirs", f"{found.theirs}"),
             ("In both", f"{found.matched} ({found.matched_share:.0%} of ours): {agree}"),
             ("Spot", f"{found.spot_matched} in both: {spot}" if found.spot_matched else None),
-            ("Not here", f"{found.missing_here_count} places of types that we have; {found.unknown_types} other types"),
+            (
+                "Not here",
+                f"{found.missing_here_count} regions of types that we have; {found.unknown_types} other types",
+            ),
             ("Not there", f"{found.missing_there_count}"),
             ("Unreadable", f"{found.unreadable} lines" if found.unreadable else None),
         )
     )
     if found.differences:
-        out.table(("ROW", "MARKET", "OURS", "THEIRS", "BY"), map(_difference, found.differences))
+        out.table(("ROW", "MARKET", "OURS", "THEIRS", "BY"), map(_difference_row, found.differences))
     out.say(f"{found.differences_count} differ by more than {found.over_percent:g}%.")
 
 
-def _difference(one: DifferenceView) -> tuple[str, ...]:
-    prices = price_words(one.ours_micros), price_words(one.theirs_micros)
+def _difference_row(one: DifferenceView) -> tuple[str, ...]:
+    prices = format_price(one.ours_micros), format_price(one.theirs_micros)
     return one.row, one.market.replace("_", "-"), *prices, f"{one.percent:+.1f}%"

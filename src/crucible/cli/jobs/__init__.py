@@ -1,1 +1,1 @@
-"""Commands about jobs: run, watch, compare, end, resume."""
+"""Commands about jobs: run, follow, compare, cancel, resume."""

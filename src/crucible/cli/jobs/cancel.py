@@ -1,4 +1,4 @@
-"""`crucible cancel`: end jobs, and see them ended."""
+"""`crucible cancel`: cancel jobs and wait until they have ended."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.context import CommandContext
 from crucible.cli.options import filters
-from crucible.cli.options.arguments import Yes
-from crucible.cli.session import Session
+from crucible.cli.options.common_options import Yes
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.compute.resources import format_duration, parse_duration
@@ -19,13 +19,13 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.core.views.jobs import JobView
 
 GRACE_SECONDS = 10.0
-"""What a job has between TERM and KILL, where the server does not say."""
+"""Default time between TERM and KILL, if the server does not say."""
 
 BEYOND_SECONDS = 20.0
-"""How long after its grace a job is waited for."""
+"""How long to wait for a job after its grace period."""
 
 MOST_NAMED = 10
-"""Jobs that a question names."""
+"""How many jobs the confirmation names."""
 
 _POLL_SECONDS = 0.2
 
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.2
 def cancel(
     ctx: typer.Context,
     jobs: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID…]", help="Ids, short ids, endings of them, names, or `last`.")
+        list[str] | None, typer.Argument(metavar="[ID…]", help="Job IDs, short IDs, ends of IDs, names, or `last`.")
     ] = None,
     status: filters.Status = None,
     active: filters.Active = False,
@@ -46,117 +46,126 @@ def cancel(
     since: filters.Since = None,
     until: filters.Until = None,
     wait: Annotated[
-        str | None, typer.Option("--wait", metavar="TIME", help="How long to wait; the grace and 20s unless given.")
+        str | None,
+        typer.Option("--wait", metavar="TIME", help="How long to wait (default: the grace period plus 20s)."),
     ] = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return at once, not when they have ended.")] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Return at once, without waiting for the jobs to end.")
+    ] = False,
     yes: Yes = False,
 ) -> int:
-    """End jobs: TERM, then KILL after the grace; waits until they have ended.
+    """Cancel jobs: send TERM, then KILL after the grace period, and wait until they have ended.
 
-    Named one by one, or all that fit the options and have not ended. Several at once are asked about unless --yes.
+    Takes IDs, or options that select jobs that have not ended. Asks before cancelling several, unless --yes.
     """
-    session = Session.of(ctx)
-    given = None if wait is None else parse_duration(wait)
-    wanted = _which(jobs, filters.read_filter(ctx.params))
-    with session.api() as api:
-        found = _named(api, jobs or ()) if wanted is None else _fitting(session, api, wanted)
-        if not found or not _agreed(session, found, always=wanted is not None, yes=yes):
+    cli = CommandContext.from_typer(ctx)
+    limit = None if wait is None else parse_duration(wait)
+    job_filter = _check_selection(jobs, filters.read_filter(ctx.params))
+    with cli.api() as api:
+        found = _find_jobs(api, jobs or ()) if job_filter is None else _matching_jobs(cli, api, job_filter)
+        if not found or not _confirm(cli, found, always=job_filter is not None, yes=yes):
             return 1 if found else 0
-        asked = [api.cancel(job.id) for job in found] if wanted is None else _ask(api, found)
-        seconds = max(map(_grace, asked)) + BEYOND_SECONDS if given is None else given
-        late = [] if no_wait else _wait(session, api, list(zip(found, asked, strict=True)), seconds)
+        cancelled = [api.cancel(job.id) for job in found] if job_filter is None else _cancel_all(api, found)
+        seconds = max(map(_grace, cancelled)) + BEYOND_SECONDS if limit is None else limit
+        unfinished = [] if no_wait else _wait(cli, api, list(zip(found, cancelled, strict=True)), seconds)
         if no_wait:
-            for before, after in zip(found, asked, strict=True):
-                _tell(session, before, after)
-    if late:
-        raise _too_late(late, seconds)
+            for before, after in zip(found, cancelled, strict=True):
+                _print_result(cli, before, after)
+    if unfinished:
+        raise _timed_out(unfinished, seconds)
     return 0
 
 
-def _which(jobs: Sequence[str] | None, wanted: JobFilter) -> JobFilter | None:
-    """The filter, or None where jobs are named."""
-    if jobs and not wanted.empty:
-        raise BadInput("Jobs are named or found by options, not both.", fix="Leave out the ids, or the options.")
-    if not jobs and wanted.empty:
-        raise BadInput("Say which jobs to end.", fix="crucible cancel ID, or by options: crucible cancel --tag old")
-    return None if jobs else wanted
+def _check_selection(jobs: Sequence[str] | None, job_filter: JobFilter) -> JobFilter | None:
+    """Return the filter, or None if jobs are named."""
+    if jobs and not job_filter.empty:
+        raise BadInput("Job IDs and filter options exclude each other.", fix="Leave out the IDs or the options.")
+    if not jobs and job_filter.empty:
+        raise BadInput(
+            "No jobs selected.", fix="Name them (crucible cancel ID) or filter them (crucible cancel --tag old)."
+        )
+    return None if jobs else job_filter
 
 
-def _named(api: Api, refs: Sequence[str]) -> list[JobView]:
+def _find_jobs(api: Api, refs: Sequence[str]) -> list[JobView]:
     return list({job.id: job for job in (find_job(api, ref) for ref in refs)}.values())
 
 
-def _fitting(session: Session, api: Api, wanted: JobFilter) -> list[JobView]:
-    page = api.bulk.cancel(wanted, dry_run=True)
+def _matching_jobs(cli: CommandContext, api: Api, job_filter: JobFilter) -> list[JobView]:
+    page = api.bulk.cancel(job_filter, dry_run=True)
     if page.more:
-        session.out.say(f"There are more than {page.jobs}; these are the newest. Then run the same command again.")
+        cli.out.say(
+            f"More than {page.jobs} jobs match; only the newest are selected. Run the command again for the rest."
+        )
     if not page.matching_jobs:
-        session.out.say("There is no such job that has not ended.")
+        cli.out.say("No active job matches.")
     return list(page.matching_jobs)
 
 
-def _agreed(session: Session, found: Sequence[JobView], *, always: bool, yes: bool) -> bool:
-    """One job that was named is not asked about."""
+def _confirm(cli: CommandContext, found: Sequence[JobView], *, always: bool, yes: bool) -> bool:
+    """Ask before cancelling, except for a single named job."""
     if len(found) == 1 and not always:
         return True
     rest = len(found) - MOST_NAMED
-    listed = ", ".join(job.display_name for job in found[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    names = ", ".join(job.display_name for job in found[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
     count = f"{len(found)} job{'s' if len(found) > 1 else ''}"
-    return session.confirm(f"Cancel {count}: {listed}?", yes=yes)
+    return cli.confirm(f"Cancel {count}: {names}?", yes=yes)
 
 
-def _ask(api: Api, found: Sequence[JobView]) -> list[JobView]:
-    """Those that were shown and agreed to, and no others that may have come since."""
-    return _together(api, [job.id for job in found], dry_run=False)
+def _cancel_all(api: Api, found: Sequence[JobView]) -> list[JobView]:
+    """Cancel exactly the jobs that were confirmed, not others that match by now."""
+    return _cancel_by_id(api, [job.id for job in found], dry_run=False)
 
 
-def _together(api: Api, ids: Sequence[str], *, dry_run: bool) -> list[JobView]:
+def _cancel_by_id(api: Api, ids: Sequence[str], *, dry_run: bool) -> list[JobView]:
     known = {job.id: job for job in api.bulk.cancel(ids=ids, dry_run=dry_run).matching_jobs}
     return [known[job] for job in ids]
 
 
-def _wait(session: Session, api: Api, pending: list[tuple[JobView, JobView]], seconds: float) -> list[JobView]:
-    """Tell of each job as it ends; `pending` holds jobs before and after the wish. Returns those that are late."""
+def _wait(cli: CommandContext, api: Api, pending: list[tuple[JobView, JobView]], seconds: float) -> list[JobView]:
+    """Print each job as it ends; return those that have not ended in time.
+
+    `pending` holds each job as it was before and after the request.
+    """
     deadline = time.monotonic() + seconds
     while True:
         rest = []
         for before, after in pending:
             if after.ended:
-                _tell(session, before, after)
+                _print_result(cli, before, after)
             else:
                 rest.append((before, after))
         if not rest or time.monotonic() > deadline:
             return [after for _, after in rest]
         time.sleep(_POLL_SECONDS)
-        fresh = _fresh(api, [after.id for _, after in rest])
-        pending = [(before, after) for (before, _), after in zip(rest, fresh, strict=True)]
+        current = _refresh(api, [after.id for _, after in rest])
+        pending = [(before, after) for (before, _), after in zip(rest, current, strict=True)]
 
 
-def _fresh(api: Api, ids: Sequence[str]) -> list[JobView]:
-    return [api.job(ids[0])] if len(ids) == 1 else _together(api, ids, dry_run=True)
+def _refresh(api: Api, ids: Sequence[str]) -> list[JobView]:
+    return [api.job(ids[0])] if len(ids) == 1 else _cancel_by_id(api, ids, dry_run=True)
 
 
 def _grace(job: JobView) -> float:
     return GRACE_SECONDS if job.grace_seconds is None else job.grace_seconds
 
 
-def _tell(session: Session, before: JobView, after: JobView) -> None:
-    if session.out.as_json:
-        session.out.json(after.as_json())
+def _print_result(cli: CommandContext, before: JobView, after: JobView) -> None:
+    if cli.out.as_json:
+        cli.out.json(after.as_json())
     elif before.ended:
-        session.out.say(f"{after.display_name} had already ended: {after.status}.")
+        cli.out.say(f"{after.display_name} had already ended: {after.status}.")
     elif after.ended and after.status != "cancelled":
-        session.out.say(f"{after.display_name} ended by itself meanwhile: {after.status}.")
+        cli.out.say(f"{after.display_name} ended on its own before the cancellation: {after.status}.")
     else:
-        session.out.say(f"{after.display_name} {'cancelled' if after.ended else 'is being cancelled'}.")
+        cli.out.say(f"{after.display_name} {'cancelled' if after.ended else 'is being cancelled'}.")
 
 
-def _too_late(late: Sequence[JobView], seconds: float) -> TimedOut:
-    listed, one = ", ".join(job.display_name for job in late), late[0]
+def _timed_out(unfinished: Sequence[JobView], seconds: float) -> TimedOut:
+    names, one = ", ".join(job.display_name for job in unfinished), unfinished[0]
     return TimedOut(
-        f"{listed} {'has' if len(late) == 1 else 'have'} not ended yet.",
-        why=f"It was waited for {format_duration(seconds)}; the wish is kept and goes on being carried out.",
-        fix=f"Look again with `crucible status {one.display_name}`; "
-        f"`crucible events {one.display_name}` says how far it is.",
-        jobs=[job.id for job in late],
+        f"{names} {'has' if len(unfinished) == 1 else 'have'} not ended yet.",
+        why=f"The command waited {format_duration(seconds)}; the cancellation continues in the background.",
+        fix=f"Check with `crucible status {one.display_name}` or `crucible events {one.display_name}`.",
+        jobs=[job.id for job in unfinished],
     )

@@ -1,4 +1,4 @@
-"""`crucible client`: training tasks of tenants, submitted and watched over `/orchestrate` and `/status`."""
+"""`crucible client`: submit and monitor training tasks over `/orchestrate` and `/status`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.context import CommandContext
 from crucible.cli.options.job_options import Text, Texts
-from crucible.cli.session import Session
 from crucible.client.compat.training import TrainingClient, TrainingJobRequest
 from crucible.client.model_plugins import read_config
 from crucible.client.sdk.blocking import SyncMLPlatform
@@ -38,10 +38,10 @@ class Action(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The command line, as it was written."""
+class ActionArguments:
+    """What an action works with."""
 
-    session: Session
+    cli: CommandContext
     client: TrainingClient
     task_id: str | None
     config: tuple[str, ...]
@@ -55,83 +55,88 @@ class Asked:
 
 def client(
     ctx: typer.Context,
-    action: Annotated[str, typer.Option("--action", metavar="ACTION", help="demo, submit, status or wait.")],
-    url: Annotated[Text, typer.Option("--url", metavar="URL", help="The same as --server.")] = None,
-    task_id: Annotated[Text, typer.Option("--task-id", metavar="ID", help="Of the task that is meant.")] = None,
+    action: Annotated[str, typer.Option("--action", metavar="ACTION", help="Action: demo, submit, status or wait.")],
+    url: Annotated[Text, typer.Option("--url", metavar="URL", help="Same as --server.")] = None,
+    task_id: Annotated[Text, typer.Option("--task-id", metavar="ID", help="Task ID.")] = None,
     config: Annotated[
-        Texts, typer.Option("--config", metavar="FILE|KEY=VALUE", help="The task, as /orchestrate takes it.")
+        Texts,
+        typer.Option(
+            "--config", metavar="FILE|KEY=VALUE", help="Task definition, as accepted by /orchestrate. Repeatable."
+        ),
     ] = None,
     worker: Annotated[
-        Path | None, typer.Option("--worker", metavar="PATH", help="A script or folder here that trains.")
+        Path | None, typer.Option("--worker", metavar="PATH", help="Local script or folder that trains.")
     ] = None,
-    timeout: Annotated[Text, typer.Option("--timeout", metavar="TIME", help="Wait no longer, such as 10m.")] = None,
+    timeout: Annotated[
+        Text, typer.Option("--timeout", metavar="TIME", help="Maximum time to wait, such as 10m (default: no limit).")
+    ] = None,
 ) -> int:
-    """Submit a training task, ask how it stands, or wait for its end; `demo` shows all three.
+    """Submit a training task, show its status, or wait for its end; `demo` does all three.
 
-    Exit code 1 when a task that was waited for did not complete, 8 when it has not ended in time.
+    `wait` exits with 1 if the task did not complete, with 8 on a timeout.
     """
-    session = Session.of(ctx)
-    session = session if url is None else replace(session, flags={**session.flags, "server": url})
+    cli = CommandContext.from_typer(ctx)
+    cli = cli if url is None else replace(cli, flags={**cli.flags, "server": url})
     act, seconds = _ACTIONS[_action(action)], None if timeout is None else parse_duration(timeout)
-    with TrainingClient(worker=worker, platform=SyncMLPlatform(settings=session.settings)) as made:
-        return act(Asked(session, made, task_id, tuple(config or ()), seconds))
+    with TrainingClient(worker=worker, platform=SyncMLPlatform(settings=cli.settings)) as made:
+        return act(ActionArguments(cli, made, task_id, tuple(config or ()), seconds))
 
 
-def _action(said: str) -> Action:
+def _action(name: str) -> Action:
     try:
-        return Action(said.lower())
+        return Action(name.lower())
     except ValueError:
-        raise UnknownName("action", said, list(Action)) from None
+        raise UnknownName("action", name, list(Action)) from None
 
 
-def _demo(asked: Asked) -> int:
+def _demo(arguments: ActionArguments) -> int:
     request = TrainingJobRequest(
-        tenant_id=asked.session.settings.project.value or DEFAULT_PROJECT,
+        tenant_id=arguments.cli.settings.project.value or DEFAULT_PROJECT,
         training_params={"epochs": 5, "batch_size": 16, "learning_rate": 0.001, "code": DEMO},
         model_params={"architecture": "demo"},
         custom_name="demo-training-job",
         wandb_tags=["demo"],
     )
-    task = asked.client.submit(request)
-    asked.session.out.say(f"Submitted {task}")
-    for status in asked.client.monitor(task):
-        asked.session.out.say(f"  {status.status}: {status.progress.message}")
-    return _ended(asked.session, asked.client.wait(task, asked.timeout))
+    task = arguments.client.submit(request)
+    arguments.cli.out.say(f"Submitted {task}")
+    for status in arguments.client.monitor(task):
+        arguments.cli.out.say(f"  {status.status}: {status.progress.message}")
+    return _exit_code(arguments.cli, arguments.client.wait(task, arguments.timeout))
 
 
-def _submit(asked: Asked) -> int:
-    if not asked.config:
-        fix = "Name a file with tenant_id, training_params and model_params; docs/sdk.md shows one."
-        raise BadInput("--config is missing.", why="It says what is to be trained.", fix=fix)
-    request = TrainingJobRequest.of(read_config(asked.config, asked.session.folder, None, ""))
-    task = asked.client.submit(request)
-    if asked.session.out.as_json:
-        return _show(asked.session, asked.client.status(task))
-    asked.session.out.data(task)
-    asked.session.out.say(f"Wait for it: crucible client --action wait --task-id {task}")
+def _submit(arguments: ActionArguments) -> int:
+    if not arguments.config:
+        fix = "Give a file with tenant_id, training_params and model_params; docs/sdk.md has an example."
+        raise BadInput("--config is missing.", why="It defines the task.", fix=fix)
+    request = TrainingJobRequest.of(read_config(arguments.config, arguments.cli.folder, None, ""))
+    task = arguments.client.submit(request)
+    if arguments.cli.out.as_json:
+        return _show(arguments.cli, arguments.client.status(task))
+    arguments.cli.out.data(task)
+    arguments.cli.out.say(f"Wait for it: crucible client --action wait --task-id {task}")
     return 0
 
 
-def _status(asked: Asked) -> int:
-    return _show(asked.session, asked.client.status(asked.task()))
+def _status(arguments: ActionArguments) -> int:
+    return _show(arguments.cli, arguments.client.status(arguments.task()))
 
 
-def _wait(asked: Asked) -> int:
-    return _ended(asked.session, asked.client.wait(asked.task(), asked.timeout))
+def _wait(arguments: ActionArguments) -> int:
+    return _exit_code(arguments.cli, arguments.client.wait(arguments.task(), arguments.timeout))
 
 
-def _ended(session: Session, status: TaskView) -> int:
-    _show(session, status)
+def _exit_code(cli: CommandContext, status: TaskView) -> int:
+    _show(cli, status)
     return 0 if status.status == "completed" else 1
 
 
-def _show(session: Session, status: TaskView) -> int:
-    if session.out.as_json:
-        session.out.json(status.as_json())
+def _show(cli: CommandContext, status: TaskView) -> int:
+    if cli.out.as_json:
+        cli.out.json(status.as_json())
         return 0
     progress = status.progress
     of = f"/{progress.total_epochs:g}" if progress.total_epochs else ""
-    session.out.fields(
+    cli.out.fields(
         [
             ("task", status.task_id),
             ("status", status.status),
@@ -144,7 +149,7 @@ def _show(session: Session, status: TaskView) -> int:
     return 0
 
 
-_ACTIONS: dict[Action, Callable[[Asked], int]] = {
+_ACTIONS: dict[Action, Callable[[ActionArguments], int]] = {
     Action.DEMO: _demo,
     Action.SUBMIT: _submit,
     Action.STATUS: _status,

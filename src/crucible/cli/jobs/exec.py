@@ -1,4 +1,4 @@
-"""`crucible exec`: a command, or a shell, in the surroundings of a running job."""
+"""`crucible exec`: run a command or a shell inside a running job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.options.arguments import Job
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.options.common_options import Job
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
@@ -20,49 +20,52 @@ from crucible.wire.http.sessions import BEGIN_SECONDS
 def exec_(
     ctx: typer.Context,
     job: Job,
-    tty: Annotated[bool, typer.Option("--tty", "-t", help="In a terminal, for shells and what draws.")] = False,
+    tty: Annotated[
+        bool, typer.Option("--tty", "-t", help="Allocate a terminal, for shells and full-screen programs.")
+    ] = False,
     stdin: Annotated[
-        bool, typer.Option("--stdin/--no-stdin", "-i/-n", help="Hand standard input on, or leave it alone.")
+        bool, typer.Option("--stdin/--no-stdin", "-i/-n", help="Pass standard input on (default: yes).")
     ] = True,
 ) -> int:
-    """Run a command where a job runs: its folder, variables, Python and limits. Without one: a shell.
+    """Run a command inside a running job, with its folder, variables, Python and limits. Without a command: a shell.
 
-    The exit code is the command's own, 128 and the number of a signal that ended it. It ends with the job.
+    The exit code is the command's own, or 128 plus the signal that ended it. The command ends with the job.
     """
-    session = Session.of(ctx)
-    words, stdin = session.arguments, stdin and sys.stdin is not None
+    cli = CommandContext.from_typer(ctx)
+    words, stdin = cli.arguments, stdin and sys.stdin is not None
     tty = tty or (not words and stdin and sys.stdin.isatty() and sys.stdout.isatty())
     if not words and not tty:
-        raise BadInput("Say what to run.", fix=f"crucible exec {job} -- nvidia-smi, or crucible exec -t {job}")
-    if tty and session.out.as_json:
-        raise BadInput("--tty and --json contradict each other.", fix="Leave one of them out.")
-    with session.api() as api:
+        raise BadInput("No command given.", fix=f"crucible exec {job} -- nvidia-smi, or crucible exec -t {job}")
+    if tty and cli.out.as_json:
+        raise BadInput("--tty and --json exclude each other.", fix="Leave one of them out.")
+    with cli.api() as api:
         found = find_job(api, job)
-        return enter(session, api, found, words, tty=tty, stdin=stdin)
+        return run_in_job(cli, api, found, words, tty=tty, stdin=stdin)
 
 
-def enter(session: Session, api: Api, job: JobView, words: tuple[str, ...], *, tty: bool, stdin: bool = True) -> int:
-    """Run the command to its end, joined to this process's own input and output; its exit code."""
-    tell_wait(session, job)
-    if session.out.as_json:
+def run_in_job(
+    cli: CommandContext, api: Api, job: JobView, words: tuple[str, ...], *, tty: bool, stdin: bool = True
+) -> int:
+    """Run the command attached to this process's input and output; return its exit code."""
+    say_if_starting(cli, job)
+    if cli.out.as_json:
         taken = sys.stdin.buffer.read() if stdin and not sys.stdin.isatty() else b""
         done = api.execute(job.id, words, input=taken)
-        session.out.json(done.as_json())
+        cli.out.json(done.as_json())
         return done.code
-    from crucible.cli.jobs.terminal import Joined, size_here
+    from crucible.cli.jobs.terminal import AttachedTerminal, terminal_size
     from crucible.client.transport.sessions import command_of
 
-    size = size_here() if tty else None
-    term = session.environ.get("TERM", "") if tty else ""
+    size = terminal_size() if tty else None
+    term = cli.environ.get("TERM", "") if tty else ""
     with api.session(job.id, command_of(words, size, term)) as opened:
-        over = Joined(opened, tty=tty, stdin=stdin).run()
+        over = AttachedTerminal(opened, tty=tty, stdin=stdin).run()
     if over.job_ended:
-        session.out.warn("The job has ended, and the session with it.")
+        cli.out.warn("The job has ended, and with it the command.")
     return over.exit_code
 
 
-def tell_wait(session: Session, job: JobView) -> None:
-    """Say so where a session has to wait for the job's program."""
+def say_if_starting(cli: CommandContext, job: JobView) -> None:
+    """Tell the user if the command has to wait for the job's program to start."""
     if job.phase == JobState.STARTING:
-        most = f"for at most {BEGIN_SECONDS:.0f} seconds"
-        session.out.say(f"The program of {job.display_name} has not begun; it is waited for, {most}.")
+        cli.out.say(f"{job.display_name} is still starting; waiting up to {BEGIN_SECONDS:.0f} seconds.")

@@ -1,14 +1,19 @@
-"""Following a job: its output, what happens to it, and a summary at the end."""
+"""Follow a job: its output, what happens to it, and a summary at the end."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crucible.cli.output.attempts import condition_words, ended_words, lost_steps, newest, resumed_words
-from crucible.cli.output.format import end_words, health_words, money_words, place_words, reason_words
+from crucible.cli.output.attempts import (
+    count_lost_steps,
+    format_attempt_end,
+    format_conditions,
+    format_resume_point,
+    newest_attempt,
+)
+from crucible.cli.output.format import format_end, format_health, format_job_cost, format_placement, format_reason
 from crucible.cli.output.output import Output
 from crucible.cli.output.screens import Screen, open_screen
 from crucible.client.api import Api
@@ -18,21 +23,20 @@ from crucible.core.views.frames import Cursors, HealthFrame, JobFrame, LogFrame,
 from crucible.core.views.jobs import HealthView, JobView
 
 DETACHED = 130
-SIMULATED = "Simulated: this place is a rehearsal. Its machines are processes of one computer, its money is play money."
+SIMULATED = "Simulated: this backend is a rehearsal. Its machines are local processes and nothing is billed."
 TAIL_LINES = 40
-_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
-class Followed:
+class FollowResult:
     """How a job ended, and the last lines of its output."""
 
     job: JobView
     tail: tuple[str, ...] = ()
 
 
-class Tail:
-    """The last lines of a text that comes in pieces."""
+class OutputTail:
+    """The last lines of a streamed text."""
 
     def __init__(self, most: int = TAIL_LINES) -> None:
         self._lines: deque[str] = deque(maxlen=most)
@@ -48,12 +52,12 @@ class Tail:
         return (*self._lines, *((self._rest,) if self._rest else ()))
 
 
-Advice = Callable[[tuple[str, ...]], tuple[str, ...]]
-"""From the last lines of a failed job's output to hints about it."""
+FindHints = Callable[[tuple[str, ...]], tuple[str, ...]]
+"""Returns hints from the last lines of a failed job's output."""
 
 
-def submitted(out: Output, job: JobView) -> int:
-    """What a command says that leaves its job to run: the id alone on standard output."""
+def print_submitted(out: Output, job: JobView) -> int:
+    """Print a detached job: its ID alone on standard output, the commands to follow it on standard error."""
     if out.as_json:
         out.json(job.as_json())
     else:
@@ -64,161 +68,155 @@ def submitted(out: Output, job: JobView) -> int:
     return 0
 
 
-def watch(
-    out: Output, api: Api, job: JobView, *, cursors: Cursors | None = None, advise: Advice = lambda tail: ()
+def follow_to_end(
+    out: Output, api: Api, job: JobView, *, cursors: Cursors | None = None, advise: FindHints = lambda tail: ()
 ) -> int:
-    """Follow the job to its end and say how it ended; its own code, or 130 when Ctrl-C detached."""
+    """Follow the job and print a summary; return the job's exit code, or 130 after Ctrl-C detached."""
     try:
         followed = follow(api, job, out, cursors)
     except KeyboardInterrupt:
-        return detached(job, out)
+        return print_detached(job, out)
     if out.as_json:
         out.json(api.job(followed.job.id).as_json())
     else:
-        summary(api, followed.job, out, advise(followed.tail))
+        print_summary(api, followed.job, out, advise(followed.tail))
     return followed.job.result_code
 
 
-def end_of(api: Api, job: JobView) -> Cursors | None:
-    """Where the output of its newest attempt ends now, for what comes after; None where there is none."""
+def end_of_output(api: Api, job: JobView) -> Cursors | None:
+    """Return where the newest attempt's output ends now, to follow from there; None without an attempt."""
     if not job.attempt:
         return None
     page = api.logs(job.id, attempt=job.attempt, offset=-1, limit=1)
     return Cursors(attempt=page.attempt or job.attempt, offset=page.next)
 
 
-def follow(api: Api, job: JobView, out: Output, cursors: Cursors | None = None) -> Followed:
-    """Show the job until its end. KeyboardInterrupt is the caller's to take."""
+def follow(api: Api, job: JobView, out: Output, cursors: Cursors | None = None) -> FollowResult:
+    """Show the job until its end. KeyboardInterrupt is left to the caller."""
     with open_screen(out) as screen:
         return _follow(api, job, screen, out, cursors)
 
 
-def _follow(api: Api, job: JobView, screen: Screen, out: Output, cursors: Cursors | None) -> Followed:
-    progress, told, tail = job.progress, Told(screen, max(job.attempt or 1, 1)), Tail()
-    told.about(job)
-    screen.state(job, progress)
-    for frame in api.stream(job.id, cursors=cursors, notice=out.warn if out.as_json else screen.news):
+def _follow(api: Api, job: JobView, screen: Screen, out: Output, cursors: Cursors | None) -> FollowResult:
+    progress, notices, tail = job.progress, JobNotices(screen, max(job.attempt or 1, 1)), OutputTail()
+    notices.update(job)
+    screen.update_status(job, progress)
+    for frame in api.stream(job.id, cursors=cursors, notice=out.warn if out.as_json else screen.write_notice):
         if out.as_json:
             out.json(frame.as_json())
         match frame:
             case LogFrame():
                 tail.add(frame.text)
-                screen.output(frame.text)
+                screen.write_output(frame.text)
             case HealthFrame():
-                told.health(frame.health)
+                notices.health(frame.health)
             case ProgressFrame():
                 progress = frame.progress
             case JobFrame():
                 job = frame.job
                 progress = job.progress or progress
-                told.about(job)
-        screen.state(job, progress)
-    return Followed(job, tail.lines)
+                notices.update(job)
+        screen.update_status(job, progress)
+    return FollowResult(job, tail.lines)
 
 
-class Told:
-    """Says once where a job runs, or will run, why it waits, how its tries ended, and what they went on from."""
+class JobNotices:
+    """Prints, once each: where a job runs or will run, why it waits, how attempts ended and what they resumed from."""
 
     def __init__(self, screen: Screen, since: int = 1) -> None:
-        """`since` is the first attempt whose end is news."""
+        """`since` is the first attempt whose end is printed."""
         self._screen = screen
         self._since = since
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
-    def about(self, job: JobView) -> None:
-        place = place_words(job)
+    def update(self, job: JobView) -> None:
+        place = format_placement(job)
         if job.is_simulated:
             self._once(SIMULATED)
-        self._ended_tries(job)
+        self._attempts_ended(job)
         if job.is_queued:
             self._waiting(job, place)
         elif place is not None and not (job.ended and job.started_at is None):
             self._once(f"Running on {place}")
         if not job.ended and not job.is_queued:
-            self._try(job)
-        for text in () if job.ended else condition_words(job):
+            self._attempt_started(job)
+        for text in () if job.ended else format_conditions(job):
             self._once(f"{job.display_name}: {text}")
 
     def health(self, health: HealthView) -> None:
-        """Only what is worth a look: that a job does well needs no words."""
+        """Print a problem; good health is not printed."""
         if health.level != "good":
-            self._once("\n  ".join(health_words(health)))
+            self._once("\n  ".join(format_health(health)))
 
-    def _ended_tries(self, job: JobView) -> None:
-        """Why tries are over that were not the last one."""
-        over = job.attempts[:-1] if job.ended else job.attempts
-        for attempt in over:
-            if self._since <= attempt.number and (why := ended_words(attempt)):
+    def _attempts_ended(self, job: JobView) -> None:
+        """Print why attempts ended, except the one the summary is about."""
+        for attempt in job.attempts[:-1] if job.ended else job.attempts:
+            if self._since <= attempt.number and (why := format_attempt_end(attempt)):
                 self._once(f"Attempt {attempt.number} ended: {why}")
 
-    def _try(self, job: JobView) -> None:
-        last = newest(job)
+    def _attempt_started(self, job: JobView) -> None:
+        last = newest_attempt(job)
         if last is None or (last.number <= 1 and last.resume_from is None):
             return
         before = next((attempt for attempt in job.attempts if attempt.number == last.number - 1), None)
-        lost = lost_steps(before, last) if before is not None else None
+        lost = count_lost_steps(before, last) if before is not None else None
         parts = [
             f"Attempt {last.number}",
-            f": {resumed_words(last.resume_from)}" if last.resume_from is not None else "",
-            f"; {lost} steps are done again" if lost else "",
+            f": {format_resume_point(last.resume_from)}" if last.resume_from is not None else "",
+            f"; {lost} steps to repeat" if lost else "",
         ]
         self._once("".join(parts))
 
     def _waiting(self, job: JobView, place: str | None) -> None:
         if not job.waiting:
             return
-        first = job.started_at is None and not any(text.startswith("Will run on") for text in self._said)
+        first = job.started_at is None and not any(text.startswith("Will run on") for text in self._printed)
         if place is not None and first:
             self._once(f"Will run on {place}; waiting: {job.waiting}")
-            self._said.add(_kept(f"Waiting: {job.waiting}"))
+            self._printed.add(f"Waiting: {job.waiting}")  # already said with where it will run
         else:
             self._once(f"Waiting: {job.waiting}")
 
     def _once(self, text: str) -> None:
-        if _kept(text) not in self._said:
-            self._said.add(_kept(text))
-            self._screen.news(text)
+        if text not in self._printed:
+            self._printed.add(text)
+            self._screen.write_notice(text)
 
 
-def _kept(text: str) -> str:
-    """What makes a text new: not the seconds that go by until the next try."""
-    return _NUMBER.sub("N", text) if "tries again in" in text else text
-
-
-def detached(job: JobView, out: Output) -> int:
+def print_detached(job: JobView, out: Output) -> int:
     follow_it, cancel_it = f"crucible logs -f {job.display_name}", f"crucible cancel {job.display_name}"
-    out.warn(f"\nDetached; the job goes on. Follow: {follow_it} · Cancel: {cancel_it}")
+    out.warn(f"\nDetached; the job continues. Follow: {follow_it} · Cancel: {cancel_it}")
     return DETACHED
 
 
-def summary(api: Api, job: JobView, out: Output, hints: tuple[str, ...] = ()) -> None:
-    """How a job that was followed ended, why, what to do about it, what it cost, and how to get its artifacts."""
-    out.say(f"{end_words(job)}, {money_words(job)}")
+def print_summary(api: Api, job: JobView, out: Output, hints: tuple[str, ...] = ()) -> None:
+    """Print how the job ended, why, what to do, what it cost, and how to download its artifacts."""
+    out.say(f"{format_end(job)}, {format_job_cost(job)}")
     if job.status != "completed":
-        for text in (*_followed_reason(job), *hints):
-            out.explain(text)
+        for text in (*_reason_without_log_advice(job), *hints):
+            out.say_indented(text)
         _checkpoint(job, out)
-    for text in condition_words(job):
-        out.explain(f"Note: {text}")
+    for text in format_conditions(job):
+        out.say_indented(f"Note: {text}")
     _artifacts(api, job, out)
 
 
 def _checkpoint(job: JobView, out: Output) -> None:
     if job.checkpoint is not None:
-        step = f" of step {job.checkpoint.step}" if job.checkpoint.step is not None else ""
-        out.explain(f"Its last checkpoint{step} is kept; go on from there: crucible resume {job.display_name}")
+        step = f" (step {job.checkpoint.step})" if job.checkpoint.step is not None else ""
+        out.say_indented(f"Its last checkpoint{step} is kept. Resume from it: crucible resume {job.display_name}")
 
 
-def _followed_reason(job: JobView) -> tuple[str, ...]:
-    """The reason, without the advice to look at an output that was just seen."""
-    return tuple(text for text in reason_words(job) if f"crucible logs {job.display_name}" not in text)
+def _reason_without_log_advice(job: JobView) -> tuple[str, ...]:
+    """Return the reason without the advice to read the output that was just shown."""
+    return tuple(text for text in format_reason(job) if f"crucible logs {job.display_name}" not in text)
 
 
 def _artifacts(api: Api, job: JobView, out: Output) -> None:
     try:
         found = api.artifacts(job.id)
     except CrucibleError as error:
-        out.say(f"  Its artifacts cannot be listed now: {error.what}")
+        out.say(f"  Artifacts could not be listed: {error.what}")
         return
     if found:
         size = format_memory(sum(item.size for item in found))

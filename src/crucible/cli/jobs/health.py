@@ -1,4 +1,4 @@
-"""`crucible health`: how a job does, what that rests on, and what to do."""
+"""`crucible health`: a job's health, with evidence and advice."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.options.arguments import Job
-from crucible.cli.output.format import amount_words
+from crucible.cli.context import CommandContext
+from crucible.cli.options.common_options import Job
+from crucible.cli.output.format import format_metric
 from crucible.cli.output.output import Output
-from crucible.cli.session import Session
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.views.jobs import FindingView, HealthView
 
@@ -17,19 +17,19 @@ from crucible.core.views.jobs import FindingView, HealthView
 def health(
     ctx: typer.Context,
     job: Job,
-    strict: Annotated[bool, typer.Option("--strict", help="Return 1 when something is wrong.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if something is wrong.")] = False,
 ) -> None:
-    """Say how a job does, why, and what to do."""
-    session = Session.of(ctx)
-    with session.api() as api:
+    """Show a job's health, with causes and advice."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         one = find_job(api, job)
         found = api.health(one.id)
-    if session.out.as_json:
-        session.out.json({"job": one.id, **found.as_json()})
-    elif session.out.quiet:
-        session.out.data(found.verdict)
+    if cli.out.as_json:
+        cli.out.json({"job": one.id, **found.as_json()})
+    elif cli.out.quiet:
+        cli.out.data(found.verdict)
     else:
-        _show(session.out, one.display_name, found)
+        _show(cli.out, one.display_name, found)
     if strict and found.level != "good":
         raise typer.Exit(1)
 
@@ -48,5 +48,5 @@ def _show(out: Output, called: str, found: HealthView) -> None:
 
 def _evidence(finding: FindingView) -> str:
     where = [finding.series or "", f"step {finding.step:g}" if finding.step is not None else ""]
-    numbers = [f"{name}={amount_words(name, value)}" for name, value in finding.evidence.items() if value is not None]
+    numbers = [f"{name}={format_metric(name, value)}" for name, value in finding.evidence.items() if value is not None]
     return ", ".join(part for part in (*where, *numbers) if part)

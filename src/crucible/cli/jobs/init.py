@@ -1,4 +1,4 @@
-"""`crucible init`: an example job file to begin with."""
+"""`crucible init`: write an example job file."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
 from crucible.core.errors import Conflict, Trouble
 
 EXAMPLE = """\
-# A job for `crucible run {file}`. docs/job-file.md explains every field; flags win over what is written here.
+# A job for `crucible run {file}`. docs/job-file.md explains every field. Command-line flags override this file.
 
 # What to run: exactly one of script, directory, git, notebook, code, shell, model.
 script: {script}
 args: []
 
-# name: first-try
+# name: first-run
 # tags: [example]
 
-# Where and how big. Without a tier or sizes the job gets the whole machine and no time limit.
+# Where to run, and how big. Without a tier or sizes the job gets the whole machine and no time limit.
 # backend: local
-# fallback: [local]   (where to go on when a place takes its machine back)
+# fallback: [local]   (backends to continue on when a machine is lost)
 # market: spot
 # tier: CPU_SMALL
 # cpus: 2
@@ -31,20 +31,20 @@ args: []
 # gpus: 1
 # time: 1h
 
-# Only variables named here reach the job; null takes the value of your shell.
+# Only variables named here reach the job; null takes the value from your shell.
 # env:
 #   WANDB_MODE: offline
 #   HF_TOKEN: null
 
-# Appears under $CRUCIBLE_DATA_DIR/<name>.
+# Available in the job under $CRUCIBLE_DATA_DIR/<name>.
 # data:
 #   images: ./data/images
 
-# Retries after the code itself failed (places that go away are retried anyway).
+# Retries after the code itself failed (a lost machine is always retried).
 # retries: 0
 # retry_wait: 60s
 
-# How many of the newest checkpoints stay, and the number that $CRUCIBLE_SEED gives the program.
+# Keep the newest N checkpoints; value of $CRUCIBLE_SEED.
 # keep: 3
 # seed: 1
 """
@@ -52,23 +52,25 @@ args: []
 
 def init(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("job.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="File to write (default: job.yaml).")] = Path(
+        "job.yaml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of job files.")] = False,
 ) -> None:
     """Write an example job file."""
-    session = Session.of(ctx)
+    cli = CommandContext.from_typer(ctx)
     if schema:
         from crucible.core.job.job_file import JobFile
 
-        session.out.json(JobFile.model_json_schema())
+        cli.out.json(JobFile.model_json_schema())
         return
     script = next((name for name in ("train.py", "main.py") if Path(name).exists()), "train.py")
     _write(file, EXAMPLE.format(file=file, script=script), force)
-    if session.out.as_json:
-        session.out.json({"file": str(file.absolute())})
+    if cli.out.as_json:
+        cli.out.json({"file": str(file.absolute())})
     else:
-        session.out.say(f"Wrote {file}. Edit it, then: crucible run {file}")
+        cli.out.say(f"Wrote {file}. Edit it, then: crucible run {file}")
 
 
 def _write(file: Path, text: str, force: bool) -> None:
@@ -77,7 +79,7 @@ def _write(file: Path, text: str, force: bool) -> None:
         with open(os.open(file, flags, 0o644), "w", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError as error:
-        raise Conflict(f"{file} is already there.", fix="Choose another name, or add --force.") from error
+        raise Conflict(f"{file} already exists.", fix="Choose another name, or add --force.") from error
     except OSError as error:
-        fix = "Name a file in a folder that you may write to."
+        fix = "Choose a file in a folder you can write to."
         raise Trouble(f"{file} cannot be written.", why=error.strerror or str(error), fix=fix) from error

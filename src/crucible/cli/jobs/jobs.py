@@ -1,4 +1,4 @@
-"""`crucible status`, `jobs` and `events`: what runs, what ran, and what happened."""
+"""`crucible status`, `jobs` and `events`: show jobs and what happened to them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.context import CommandContext
 from crucible.cli.options import filters
-from crucible.cli.options.arguments import NAMED, Job
-from crucible.cli.output.attempts import attempt_lines, condition_words, short_conditions
+from crucible.cli.options.common_options import JOB_HELP, Job
+from crucible.cli.output.attempts import format_attempts, format_conditions, short_conditions
 from crucible.cli.output.format import (
-    age_words,
-    amount_words,
-    command_words,
-    health_words,
-    lasted,
-    money_words,
-    name_words,
-    place_words,
-    plan_words,
-    progress_words,
-    python_words,
-    reason_words,
-    remaining_words,
-    result_words,
+    format_age,
+    format_command,
+    format_health,
+    format_job_cost,
+    format_metric,
+    format_name,
+    format_placement,
+    format_plan,
+    format_progress,
+    format_python,
+    format_reason,
+    format_remaining_cost,
+    format_result,
+    run_seconds,
 )
 from crucible.cli.output.output import Output
-from crucible.cli.session import Session
 from crucible.client.sdk.job_lookup import PAGE, find_job, iterate_jobs
 from crucible.core.compute.resources import format_duration
 from crucible.core.views.jobs import JobView
@@ -36,14 +36,16 @@ from crucible.core.views.jobs import JobView
 _COMMAND = 60
 
 
-def status(ctx: typer.Context, job: Annotated[str | None, typer.Argument(metavar="[ID]", help=NAMED)] = None) -> None:
-    """Show all active jobs, or one job."""
-    session = Session.of(ctx)
-    with session.api() as api:
+def status(
+    ctx: typer.Context, job: Annotated[str | None, typer.Argument(metavar="[ID]", help=JOB_HELP)] = None
+) -> None:
+    """Show all active jobs, or one job in detail."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         if job is None:
-            _list(session.out, api.jobs(active=True, limit=PAGE).items, "No job is active.")
+            _print_jobs(cli.out, api.jobs(active=True, limit=PAGE).items, "No job is active.")
         else:
-            _one(session.out, find_job(api, job))
+            _print_job(cli.out, find_job(api, job))
 
 
 def jobs(
@@ -59,35 +61,36 @@ def jobs(
     since: filters.Since = None,
     until: filters.Until = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, max=100_000, help="At most this many.")
+        int,
+        typer.Option("--limit", "-n", metavar="N", min=1, max=100_000, help="Maximum number of jobs (default: 20)."),
     ] = 20,
-    all: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
+    all: Annotated[bool, typer.Option("--all", "-a", help="List all jobs.")] = False,
 ) -> None:
     """List jobs, newest first."""
-    session = Session.of(ctx)
+    cli = CommandContext.from_typer(ctx)
     wanted = filters.read_filter(ctx.params)
-    with session.api() as api:
+    with cli.api() as api:
         found = tuple(iterate_jobs(api, wanted, None if all else limit))
-        none = "There are no jobs yet. Try: crucible run train.py" if wanted.empty else "There is no such job."
-        _list(session.out, found, none)
+        none = "There are no jobs yet. Try: crucible run train.py" if wanted.empty else "No job matches."
+        _print_jobs(cli.out, found, none)
 
 
 def events(ctx: typer.Context, job: Job) -> None:
-    """List what happened to a job."""
-    session = Session.of(ctx)
-    with session.api() as api:
+    """List a job's events."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         found, after = find_job(api, job).id, 0
         while page := api.events(found, after=after):
             for event in page:
-                if session.out.as_json:
-                    session.out.json(event.as_json())
+                if cli.out.as_json:
+                    cli.out.json(event.as_json())
                 else:
                     details = json.dumps(event.data) if event.data else ""
-                    session.out.data(f"{event.n:>4}  {event.at}  {event.type}  {details}".rstrip())
+                    cli.out.data(f"{event.n:>4}  {event.at}  {event.type}  {details}".rstrip())
             after = page[-1].n
 
 
-def _list(out: Output, found: Sequence[JobView], none: str) -> None:
+def _print_jobs(out: Output, found: Sequence[JobView], none: str) -> None:
     if out.as_json:
         out.json({"items": [job.as_json() for job in found]})
     elif out.quiet:
@@ -101,38 +104,38 @@ def _list(out: Output, found: Sequence[JobView], none: str) -> None:
 
 
 def _row(job: JobView) -> tuple[str, ...]:
-    seconds = lasted(job)
+    seconds = run_seconds(job)
     return (
         job.display_name,
-        name_words(job),
+        format_name(job),
         _state(job),
         job.backend or "",
-        age_words(job),
+        format_age(job),
         format_duration(seconds) if seconds is not None else "",
-        money_words(job),
-        _news(job),
-        command_words(job.command, _COMMAND),
+        format_job_cost(job),
+        _progress(job),
+        format_command(job.command, _COMMAND),
         job.environment.interpreter or job.environment.origin,
     )
 
 
 def _state(job: JobView) -> str:
-    """The status, finer where it matters, and what is so beside it."""
+    """Return the status, with the phase where it says more, and the conditions."""
     finer = "" if job.status in (job.phase, "queued") else job.phase
     beside = ", ".join(part for part in (finer, short_conditions(job)) if part)
     return f"{job.status} ({beside})" if beside else job.status
 
 
-def _news(job: JobView) -> str:
-    """How far it is, why it waits, or why it ended so."""
+def _progress(job: JobView) -> str:
+    """Return the progress, why the job waits, or why it ended."""
     if job.ended:
-        return " ".join(reason_words(job)[:1])
+        return " ".join(format_reason(job)[:1])
     if job.is_queued and job.waiting:
         return f"waiting: {job.waiting}"
-    return "being cancelled" if job.desired == "cancel" else progress_words(job.progress)
+    return "being cancelled" if job.desired == "cancel" else format_progress(job.progress)
 
 
-def _one(out: Output, job: JobView) -> None:
+def _print_job(out: Output, job: JobView) -> None:
     if out.as_json:
         out.json(job.as_json())
         return
@@ -147,36 +150,36 @@ def _one(out: Output, job: JobView) -> None:
 
 
 def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
-    seconds = lasted(job)
+    seconds = run_seconds(job)
     yield "Job", job.display_name
     yield "Id", job.id
     yield "Name", job.name
     yield "Kind", job.kind if job.kind != "train" else None
     yield "Tags", ", ".join(job.tags)
     yield "Notes", "\n".join(f"{note.author}: {note.text}" for note in job.notes)
-    yield "Command", command_words(job.command, 200)
-    yield "Python", python_words(job.environment) if job.command else None
+    yield "Command", format_command(job.command, 200)
+    yield "Python", format_python(job.environment) if job.command else None
     yield "Status", job.status if job.status == job.phase else f"{job.status} ({job.phase})"
-    yield "Why", "\n".join(reason_words(job))
-    yield "Note", "\n".join(condition_words(job))
-    yield "Simulated", "yes: its machines are processes of one computer" if job.is_simulated else None
+    yield "Why", "\n".join(format_reason(job))
+    yield "Note", "\n".join(format_conditions(job))
+    yield "Simulated", "yes: its machines are local processes" if job.is_simulated else None
     yield "Waiting", job.waiting if not job.ended else None
     yield "Priority", str(job.priority) if job.priority else None
-    yield "Planned", plan_words(job)
-    yield _place(job)
-    yield "Progress", progress_words(job.progress)
-    yield "Health", "\n".join(health_words(job.health)) if not job.is_queued else None
+    yield "Planned", format_plan(job)
+    yield _placement(job)
+    yield "Progress", format_progress(job.progress)
+    yield "Health", "\n".join(format_health(job.health)) if not job.is_queued else None
     yield "Checkpoint", _checkpoint(job)
     yield "Attempt", str(job.attempt) if job.attempt else None
-    yield "Attempts", "\n".join(attempt_lines(job))
+    yield "Attempts", "\n".join(format_attempts(job))
     yield "Moved", f"from {job.previous_backend} to {job.backend}" if job.previous_backend else None
     yield "Exit code", None if job.exit_code is None else str(job.exit_code)
     yield "Signal", str(job.signal) if job.signal else None
-    yield "Result", result_words(job)
+    yield "Result", format_result(job)
     yield "Created", job.created_at
     yield "Ran", format_duration(seconds) if seconds is not None else None
-    yield "Cost", "; ".join(part for part in (money_words(job), remaining_words(job)) if part)
-    yield "Metrics", ", ".join(f"{name}={amount_words(name, value)}" for name, value in _numbers(job))
+    yield "Cost", "; ".join(part for part in (format_job_cost(job), format_remaining_cost(job)) if part)
+    yield "Metrics", ", ".join(f"{name}={format_metric(name, value)}" for name, value in _metrics(job))
 
 
 def _checkpoint(job: JobView) -> str | None:
@@ -186,9 +189,9 @@ def _checkpoint(job: JobView) -> str | None:
     return f"{job.checkpoint.display_name}{step}; crucible checkpoints {job.display_name}"
 
 
-def _place(job: JobView) -> tuple[str, str | None]:
-    """Where it runs, ran or will run; one that ended before it began ran nowhere."""
-    place = place_words(job) or job.backend
+def _placement(job: JobView) -> tuple[str, str | None]:
+    """Return where the job runs, ran or will run; None if it ended before it started."""
+    place = format_placement(job) or job.backend
     if job.is_queued:
         return "Will run on" if job.started_at is None else "Ran last on", place
     if not job.ended:
@@ -196,5 +199,5 @@ def _place(job: JobView) -> tuple[str, str | None]:
     return "Ran on", place if job.started_at is not None else None
 
 
-def _numbers(job: JobView) -> list[tuple[str, float]]:
+def _metrics(job: JobView) -> list[tuple[str, float]]:
     return [(name, value) for name, value in sorted(job.metrics.items()) if value is not None]

@@ -1,4 +1,4 @@
-"""`crucible tag`, `note` and `rename`: what people call jobs, and say about them."""
+"""`crucible tag`, `note` and `rename`: tags, notes and names of jobs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.options.arguments import Job
-from crucible.cli.output.output import Listing
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.options.common_options import Job
+from crucible.cli.output.output import ListFormat
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
 from crucible.core.job.tags import parse_tags
@@ -18,66 +18,67 @@ from crucible.core.views.jobs import JobView, NoteView
 def tag(
     ctx: typer.Context,
     job: Job,
-    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG…]", help="To add: key or key=value.")] = None,
+    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG…]", help="Tags to add: KEY or KEY=VALUE.")] = None,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="To take away. Repeatable.")
+        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="Remove this tag. Repeatable.")
     ] = None,
 ) -> None:
-    """Add tags to a job, take some away, and list what it has.
-
-    A tag takes the place of one with its key.
-    """
-    session = Session.of(ctx)
+    """Add, remove or list a job's tags. A new tag replaces one with the same key."""
+    cli = CommandContext.from_typer(ctx)
     parse_tags(tags or ()), parse_tags(remove or ())
-    with session.api() as api:
+    with cli.api() as api:
         found = find_job(api, job)
         changed = (
             api.labels.tag(found.id, add=tags or (), remove=remove or ())
             if tags or remove
             else api.labels.tags(found.id)
         )
-        if session.out.as_json:
-            session.out.json({"job": found.id, "tags": list(changed)})
+        if cli.out.as_json:
+            cli.out.json({"job": found.id, "tags": list(changed)})
             return
         for text in changed:
-            session.out.data(text)
+            cli.out.data(text)
         if not changed:
-            session.out.say(f"{found.display_name} has no tags.")
+            cli.out.say(f"{found.display_name} has no tags.")
 
 
 def note(
     ctx: typer.Context,
     job: Job,
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="To leave; without it notes are listed.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="Text of a new note (default: list the notes).")
+    ] = None,
     delete: Annotated[
-        str | None, typer.Option("--delete", metavar="NOTE", help="Delete this one, by its id or an ending of it.")
+        str | None, typer.Option("--delete", metavar="NOTE", help="Delete this note, by its ID or the end of it.")
     ] = None,
 ) -> None:
-    """Leave a note on a job, delete one, or list them."""
-    session = Session.of(ctx)
+    """Add, delete or list a job's notes."""
+    cli = CommandContext.from_typer(ctx)
     if text is not None and delete is not None:
-        raise BadInput("A note is left or deleted, not both.", fix="Leave out the text, or --delete.")
-    with session.api() as api:
+        raise BadInput("TEXT and --delete exclude each other.", fix="Leave out the text or --delete.")
+    with cli.api() as api:
         found = find_job(api, job)
         if delete is not None:
-            _told(session, api.labels.delete_note(found.id, delete), "Deleted {0.called}: {0.text}")
+            _print_note(cli, api.labels.delete_note(found.id, delete), "Deleted {0.display_name}: {0.text}")
         elif text is not None:
-            _told(session, api.labels.add_note(found.id, text), f"Noted on {found.display_name} as {{0.called}}.")
+            _print_note(
+                cli, api.labels.add_note(found.id, text), f"Added note {{0.display_name}} to {found.display_name}."
+            )
         else:
-            session.out.listing(api.labels.notes(found.id), _notes_of(found))
+            cli.out.print_list(api.labels.notes(found.id), _list_format(found))
 
 
-def _told(session: Session, done: NoteView, words: str) -> None:
-    if session.out.as_json:
-        session.out.json(done.as_json())
-    elif session.out.quiet:
-        session.out.data(done.id)
+def _print_note(cli: CommandContext, done: NoteView, template: str) -> None:
+    if cli.out.as_json:
+        cli.out.json(done.as_json())
+    elif cli.out.quiet:
+        cli.out.data(done.id)
     else:
-        session.out.say(words.format(done))
+        cli.out.say(template.format(done))
 
 
-def _notes_of(job: JobView) -> Listing[NoteView]:
-    return Listing(
+def _list_format(job: JobView) -> ListFormat[NoteView]:
+    return ListFormat(
         ("NOTE", "WHEN", "BY", "TEXT"),
         lambda note: (note.display_name, note.at or "", note.author, note.text),
         lambda note: note.id,
@@ -88,17 +89,17 @@ def _notes_of(job: JobView) -> Listing[NoteView]:
 def rename(
     ctx: typer.Context,
     job: Job,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Without it the name is taken away.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="New name (default: remove the name).")] = None,
 ) -> None:
-    """Give a job another name; whatever it is doing goes on."""
-    session = Session.of(ctx)
-    with session.api() as api:
+    """Rename a job; a running job is not interrupted."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         found = api.labels.rename(find_job(api, job).id, name)
-        if session.out.as_json:
-            session.out.json(found.as_json())
+        if cli.out.as_json:
+            cli.out.json(found.as_json())
         else:
-            session.out.say(
-                f"{found.display_name} is called {found.name!r}."
+            cli.out.say(
+                f"{found.display_name} is now named {found.name!r}."
                 if found.name
-                else f"{found.display_name} has no name."
+                else f"{found.display_name} has no name now."
             )

@@ -1,4 +1,4 @@
-"""`crucible models`: the model plugins of a Python."""
+"""`crucible models`: the model plugins installed in a Python environment."""
 
 from __future__ import annotations
 
@@ -8,52 +8,54 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
 from crucible.client.model_plugins import Plugin, find_plugin, list_plugins
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import SubmitHost, choose_environment
 from crucible.wire.models.options import Option
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="See `crucible models`.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Model name; see `crucible models`.")]
 Python = Annotated[
     str | None,
-    typer.Option("--python", metavar="PATH", help="Interpreter or virtual environment; the job's own unless given."),
+    typer.Option(
+        "--python", metavar="PATH", help="Python interpreter or virtual environment (default: the one a job would use)."
+    ),
 ]
 
 
 def models(ctx: typer.Context, python: Python = None) -> None:
-    """List the model plugins of a Python: installed packages with entry points `crucible.models`."""
-    session = Session.of(ctx)
-    interpreter = _interpreter(session, python)
-    found = list_plugins(interpreter, session.environ)
-    if session.out.as_json:
-        session.out.json({"python": interpreter, "items": [plugin.as_json() for plugin in found]})
-    elif session.out.quiet:
+    """List the model plugins of a Python environment: packages with `crucible.models` entry points."""
+    cli = CommandContext.from_typer(ctx)
+    interpreter = _interpreter(cli, python)
+    found = list_plugins(interpreter, cli.environ)
+    if cli.out.as_json:
+        cli.out.json({"python": interpreter, "items": [plugin.as_json() for plugin in found]})
+    elif cli.out.quiet:
         for plugin in found:
-            session.out.data(plugin.name)
+            cli.out.data(plugin.name)
     elif not found:
-        session.out.say(f"No package of {interpreter} offers a model. docs/plugins.md shows how to write one.")
+        cli.out.say(f"No package in {interpreter} provides a model. docs/plugins.md shows how to write one.")
     else:
-        session.out.table(("MODEL", "VERSION", "CAN", "PACKAGE", "WHAT"), (_row(plugin) for plugin in found))
-        _tell(session, found, interpreter)
+        cli.out.table(("MODEL", "VERSION", "CAN", "PACKAGE", "WHAT"), (_row(plugin) for plugin in found))
+        _print_footer(cli, found, interpreter)
 
 
 def show(ctx: typer.Context, name: Name, python: Python = None) -> None:
-    """Show one: what it is, what it can do, and its options."""
-    session = Session.of(ctx)
-    plugin = find_plugin(name, _interpreter(session, python), session.environ)
-    if session.out.as_json:
-        session.out.json(plugin.as_json())
+    """Show a model plugin's methods and options."""
+    cli = CommandContext.from_typer(ctx)
+    plugin = find_plugin(name, _interpreter(cli, python), cli.environ)
+    if cli.out.as_json:
+        cli.out.json(plugin.as_json())
         return
-    session.out.fields(_fields(plugin))
-    session.out.say(f"Train it: crucible train --model {name} --config KEY=VALUE" if "train" in plugin.methods else "")
+    cli.out.fields(_fields(plugin))
+    cli.out.say(f"Train it: crucible train --model {name} --config KEY=VALUE" if "train" in plugin.methods else "")
 
 
-def _interpreter(session: Session, python: str | None) -> str:
-    choice = choose_environment(python, Code(), SubmitHost(session.environ, session.folder))
+def _interpreter(cli: CommandContext, python: str | None) -> str:
+    choice = choose_environment(python, Code(), SubmitHost(cli.environ, cli.folder))
     for note in choice.notes:
-        session.out.warn(f"Note: {note}")
-    assert choice.environment.interpreter is not None, "code that declares nothing gets a Python that is there"
+        cli.out.warn(f"Note: {note}")
+    assert choice.environment.interpreter is not None, "code without declarations gets an existing Python"
     return choice.environment.interpreter
 
 
@@ -63,11 +65,11 @@ def _row(plugin: Plugin) -> tuple[str, ...]:
     return plugin.name, plugin.version, ", ".join(plugin.methods), package, what
 
 
-def _tell(session: Session, found: tuple[Plugin, ...], interpreter: str) -> None:
-    session.out.say(f"Of {interpreter}. Show one: crucible models show {found[0].name}")
+def _print_footer(cli: CommandContext, found: tuple[Plugin, ...], interpreter: str) -> None:
+    cli.out.say(f"From {interpreter}. Details: crucible models show {found[0].name}")
     broken = [plugin.name for plugin in found if plugin.problem is not None]
     if broken:
-        session.out.warn(f"Broken: {', '.join(broken)}. The traceback: crucible models show {broken[0]}")
+        cli.out.warn(f"Broken: {', '.join(broken)}. For the traceback: crucible models show {broken[0]}")
 
 
 def _fields(plugin: Plugin) -> Iterator[tuple[str, str | None]]:
@@ -81,12 +83,12 @@ def _fields(plugin: Plugin) -> Iterator[tuple[str, str | None]]:
     yield "Package", f"{plugin.distribution} {plugin.distribution_version} ({plugin.entry})"
     yield "Python", plugin.python
     if plugin.schema is None:
-        yield "Options", "not declared: any config is taken"
+        yield "Options", "not declared: any config is accepted"
     else:
-        yield "Options", "\n".join(_words(name, option) for name, option in plugin.schema.items()) or "none"
+        yield "Options", "\n".join(_format_option(name, option) for name, option in plugin.schema.items()) or "none"
 
 
-def _words(name: str, option: Option) -> str:
+def _format_option(name: str, option: Option) -> str:
     """`epochs: int, 1 to 1000, default 10. Passes over the data.`"""
     low, high = option.minimum, option.maximum
     limits = {(True, True): f"{low} to {high}", (True, False): f"at least {low}", (False, True): f"at most {high}"}
@@ -96,5 +98,5 @@ def _words(name: str, option: Option) -> str:
         f"one of {', '.join(map(str, option.choices))}" if option.choices else "",
         "required" if option.required else f"default {json.dumps(option.default, ensure_ascii=False)}",
     ]
-    said = f"{name}: {', '.join(part for part in parts if part)}"
-    return f"{said}. {option.help}" if option.help else said
+    text = f"{name}: {', '.join(part for part in parts if part)}"
+    return f"{text}. {option.help}" if option.help else text

@@ -1,4 +1,4 @@
-"""`crucible ports`: ports of this computer that lead to what a running job listens on."""
+"""`crucible ports`: forward a running job's ports to this computer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.jobs.exec import tell_wait
-from crucible.cli.options.arguments import Job
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.jobs.exec import say_if_starting
+from crucible.cli.options.common_options import Job
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import find_job
 from crucible.client.sdk.port_forward import HOST, PortForward, require_port
@@ -19,8 +19,8 @@ from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.views.frames import JobFrame
 from crucible.core.views.jobs import JobView
 
-Wanted = tuple[int, int | None]
-"""A port of the job, and one of this computer; None for the same."""
+PortPair = tuple[int, int | None]
+"""A port of the job and a local port (None: the same number)."""
 
 
 def ports(
@@ -28,65 +28,67 @@ def ports(
     job: Job,
     wanted: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PORT[:LOCAL]…]", help="A port of the job, and where it is to be here (0: any)."),
+        typer.Argument(
+            metavar="[PORT[:LOCAL]…]", help="Port of the job, and the local port (default: the same; 0: any free port)."
+        ),
     ] = None,
 ) -> int:
-    """Reach a running job's own ports at 127.0.0.1, until Ctrl-C or its end. Without ports: list them.
+    """Forward a running job's ports to 127.0.0.1 until Ctrl-C or the job's end. Without ports: list them.
 
-    Only ports that processes of the job listen on can be reached.
+    Only ports that the job's processes listen on can be forwarded.
     """
-    session = Session.of(ctx)
-    asked = [_read(text) for text in wanted or ()]
-    with session.api() as api:
+    cli = CommandContext.from_typer(ctx)
+    pairs = [parse_pair(text) for text in wanted or ()]
+    with cli.api() as api:
         found = find_job(api, job)
-        tell_wait(session, found)
-        known = api.ports(found.id)
-        if not asked:
-            return _listed(session, known)
-        for remote, _ in asked:
-            require_port(known, remote)
-        return _forwarded(session, api, found, asked)
+        say_if_starting(cli, found)
+        listening = api.ports(found.id)
+        if not pairs:
+            return _print_ports(cli, listening)
+        for remote, _ in pairs:
+            require_port(listening, remote)
+        return _forward(cli, api, found, pairs)
 
 
-def _listed(session: Session, known: Sequence[int]) -> int:
-    if session.out.as_json:
-        session.out.json({"items": [{"port": port} for port in known]})
-    elif not known:
-        session.out.say("No process of the job listens on a port.")
-    for port in () if session.out.as_json else known:
-        session.out.data(str(port))
+def _print_ports(cli: CommandContext, listening: Sequence[int]) -> int:
+    if cli.out.as_json:
+        cli.out.json({"items": [{"port": port} for port in listening]})
+    elif not listening:
+        cli.out.say("No process of the job listens on a port.")
+    for port in () if cli.out.as_json else listening:
+        cli.out.data(str(port))
     return 0
 
 
-def _forwarded(session: Session, api: Api, job: JobView, asked: Sequence[Wanted]) -> int:
-    with ExitStack() as held:
-        tell = _Trouble(session)
-        for remote, local in asked:
-            _tell(session, held.enter_context(PortForward(api.transport, job.id, remote, local, tell)))
+def _forward(cli: CommandContext, api: Api, job: JobView, pairs: Sequence[PortPair]) -> int:
+    with ExitStack() as forwards:
+        print_error = _ErrorPrinter(cli)
+        for remote, local in pairs:
+            _print_forward(cli, forwards.enter_context(PortForward(api.transport, job.id, remote, local, print_error)))
         try:
-            for frame in api.stream(job.id, notice=session.out.warn):
+            for frame in api.stream(job.id, notice=cli.out.warn):
                 if isinstance(frame, JobFrame):
                     job = frame.job
         except KeyboardInterrupt:
             return 130
-    session.out.say(f"{job.display_name} has ended: {job.status}.")
+    cli.out.say(f"{job.display_name} has ended: {job.status}.")
     return 0
 
 
-def _tell(session: Session, forward: PortForward) -> None:
-    if session.out.as_json:
-        session.out.json({"port": forward.remote, "host": HOST, "local": forward.local, "url": forward.url})
-    elif session.out.quiet:
-        session.out.data(f"{HOST}:{forward.local}")
+def _print_forward(cli: CommandContext, forward: PortForward) -> None:
+    if cli.out.as_json:
+        cli.out.json({"port": forward.remote, "host": HOST, "local": forward.local, "url": forward.url})
+    elif cli.out.quiet:
+        cli.out.data(f"{HOST}:{forward.local}")
     else:
-        session.out.say(f"{forward.url} leads to port {forward.remote} of the job; Ctrl-C ends it.")
+        cli.out.say(f"{forward.url} forwards to port {forward.remote} of the job; Ctrl-C stops it.")
 
 
-class _Trouble:
-    """Says what went wrong with a connection, each thing once; connections come by the dozen."""
+class _ErrorPrinter:
+    """Prints each connection error once: a browser opens dozens of connections."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, cli: CommandContext) -> None:
+        self._cli = cli
         self._said: set[str] = set()
         self._lock = threading.Lock()
 
@@ -95,16 +97,16 @@ class _Trouble:
             if error.what in self._said:
                 return
             self._said.add(error.what)
-        self._session.out.warn(str(error))
+        self._cli.out.warn(str(error))
 
 
-def _read(text: str) -> Wanted:
+def parse_pair(text: str) -> PortPair:
     remote, colon, local = text.partition(":")
     if not (_is_port(remote, 1) and (not colon or _is_port(local, 0))):
         raise BadInput(
-            f"{text!r} names no ports.",
-            why="It is a port of the job, from 1 to 65535, and after a colon one of this computer.",
-            fix="For example 8888, 8888:9999, or 8888:0 for any that is free.",
+            f"{text!r} is not a port.",
+            why="It must be a port of the job, 1 to 65535, optionally followed by a colon and a local port.",
+            fix="For example 8888, 8888:9999, or 8888:0 for any free port.",
         )
     return int(remote), int(local) if colon else None
 

@@ -1,4 +1,4 @@
-"""`crucible resume` and `rerun`: go on with a job that has ended, or run it once more."""
+"""`crucible resume` and `rerun`: continue an ended job, or run it again."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.jobs.follow import end_of, submitted, watch
-from crucible.cli.options.arguments import Job
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.jobs.follow import end_of_output, follow_to_end, print_submitted
+from crucible.cli.options.common_options import Job
 from crucible.client.request.submission import check_backends
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.views.jobs import JobView
 
 Follow = Annotated[
     bool,
-    typer.Option("--follow/--detach", "-f/-d", help="Follow it to its end (as it is), or print the id and return."),
+    typer.Option(
+        "--follow/--detach", "-f/-d", help="Follow the job to its end, or print its ID and return (default: follow)."
+    ),
 ]
 
 
@@ -24,45 +26,45 @@ def resume(
     job: Job,
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", metavar="ID", help="Id or name, `latest` (unless given) or `best`."),
+        typer.Option("--checkpoint", metavar="ID", help="Checkpoint ID or name, `latest` or `best` (default: latest)."),
     ] = None,
-    backend: Annotated[str | None, typer.Option("--backend", metavar="NAME", help="Go on at this place.")] = None,
+    backend: Annotated[str | None, typer.Option("--backend", metavar="NAME", help="Backend to continue on.")] = None,
     follow: Follow = True,
 ) -> int:
-    """Go on with a job that has ended, from a checkpoint; returns its exit code.
+    """Resume an ended job from a checkpoint; return its exit code.
 
-    It stays the same job, with one more attempt. Ctrl-C detaches; the job goes on.
+    The job keeps its ID and gets another attempt. Ctrl-C detaches; the job continues.
     """
-    session = Session.of(ctx)
-    with session.api() as api:
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         before = find_job(api, job)
         check_backends(api, () if backend is None else (backend,))
         reopened = api.resume(before.id, checkpoint=checkpoint, backend=backend)
         if not follow:
-            return submitted(session.out, reopened)
-        session.out.say(f"Resumed {reopened.display_name}{_from(before, checkpoint)}")
-        return watch(session.out, api, reopened, cursors=end_of(api, before))
+            return print_submitted(cli.out, reopened)
+        cli.out.say(f"Resumed {reopened.display_name}{_describe_start(before, checkpoint)}")
+        return follow_to_end(cli.out, api, reopened, cursors=end_of_output(api, before))
 
 
 def rerun(ctx: typer.Context, job: Job, follow: Follow = True) -> int:
-    """Run a job once more, from what was recorded of it: code, environment, arguments, seed. Returns its exit code.
+    """Run a job again as a new job with the recorded code, environment, arguments and seed; return its exit code.
 
-    It is a new job. Ctrl-C detaches; the job goes on.
+    Ctrl-C detaches; the job continues.
     """
-    session = Session.of(ctx)
-    with session.api() as api:
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         before = find_job(api, job)
         again = api.rerun(before.id)
         if not follow:
-            return submitted(session.out, again)
-        session.out.say(f"Submitted {again.display_name}: {before.display_name} once more")
-        return watch(session.out, api, again)
+            return print_submitted(cli.out, again)
+        cli.out.say(f"Submitted {again.display_name}, a rerun of {before.display_name}")
+        return follow_to_end(cli.out, api, again)
 
 
-def _from(before: JobView, checkpoint: str | None) -> str:
+def _describe_start(before: JobView, checkpoint: str | None) -> str:
     if checkpoint is not None:
         return f" from checkpoint {checkpoint}"
     if before.checkpoint is None:
-        return "; it has no checkpoint, so it begins anew"
+        return " from the start: it has no checkpoint"
     step = before.checkpoint.step
     return f" from {before.checkpoint.display_name}" + (f", step {step}" if step is not None else "")

@@ -1,4 +1,4 @@
-"""`crucible templates`: ready workloads to run or to copy."""
+"""`crucible templates`: ready-made workloads to run or copy."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
 from crucible.templates import Template, copy_to, get
 from crucible.templates import templates as known
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="See `crucible templates`.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Template name; see `crucible templates`.")]
 
 
 def templates(ctx: typer.Context) -> None:
-    """List ready workloads. `crucible run --template NAME` runs one, `crucible templates copy NAME` makes it yours."""
-    session, found = Session.of(ctx), known()
-    if session.out.as_json:
-        session.out.json({"items": [as_json(item) for item in found]})
-    elif session.out.quiet:
+    """List ready-made workloads. `crucible run --template NAME` runs one, `crucible templates copy NAME` copies it."""
+    cli, found = CommandContext.from_typer(ctx), known()
+    if cli.out.as_json:
+        cli.out.json({"items": [as_json(item) for item in found]})
+    elif cli.out.quiet:
         for item in found:
-            session.out.data(item.name)
+            cli.out.data(item.name)
     else:
         rows = [(item.name, ", ".join(preset.name for preset in item.presets), item.description) for item in found]
-        session.out.table(("TEMPLATE", "PRESETS", "WHAT"), rows)
-        session.out.say(f"Run one: crucible run --template {found[0].name}" if found else "There are none.")
+        cli.out.table(("TEMPLATE", "PRESETS", "WHAT"), rows)
+        cli.out.say(f"Run one: crucible run --template {found[0].name}" if found else "There are no templates.")
 
 
 def show(ctx: typer.Context, name: Name) -> None:
-    """Show one: its sizes, files and requirements."""
-    session, found = Session.of(ctx), get(name)
-    if session.out.as_json:
-        session.out.json(as_json(found))
+    """Show a template's presets, files and requirements."""
+    cli, found = CommandContext.from_typer(ctx), get(name)
+    if cli.out.as_json:
+        cli.out.json(as_json(found))
         return
-    session.out.fields(
+    cli.out.fields(
         [
             ("Template", found.name),
             ("Title", found.title),
@@ -46,26 +46,26 @@ def show(ctx: typer.Context, name: Name) -> None:
             ("Files", ", ".join(found.files)),
         ]
     )
-    session.out.say(f"Run it: crucible run --template {name} · Make it yours: crucible templates copy {name}")
+    cli.out.say(f"Run it: crucible run --template {name} · Copy it: crucible templates copy {name}")
 
 
 def copy(
     ctx: typer.Context,
     name: Name,
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Folder to copy to; one of its name unless given.")
+        Path | None, typer.Argument(metavar="[DIR]", help="Folder to copy to (default: the template's name).")
     ] = None,
 ) -> None:
-    """Copy one into a folder, to own and change. Nothing is overwritten."""
-    session = Session.of(ctx)
+    """Copy a template into a folder. Nothing is overwritten."""
+    cli = CommandContext.from_typer(ctx)
     into = Path(name) if folder is None else folder
     written = copy_to(name, into)
-    if session.out.as_json:
-        session.out.json({"folder": str(into.absolute()), "files": [str(path) for path in written]})
+    if cli.out.as_json:
+        cli.out.json({"folder": str(into.absolute()), "files": [str(path) for path in written]})
     else:
         for path in written:
-            session.out.data(str(path))
-        session.out.say(f"{len(written)} files in {into}. Run it: crucible run {into}")
+            cli.out.data(str(path))
+        cli.out.say(f"{len(written)} files in {into}. Run it: crucible run {into}")
 
 
 def as_json(template: Template) -> dict[str, object]:

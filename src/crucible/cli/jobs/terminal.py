@@ -1,4 +1,4 @@
-"""A session joined to this process: its input and output, its terminal and the size of that."""
+"""A terminal attached to a session inside a job: input, output and window size."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from crucible.client.transport.sessions import Session, SessionOver
 from crucible.wire.http.sessions import CHUNK, MAX_SIDE, FrameKind, Over, Size
 
 
-def size_here() -> Size:
-    """Of the terminal that this process runs in; the usual one where there is none."""
+def terminal_size() -> Size:
+    """Return the size of this process's terminal (default: 24 x 80)."""
     found = shutil.get_terminal_size((80, 24))
     return Size(_bounded(found.lines), _bounded(found.columns))
 
@@ -27,8 +27,11 @@ def _bounded(count: int) -> int:
     return max(1, min(count, MAX_SIDE))
 
 
-class Joined:
-    """`tty`: keys go through as they are pressed, Ctrl-C too, and changes of size are told."""
+class AttachedTerminal:
+    """Connects this process's input and output to a session.
+
+    With `tty` every key is passed on as it is pressed, Ctrl-C too, and so are changes of size.
+    """
 
     def __init__(self, session: Session, *, tty: bool, stdin: bool) -> None:
         self._session = session
@@ -38,11 +41,11 @@ class Joined:
         os.set_blocking(self._resize, False)
 
     def run(self) -> Over:
-        """Returns when the session is over. KeyboardInterrupt is the caller's to take; the session ends with it."""
-        with self._raw(), self._told_of_size():
+        """Return when the session is over. KeyboardInterrupt is left to the caller; it ends the session."""
+        with self._raw(), self._watch_size():
             try:
                 self._show()
-            except BrokenPipeError:  # whoever read this has gone, and programs end of that
+            except BrokenPipeError:  # the reader of our output has gone: end as a program does
                 return Over(signal=signal.SIGPIPE)
         assert self._session.over is not None
         return self._session.over
@@ -57,7 +60,7 @@ class Joined:
                 _write(sys.stderr.fileno(), content)
 
     def _feed(self) -> None:
-        """In a thread of its own: input, until its end, and changes of size."""
+        """Send input, until its end, and changes of size. Runs in a thread of its own."""
         source = sys.stdin.fileno() if self._stdin else None
         with contextlib.suppress(SessionOver, OSError):
             if source is None:
@@ -67,7 +70,7 @@ class Joined:
                 ready, _, _ = select.select(watched, [], [])
                 if self._resized in ready:
                     os.read(self._resized, 4096)
-                    self._session.resize(size_here())
+                    self._session.resize(terminal_size())
                 if source is not None and source in ready:
                     content = os.read(source, CHUNK)
                     if content:
@@ -78,7 +81,7 @@ class Joined:
 
     @contextlib.contextmanager
     def _raw(self) -> Iterator[None]:
-        """The terminal hands every key on; afterwards it is as it was."""
+        """Pass every key on while inside; restore the terminal afterwards."""
         if not (self._tty and self._stdin and sys.stdin.isatty()):
             yield
             return
@@ -91,7 +94,7 @@ class Joined:
             termios.tcsetattr(number, termios.TCSADRAIN, before)
 
     @contextlib.contextmanager
-    def _told_of_size(self) -> Iterator[None]:
+    def _watch_size(self) -> Iterator[None]:
         if not self._tty:
             yield
             return
@@ -102,7 +105,7 @@ class Joined:
             signal.signal(signal.SIGWINCH, before)
 
     def _size_changed(self, number: int, frame: object) -> None:
-        """Only a note: whoever is interrupted here may hold the session's lock."""
+        """Only wake the sender: the code this signal interrupts may hold the session's lock."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._resize, b".")
 

@@ -1,4 +1,4 @@
-"""Options that say which jobs are meant, the same for every command that takes them."""
+"""Options that select jobs, the same for every command."""
 
 from __future__ import annotations
 
@@ -17,53 +17,67 @@ if TYPE_CHECKING:
 
 Texts = list[str] | None
 
-Status = Annotated[Texts, typer.Option("--status", metavar="STATUS", help="Only these. Repeatable.")]
-Active = Annotated[bool, typer.Option("--active", help="Only those that have not ended.")]
-Backend = Annotated[Texts, typer.Option("--backend", metavar="NAME", help="Only those at this place. Repeatable.")]
-Kind = Annotated[Texts, typer.Option("--kind", metavar="KIND", help="Only of this kind. Repeatable.")]
-Project = Annotated[Texts, typer.Option("--project", metavar="PROJECT", help="Only of this project. Repeatable.")]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="A part of the name; NAME* begins so.")]
-Tag = Annotated[Texts, typer.Option("--tag", metavar="TAG", help="With this key or key=value. Repeatable: all.")]
-Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="In name, command or source.")]
-Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Submitted since: 2h, or 2026-11-15.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Submitted before: 2h ago, or a date.")]
+Status = Annotated[Texts, typer.Option("--status", metavar="STATUS", help="Only jobs with this status. Repeatable.")]
+Active = Annotated[bool, typer.Option("--active", help="Only jobs that have not ended.")]
+Backend = Annotated[Texts, typer.Option("--backend", metavar="NAME", help="Only jobs on this backend. Repeatable.")]
+Kind = Annotated[Texts, typer.Option("--kind", metavar="KIND", help="Only jobs of this kind. Repeatable.")]
+Project = Annotated[Texts, typer.Option("--project", metavar="PROJECT", help="Only jobs of this project. Repeatable.")]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Only jobs whose name contains this; NAME* matches the start."),
+]
+Tag = Annotated[
+    Texts,
+    typer.Option("--tag", metavar="TAG", help="Only jobs with this tag, KEY or KEY=VALUE. Repeatable; all must match."),
+]
+Text = Annotated[
+    str | None, typer.Option("--text", metavar="TEXT", help="Only jobs with this text in name, command or source.")
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only jobs submitted since then, such as 2h or 2026-11-15."),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Only jobs submitted before then, such as 2h or 2026-11-15."),
+]
 
 _FIELDS = ("status", "active", "backend", "kind", "project", "name", "tag", "text")
-_NOT_GIVEN: tuple[object, ...] = (None, False, [], ())
+_ABSENT: tuple[object, ...] = (None, False, [], ())
 
 
-def read_filter(given: dict[str, Any], now: datetime | None = None) -> JobFilter:
-    """From a command's options by their names, `since` and `until` among them. Raises BadInput, UnknownName."""
-    from crucible.core.job.job_filter import JobFilter  # `status` shares this module with `jobs`, and filters nothing
+def read_filter(options: dict[str, Any], now: datetime | None = None) -> JobFilter:
+    """Build the filter from a command's options by name. Raises BadInput or UnknownName."""
+    from crucible.core.job.job_filter import JobFilter  # `status` imports this module with `jobs` but filters nothing
 
     present = now or datetime.now(UTC)
-    said: dict[str, Any] = {name: given[name] for name in _FIELDS if given.get(name) not in _NOT_GIVEN}
+    values: dict[str, Any] = {name: options[name] for name in _FIELDS if options.get(name) not in _ABSENT}
     for option, name in (("since", "created_after"), ("until", "created_before")):
-        if given.get(option) is not None:
-            said[name] = moment(f"--{option}", given[option], present)
+        if options.get(option) is not None:
+            values[name] = parse_time(f"--{option}", options[option], present)
     try:
-        wanted = JobFilter.model_validate(said)
+        job_filter = JobFilter.model_validate(values)
     except ValidationError as error:
-        raise _bad(error.errors()) from error
-    wanted.states(), wanted.kinds(), wanted.tags
-    return wanted
+        raise _bad_filter(error.errors()) from error
+    job_filter.states(), job_filter.kinds(), job_filter.tags
+    return job_filter
 
 
-def moment(option: str, text: str, now: datetime) -> datetime:
-    """A time so long ago (`2h`, `1d12h`), or a date or time as ISO 8601 writes it, of this computer's zone."""
+def parse_time(option: str, text: str, now: datetime) -> datetime:
+    """Read an age (`2h`, `1d12h`), or an ISO 8601 date or time (default zone: local). Raises BadInput."""
     try:
         return now - timedelta(seconds=parse_duration(text))
     except BadInput:
         pass
     try:
-        found = datetime.fromisoformat(text)
-        return found if found.tzinfo else found.astimezone()
+        time = datetime.fromisoformat(text)
+        return time if time.tzinfo else time.astimezone()
     except (ValueError, OverflowError):
         raise BadInput(
-            f"{option} {text!r} is no time.", fix="Write how long ago (30m, 2h, 7d) or a date: 2026-11-15T10:00"
+            f"{option} {text!r} is not a time.", fix="Give an age (30m, 2h, 7d) or a date (2026-11-15T10:00)."
         ) from None
 
 
-def _bad(errors: Sequence[Any]) -> BadInput:
+def _bad_filter(errors: Sequence[Any]) -> BadInput:
     name = str(errors[0]["loc"][0])
-    return BadInput(f"--{name} is not right: {errors[0]['msg']}.", fix=f"Give another --{name}.", field=f"--{name}")
+    return BadInput(f"--{name} is invalid: {errors[0]['msg']}.", fix=f"Give another --{name}.", field=f"--{name}")

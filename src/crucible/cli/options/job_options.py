@@ -1,7 +1,7 @@
-"""The options of `crucible run`, which `plan`, `train`, `infer` and `benchmark` take too.
+"""The options of `crucible run`, shared by `plan`, `train`, `infer` and `benchmark`.
 
-Each is declared once: how it is written, its help, and with `Fills` the field of the job or of the goal that it fills,
-unless it is spelt like that field or fills none.
+Each option is declared once, with its help. `FieldMapping` names the field of the job or goal that it sets, where the
+option's name or syntax differs from the field's.
 """
 
 from __future__ import annotations
@@ -38,81 +38,90 @@ SPOT = text_parser(lambda _: Market.SPOT)
 
 Text = str | None
 Texts = list[str] | None
-"""What a command is given for an option that may be given several times; None: not once."""
+"""How typer passes a repeatable option; None if it was not given."""
 Many = tuple[str, ...]
-"""The same, once it is read."""
+"""A repeatable option once read."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """A command line of `run`, as it was written."""
+class RunOptions:
+    """The command line of `run`, before it becomes a job."""
 
     target: Annotated[
-        Text, typer.Argument(metavar="[TARGET]", help="Script, directory, notebook, git URL, job file, or -.")
+        Text,
+        typer.Argument(
+            metavar="[TARGET]", help="Script, directory, notebook, git URL, job file, or - for standard input."
+        ),
     ] = None
-    model: Annotated[Text, typer.Option("--model", metavar="NAME", help="A model plugin; see `crucible models`.")] = (
-        None
-    )
+    model: Annotated[Text, typer.Option("--model", metavar="NAME", help="Model plugin; see `crucible models`.")] = None
     plugin: Annotated[
         Text,
-        typer.Option("--plugin", metavar="DIR|REQUIREMENT", help="Where the model comes from, if not installed here."),
+        typer.Option(
+            "--plugin", metavar="DIR|REQUIREMENT", help="Folder or package of the model, if it is not installed here."
+        ),
     ] = None
     config: Annotated[
-        Many, typer.Option("--config", metavar="FILE|KEY=VALUE", help="Options of the model. Repeatable.")
+        Many,
+        typer.Option("--config", metavar="FILE|KEY=VALUE", help="Model options, as a file or KEY=VALUE. Repeatable."),
     ] = ()
     callback: Annotated[
-        Many, typer.Option("--callback", metavar="MODULE:CLASS", help="A callback of your own. Repeatable.")
+        Many, typer.Option("--callback", metavar="MODULE:CLASS", help="Training callback class. Repeatable.")
     ] = ()
-    goal: Annotated[Text, typer.Option("--goal", metavar="TEXT", help="The same as --config goal=TEXT.")] = None
-    suite: Annotated[Text, typer.Option("--suite", metavar="NAME", help="The same as --config suite=NAME.")] = None
+    goal: Annotated[Text, typer.Option("--goal", metavar="TEXT", help="Same as --config goal=TEXT.")] = None
+    suite: Annotated[Text, typer.Option("--suite", metavar="NAME", help="Same as --config suite=NAME.")] = None
     input: Annotated[
-        Many, typer.Option("--input", metavar="JSON|TEXT|@FILE", help="What to predict from. Repeatable.")
+        Many, typer.Option("--input", metavar="JSON|TEXT|@FILE", help="Input of the prediction. Repeatable.")
     ] = ()
-    capture: Annotated[
-        Text, typer.Option("--capture", metavar="DIR", help="A recording: the same as --data capture=DIR.")
-    ] = None
+    capture: Annotated[Text, typer.Option("--capture", metavar="DIR", help="Same as --data capture=DIR.")] = None
     every_region: Annotated[
-        bool, typer.Option("--every-region", help="Each region's offer, not only the best of a type.")
+        bool, typer.Option("--every-region", help="List every region, not only the best one of each type.")
     ] = False
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="Maximum number of offers (default: 15).")
+        int | None, typer.Option("--limit", metavar="N", help="Maximum number of offers to list (default: 15).")
     ] = None
     code: Annotated[Text, typer.Option("--code", "-c", metavar="CODE", help="Run this Python code.")] = None
     shell: Annotated[Text, typer.Option("--shell", metavar="COMMAND", help="Run this command with /bin/sh.")] = None
     template: Annotated[
-        Text, typer.Option("--template", metavar="NAME", help="Run a ready workload; see `crucible templates`.")
+        Text, typer.Option("--template", metavar="NAME", help="Run a ready-made workload; see `crucible templates`.")
     ] = None
     entry: Annotated[
-        Text, typer.Option("--entry", metavar="FILE", help="File of a directory or repository to run.")
+        Text, typer.Option("--entry", metavar="FILE", help="File to run, within a directory or repository.")
     ] = None
     ref: Annotated[Text, typer.Option("--ref", metavar="REF", help="Branch, tag or commit of a git URL.")] = None
     include: Annotated[
-        Many, typer.Option("--include", metavar="PATTERN", help="More files to send: a pattern. Repeatable.")
+        Many, typer.Option("--include", metavar="PATTERN", help="Also send files matching this pattern. Repeatable.")
     ] = ()
-    in_place: Annotated[bool, typer.Option("--in-place", help="Run in the folder itself, not a copy.")] = False
-    python: Annotated[Text, typer.Option("--python", metavar="PATH", help="Interpreter or virtual environment.")] = None
+    in_place: Annotated[bool, typer.Option("--in-place", help="Run in the folder itself instead of a copy.")] = False
+    python: Annotated[
+        Text, typer.Option("--python", metavar="PATH", help="Python interpreter or virtual environment.")
+    ] = None
     env_file: Annotated[
         tuple[Path, ...],
-        typer.Option("--env-file", metavar="FILE", help="File of NAME=VALUE lines."),
+        typer.Option("--env-file", metavar="FILE", help="Read variables from a file of NAME=VALUE lines. Repeatable."),
         FieldMapping("env", parse_env_files),
     ] = ()
     env: Annotated[
         Many,
-        typer.Option("--env", metavar="NAME[=VALUE]", help="A variable of the job. Repeatable."),
+        typer.Option("--env", metavar="NAME[=VALUE]", help="Set an environment variable of the job. Repeatable."),
         FieldMapping("env", parse_variables),
     ] = ()
     secret: Annotated[
         Many,
-        typer.Option("--secret", metavar="[VARIABLE=]NAME", help="A secret of the project, as a variable. Repeatable."),
+        typer.Option("--secret", metavar="[VARIABLE=]NAME", help="Pass a project secret as a variable. Repeatable."),
         FieldMapping("secrets", parse_secrets),
     ] = ()
     data: Annotated[
         Many,
-        typer.Option("--data", metavar="[NAME=]PATH", help="Input: a path or URI. Repeatable."),
+        typer.Option("--data", metavar="[NAME=]PATH", help="Input data: a path or URI. Repeatable."),
         FieldMapping("data", parse_data),
     ] = ()
     backend: Annotated[
-        Text, typer.Option("--backend", metavar="NAME[,NAME…]", help="Where to run, and where to go on from there.")
+        Text,
+        typer.Option(
+            "--backend",
+            metavar="NAME[,NAME…]",
+            help="Backend to run on, then fallbacks in order (default: the best offer).",
+        ),
     ] = None
     fallback: Annotated[
         Many,
@@ -120,49 +129,56 @@ class Options:
     ] = ()
     market: Annotated[
         Text,
-        typer.Option("--market", metavar="MARKET", help="spot, on_demand or reserved machines."),
+        typer.Option("--market", metavar="MARKET", help="Machine market: spot, on_demand or reserved."),
         FieldMapping("market", MARKET),
     ] = None
-    spot: Annotated[bool, typer.Option("--spot", help="The same as --market spot."), FieldMapping("market", SPOT)] = (
-        False
-    )
+    spot: Annotated[bool, typer.Option("--spot", help="Same as --market spot."), FieldMapping("market", SPOT)] = False
     region: Annotated[
         Many,
-        typer.Option("--region", metavar="REGION", help="Only there. Repeatable."),
+        typer.Option("--region", metavar="REGION", help="Allow only this region. Repeatable."),
         FieldMapping("regions", parse_names),
     ] = ()
-    tier: Annotated[Text, typer.Option("--tier", metavar="TIER", help="A named size; see `crucible tiers`.")] = None
+    tier: Annotated[Text, typer.Option("--tier", metavar="TIER", help="Named size; see `crucible tiers`.")] = None
     gpu: Annotated[
         Many,
-        typer.Option("--gpu", metavar="TYPE", help="Only GPUs of this type, such as T4 or A100. Repeatable."),
+        typer.Option("--gpu", metavar="TYPE", help="Allow only this GPU type, such as T4 or A100. Repeatable."),
         FieldMapping("gpu_types", parse_names),
     ] = ()
     optimize: Annotated[
         Text,
-        typer.Option("--optimize", metavar="AIM", help="cost (default), speed, balanced or deadline."),
+        typer.Option(
+            "--optimize", metavar="GOAL", help="Optimize for cost, speed, balanced or deadline (default: cost)."
+        ),
         FieldMapping("optimize", OBJECTIVE),
     ] = None
     hours: Annotated[
-        float | None, typer.Option("--hours", metavar="N", help="How long it takes, if you know; on --gpu, if given.")
+        float | None,
+        typer.Option(
+            "--hours", metavar="N", help="Expected run time in hours, on --gpu if given (default: estimated)."
+        ),
     ] = None
     deadline: Annotated[
         Text,
-        typer.Option("--deadline", metavar="TIME", help="Only where it is done within this time, such as 6h."),
+        typer.Option("--deadline", metavar="TIME", help="Finish within this time, such as 6h."),
         FieldMapping("deadline_hours", HOURS),
     ] = None
     max_cost: Annotated[
         float | None,
-        typer.Option("--max-cost", metavar="DOLLARS", help="Only where it costs no more; ended when spent."),
+        typer.Option(
+            "--max-cost", metavar="DOLLARS", help="Maximum total cost; the job is stopped when it is reached."
+        ),
         FieldMapping("max_cost_usd"),
     ] = None
     allow: Annotated[
         Many,
-        typer.Option("--allow", metavar="NAME", help="Only these places, in the order of the aim. Repeatable."),
+        typer.Option("--allow", metavar="NAME", help="Allow only this backend. Repeatable."),
         FieldMapping("allowed_backends", parse_names),
     ] = ()
-    dedicated: Annotated[bool, typer.Option("--dedicated", help="Only dedicated (single-tenant) machines.")] = False
+    dedicated: Annotated[bool, typer.Option("--dedicated", help="Use only dedicated (single-tenant) machines.")] = False
     cpus: Annotated[
-        float | None, typer.Option("--cpus", metavar="N", help="CPUs, also fractions."), FieldMapping("resources.cpus")
+        float | None,
+        typer.Option("--cpus", metavar="N", help="Number of CPUs; fractions are allowed."),
+        FieldMapping("resources.cpus"),
     ] = None
     memory: Annotated[
         Text,
@@ -183,21 +199,22 @@ class Options:
         FieldMapping("resources.seconds", DURATION),
     ] = None
     priority: Annotated[
-        int | None, typer.Option("--priority", metavar="N", help="Higher goes first among your own (default: 0).")
+        int | None,
+        typer.Option("--priority", metavar="N", help="Order among your own waiting jobs, highest first (default: 0)."),
     ] = None
     retries: Annotated[
         int | None,
-        typer.Option("--retries", metavar="N", help="Retries after the code failed."),
+        typer.Option("--retries", metavar="N", help="Retries after the code fails (default: 0)."),
         FieldMapping("retries.user"),
     ] = None
     retry_wait: Annotated[
         Text,
-        typer.Option("--retry-wait", metavar="TIME", help="Time before a retry (default: 60s)."),
+        typer.Option("--retry-wait", metavar="TIME", help="Wait before a retry (default: 60s)."),
         FieldMapping("retries.wait_seconds", DURATION),
     ] = None
     grace: Annotated[
         Text,
-        typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL."),
+        typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL (default: 10s)."),
         FieldMapping("grace_seconds", DURATION),
     ] = None
     keep_checkpoints: Annotated[
@@ -207,71 +224,75 @@ class Options:
     ] = None
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Value of $CRUCIBLE_SEED.")] = None
     resume_from: Annotated[
-        Text, typer.Option("--resume-from", metavar="ID", help="Start from this checkpoint of any job.")
+        Text, typer.Option("--resume-from", metavar="ID", help="Start from this checkpoint, of any job.")
     ] = None
-    name: Annotated[Text, typer.Option("--name", metavar="NAME", help="What to call the job.")] = None
+    name: Annotated[Text, typer.Option("--name", metavar="NAME", help="Name of the job.")] = None
     project: Annotated[Text, typer.Option("--project", metavar="NAME", help="Project to run the job in.")] = None
     kind: Annotated[
         Text,
-        typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve."),
+        typer.Option(
+            "--kind", metavar="KIND", help="Kind of job: train, inference, benchmark or serve (default: train)."
+        ),
         FieldMapping("kind", KIND),
     ] = None
     tag: Annotated[
-        Many, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable."), FieldMapping("tags")
+        Many,
+        typer.Option("--tag", metavar="TAG", help="Tag the job with KEY or KEY=VALUE. Repeatable."),
+        FieldMapping("tags"),
     ] = ()
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, print the id, return.")] = False
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, print the job's ID and return.")] = False
     notify: Annotated[
         bool, typer.Option("--notify", help="Ring the bell and notify the desktop when the job ends.")
     ] = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say where it would run, for how much, and by which call.")
+        bool, typer.Option("--dry-run", help="Show the plan and the launch request; submit nothing.")
     ] = False
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Spend without being asked.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the cost confirmation.")] = False
     plan: bool = False
-    """As `dry_run`, without the call that would be sent."""
+    """Like `dry_run`, without the launch request."""
 
     @property
     def names_job_file(self) -> bool:
         return self.target is not None and Path(self.target).suffix in JOB_FILES
 
-    def given(self) -> dict[str, object]:
-        """The values of the options by their names, of those too that were not given."""
+    def values(self) -> dict[str, object]:
+        """Return every option's value by name, including those not given."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "plan"}
 
     @classmethod
-    def of(cls, ctx: typer.Context, **more: Any) -> Options:
-        """The command line of this context. Lists that were not given come as None."""
+    def from_typer(cls, ctx: typer.Context, **more: Any) -> RunOptions:
+        """Read the command line from typer's context. typer passes None for a list that was not given."""
         known = {item.name for item in fields(cls)}
         given = {key: value for key, value in ctx.params.items() if key in known and value is not None}
         lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
         return cls(**{**given, **lists, **more})
 
 
-_SOME = frozenset(
+_OPT_IN = frozenset(
     {"model", "plugin", "config", "callback", "goal", "suite", "input", "capture", "every_region", "limit"}
 )
-"""Options that only commands take which name them."""
+"""Options that a command has only if it names them in `plus`."""
 
 
-def flag(name: str) -> str:
-    """How an option is written."""
+def flag_name(name: str) -> str:
+    """Return the option as written on the command line."""
     return f"--{name.replace('_', '-')}"
 
 
-def spelling() -> dict[str, FieldMapping]:
-    """What options fill that are spelt or written in another way than in a JobSpec."""
-    hints = get_type_hints(Options, include_extras=True)
+def option_fills() -> dict[str, FieldMapping]:
+    """Return, by option, the field it sets where its name or syntax differs from the field's."""
+    hints = get_type_hints(RunOptions, include_extras=True)
     return {name: item for name, hint in hints.items() for item in get_args(hint)[1:] if isinstance(item, FieldMapping)}
 
 
 def takes_options(
     verb: Callable[[typer.Context], int], *, without: Iterable[str] = (), plus: Iterable[str] = ()
 ) -> Callable[..., int]:
-    """The command with the options of `run`, without some and with more. It reads them with `Options.of`."""
-    hints = get_type_hints(Options, include_extras=True)
+    """Give a command the options of `run`, minus `without`, plus `plus`. It reads them with `RunOptions.from_typer`."""
+    hints = get_type_hints(RunOptions, include_extras=True)
     options = {name: _parameter(name, *get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Annotated}
     target = options.pop("target")
-    others = [item for name, item in options.items() if name not in _SOME and name not in without]
+    others = [item for name, item in options.items() if name not in _OPT_IN and name not in without]
     (ctx,) = inspect.signature(verb).parameters.values()
     ctx = ctx.replace(annotation=typer.Context)
     signature = inspect.Signature([ctx, target, *(options[name] for name in plus), *others], return_annotation=int)
@@ -286,12 +307,12 @@ def takes_options(
 
 
 def _parameter(name: str, kind: Any, option: object, *_: FieldMapping) -> inspect.Parameter:
-    """An option as the library reads it: what may be given several times is a list, and None if it was not."""
+    """Return the option as a parameter for typer, which needs a list or None for a repeatable option."""
     annotated: Any = Annotated
     listed: Any = list
     several = get_origin(kind) is tuple
     shown = listed[get_args(kind)[0]] | None if several else kind
-    default = None if several else getattr(Options, name)
+    default = None if several else getattr(RunOptions, name)
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotated[shown, option]
     )

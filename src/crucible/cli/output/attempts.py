@@ -1,4 +1,4 @@
-"""A job's tries in words: where each ran, why it ended, what it began from and what was lost."""
+"""Text about a job's attempts: where each ran, why it ended, where it resumed and what was lost."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import pairwise
 from crucible.core.views.jobs import AttemptView, CheckpointMark, JobView
 
 _CONDITIONS = {
-    "unreachable": "its machine does not answer; the job goes on, and its news will come",
-    "still_billing": "a machine of it bills until it is gone; `crucible machines` shows it",
-    "over_budget": "it costs more than its budget",
+    "unreachable": "machine unreachable; the job may still be running, updates will resume",
+    "still_billing": "one of its machines is billed until it is gone; see `crucible machines`",
+    "over_budget": "over budget",
 }
 
 
-def attempt_place(attempt: AttemptView) -> str:
-    """`rehearsal spot sim.large in simulated-east (simulated)`; of this computer its name is enough."""
+def format_attempt_offer(attempt: AttemptView) -> str:
+    """Return `rehearsal spot sim.large in simulated-east (simulated)`, or just `local`."""
     if attempt.backend == "local":
         return "local"
     parts = [
@@ -28,16 +28,16 @@ def attempt_place(attempt: AttemptView) -> str:
     return " ".join(part for part in parts if part)
 
 
-def resumed_words(checkpoint: CheckpointMark) -> str:
-    """`resumed from step 600 (ckp-abc123, step_00000600.pt)`."""
+def format_resume_point(checkpoint: CheckpointMark) -> str:
+    """Return `resumed from step 600 (ckp-abc123, step_00000600.pt)`."""
     names = ", ".join(name for name in (checkpoint.short, checkpoint.name) if name)
     if checkpoint.step is None:
         return f"resumed from {names or checkpoint.id}"
     return f"resumed from step {checkpoint.step}" + (f" ({names})" if names else "")
 
 
-def lost_steps(attempt: AttemptView, following: AttemptView | None) -> int | None:
-    """Steps that have to be done again: what the server says, else from where it was to where the next began."""
+def count_lost_steps(attempt: AttemptView, following: AttemptView | None) -> int | None:
+    """Return the steps to repeat: the server's count, else from the last step to where the next attempt began."""
     if attempt.steps_lost is not None:
         return attempt.steps_lost
     if following is None or attempt.progress is None or attempt.progress.step is None:
@@ -46,8 +46,8 @@ def lost_steps(attempt: AttemptView, following: AttemptView | None) -> int | Non
     return None if begun is None else max(0, int(attempt.progress.step) - begun)
 
 
-def attempt_lines(job: JobView) -> Iterator[str]:
-    """One line a try, where there is more to say than that there is one."""
+def format_attempts(job: JobView) -> Iterator[str]:
+    """Yield one line per attempt; nothing for a single attempt that started from scratch."""
     if len(job.attempts) == 1 and job.attempts[0].resume_from is None:
         return
     for attempt, following in pairwise((*job.attempts, None)):
@@ -56,15 +56,15 @@ def attempt_lines(job: JobView) -> Iterator[str]:
 
 
 def _parts(attempt: AttemptView, following: AttemptView | None) -> Iterator[str]:
-    yield attempt_place(attempt)
-    yield resumed_words(attempt.resume_from) if attempt.resume_from else ""
-    yield ended_words(attempt) or attempt.state
-    lost = lost_steps(attempt, following)
+    yield format_attempt_offer(attempt)
+    yield format_resume_point(attempt.resume_from) if attempt.resume_from else ""
+    yield format_attempt_end(attempt) or attempt.state
+    lost = count_lost_steps(attempt, following)
     yield f"{lost} steps lost" if lost else ""
 
 
-def ended_words(attempt: AttemptView) -> str:
-    """Why it ended; empty while it has not."""
+def format_attempt_end(attempt: AttemptView) -> str:
+    """Return why the attempt ended; empty while it runs."""
     if not attempt.reason:
         return ""
     code = f" {attempt.exit_code}" if attempt.reason == "exit_code" and attempt.exit_code else ""
@@ -72,8 +72,8 @@ def ended_words(attempt: AttemptView) -> str:
     return f"{attempt.reason.replace('_', ' ')}{code}{detail}"
 
 
-def condition_words(job: JobView) -> tuple[str, ...]:
-    """What is so for now and worth to know, beside the status."""
+def format_conditions(job: JobView) -> tuple[str, ...]:
+    """Return the job's current conditions, such as an unreachable machine, as text."""
     return tuple(_CONDITIONS.get(name, name.replace("_", " ")) for name in job.conditions)
 
 
@@ -81,5 +81,5 @@ def short_conditions(job: JobView) -> str:
     return ", ".join(name.replace("_", " ") for name in job.conditions)
 
 
-def newest(job: JobView) -> AttemptView | None:
+def newest_attempt(job: JobView) -> AttemptView | None:
     return job.attempts[-1] if job.attempts else None

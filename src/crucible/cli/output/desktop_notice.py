@@ -1,4 +1,4 @@
-"""A notice for a person who looked elsewhere: the terminal rings, and the desktop says what happened."""
+"""Notification at the end of a job: the terminal bell and a desktop message."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from crucible.core.views.jobs import JobView
 SECONDS = 5.0
 _RING = "\a"
 _OSC, _END = "\x1b]9;", "\x07"
-"""Terminals that know it (iTerm2, Windows Terminal, kitty, WezTerm, ConEmu) show the text; others leave it out."""
+"""OSC 9: iTerm2, Windows Terminal, kitty, WezTerm and ConEmu show the text; others ignore it."""
 
 
-def tell_end(job: JobView, environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Say how a job ended. Never fails: nobody may miss the job's own code for it."""
-    text = words(job)
+def notify_desktop(job: JobView, environ: Mapping[str, str], stream: TextIO | None = None) -> None:
+    """Announce how a job ended. Never raises, so that the job's own exit code is returned."""
+    text = format_notice(job)
     out = stream or sys.stderr
     if out.isatty():
         out.write(f"{_RING}{_OSC}{text}{_END}" if environ.get("TERM") != "dumb" else _RING)
@@ -31,8 +31,8 @@ def tell_end(job: JobView, environ: Mapping[str, str], stream: TextIO | None = N
             return
 
 
-def words(job: JobView) -> str:
-    """In one line, without anything that a terminal would take for more than text."""
+def format_notice(job: JobView) -> str:
+    """Return one line without control characters."""
     name = f" ({job.name})" if job.name else ""
     code = f", exit code {job.exit_code}" if job.exit_code else ""
     text = f"Crucible: {job.display_name}{name} {job.status}{code}"
@@ -40,7 +40,7 @@ def words(job: JobView) -> str:
 
 
 def desktop_command(text: str, environ: Mapping[str, str]) -> Sequence[str] | None:
-    """What shows a notice on this desktop; None where there is none, or no desktop."""
+    """Return the command that shows a notice on this desktop, or None."""
     if sys.platform == "darwin" and (found := shutil.which("osascript", path=environ.get("PATH"))):
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')
         return [found, "-e", f'display notification "{quoted}" with title "Crucible"']

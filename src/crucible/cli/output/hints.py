@@ -1,4 +1,4 @@
-"""What the last lines of a failed job's output suggest to do."""
+"""Hints for a failed job, from the last lines of its output."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _INPUT = re.compile(r"^EOFError: EOF when reading a line", re.MULTILINE)
 _DEEPEST = 8
 
 
-def hints(tail: Iterable[str], payload: Payload | None = None, folder: Path | None = None) -> tuple[str, ...]:
-    """Advice, if the output shows something known. `payload` was submitted from `folder`."""
+def find_hints(tail: Iterable[str], payload: Payload | None = None, folder: Path | None = None) -> tuple[str, ...]:
+    """Return hints if the output shows a known problem. `payload` was submitted from `folder`."""
     text = "\n".join(tail)
     return (*_module_hint(text, payload, folder), *_input_hint(text))
 
@@ -29,18 +29,18 @@ def _module_hint(text: str, payload: Payload | None, folder: Path | None) -> Ite
     if root is not None and payload is not None and payload.source.path:
         entry = Path(payload.source.path).relative_to(root).as_posix()
         yield (
-            f"{name} is in {root}, which was not sent. Send it, and let Python look there: "
-            f"crucible run {_shown(root, folder)} --entry {entry} --env PYTHONPATH=."
+            f"{name} is in {root}, which was not sent. Send it and add it to the Python path: "
+            f"crucible run {_display_path(root, folder)} --entry {entry} --env PYTHONPATH=."
         )
     else:
         yield (
-            f"The job's Python has no module {name}. Name the package that brings it in a `# /// script` block of"
-            " the script or in requirements.txt beside it, or choose a Python that has it with --python."
+            f"The job's Python has no module {name}. Add its package to a `# /// script` block in the script or to"
+            " requirements.txt next to it, or choose a Python that has it with --python."
         )
 
 
 def _root_with(name: str, payload: Payload | None) -> Path | None:
-    """The nearest folder above a submitted script that holds this module."""
+    """Return the nearest folder above the submitted script that contains the module, or None."""
     if payload is None or not payload.source.path or not payload.source.path.endswith(".py"):
         return None
     script = Path(payload.source.path)
@@ -52,10 +52,10 @@ def _root_with(name: str, payload: Payload | None) -> Path | None:
     return None
 
 
-def _shown(root: Path, folder: Path | None) -> str:
+def _display_path(root: Path, folder: Path | None) -> str:
     return str(root) if folder is None else os.path.relpath(root, folder)
 
 
 def _input_hint(text: str) -> Iterator[str]:
     if _INPUT.search(text):
-        yield "A job has no standard input: pass what it asks for as an argument (after --), a variable or a file."
+        yield "A job has no standard input. Pass the input as an argument (after --), a variable or a file."

@@ -1,4 +1,4 @@
-"""Writing: data on standard output, words for people on standard error, nothing fancy off a terminal."""
+"""Output of commands: data to standard output, messages to standard error; colours and cutting only on a terminal."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Generic, Protocol, TextIO, TypeVar
 from crucible.core.errors import CrucibleError
 
 
-class Shown(Protocol):
+class JsonView(Protocol):
     def as_json(self) -> dict[str, object]: ...
 
 
-V = TypeVar("V", bound=Shown)
+V = TypeVar("V", bound=JsonView)
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def tell_error(error: CrucibleError, *, as_json: bool, file: TextIO | None = None) -> None:
-    """What happened, why, and the fix; or one JSON object with the same."""
+def print_error(error: CrucibleError, *, as_json: bool, file: TextIO | None = None) -> None:
+    """Print what happened, why, and the fix; or one JSON object with the same."""
     out = file or sys.stderr
     if as_json:
         from crucible.client.transport.problems import error_object
@@ -40,17 +40,17 @@ def tell_error(error: CrucibleError, *, as_json: bool, file: TextIO | None = Non
 
 
 @dataclass(frozen=True)
-class Listing(Generic[V]):
-    """How views of one kind are listed: what each is called, its row under `heads`, and what is said for none."""
+class ListFormat(Generic[V]):
+    """How to list views of one kind: the table's heads and rows, the name for `--quiet`, the text for an empty list."""
 
     heads: tuple[str, ...]
     row: Callable[[V], Sequence[str]]
     name: Callable[[V], str]
-    nothing: str = ""
+    empty: str = ""
 
 
 class Output:
-    """Where a command writes. `quiet` leaves out the words, not the data."""
+    """Where a command writes. `quiet` drops messages, not data."""
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False, environ: Mapping[str, str] | None = None) -> None:
         self.quiet = quiet
@@ -62,8 +62,8 @@ class Output:
         return sys.stdout.isatty()
 
     @property
-    def talks_to_terminal(self) -> bool:
-        """Whether a live line may be drawn on standard error."""
+    def can_draw_live_line(self) -> bool:
+        """Whether standard error is a terminal that can redraw a line."""
         return sys.stderr.isatty() and self._environ.get("TERM") != "dumb"
 
     @property
@@ -77,50 +77,50 @@ class Output:
         print(json.dumps(value, default=str, ensure_ascii=False), flush=True)
 
     def say(self, text: str) -> None:
-        """Words for a person, who is not there when JSON is asked for."""
+        """Print a message for a person; nothing with `--json`."""
         if not self.as_json:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        """Words that matter to a program's log too; on standard error, so that piped data stays data."""
+        """Print a message, with `--json` too; to standard error, so that piped data stays data."""
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
 
-    def explain(self, text: str) -> None:
-        """Words that may be long or of several lines, indented; wrapped where the terminal ends."""
+    def say_indented(self, text: str) -> None:
+        """Print a long message indented, wrapped at the terminal's width."""
         for line in text.splitlines():
-            self.say("\n".join(_wrapped(line, self._width(sys.stderr), "  ")))
+            self.say("\n".join(_wrap(line, self._width(sys.stderr), "  ")))
 
     def _width(self, stream: TextIO) -> int | None:
-        """Columns of the terminal; None off one, where nothing is wrapped or cut."""
+        """Return the terminal's columns; None without a terminal, where nothing is wrapped or cut."""
         return shutil.get_terminal_size().columns if stream.isatty() else None
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Columns as wide as their widest cell; on a terminal the widest are cut until a row fits its line."""
-        body = [[_one_line(cell) for cell in row] for row in rows]
+        """Print a table with columns as wide as their widest cell; on a terminal the widest are cut to fit."""
+        body = [[_printable(cell) for cell in row] for row in rows]
         widest = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
         room = self._width(sys.stdout)
-        widths = widest if room is None else fitted(widest, room)
+        widths = widest if room is None else fit_widths(widest, room)
         for number, row in enumerate([list(heads), *body]):
-            cells = [_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
+            cells = [_truncate(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
             line = "  ".join(cells).rstrip()
-            line = line if room is None else _cut(line, room)
+            line = line if room is None else _truncate(line, room)
             self.data(f"\x1b[1m{line}\x1b[0m" if number == 0 and self.colours else line)
 
-    def listing(self, found: Sequence[V], shown: Listing[V], **more: object) -> None:
-        """Views as JSON (with `more` beside them), as names alone, or as a table; words where there are none."""
+    def print_list(self, found: Sequence[V], shown: ListFormat[V], **more: object) -> None:
+        """Print views as JSON (with `more` next to `items`), as names with `--quiet`, else as a table."""
         if self.as_json:
             self.json({**more, "items": [view.as_json() for view in found]})
         elif self.quiet:
             for view in found:
                 self.data(shown.name(view))
-        elif not found and shown.nothing:
-            self.say(shown.nothing)
+        elif not found and shown.empty:
+            self.say(shown.empty)
         else:
             self.table(shown.heads, map(shown.row, found))
 
     def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
-        """Name and value, one a line; those without a value are left out. A long value goes on below itself."""
+        """Print one name and value per line, skipping empty values; a long value wraps below itself."""
         known = [(name, value) for name, value in pairs if value]
         width = max((len(name) for name, _ in known), default=0) + 2
         for name, value in known:
@@ -128,14 +128,14 @@ class Output:
             self.data("\n".join((name.ljust(width) + lines[0].lstrip(), *lines[1:])))
 
     def _under(self, line: str, width: int) -> list[str]:
-        return _wrapped(line, self._width(sys.stdout), " " * width)
+        return _wrap(line, self._width(sys.stdout), " " * width)
 
 
 _NARROWEST = 6
 
 
-def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into `room` with two blanks between: the widest give way, the first column never does."""
+def fit_widths(widths: Sequence[int], room: int) -> list[int]:
+    """Shrink the widest columns until all fit into `room` with two blanks between; never the first column."""
     found = list(widths)
     while sum(found) + 2 * (len(found) - 1) > room:
         widest = max(range(1, len(found)), key=lambda index: found[index], default=0)
@@ -145,12 +145,12 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
     return found
 
 
-def _cut(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
-def _wrapped(line: str, room: int | None, indent: str) -> list[str]:
-    """The line behind the indentation, and its own kept for what goes over the edge."""
+def _wrap(line: str, room: int | None, indent: str) -> list[str]:
+    """Wrap the line behind `indent`, keeping its own indentation for the continuation."""
     own = indent + line[: len(line) - len(line.lstrip())]
     if room is None or len(indent) + 20 > room:
         return [indent + line]
@@ -161,10 +161,10 @@ def _wrapped(line: str, room: int | None, indent: str) -> list[str]:
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
-    """The values as a row of blocks, averaged down to `width`."""
+    """Draw the values as a row of blocks, averaged down to `width`."""
     if not values:
         return ""
-    cells = _averaged(values, width)
+    cells = _average_down(values, width)
     low, high = min(cells), max(cells)
     if high == low:
         return _BLOCKS[3] * len(cells)
@@ -172,13 +172,13 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
     return "".join(_BLOCKS[round((value - low) / (high - low) * top)] for value in cells)
 
 
-def _averaged(values: Sequence[float], width: int) -> list[float]:
+def _average_down(values: Sequence[float], width: int) -> list[float]:
     if len(values) <= width:
         return list(values)
     edges = [round(index * len(values) / width) for index in range(width + 1)]
     return [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
 
 
-def _one_line(text: str) -> str:
-    """No control characters: a name must not move the cursor."""
+def _printable(text: str) -> str:
+    """Replace control characters, so that a name cannot move the cursor."""
     return "".join(sign if sign.isprintable() else " " for sign in text)

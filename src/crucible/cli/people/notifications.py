@@ -1,4 +1,4 @@
-"""`crucible notifications`: addresses that a project tells what becomes of its jobs."""
+"""`crucible notifications`: a project's webhooks for job events."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crucible.cli.options.arguments import Yes
-from crucible.cli.options.project import Project, chosen_project
-from crucible.cli.output.format import ago_words
-from crucible.cli.output.output import Listing
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.options.common_options import Project, Yes, resolve_project
+from crucible.cli.output.format import format_ago
+from crucible.cli.output.output import ListFormat
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.hooks import ENDS, HookEvent, HookFormat
 from crucible.core.ids import short
@@ -21,129 +20,136 @@ from crucible.core.views.hooks import DeliveryView, HookView
 if TYPE_CHECKING:
     from crucible.client.api.people import Hooks
 
-Ref = Annotated[str, typer.Argument(metavar="HOOK", help="The hook's id, or an ending of it.")]
+Ref = Annotated[str, typer.Argument(metavar="HOOK", help="Webhook ID, or the end of it.")]
 Events = Annotated[
     list[str] | None,
-    typer.Option("--event", metavar="EVENT", help=f"Of {', '.join(HookEvent)}; repeat it, or put commas between."),
+    typer.Option(
+        "--event", metavar="EVENT", help=f"Events: {', '.join(HookEvent)}. Repeatable, or separated by commas."
+    ),
 ]
 
 
 def notifications(ctx: typer.Context, project: Project = None) -> None:
-    """List a project's hooks: what each is told of, and how it does."""
-    with _hooks(ctx, project) as (session, hooks, where):
+    """List a project's webhooks, their events and state."""
+    with _hooks(ctx, project) as (cli, hooks, where):
         found = hooks.list_hooks(where)
-    none = f"The project {where} tells nobody. `crucible notifications add URL` adds an address."
+    none = f"The project {where} has no webhooks. Add one: crucible notifications add URL"
     heads = ("HOOK", "URL", "EVENTS", "STATE", "LAST")
-    session.out.listing(found, Listing(heads, _row, lambda hook: hook.id, none), project=where)
+    cli.out.print_list(found, ListFormat(heads, _row, lambda hook: hook.id, none), project=where)
 
 
 def add(
     ctx: typer.Context,
-    url: Annotated[str, typer.Argument(metavar="URL", help="The address that is called.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL that receives the messages.")],
     event: Events = None,
-    format: Annotated[str, typer.Option("--format", help="json, or slack for Slack's incoming webhooks.")] = "json",
+    format: Annotated[str, typer.Option("--format", help="Message format: json or slack (default: json).")] = "json",
     project: Project = None,
 ) -> None:
-    """Tell an address what becomes of a project's jobs. The secret that signs the messages is printed once."""
+    """Add a webhook for a project's job events. Its signing secret is printed once.
+
+    Default events: the ends of jobs.
+    """
     events = _events(event) or ENDS
     if format not in set(HookFormat):
         raise UnknownName("format", format, [item.value for item in HookFormat])
-    with _hooks(ctx, project) as (session, hooks, where):
+    with _hooks(ctx, project) as (cli, hooks, where):
         made = hooks.add(where, url, events=events, format=format)
-    _print_secret(session, made, f"Try it: crucible notifications test {short(made.id)} --project {made.project}")
+    _print_secret(cli, made, f"Test it: crucible notifications test {short(made.id)} --project {made.project}")
 
 
 def show(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
-    """Show one hook: what it is told of, how it does, and why it is disabled if it is."""
-    with _hooks(ctx, project) as (session, hooks, where):
+    """Show a webhook: its events, its state, and why it is disabled, if it is."""
+    with _hooks(ctx, project) as (cli, hooks, where):
         found = hooks.get(where, hook)
-    _show(session, found)
+    _show(cli, found)
 
 
 def change(
     ctx: typer.Context,
     hook: Ref,
     event: Events = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Another address.")] = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="New URL.")] = None,
     project: Project = None,
 ) -> None:
-    """Change a hook's address, or what it is told of."""
+    """Change a webhook's URL or events."""
     events = _events(event) or None
     if events is None and url is None:
-        raise BadInput("Nothing is to be changed.", fix="Give --event, --url, or both.")
-    with _hooks(ctx, project) as (session, hooks, where):
+        raise BadInput("There is nothing to change.", fix="Give --event, --url, or both.")
+    with _hooks(ctx, project) as (cli, hooks, where):
         changed = hooks.change(where, hook, url=url, events=events)
-    _show(session, changed)
+    _show(cli, changed)
 
 
 def try_it(ctx: typer.Context, hook: Ref, project: Project = None) -> int:
-    """Send a ping now, also to a hook that is disabled, and say what the receiver answered."""
-    with _hooks(ctx, project) as (session, hooks, where):
+    """Send a test message now, even if the webhook is disabled, and show the response."""
+    with _hooks(ctx, project) as (cli, hooks, where):
         tried = hooks.test(where, hook)
-    if session.out.as_json:
-        session.out.json(tried.as_json())
-    session.out.say(f"{_outcome(tried)} after {tried.seconds:.2f} s. {tried.answer or ''}".strip())
+    if cli.out.as_json:
+        cli.out.json(tried.as_json())
+    cli.out.say(f"{_outcome(tried)} after {tried.seconds:.2f} s. {tried.answer or ''}".strip())
     return 0 if tried.delivered else 1
 
 
 def enable(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
-    """Tell a hook again, from now on. One that waits after failures is tried at once."""
+    """Enable a webhook; one that waits after failures is retried at once."""
     _switch(ctx, hook, project, on=True)
 
 
 def disable(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
-    """Tell a hook nothing more, until it is enabled again."""
+    """Disable a webhook until it is enabled again."""
     _switch(ctx, hook, project, on=False)
 
 
 def rotate(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
-    """Give a hook a new signing secret. For a day messages are signed with the old one too."""
-    with _hooks(ctx, project) as (session, hooks, where):
+    """Create a new signing secret. For a day messages are signed with the old one too."""
+    with _hooks(ctx, project) as (cli, hooks, where):
         made = hooks.rotate(where, hook)
-    _print_secret(session, made, "For a day messages carry a signature of the old one too.")
+    _print_secret(cli, made, "For a day messages are signed with the old secret too.")
 
 
 def deliveries(
     ctx: typer.Context,
     hook: Ref,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="How many.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100, help="Maximum number of deliveries (default: 20).")
+    ] = 20,
     project: Project = None,
 ) -> None:
-    """List the last tries to tell a hook something, newest first."""
-    with _hooks(ctx, project) as (session, hooks, where):
+    """List a webhook's recent deliveries, newest first."""
+    with _hooks(ctx, project) as (cli, hooks, where):
         found = hooks.deliveries(where, hook, limit=limit)
     heads = ("AT", "TYPE", "JOB", "OUTCOME", "SECONDS", "ANSWER")
-    listing = Listing(heads, _delivery_row, lambda tried: tried.id, "It was told nothing yet.")
-    session.out.listing(found, listing, project=where)
+    listing = ListFormat(heads, _delivery_row, lambda tried: tried.id, "Nothing has been sent yet.")
+    cli.out.print_list(found, listing, project=where)
 
 
 def remove(ctx: typer.Context, hook: Ref, project: Project = None, yes: Yes = False) -> int:
-    """Remove a hook and its secret."""
-    with _hooks(ctx, project) as (session, hooks, where):
+    """Remove a webhook and its secret."""
+    with _hooks(ctx, project) as (cli, hooks, where):
         found = hooks.get(where, hook)
-        if not session.confirm(f"Remove {short(found.id)}, which tells {found.url}?", yes=yes):
+        if not cli.confirm(f"Remove {short(found.id)} ({found.url})?", yes=yes):
             return 1
         hooks.remove(where, found.id)
-    if session.out.as_json:
-        session.out.json({"project": where, "id": found.id, "removed": True})
-    session.out.say(f"{short(found.id)} is removed.")
+    if cli.out.as_json:
+        cli.out.json({"project": where, "id": found.id, "removed": True})
+    cli.out.say(f"{short(found.id)} is removed.")
     return 0
 
 
 @contextmanager
-def _hooks(ctx: typer.Context, project: str | None) -> Iterator[tuple[Session, Hooks, str]]:
-    """The session, the server's hooks, and the project that is meant."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        yield session, api.hooks, chosen_project(session, api, project)
+def _hooks(ctx: typer.Context, project: str | None) -> Iterator[tuple[CommandContext, Hooks, str]]:
+    """Connect, and return the hooks API and the project."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
+        yield cli, api.hooks, resolve_project(cli, api, project)
 
 
 def _switch(ctx: typer.Context, hook: str, project: str | None, *, on: bool) -> None:
-    with _hooks(ctx, project) as (session, hooks, where):
+    with _hooks(ctx, project) as (cli, hooks, where):
         changed = hooks.change(where, hook, enabled=on)
-    if session.out.as_json:
-        session.out.json(changed.as_json())
-    session.out.say(f"{short(changed.id)} is {'enabled: it is told what happens from now on' if on else 'disabled'}.")
+    if cli.out.as_json:
+        cli.out.json(changed.as_json())
+    cli.out.say(f"{short(changed.id)} is {'enabled for events from now on' if on else 'disabled'}.")
 
 
 def _events(given: list[str] | None) -> tuple[HookEvent, ...]:
@@ -154,26 +160,26 @@ def _events(given: list[str] | None) -> tuple[HookEvent, ...]:
     return tuple(dict.fromkeys(map(HookEvent, words)))
 
 
-def _print_secret(session: Session, made: HookView, words: str) -> None:
-    if session.out.as_json:
-        session.out.json(made.as_json())
+def _print_secret(cli: CommandContext, made: HookView, words: str) -> None:
+    if cli.out.as_json:
+        cli.out.json(made.as_json())
         return
-    session.out.data(str(made.secret))
-    session.out.say(
-        f"What was printed is the signing secret of {short(made.id)}; it is not shown again. Receivers check messages "
-        f"with it (docs/notifications.md). {words}"
+    cli.out.data(str(made.secret))
+    cli.out.say(
+        f"This is the signing secret of {short(made.id)}; it is not shown again. Receivers verify messages with it "
+        f"(docs/notifications.md). {words}"
     )
 
 
-def _show(session: Session, hook: HookView) -> None:
-    if session.out.as_json:
-        session.out.json(hook.as_json())
+def _show(cli: CommandContext, hook: HookView) -> None:
+    if cli.out.as_json:
+        cli.out.json(hook.as_json())
         return
-    if session.out.quiet:
-        session.out.data(hook.id)
+    if cli.out.quiet:
+        cli.out.data(hook.id)
         return
-    failing = f"{hook.failures} in a row, since {ago_words(hook.failing_since)}" if hook.failures else None
-    session.out.fields(
+    failing = f"{hook.failures} in a row, since {format_ago(hook.failing_since)}" if hook.failures else None
+    cli.out.fields(
         (
             ("Hook", hook.id),
             ("Project", hook.project),
@@ -184,11 +190,11 @@ def _show(session: Session, hook: HookView) -> None:
             ("Why", hook.disabled_why),
             ("Failures", failing),
             ("Given up", f"{hook.given_up} messages" if hook.given_up else None),
-            ("Next try", hook.next_try_at),
+            ("Next attempt", hook.next_try_at),
             ("Last", _last(hook) or "never"),
             ("Answer", hook.last.answer if hook.last else None),
-            ("Made", f"{ago_words(hook.created_at)} by {hook.made_by}"),
-            ("Rotated", ago_words(hook.rotated_at)),
+            ("Made", f"{format_ago(hook.created_at)} by {hook.made_by}"),
+            ("Rotated", format_ago(hook.rotated_at)),
         )
     )
 
@@ -198,7 +204,7 @@ def _row(hook: HookView) -> tuple[str, ...]:
 
 
 def _last(hook: HookView) -> str:
-    return f"{_outcome(hook.last)} {ago_words(hook.last.at)}" if hook.last else ""
+    return f"{_outcome(hook.last)} {format_ago(hook.last.at)}" if hook.last else ""
 
 
 def _outcome(tried: DeliveryView) -> str:

@@ -1,4 +1,4 @@
-"""`crucible users` and `crucible audit`: who may come in, and what was done."""
+"""`crucible users` and `crucible audit`: users and the audit log."""
 
 from __future__ import annotations
 
@@ -7,150 +7,156 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.options.arguments import Yes
-from crucible.cli.output.format import ago_words
-from crucible.cli.output.output import Listing
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.options.common_options import Yes
+from crucible.cli.output.format import format_ago
+from crucible.cli.output.output import ListFormat
 from crucible.core.errors import BadInput
 from crucible.core.views.people import UserView
 
-Name = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
-Email = Annotated[str | None, typer.Option("--email", help="His e-mail address: he signs in with the OpenID provider.")]
+Name = Annotated[str, typer.Argument(metavar="USER", help="User name.")]
+Email = Annotated[str | None, typer.Option("--email", help="E-mail address, to sign in with the OpenID provider.")]
 PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
 
 
 def users(ctx: typer.Context) -> None:
     """List users."""
-    session = Session.of(ctx)
-    with session.api() as api:
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         found = api.people.users()
-    nobody = "There are no users: whoever holds the state folder is the owner. `crucible users add NAME`."
+    nobody = "There are no users: the owner of the state folder is the only one. Add one: crucible users add NAME"
     heads = ("USER", "WHAT", "LOGS IN BY", "PROJECTS", "SINCE")
-    session.out.listing(found, Listing(heads, _row, lambda user: user.name, nobody))
+    cli.out.print_list(found, ListFormat(heads, _row, lambda user: user.name, nobody))
 
 
 def add(
     ctx: typer.Context,
     name: Name,
-    admin: Annotated[bool, typer.Option("--admin", help="May do everything, everywhere.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="Make the user an administrator.")] = False,
     password_stdin: PasswordStdin = False,
     email: Email = None,
 ) -> None:
-    """Add a user. Without a password or an address he uses tokens: crucible tokens create NAME --user USER."""
-    session = Session.of(ctx)
-    password = _password() if password_stdin else None
-    with session.api() as api:
+    """Add a user. Without a password or an address they use tokens: crucible tokens create NAME --user USER."""
+    cli = CommandContext.from_typer(ctx)
+    password = _read_password() if password_stdin else None
+    with cli.api() as api:
         made = api.people.add_user(name, admin=admin, password=password, email=email)
-    _told(session, made, f"{name} is a user. Let him into a project: crucible projects grant PROJECT {name} member")
+    _print_user(cli, made, f"Added user {name}. Add them to a project: crucible projects grant PROJECT {name} member")
 
 
 def password(ctx: typer.Context, name: Name, password_stdin: PasswordStdin = False) -> None:
-    """Set a user's password, which ends his sessions and tokens. Your own needs the old one.
+    """Set a user's password and revoke their sessions and tokens. Changing your own needs the old password.
 
-    With --password-stdin that is the first line, and the new one the second.
+    With --password-stdin the old password, if needed, is the first line, the new one the next.
     """
-    session = Session.of(ctx)
-    with session.api() as api:
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         own = api.people.me().user == name
-        old = None if not own else _password() if password_stdin else _asked_old()
-        given = _password() if password_stdin else _asked()
+        old = None if not own else _read_password() if password_stdin else _prompt_old_password()
+        given = _read_password() if password_stdin else _prompt_new_password()
         changed = api.people.change_user(name, password=given, old_password=old)
-    _told(session, changed, f"{name} has a new password.")
+    _print_user(cli, changed, f"{name} has a new password.")
 
 
 def email(
     ctx: typer.Context,
     name: Name,
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="His e-mail address; '' takes it away.")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="E-mail address; '' removes it.")],
 ) -> None:
-    """Set the e-mail address by which a user signs in with the OpenID provider.
+    """Set the e-mail address a user signs in with (OpenID).
 
-    It ties him anew: the next who signs in with that address, confirmed by the provider, is this user.
+    This resets the link: the next person to sign in with that address, verified by the provider, becomes this user.
     """
-    session = Session.of(ctx)
-    with session.api() as api:
-        _told(session, api.people.change_user(name, email=address), f"{name} signs in as {address or 'nobody'}.")
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
+        _print_user(
+            cli,
+            api.people.change_user(name, email=address),
+            f"{name} signs in as {address}." if address else f"{name} has no e-mail address.",
+        )
 
 
 def tie(
     ctx: typer.Context,
     name: Name,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The provider's name for him (`sub`).")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The provider's ID of the person (`sub`).")],
 ) -> None:
-    """Tie a user to a person of the OpenID provider, for one that does not confirm e-mail addresses.
+    """Link a user to an OpenID subject, for a provider that does not verify e-mail addresses.
 
-    `crucible audit --json` shows the subject of everybody who was refused.
+    `crucible audit --json` shows the subject of every sign-in that was rejected.
     """
-    session = Session.of(ctx)
-    with session.api() as api:
-        _told(session, api.people.change_user(name, subject=subject), f"{name} is tied to that person.")
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
+        _print_user(cli, api.people.change_user(name, subject=subject), f"{name} is linked to {subject}.")
 
 
 def disable(ctx: typer.Context, name: Name, yes: Yes = False) -> int:
-    """Keep a user out, and end all his tokens and sessions. His jobs go on. Asks unless --yes."""
-    session = Session.of(ctx)
-    why = "All his tokens and sessions end at once, and do not come back with him."
-    if not session.confirm(f"Keep {name} out?", yes=yes, why=why):
+    """Disable a user and revoke their tokens and sessions. Their jobs continue. Asks unless --yes."""
+    cli = CommandContext.from_typer(ctx)
+    why = "Their tokens and sessions are revoked at once, and stay revoked if the user is enabled again."
+    if not cli.confirm(f"Disable {name}?", yes=yes, why=why):
         return 1
-    with session.api() as api:
-        _told(session, api.people.change_user(name, disabled=True), f"{name} is kept out; his tokens have ended.")
+    with cli.api() as api:
+        _print_user(cli, api.people.change_user(name, disabled=True), f"{name} is disabled; their tokens are revoked.")
     return 0
 
 
 def enable(ctx: typer.Context, name: Name) -> None:
-    """Let a user in again; he needs new tokens."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        _told(session, api.people.change_user(name, disabled=False), f"{name} may come in again.")
+    """Enable a disabled user. They need new tokens."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
+        _print_user(cli, api.people.change_user(name, disabled=False), f"{name} is enabled.")
 
 
 def audit(
     ctx: typer.Context,
-    project: Annotated[str | None, typer.Option("--project", help="Of one project.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="How many.")] = 50,
+    project: Annotated[str | None, typer.Option("--project", help="Only this project.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=500, help="Maximum number of entries (default: 50).")
+    ] = 50,
 ) -> None:
-    """List what was done, and by whom, newest first."""
-    session = Session.of(ctx)
-    with session.api() as api:
+    """List the audit log: what was done, and by whom, newest first."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
         page = api.people.audit(project=project, limit=limit)
-    if session.out.as_json:
-        session.out.json(page.as_json())
+    if cli.out.as_json:
+        cli.out.json(page.as_json())
         return
-    rows = [(ago_words(d.at), d.user, d.via, d.action, d.target, d.project or "") for d in page.items]
-    session.out.table(("WHEN", "WHO", "BY", "DID", "TO", "PROJECT"), rows)
+    rows = [(format_ago(d.at), d.user, d.via, d.action, d.target, d.project or "") for d in page.items]
+    cli.out.table(("WHEN", "WHO", "BY", "DID", "TO", "PROJECT"), rows)
 
 
 def _row(user: UserView) -> tuple[str, ...]:
-    what = "kept out" if user.disabled else "administrator" if user.admin else "user"
+    what = "disabled" if user.disabled else "administrator" if user.admin else "user"
     projects = ", ".join(f"{name} ({role})" for name, role in sorted(user.projects.items()))
-    ways = (("password", user.password), (f"provider ({user.email or 'tied'})", user.email or user.tied))
+    ways = (("password", user.password), (f"provider ({user.email or 'linked'})", user.email or user.tied))
     by = ", ".join(way for way, there in ways if there) or "token"
-    return user.name, what, by, projects, ago_words(user.created_at)
+    return user.name, what, by, projects, format_ago(user.created_at)
 
 
-def _told(session: Session, user: UserView, words: str) -> None:
-    if session.out.as_json:
-        session.out.json(user.as_json())
-    session.out.say(words)
+def _print_user(cli: CommandContext, user: UserView, words: str) -> None:
+    if cli.out.as_json:
+        cli.out.json(user.as_json())
+    cli.out.say(words)
 
 
-def _password() -> str:
+def _read_password() -> str:
     given = sys.stdin.readline().rstrip("\n")
     if not given:
-        raise BadInput("Standard input holds no password.", fix="Give it as one line: ... --password-stdin < file")
+        raise BadInput("Standard input has no password.", fix="Give it as one line: ... --password-stdin < file")
     return given
 
 
-def _asked_old() -> str:
-    _need_terminal()
+def _prompt_old_password() -> str:
+    _require_terminal()
     return str(typer.prompt("Old password", hide_input=True, err=True))
 
 
-def _need_terminal() -> None:
+def _require_terminal() -> None:
     if not sys.stdin.isatty():
-        raise BadInput("Nobody can be asked here: this is no terminal.", fix="Add --password-stdin.")
+        raise BadInput("There is no terminal to enter a password on.", fix="Add --password-stdin.")
 
 
-def _asked() -> str:
-    _need_terminal()
+def _prompt_new_password() -> str:
+    _require_terminal()
     return str(typer.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))

@@ -1,4 +1,4 @@
-"""`crucible db`: copies of the database, and what to do after one was put in its place."""
+"""`crucible db`: back up and restore the database."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.options.arguments import Yes
-from crucible.cli.server.embedded import refuse_named
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.options.common_options import Yes
+from crucible.cli.server.embedded import require_embedded
 from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput, Conflict
 
@@ -18,93 +18,99 @@ CONFIRM = "crucible db confirm"
 
 def backup(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, on the server's disk.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file, on the server's disk.")],
 ) -> None:
-    """Copy the database to a file, as it is at one moment; jobs go on meanwhile."""
-    session = Session.of(ctx)
-    target = _on_the_server(session, file)
-    with session.api() as api:
+    """Back up the database to a file, as one consistent snapshot, while jobs run."""
+    cli = CommandContext.from_typer(ctx)
+    target = _server_path(cli, file)
+    with cli.api() as api:
         made = api.maintenance.backup(target)
-    if session.out.as_json:
-        session.out.json(made.as_json())
+    if cli.out.as_json:
+        cli.out.json(made.as_json())
     else:
-        session.out.data(made.path)
-        session.out.say(f"{format_memory(made.bytes)}, sha256 {made.sha256}. Back: crucible db restore {made.path}")
+        cli.out.data(made.path)
+        cli.out.say(f"{format_memory(made.bytes)}, sha256 {made.sha256}. To restore: crucible db restore {made.path}")
 
 
 def restore(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `crucible db backup` wrote.")],
-    force: Annotated[bool, typer.Option("--force", help="Also of another deployment's database: its history.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File written by `crucible db backup`.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also restore another deployment's database, for its history.")
+    ] = False,
     in_use: Annotated[
-        bool, typer.Option("--in-use", help="PostgreSQL: also while a process seems to work on the database.")
+        bool, typer.Option("--in-use", help="PostgreSQL: restore even if the database seems to be in use.")
     ] = False,
     yes: Yes = False,
 ) -> int:
-    """Put a copy in the place of the embedded server's database. The server has to be down; asks unless --yes.
+    """Restore the embedded server's database from a backup. The server must be stopped; asks unless --yes.
 
-    Afterwards nothing from before is ended until `crucible db confirm`, and jobs wait until all that runs is known:
-    what the copy does not know may be in use.
+    Until `crucible db confirm` no earlier machine is terminated and jobs wait: machines the backup does not know
+    may be in use.
     """
-    from crucible.client.server import restore as restoring
+    from crucible.client.server import restore as embedded_restore
 
-    session = Session.of(ctx)
-    refuse_named(session)
-    source = session.folder / file.expanduser()
+    cli = CommandContext.from_typer(ctx)
+    require_embedded(cli)
+    source = cli.folder / file.expanduser()
     if not source.is_file():
-        raise BadInput(f"{file} is no file.", why=f"It was looked for at {source}.", fix="Name what a backup wrote.")
-    _refuse_while_up(session)
-    home = session.settings.home.value
-    lost = f"What happened since {file} was written is forgotten in {home}."
-    if not session.confirm(f"Restore {home} from {file}?", yes=yes, why=lost):
+        raise BadInput(
+            f"{file} is not a file.",
+            why=f"It was looked for at {source}.",
+            fix="Name a file written by `crucible db backup`.",
+        )
+    _require_stopped(cli)
+    home = cli.settings.home.value
+    lost = f"Everything recorded in {home} since {file} was written will be lost."
+    if not cli.confirm(f"Restore {home} from {file}?", yes=yes, why=lost):
         return 1
-    told = restoring.restore(source, home, session.environ, force=force, in_use=in_use)
-    if session.out.as_json:
-        session.out.json({"file": str(source), "home": str(home), **told})
+    restored = embedded_restore.restore(source, home, cli.environ, force=force, in_use=in_use)
+    if cli.out.as_json:
+        cli.out.json({"file": str(source), "home": str(home), **restored})
     else:
-        session.out.say(f"Restored {home} from {file}.")
-        if told.get("kept"):
-            session.out.say(f"What was there before is kept as {told['kept']}.")
-        session.out.say(f"Nothing from before is ended until you have looked at what runs and said: {CONFIRM}")
-        session.out.say("What runs: crucible machines, crucible machines orphans")
+        cli.out.say(f"Restored {home} from {file}.")
+        if restored.get("kept"):
+            cli.out.say(f"The previous database is kept as {restored['kept']}.")
+        cli.out.say(f"No earlier machine is terminated until you have checked what runs and confirmed: {CONFIRM}")
+        cli.out.say("To check: crucible machines, crucible machines orphans")
     return 0
 
 
 def confirm(ctx: typer.Context, yes: Yes = False) -> int:
-    """After a restore: allow machines to be launched and ended again. Asks unless --yes."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        why = "Machines that the restored database does not want will be ended."
-        if not session.confirm("Allow machines to be launched and ended again?", yes=yes, why=why):
+    """After a restore, allow machines to be launched and terminated again. Asks unless --yes."""
+    cli = CommandContext.from_typer(ctx)
+    with cli.api() as api:
+        why = "Machines that the restored database does not need will be terminated."
+        if not cli.confirm("Allow machines to be launched and terminated again?", yes=yes, why=why):
             return 1
         done = api.maintenance.confirm_restore()
-    if session.out.as_json:
-        session.out.json(done.as_json())
+    if cli.out.as_json:
+        cli.out.json(done.as_json())
     else:
-        session.out.say(_confirmed(done.as_json().get("restored_at")))
+        cli.out.say(_format_confirmation(done.as_json().get("restored_at")))
     return 0
 
 
-def _confirmed(restored_at: object) -> str:
+def _format_confirmation(restored_at: object) -> str:
     if restored_at is None:
-        return "There was nothing to confirm: the database was not restored, or that was confirmed before."
-    return "Machines may be launched and ended again."
+        return "Nothing to confirm: the database was not restored, or the restore is already confirmed."
+    return "Machines may be launched and terminated again."
 
 
-def _on_the_server(session: Session, file: Path) -> str:
-    """The path as the server knows it: the embedded one shares this computer's disk, a named one may not."""
-    if session.settings.server.value is not None and not file.is_absolute():
+def _server_path(cli: CommandContext, file: Path) -> str:
+    """Return the path on the server: the embedded one shares this computer's disk, a named one may not."""
+    if cli.settings.server.value is not None and not file.is_absolute():
         raise BadInput(
-            f"{file} is relative, but the copy is written on the server's disk.",
-            why=f"The server is {session.settings.server.value}.",
-            fix="Name an absolute path there.",
+            f"{file} is a relative path, but the backup is written on the server's disk.",
+            why=f"The server is {cli.settings.server.value}.",
+            fix="Give an absolute path on the server.",
         )
-    return str(session.folder / file.expanduser())
+    return str(cli.folder / file.expanduser())
 
 
-def _refuse_while_up(session: Session) -> None:
-    if session.embedded.find_running() is not None:
+def _require_stopped(cli: CommandContext) -> None:
+    if cli.embedded_server.find_running() is not None:
         raise Conflict(
-            "The server is up, and its database cannot be replaced under it.",
-            fix="Stop it first with `crucible down`; jobs go on.",
+            "The server is running; its database cannot be replaced.",
+            fix="Stop it first with `crucible down`; jobs continue.",
         )

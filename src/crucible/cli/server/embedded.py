@@ -1,4 +1,4 @@
-"""`crucible up` and `down`: the embedded server, by hand."""
+"""`crucible up` and `down`: start and stop the embedded server."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from dataclasses import dataclass
 
 import typer
 
-from crucible.cli.options.arguments import Yes
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.options.common_options import Yes
 from crucible.client.sdk.job_lookup import PAGE
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.views.server import ServerView
 
 
 def up(ctx: typer.Context) -> None:
-    """Start the embedded server if it is not up. Commands that need it do so by themselves."""
-    session = Session.of(ctx)
-    refuse_named(session)
-    with session.api() as api:
+    """Start the embedded server. Commands that need it start it automatically."""
+    cli = CommandContext.from_typer(ctx)
+    require_embedded(cli)
+    with cli.api() as api:
         about = api.server()
-        if session.out.as_json:
-            session.out.json({**about.as_json(), "url": api.endpoint.url})
-        elif session.out.quiet:
-            session.out.data(api.endpoint.url)
+        if cli.out.as_json:
+            cli.out.json({**about.as_json(), "url": api.endpoint.url})
+        elif cli.out.quiet:
+            cli.out.data(api.endpoint.url)
         else:
-            session.out.data(f"The server is up at {api.endpoint.url} (version {about.version}, {_load(about)})")
-            session.out.say(f"Its state is in {session.settings.home.value}")
+            cli.out.data(f"The server is up at {api.endpoint.url} (version {about.version}, {_format_load(about)})")
+            cli.out.say(f"Its state is in {cli.settings.home.value}")
 
 
 def down(ctx: typer.Context, yes: Yes = False) -> int:
-    """Stop the embedded server. Jobs go on; the next command that needs it starts it again."""
-    session = Session.of(ctx)
-    refuse_named(session)
-    load = _load_of(session)
-    if load is not None and load.is_any and not session.confirm("Stop the server?", yes=yes, why=_warning(load)):
+    """Stop the embedded server. Running jobs continue; the next command that needs it starts it again."""
+    cli = CommandContext.from_typer(ctx)
+    require_embedded(cli)
+    load = _read_load(cli)
+    if load is not None and load.is_any and not cli.confirm("Stop the server?", yes=yes, why=_warning(load)):
         return 1
-    stopped = session.embedded.stop()
-    if session.out.as_json:
-        session.out.json({"stopped": stopped, **(_numbers(load) if load else {})})
+    stopped = cli.embedded_server.stop()
+    if cli.out.as_json:
+        cli.out.json({"stopped": stopped, **(_load_as_json(load) if load else {})})
     else:
-        session.out.say("The server is stopped." if stopped else "No server was up.")
+        cli.out.say("The server is stopped." if stopped else "No server was running.")
     return 0
 
 
 @dataclass(frozen=True)
 class _Load:
-    """What the server has to do; `cancelling` are jobs that were asked to end and have not yet."""
+    """The server's load; `cancelling` are jobs whose cancellation has not finished."""
 
     about: ServerView
     cancelling: tuple[str, ...] = ()
@@ -55,49 +55,48 @@ class _Load:
         return bool(self.about.running or self.about.queued or self.about.billing)
 
 
-def _load_of(session: Session) -> _Load | None:
-    """What the server does, or None if it is down or does not say."""
+def _read_load(cli: CommandContext) -> _Load | None:
+    """Return the server's load, or None if it is down or does not answer."""
     try:
-        with session.api_if_up() as api:
+        with cli.api_if_up() as api:
             if api is None:
                 return None
             about = api.server()
             active = api.jobs(active=True, limit=PAGE).items if about.running or about.queued else ()
             return _Load(about, tuple(job.display_name for job in active if job.desired == "cancel"))
     except CrucibleError as error:
-        session.out.say(f"The server does not say what it does: {error.what}")
+        cli.out.say(f"The server's load is unknown: {error.what}")
         return None
 
 
 def _warning(load: _Load) -> str:
     about, parts = load.about, []
     if load.cancelling:
-        parts.append(
-            f"{', '.join(load.cancelling)} still being cancelled: what is left of that waits for the next server"
-        )
+        parts.append(f"{', '.join(load.cancelling)} still being cancelled; this resumes when the server starts again")
     if about.running:
-        parts.append(f"{about.running} running: they go on, and their news waits for the next server")
+        parts.append(f"{about.running} running: they continue, and report when the server starts again")
     if about.queued:
-        parts.append(f"{about.queued} queued: they wait for the next server")
+        parts.append(f"{about.queued} queued: they wait until the server starts again")
     if about.billing:
-        parts.append(f"{about.billing} machine{'s' if about.billing > 1 else ''} billing, and nobody watches them")
-    return "Still there: " + "; ".join(parts) + "."
+        machines = f"{about.billing} machine{'s' if about.billing > 1 else ''}"
+        parts.append(f"{machines} billed, and unattended until the server starts again")
+    return "The server still has work: " + "; ".join(parts) + "."
 
 
-def _load(about: ServerView) -> str:
+def _format_load(about: ServerView) -> str:
     return f"{about.running} running, {about.queued} queued"
 
 
-def _numbers(load: _Load) -> dict[str, object]:
+def _load_as_json(load: _Load) -> dict[str, object]:
     about = load.about
     numbers = {"running": about.running, "queued": about.queued, "billing": about.billing}
     return {**numbers, "cancelling": list(load.cancelling)}
 
 
-def refuse_named(session: Session) -> None:
-    if session.settings.server.value is not None:
+def require_embedded(cli: CommandContext) -> None:
+    if cli.settings.server.value is not None:
         raise BadInput(
-            "This command is about the embedded server, but another one is named.",
-            why=f"{session.settings.server.value}, from {session.settings.server.origin}.",
+            "This command is for the embedded server, but another server is configured.",
+            why=f"{cli.settings.server.value}, from {cli.settings.server.origin}.",
             fix="Unset CRUCIBLE_SERVER, or leave out --server.",
         )

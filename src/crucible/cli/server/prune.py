@@ -1,4 +1,4 @@
-"""`crucible prune`: remove what is older than it needs to be kept."""
+"""`crucible prune`: delete old jobs, checkpoints, artifacts and logs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.options.arguments import Yes
-from crucible.cli.session import Session
+from crucible.cli.context import CommandContext
+from crucible.cli.options.common_options import Yes
 from crucible.core.compute.resources import format_memory, parse_duration
 from crucible.core.errors import BadInput
 from crucible.core.views.server import PruneView
@@ -20,46 +20,46 @@ def prune(
     ctx: typer.Context,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="TIME", help="Ended so long ago, such as 7d; 30 days unless given."),
+        typer.Option("--older-than", metavar="TIME", help="Age since a job's end, such as 7d (default: 30d)."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed, and why.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed, and why.")] = False,
     yes: Yes = False,
 ) -> int:
-    """Remove what is older than it needs to be kept, and say why each thing goes. Asks unless --yes."""
-    session = Session.of(ctx)
-    age = _age(older_than)
-    with session.api() as api:
+    """Delete old jobs, checkpoints, artifacts and logs, each with the reason. Asks unless --yes."""
+    cli = CommandContext.from_typer(ctx)
+    age = _parse_age(older_than)
+    with cli.api() as api:
         found = None if yes and not dry_run else api.maintenance.prune(older_than=age, dry_run=True)
         if found is not None and (dry_run or not found.is_any):
-            _tell(session, found)
+            _print_result(cli, found)
             return 0
         if found is not None:
-            question = f"Remove {_sum(found)}?"
-            if not session.confirm(question, yes=False, why="\n".join(_lines(found))):
+            question = f"Remove {_summary(found)}?"
+            if not cli.confirm(question, yes=False, why="\n".join(_lines(found))):
                 return 1
-        _tell(session, api.maintenance.prune(older_than=age))
+        _print_result(cli, api.maintenance.prune(older_than=age))
     return 0
 
 
-def _age(text: str | None) -> float | None:
+def _parse_age(text: str | None) -> float | None:
     try:
         return None if text is None else parse_duration(text)
     except BadInput as error:
         raise BadInput(f"--older-than: {error.what}", fix=error.fix, field="--older-than") from error
 
 
-def _tell(session: Session, found: PruneView) -> None:
-    if session.out.as_json:
-        session.out.json(found.as_json())
+def _print_result(cli: CommandContext, found: PruneView) -> None:
+    if cli.out.as_json:
+        cli.out.json(found.as_json())
         return
     for line in _lines(found):
-        session.out.data(line)
+        cli.out.data(line)
     if not found.is_any:
-        session.out.say("There is nothing to remove.")
+        cli.out.say("There is nothing to remove.")
     else:
-        session.out.say(f"{'Would remove' if found.dry_run else 'Removed'} {_sum(found)}.")
+        cli.out.say(f"{'Would remove' if found.dry_run else 'Removed'} {_summary(found)}.")
     for item in found.failed[:_SHOWN]:
-        session.out.say(f"{item.key} is still in the store and is tried again: {item.why}")
+        cli.out.say(f"{item.key} could not be removed and will be retried: {item.why}")
 
 
 def _lines(found: PruneView) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _lines(found: PruneView) -> Iterator[str]:
         yield f"and {len(found.items) - _SHOWN} more (--json lists all)"
 
 
-def _sum(found: PruneView) -> str:
+def _summary(found: PruneView) -> str:
     counts = {
         "job": found.jobs,
         "checkpoint": found.checkpoints,

@@ -1,4 +1,4 @@
-"""What every command needs: the shared options, the settings, the way to write, the way to a server."""
+"""What every command works with: the shared options, the settings, the output, the server."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Session:
-    """One run of the command."""
+class CommandContext:
+    """One invocation of `crucible`. Commands call it `cli`; `ctx` is typer's own context."""
 
     flags: Mapping[str, object]
     arguments: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    """What was given to the command."""
 
     @classmethod
-    def of(cls, ctx: typer.Context) -> Session:
+    def from_typer(cls, ctx: typer.Context) -> CommandContext:
         return cls(dict(ctx.meta.get(FLAGS, {})), tuple(ctx.meta.get(ARGUMENTS, ())))
 
     @cached_property
@@ -50,17 +49,17 @@ class Session:
         return Path.cwd()
 
     @cached_property
-    def embedded(self) -> Embedded:
+    def embedded_server(self) -> Embedded:
         from crucible.client.server.connection import make_embedded
 
         return make_embedded(self.settings, __version__, self.environ)
 
     @contextmanager
     def api(self) -> Iterator[Api]:
-        """The server to talk to; an embedded one is started if need be."""
+        """Connect to the server in use; the embedded one is started if it is not running."""
         from crucible.client.server.connection import connect
 
-        api = connect(self.settings, self.embedded)
+        api = connect(self.settings, self.embedded_server)
         try:
             yield api
         finally:
@@ -68,10 +67,10 @@ class Session:
 
     @contextmanager
     def api_if_up(self) -> Iterator[Api | None]:
-        """The same, but nothing is started."""
+        """Connect to the server in use, or return None if it is not running."""
         from crucible.client.server.connection import connect_if_up
 
-        api = connect_if_up(self.settings, self.embedded)
+        api = connect_if_up(self.settings, self.embedded_server)
         try:
             yield api
         finally:
@@ -79,13 +78,13 @@ class Session:
                 api.close()
 
     def confirm(self, question: str, *, yes: bool, why: str = "") -> bool:
-        """Ask on a terminal, saying first why. Without one nobody can answer, so `--yes` has to be given."""
+        """Ask on a terminal, after printing `why`. Raises BadInput without a terminal unless `yes`."""
         if yes:
             self.out.say(why) if why else None
             return True
         if not sys.stdin.isatty():
-            nobody = "Nobody can be asked here: this is no terminal."
-            fix = "Add --yes if that is what you want."
-            raise BadInput(f"Not confirmed: {question}", why=f"{why} {nobody}".strip(), fix=fix)
+            no_terminal = "There is no terminal to confirm on."
+            fix = "Add --yes to skip the confirmation."
+            raise BadInput(f"Not confirmed: {question}", why=f"{why} {no_terminal}".strip(), fix=fix)
         self.out.say(why) if why else None
         return typer.confirm(question, err=True)

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.cli.output.split_lines import MARK, Splitter
+from crucible.cli.output.screens import CRUCIBLE_PREFIX, LogSplitter
 
 
 def split(*texts: str) -> tuple[str, str]:
     """What is the program's, and what is ours."""
-    splitter = Splitter()
+    splitter = LogSplitter()
     pieces = [piece for text in texts for piece in splitter.feed(text)]
     pieces.extend(splitter.finish())
-    return tuple("".join(p.text for p in pieces if p.ours is ours) for ours in (False, True))  # type: ignore[return-value]
+    return tuple("".join(p.text for p in pieces if p.from_crucible is ours) for ours in (False, True))  # type: ignore[return-value]
 
 
 def test_lines_are_told_apart() -> None:
@@ -26,16 +26,16 @@ def test_it_does_not_matter_where_pieces_are_cut(at: int) -> None:
     assert split(text[:at], text[at:]) == ("a\nb", "[crucible] x\n")
 
 
-@given(st.lists(st.sampled_from(["a", "\n", "[cru", "cible] ", MARK, "\r", "é"])))
+@given(st.lists(st.sampled_from(["a", "\n", "[cru", "cible] ", CRUCIBLE_PREFIX, "\r", "é"])))
 def test_nothing_is_lost(texts: list[str]) -> None:
     theirs, ours = split(*texts)
     whole = "".join(texts)
     lines = whole.split("\n")
     assert len(theirs) + len(ours) == len(whole)
-    assert ours.count("\n") <= sum(line.startswith(MARK) for line in lines)
+    assert ours.count("\n") <= sum(line.startswith(CRUCIBLE_PREFIX) for line in lines)
 
 
 def test_what_can_be_told_is_not_held_back() -> None:
-    splitter = Splitter()
+    splitter = LogSplitter()
     assert [piece.text for piece in splitter.feed("50%")] == ["50%"]
     assert [piece.text for piece in splitter.feed("\r60%")] == ["\r60%"]

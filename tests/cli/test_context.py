@@ -12,9 +12,9 @@ pytestmark = pytest.mark.enable_socket
 
 ASKING = [
     (("secrets", "remove", "HF_TOKEN", "--project", "alpha"), "Remove HF_TOKEN from alpha?"),
-    (("users", "disable", "ada"), "Keep ada out?"),
-    (("tokens", "revoke", "tok-1", "tok-2"), "End tok-1, tok-2?"),
-    (("projects", "remove", "alpha", "ada"), "End ada's membership of alpha?"),
+    (("users", "disable", "ada"), "Disable ada?"),
+    (("tokens", "revoke", "tok-1", "tok-2"), "Revoke tok-1, tok-2?"),
+    (("projects", "remove", "alpha", "ada"), "Remove ada from alpha?"),
 ]
 
 

@@ -41,4 +41,4 @@ def test_as_json_it_is_part_of_the_job(cli: Cli, real: RealServer) -> None:
 @pytest.mark.parametrize(("verb", "said"), [("run", False), ("benchmark", True)])
 def test_where_there_is_none(cli: Cli, real: RealServer, verb: str, said: bool) -> None:
     real.play()
-    assert ("The job left no result" in cli(verb, "predict.py").err) is said
+    assert ("The job returned no result" in cli(verb, "predict.py").err) is said
