@@ -290,8 +290,8 @@ ISSUER = {"CRUCIBLE_OIDC_ISSUER": "https://id.example.org", "CRUCIBLE_OIDC_CLIEN
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"CRUCIBLE_OIDC_ISSUER": "https://id.example.org"}, "go together"),
-        ({"CRUCIBLE_OIDC_CLIENT_ID": "crucible"}, "go together"),
+        ({"CRUCIBLE_OIDC_ISSUER": "https://id.example.org"}, "must be set together"),
+        ({"CRUCIBLE_OIDC_CLIENT_ID": "crucible"}, "must be set together"),
         ({**ISSUER, "CRUCIBLE_OIDC_ISSUER": "http://id.example.org"}, "not encrypted"),
         ({**ISSUER, "CRUCIBLE_OIDC_CREATE_USERS": "vision"}, "some domains only"),
     ],

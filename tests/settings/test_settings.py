@@ -252,7 +252,7 @@ def test_proxies_are_addresses_and_networks(tmp_path: Path) -> None:
     found = load_settings(environ={"CRUCIBLE_PROXIES": "10.0.0.7,10.1.0.0/16,::1"}, folder=tmp_path)
     assert found.proxies.value == ("10.0.0.7", "10.1.0.0/16", "::1")
     for wrong in ("proxy.example.org", "10.0.0.7/8", "10.0.0"):
-        with pytest.raises(BadInput, match="no address or network"):
+        with pytest.raises(BadInput, match="not an address or network"):
             load_settings(environ={"CRUCIBLE_PROXIES": wrong}, folder=tmp_path)
 
 
