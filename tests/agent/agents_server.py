@@ -20,11 +20,11 @@ from tests.control.fakes import DEPLOYMENT, EvenRandom, FakeBackend, InlineCalls
 from tests.control.world import FakeRunner, Rig, make_machine, pieces, sha
 from tests.server.loopback import Loopback, background_loop, transport_of
 
-from crucible.control.agents.agents_url_file import AgentsUrlFile
 from crucible.control.db import schema as t
 from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork
+from crucible.control.runtime.compose import AgentsUrlFile
 from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment, Services
 from crucible.control.runtime.system_ports import LocalWakeups, SystemClock, SystemIds

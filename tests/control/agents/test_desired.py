@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from tests.control.world import KEY, Rig, job_spec, pieces, secret, service, sha
 
-from crucible.control.agents.desired import Wishes, attempt_desired, desired_document, job_seed
+from crucible.control.agents.desired import attempt_desired, desired_document, job_seed
 from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
+from crucible.core.views.agents import DesiredAttemptView
 from crucible.wire.documents.desired import DataItem, Desired, Environment, Limits, decode_desired, encode_desired
 
 
@@ -117,14 +118,14 @@ async def test_an_unwanted_machine_has_no_document(rig: Rig) -> None:
 async def test_wishes_of_one_attempt(rig: Rig) -> None:
     job, runner = await rig.running()
 
-    async def wishes() -> Wishes | None:
+    async def desired() -> DesiredAttemptView | None:
         return await rig.read(lambda conn: attempt_desired(conn, runner.attempt))
 
-    assert await wishes() == Wishes(stop=False, settled=False, checkpoint=0)
+    assert await desired() == DesiredAttemptView(stop=False, settled=False, checkpoint=0)
     await service(rig).checkpoints.request(OWNER, job)
-    assert await wishes() == Wishes(stop=False, settled=False, checkpoint=1)
+    assert await desired() == DesiredAttemptView(stop=False, settled=False, checkpoint=1)
     await service(rig).jobs.cancel(OWNER, job)
-    assert await wishes() == Wishes(stop=True, settled=False, checkpoint=1)
+    assert await desired() == DesiredAttemptView(stop=True, settled=False, checkpoint=1)
     await runner.end()
-    assert await wishes() == Wishes(stop=True, settled=True, checkpoint=1)
+    assert await desired() == DesiredAttemptView(stop=True, settled=True, checkpoint=1)
     assert await rig.read(lambda conn: attempt_desired(conn, "att-unknown")) is None

@@ -7,7 +7,7 @@ from tests.control.world import Rig, new_id
 
 from crucible.backends.base import NotYetGone, Seen
 from crucible.control.db import schema as t
-from crucible.control.machines.janitor import JanitorReport
+from crucible.control.machines.janitor import JanitorReport, release_idle_pools
 from crucible.core.errors import Unreachable
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import MachineState
@@ -104,3 +104,26 @@ async def test_every_machine_being_released_has_an_open_termination(rig: Rig) ->
     assert [e["done"] for e in await rig.rows(t.effects)] == [True, True, False]
     await rig.performer.perform_due()
     assert (await rig.machine()).state is MachineState.GONE
+
+
+async def test_a_machine_that_nobody_uses_is_released(rig: Rig) -> None:
+    _, runner = await rig.running()
+    await runner.end()
+    assert await rig.writer.write(release_idle_pools) == 1
+    assert (await rig.machine()).state is MachineState.RELEASING
+    assert await rig.writer.write(release_idle_pools) == 0
+    await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.GONE
+
+
+async def test_a_machine_that_someone_uses_stays(rig: Rig) -> None:
+    await rig.running()
+    assert await rig.writer.write(release_idle_pools) == 0
+    assert (await rig.machine()).state is MachineState.UP
+
+
+async def test_a_machine_of_an_attempt_is_not_the_pools(rig: Rig) -> None:
+    _, runner = await rig.running()
+    await runner.end()
+    await rig.sql(lambda conn: conn.execute(t.machines.update().values(owner="attempt:x")).rowcount)
+    assert await rig.writer.write(release_idle_pools) == 0

@@ -8,8 +8,8 @@ from tests.control.world import Rig, service
 
 from crucible.backends.base import LaunchRefused
 from crucible.control.control_plane import ControlPlane
-from crucible.control.db.timed import TimedDb
 from crucible.control.runtime import gauges
+from crucible.control.runtime.durations import TimedDb
 from crucible.control.runtime.gauges import StoredCounts
 from crucible.core.people.identity import OWNER
 

@@ -14,7 +14,7 @@ from tests.control.world import give_back, pieces, secret, sha
 from crucible.agent.link.channel import ClaimedByAnother, DesiredAttempt
 from crucible.agent.link.connection import Gone, Refused, Unreachable
 from crucible.control.db import schema as t
-from crucible.control.machines.pools import release_idle_pools
+from crucible.control.machines.janitor import release_idle_pools
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.core.lifecycle import MachineState

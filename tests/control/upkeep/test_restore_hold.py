@@ -13,7 +13,7 @@ from crucible.backends.base import Seen
 from crucible.control.agents.agents import MachineUnwanted
 from crucible.control.agents.ingest import AttemptGone, Gap
 from crucible.control.db import schema as t
-from crucible.control.machines.pools import release_idle_pools
+from crucible.control.machines.janitor import release_idle_pools
 from crucible.control.reconcile import codec
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.upkeep import restore_hold

@@ -12,7 +12,7 @@ from tests.server.asgi import SocketClient
 from tests.server.conftest import asking
 
 from crucible.control.control_plane import ControlPlane
-from crucible.control.db.timed import TimedDb
+from crucible.control.runtime.durations import TimedDb
 from crucible.core.errors import Trouble
 from crucible.core.hooks import ENDS, HookFormat, Reply
 from crucible.core.people.identity import OWNER

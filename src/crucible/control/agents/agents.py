@@ -302,7 +302,7 @@ class Agents:
         found = await self._services.ports.db.read(lambda conn: desired.attempt_desired(conn, attempt))
         if found is None:
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
-        return DesiredAttemptView(stop=found.stop, settled=found.settled, checkpoint=found.checkpoint)
+        return found
 
     async def _machine_of(self, attempt: str) -> str:
         machine = await self._services.ports.db.read(lambda conn: _MACHINE_OF.value(conn, attempt=attempt))

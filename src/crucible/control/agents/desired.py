@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -14,6 +13,7 @@ from crucible.control.reconcile import codec
 from crucible.control.upkeep import restore_hold
 from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import AttemptState, DesiredState, MachineState
+from crucible.core.views.agents import DesiredAttemptView
 from crucible.wire.documents.desired import Assignment, DataItem, Desired, Environment, Limits
 from crucible.wire.documents.messages import derive_secret
 
@@ -29,22 +29,14 @@ def desired_document(conn: Connection, machine: str, key: bytes, now: float) -> 
     return Desired(machine, row["desired_version"], assignments, row["lease_seconds"], left)
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What is wanted of one attempt. `settled`: it is over for us; `checkpoint` counts those asked for."""
-
-    stop: bool
-    settled: bool
-    checkpoint: int
-
-
-def attempt_desired(conn: Connection, attempt: str) -> Wishes | None:
-    """None when there is no such attempt."""
+def attempt_desired(conn: Connection, attempt: str) -> DesiredAttemptView | None:
+    """Return what is wanted of one attempt; None if there is no such attempt."""
     row = _ATTEMPT.first(conn, attempt=attempt)
     if row is None:
         restore_hold.refuse_while_held(conn)
         return None
-    return Wishes(_should_stop(row), row["attempt_state"] == AttemptState.ENDED.value, row["checkpoint"])
+    ended = row["attempt_state"] == AttemptState.ENDED.value
+    return DesiredAttemptView(stop=_should_stop(row), settled=ended, checkpoint=row["checkpoint"])
 
 
 _MACHINE = Statement(

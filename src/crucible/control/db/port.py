@@ -13,6 +13,7 @@ Trouble
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -22,6 +23,7 @@ from sqlalchemy import Connection
 from crucible.core.errors import DiskFull, Trouble
 
 __all__ = [
+    "CloseOnce",
     "DamagedDatabase",
     "DatabaseBusy",
     "DatabaseClosed",
@@ -101,3 +103,23 @@ class OlderDatabase(DatabaseError):
 
 class NetworkFileSystem(DatabaseError):
     code = "network_file_system"
+
+
+class CloseOnce:
+    """The end of a database. `end` lets go of threads and connections; it is called once, in a thread of its own."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+        self._ended: asyncio.Future[None] | None = None
+
+    def check_open(self) -> None:
+        """Raise DatabaseClosed once the end has begun."""
+        if self._ended is not None:
+            raise DatabaseClosed("The database is closed.", why="The server is stopping.")
+
+    async def close(self) -> None:
+        """End the database and wait for that. Idempotent."""
+        if self._ended is None:
+            self._ended = asyncio.ensure_future(asyncio.to_thread(self._end))
+        # Shielded: a caller that stops waiting does not cancel the end.
+        await asyncio.shield(self._ended)

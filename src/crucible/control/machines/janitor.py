@@ -15,17 +15,20 @@ from sqlalchemy import select
 from crucible.backends.base import MachineRef, end_only
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.reconcile import repository
+from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import Effect, EffectKind, Machine, MachineState
+from crucible.core.lifecycle.facts import Unwanted
 
 log = structlog.get_logger(__name__)
 
 LIST_DEADLINE = 30.0
+
+_HELD = (MachineState.CREATING.value, MachineState.UP.value)
 
 _ENDING = select(t.effects.c.machine).where(t.effects.c.done.is_(False), t.effects.c.kind == EffectKind.TERMINATE.value)
 _STUCK = Statement(
@@ -125,3 +128,15 @@ class Janitor:
 def _is_duplicate(machine: Machine, ref: MachineRef) -> bool:
     """Whether another instance than this has proven to be the machine."""
     return machine.alive and machine.claimed_by is not None and machine.claimed_by != ref.native_id
+
+
+def release_idle_pools(unit: UnitOfWork) -> int:
+    """Release every pool machine that no attempt occupies; return how many. After a restore: only newer ones."""
+    c = t.machines.c
+    certain = c.created_at >= (restore_hold.unconfirmed_since(unit.conn) or 0.0)
+    busy = select(t.slots.c.machine).where(t.slots.c.ended.is_(False))
+    idle = select(t.machines).where(c.owner.startswith("pool:"), c.state.in_(_HELD), c.id.not_in(busy), certain)
+    machines = [codec.machine_from_row(row) for row in unit.conn.execute(idle).mappings().all()]
+    for machine in machines:
+        unit.advance_machine(machine, Unwanted("nothing runs here and the server stops"))
+    return len(machines)

@@ -7,6 +7,7 @@ never stops the others.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set as AbstractSet
 
 import structlog
 from sqlalchemy import select
@@ -14,7 +15,6 @@ from sqlalchemy import select
 from crucible.backends.base import MachineRef, Observation, Seen
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.machines.absences import MissingSince
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
@@ -27,6 +27,35 @@ log = structlog.get_logger(__name__)
 
 POLL_DEADLINE = 20.0
 _ALIVE = Statement(select(t.machines).where(t.machines.c.state != MachineState.GONE.value))
+
+
+class MissingSince:
+    """Since when this process has found nothing of each machine, on a clock that nobody sets.
+
+    The wall clock may be set between two lists, which would put them further apart than they are, and a list may be
+    older than a new machine. What another process saw, or this one before a restart, does not count.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def seconds_missing(self, machine: Machine, asked: float, answered: float) -> float:
+        """Return the seconds from the first answer without the machine to this question; both monotonic."""
+        if not machine.gone_sightings:
+            # It was seen in between, maybe by another process: what we noted before that is void.
+            self._since.pop(machine.id, None)
+        return max(0.0, asked - self._since.setdefault(machine.id, answered))
+
+    def drop_if_gone(self, machine: Machine) -> None:
+        """Forget a machine whose row says that it is gone."""
+        if not machine.alive:
+            self._since.pop(machine.id, None)
+
+    def keep_only(self, machines: AbstractSet[str]) -> None:
+        """Forget all machines but these."""
+        # A snapshot of the keys: transactions add some meanwhile, in threads of their own.
+        for machine in self._since.keys() - machines:
+            self._since.pop(machine, None)
 
 
 class Poller:

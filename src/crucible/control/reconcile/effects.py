@@ -17,7 +17,7 @@ from typing import TypeVar
 import structlog
 
 from crucible.backends import base
-from crucible.control.machines.absences import MissingSince
+from crucible.control.machines.poller import MissingSince
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.outbox import CALL_DEADLINE, ClaimedEffect, Outbox

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from crucible.control.db.timed import TimedDb
 from crucible.control.jobs import queries
 from crucible.control.jobs.queries import Counts
 from crucible.control.runtime import gauges
+from crucible.control.runtime.durations import TimedDb
 from crucible.control.runtime.gauges import ServiceMetrics
 from crucible.control.runtime.services import Services
 from crucible.control.upkeep import restore_hold

@@ -6,18 +6,17 @@ import asyncio
 import contextlib
 
 import structlog
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.backends.base import Leaves
 from crucible.control.db import schema as t
 from crucible.control.db.clock import database_now
 from crucible.control.db.statement import Statement
-from crucible.control.machines.pools import release_idle_pools
+from crucible.control.machines.janitor import release_idle_pools
 from crucible.control.planning import forecast
 from crucible.control.reconcile import roles
 from crucible.control.reconcile.roles import Duty
 from crucible.control.reconcile.unit_of_work import HOOKS
-from crucible.control.runtime.clock_skew import clear_future_deadlines
 from crucible.control.runtime.loops import Loop, Loops
 from crucible.control.runtime.services import Services
 from crucible.core.errors import CrucibleError
@@ -38,6 +37,9 @@ MAIL_SECONDS = 60.0
 LEAVE_TRIES = 6
 LEAVE_WAIT = 0.2
 LEAVE_DEADLINE = 1.5
+CLOCK_MARGIN = 60.0
+"""Seconds that the newest event may be ahead of the clock before the clock counts as set back."""
+_LATEST_EVENT = Statement(select(t.events.c.at).order_by(t.events.c.cursor.desc()).limit(1))
 _CLAIMS = tuple(
     Statement(
         update(table).where(table.c.claimed_by == bindparam("worker")).values(claimed_by=None, claimed_until=None)
@@ -182,3 +184,15 @@ class BackgroundTasks:
         if self._services.duties.has(Duty.RETENTION):
             await self._services.retention.round()
         return RETENTION_SECONDS
+
+
+def clear_future_deadlines(conn: Connection, now: float) -> bool:
+    """Make everything due that waits for an instant still ahead, if the clock was set back; return whether it was."""
+    latest = _LATEST_EVENT.value(conn)
+    if latest is None or latest <= now + CLOCK_MARGIN:
+        return False
+    log.warning("the clock was set back since the last run", seconds=round(latest - now))
+    jobs, plans = t.jobs.c, t.plans.c
+    for column in (t.effects.c.not_before, t.hooks.c.not_before, jobs.not_before, jobs.due_at, plans.due_at):
+        conn.execute(update(column.table).where(column > now).values({column.name: now}))
+    return True

@@ -10,21 +10,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import structlog
+
 from crucible import __version__
 from crucible.backends.base import Backend, Reach
 from crucible.backends.registry import get_backend
 from crucible.backends.settings import BackendSettings
 from crucible.catalog.sources import KEYS
 from crucible.control.agents.agent_file import build_agent
-from crucible.control.agents.agents_url_file import AgentsUrlFile
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import Db, open_database
 from crucible.control.db.migrate import is_postgres
-from crucible.control.db.timed import TimedDb
 from crucible.control.machines.machine_factory import LeaseTerms
 from crucible.control.objects.quota import QuotaLimits
 from crucible.control.resources.models import ModelsPython
 from crucible.control.runtime.admission import Admission
+from crucible.control.runtime.durations import TimedDb
 from crucible.control.runtime.host_id import read_host_id
 from crucible.control.runtime.ports import Calls, Clock, Ports, Wakeups
 from crucible.control.runtime.services import Deployment
@@ -37,12 +38,38 @@ from crucible.integrations.addresses import Exceptions, Guard, look_up
 from crucible.integrations.webhook import Webhooks
 from crucible.storage import StoreOptions, open_store
 
+log = structlog.get_logger(__name__)
+
 WORKER = "embedded"
 """The holder of the state folder's lock is the only process of this name."""
 LONGEST_HOST = 40
 LOOK_UP, LOOK_UP_SECONDS = "names of hosts", 10.0
 _STARTED = secrets.token_hex(6)
 """Two computers, or one before and after a restart, may use the same name and number."""
+
+
+@dataclass(frozen=True)
+class AgentsUrlFile:
+    """The file from which agents on this computer read, at every call, the URL of the server that is on duty."""
+
+    path: Path
+    url: str
+
+    def write(self) -> None:
+        """Replace the file as a whole, if it holds another URL. A failure is logged; the next renewal tries again."""
+        try:
+            if self._read() != self.url:
+                fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+                fresh.write_text(self.url, encoding="utf-8")
+                fresh.replace(self.path)
+        except OSError as error:
+            log.warning("the file that tells agents our URL cannot be written", path=str(self.path), why=str(error))
+
+    def _read(self) -> str | None:
+        try:
+            return self.path.read_text(encoding="utf-8").strip()
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -92,8 +119,8 @@ def build_control(options: ControlOptions) -> ControlPlane:
         worker=engine.worker,
     )
     agents_url = options.agents_url_file.read_text(encoding="utf-8").strip()
-    signpost = AgentsUrlFile(options.local_folder / "agents.url", agents_url)
-    backends = _backends(options, signpost.path)
+    agents_url_file = AgentsUrlFile(options.local_folder / "agents.url", agents_url)
+    backends = _backends(options, agents_url_file.path)
     nearby = _local_backends(backends.values())
     shared = is_postgres(options.database)
     deployment = Deployment(
@@ -106,7 +133,7 @@ def build_control(options: ControlOptions) -> ControlPlane:
             deployment_id(options.key), nearby, read_host_id(options.local_folder) if nearby and shared else None
         ),
         shared=shared,
-        publish_agents_url=signpost.write if nearby else lambda: None,
+        publish_agents_url=agents_url_file.write if nearby else lambda: None,
         terms=options.terms,
         quota=options.quota,
         prune_after=options.prune_after,

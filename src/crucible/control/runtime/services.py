@@ -20,11 +20,10 @@ from crucible.control.hooks import Hooks, Notifier, Sender, WebhookTransport
 from crucible.control.jobs.bulk import BulkJobs
 from crucible.control.jobs.resume import Resumer
 from crucible.control.jobs.submit import Submitter
-from crucible.control.machines.absences import MissingSince
 from crucible.control.machines.janitor import Janitor
 from crucible.control.machines.ledger import Ledger
 from crucible.control.machines.machine_factory import LeaseTerms, MachineFactory
-from crucible.control.machines.poller import Poller
+from crucible.control.machines.poller import MissingSince, Poller
 from crucible.control.objects.bundles import Bundles
 from crucible.control.objects.quota import QuotaLimits, StoreQuota
 from crucible.control.objects.uploads import Uploads

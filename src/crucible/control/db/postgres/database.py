@@ -15,8 +15,7 @@ from sqlalchemy import Connection
 from stamina import RetryingCaller
 
 from crucible.control.db.clock import ServerClock
-from crucible.control.db.closing import CloseOnce
-from crucible.control.db.port import DatabaseBusy, DatabaseError, Outcome
+from crucible.control.db.port import CloseOnce, DatabaseBusy, DatabaseError, Outcome
 from crucible.control.db.postgres.connection import CommitFate, ConnectionPool, PooledConnection, WriteTransaction
 from crucible.control.db.postgres.failures import (
     CONFLICTS,

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from crucible.control.db.closing import CloseOnce
-from crucible.control.db.port import Outcome
+from crucible.control.db.port import CloseOnce, Outcome
 from crucible.control.db.sqlite.connection import close_connection, open_reader
 from crucible.control.db.sqlite.failures import translate_errors
 from crucible.control.db.sqlite.transaction import read_snapshot

@@ -7,7 +7,7 @@ from tests.control.reconcile.test_effects import intended
 from tests.control.world import Rig, add_row
 
 from crucible.control.db import schema as t
-from crucible.control.runtime.clock_skew import MARGIN, clear_future_deadlines
+from crucible.control.runtime.background import CLOCK_MARGIN, clear_future_deadlines
 from crucible.core.errors import Unreachable
 
 HOUR = 3600.0
@@ -55,7 +55,7 @@ async def test_jobs_are_planned_at_once(rig: Rig) -> None:
 async def test_a_clock_that_was_not_set_back_changes_nothing(rig: Rig) -> None:
     await rig.running()
     before = await rig.rows(t.jobs), await rig.rows(t.effects)
-    assert not await restart(rig, MARGIN - 1)
+    assert not await restart(rig, CLOCK_MARGIN - 1)
     assert not await restart(rig, -2 * HOUR)
     assert (await rig.rows(t.jobs), await rig.rows(t.effects)) == before
 

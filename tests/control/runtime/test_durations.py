@@ -7,8 +7,7 @@ from sqlalchemy import Connection, text
 from tests.control.fakes import FakeClock
 
 from crucible.control.db.sqlite.inline import InlineDb
-from crucible.control.db.timed import TimedDb
-from crucible.control.runtime.durations import DurationHistogram
+from crucible.control.runtime.durations import DurationHistogram, TimedDb
 
 
 def test_durations_are_counted_up_to_each_bound() -> None:
