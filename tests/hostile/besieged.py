@@ -150,7 +150,7 @@ def kept_town(folder: Path) -> Iterator[Besieged]:
     """A new town, whose complaints are for whoever asks."""
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch, _listening() as logged:
         patch.setattr(rate_limits, "USERS", FREE)
-        patch.setattr(rate_limits, "STRANGERS", FREE)
+        patch.setattr(rate_limits, "ANONYMOUS", FREE)
         rig = runner.run(make_rig(folder))
         found = Besieged(runner.run(found_town(rig)), runner, logged)
         try:

@@ -223,7 +223,7 @@ async def test_the_ways_to_log_in_are_told(browser: httpx2.AsyncClient) -> None:
 
 
 async def test_tries_are_limited(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "STRANGERS", Rate(0.01, 3))
+    monkeypatch.setattr(rate_limits, "ANONYMOUS", Rate(0.01, 3))
     api = build_api(town.control, token="o" * 64, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with browser_of(api) as browser:
         paths = (BEGIN, f"{BEGIN}/callback", "/login", BEGIN, f"{BEGIN}/callback")

@@ -159,7 +159,7 @@ async def tries(api: FastAPI, peer: str, asks: str, count: int) -> set[int]:
 
 
 async def test_logins_through_a_proxy_are_counted_for_each_who_asks(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "STRANGERS", Rate(0.001, 5))
+    monkeypatch.setattr(rate_limits, "ANONYMOUS", Rate(0.001, 5))
     api = server(app, secure=True)
     assert await tries(api, "127.0.0.1", STRANGER, 6) == {422, 429}
     assert await tries(api, "127.0.0.1", "203.0.113.10", 5) == {422}
@@ -167,7 +167,7 @@ async def test_logins_through_a_proxy_are_counted_for_each_who_asks(app: App, mo
 
 
 async def test_without_a_proxy_nobody_has_many_addresses(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "STRANGERS", Rate(0.001, 5))
+    monkeypatch.setattr(rate_limits, "ANONYMOUS", Rate(0.001, 5))
     api = server(app, secure=False)
     for n in range(5):
         await tries(api, "127.0.0.1", f"203.0.113.{n}", 1)

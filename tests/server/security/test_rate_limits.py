@@ -34,7 +34,7 @@ def test_a_bucket_gives_its_burst_and_then_what_time_fills_in() -> None:
 
 
 def test_no_more_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "REMEMBERED", 10)
+    monkeypatch.setattr(rate_limits, "MAX_BUCKETS", 10)
     buckets = TokenBuckets(Rate(1.0, 1), Clock())
     for n in range(100):
         buckets.take(str(n))
@@ -45,7 +45,7 @@ def test_no_more_are_remembered_than_there_is_room_for(monkeypatch: pytest.Monke
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few at once, and nothing to speak of after that."""
     monkeypatch.setattr(rate_limits, "USERS", Rate(0.5, 20))
-    monkeypatch.setattr(rate_limits, "STRANGERS", Rate(0.5, 5))
+    monkeypatch.setattr(rate_limits, "ANONYMOUS", Rate(0.5, 5))
 
 
 @pytest.fixture
