@@ -37,7 +37,7 @@ LOADED = {
         "crucible.control.db.sqlite.filesystem",
         "crucible.server.agents.api",
         "crucible.server.api",
-        "crucible.server.home",
+        "crucible.server.state_folder",
         "crucible.server.http.server_log",
         "crucible.server.http.listen",
         "crucible.server.security.exposure",

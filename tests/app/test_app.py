@@ -26,8 +26,8 @@ from crucible import app
 from crucible.app.options import parse
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
-from crucible.server.home import AlreadyRunning, StateFolder
 from crucible.server.http.listen import PortInUse, bind, port_of
+from crucible.server.state_folder import AlreadyRunning, StateFolder
 from crucible.settings import Setting, Settings, load_settings
 from crucible.wire.process import this_process
 

@@ -10,7 +10,7 @@ import pytest
 
 from crucible import app
 from crucible.control.db import open_database
-from crucible.server.home import StateFolder, open_state_folder
+from crucible.server.state_folder import StateFolder, open_state_folder
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transp
 
 from crucible.control.control_plane import ControlPlane
 from crucible.core.job.job_filter import JobFilter
-from crucible.core.job.requests import NewToken
 from crucible.core.people.identity import OWNER, Identity, Permission, Role
 from crucible.core.people.openid import OpenIdClient
+from crucible.core.requests import NewToken
 from crucible.core.secret import Secret
 from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api

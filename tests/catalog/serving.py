@@ -19,7 +19,7 @@ from crucible.control.resources.catalog import Catalog
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
-from crucible.server.http import failures
+from crucible.server.http import error_handlers
 from crucible.server.routes import catalog
 from crucible.server.security.auth import IDENTITY
 
@@ -54,7 +54,7 @@ def catalog_app(prices: Catalog | None = None) -> FastAPI:
     app = FastAPI()
     app.add_middleware(_AsOwner)
     app.state.control = CatalogControl(prices or make_prices())
-    failures.add_error_handlers(app)
+    error_handlers.add_error_handlers(app)
     app.include_router(catalog.router)
     return app
 

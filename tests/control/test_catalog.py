@@ -19,7 +19,7 @@ from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.people.identity import OWNER
 from crucible.core.views.catalog import PriceView
-from crucible.core.views.machines import BillingView
+from crucible.core.views.compute import BillingView
 
 
 async def everything(prices: Catalog, wanted: OfferFilter, limit: int) -> list[PriceView]:

@@ -16,9 +16,9 @@ from crucible.control.machines.machine_factory import HOST_SECONDS, SAVING_SECON
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import Capacity, GiB
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName, Unreachable
-from crucible.core.job.requests import Resumption
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
 from crucible.core.people.identity import OWNER
+from crucible.core.requests import Resumption
 from crucible.wire.documents.messages import MessageKind
 
 

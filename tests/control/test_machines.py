@@ -11,7 +11,7 @@ from crucible.core.errors import NotFound
 from crucible.core.ids import Prefix, short
 from crucible.core.lifecycle import MachineState
 from crucible.core.people.identity import OWNER
-from crucible.core.views.machines import OrphanView
+from crucible.core.views.compute import OrphanView
 
 STRANGER = new_id(Prefix.MACHINE, 99)
 

@@ -19,8 +19,8 @@ from structlog.testing import capture_logs
 from tests.authorisation.town import Town, found_town, token_of
 from tests.control.world import give_back, make_rig
 
-from crucible.core.job.requests import UserChange
 from crucible.core.people.identity import OWNER
+from crucible.core.requests import UserChange
 from crucible.server.http.problems import MEDIA_TYPE
 from crucible.server.security import rate_limits
 

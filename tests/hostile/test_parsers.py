@@ -44,7 +44,7 @@ from crucible.core.compute.resources import parse_duration, parse_memory
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.tags import parse_tag
-from crucible.server.http.failures import bad_fields
+from crucible.server.http.error_handlers import bad_fields
 from crucible.server.http.ranges import RangeNotThere, parse_range
 from crucible.server.routes.filters import JobQuery
 from crucible.wire.documents import crypto, mailbox

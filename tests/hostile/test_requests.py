@@ -15,7 +15,7 @@ from tests.hostile.likely import settled
 from tests.hostile.test_operations import ELSEWHERE, SAFE_TO_FAIL, entries, operations
 from tests.server.promised import wrong_with_answer
 
-from crucible.core.job.requests import DAY
+from crucible.core.requests import DAY
 from crucible.server.security.auth import OPEN_PATHS
 
 SEGMENTS = (

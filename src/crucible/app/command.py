@@ -75,7 +75,7 @@ def run_database_command(arguments: Sequence[str], settings: Settings) -> int:
     """Run a `db` command without a server; print its result as a line of JSON and return the exit code."""
     from crucible.control.runtime.compose import deployment_id
     from crucible.control.upkeep import offline
-    from crucible.server.home import open_state_folder
+    from crucible.server.state_folder import open_state_folder
 
     wanted = offline.parse(Parser(prog="python -m crucible.app db"), arguments)
     home = open_state_folder(settings.home.value)

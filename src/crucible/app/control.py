@@ -13,7 +13,7 @@ from crucible.settings import Settings
 if TYPE_CHECKING:
     from crucible.control.control_plane import ControlPlane
     from crucible.core.people.openid import OpenIdClient
-    from crucible.server.home import StateFolder
+    from crucible.server.state_folder import StateFolder
     from crucible.storage import StoreOptions
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import socket
 
     from crucible.control.control_plane import ControlPlane
-    from crucible.server.home import StateFolder
     from crucible.server.http.listen import UvicornListener
     from crucible.server.security.exposure import Exposure
+    from crucible.server.state_folder import StateFolder
 
 
 STOP_SECONDS = 2.0
@@ -121,8 +121,8 @@ class Server:
         return UvicornListener(api, self.api, tls=tls), UvicornListener(agents, self.agents, connections=1000, tls=tls)
 
     async def _announce(self, control: ControlPlane) -> None:
-        from crucible.server.home import Discovery, Ports
         from crucible.server.http.listen import port_of
+        from crucible.server.state_folder import Discovery, Ports
 
         me = this_process()
         deployment = (await control.maintenance.status(OWNER)).deployment
@@ -163,9 +163,9 @@ async def serve(
 ) -> None:
     """Serve until a signal, a stop request or `stop`; `stopping` is called when the stop begins."""
     from crucible.control.db.sqlite.filesystem import mount_table, refuse_network
-    from crucible.server.home import open_state_folder
     from crucible.server.http.listen import raise_file_limit
     from crucible.server.security.exposure import check_exposure
+    from crucible.server.state_folder import open_state_folder
 
     reach = _reach(options, settings)
     check_exposure(reach)

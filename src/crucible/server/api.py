@@ -15,12 +15,12 @@ from starlette.responses import Response
 from crucible.control.control_plane import ControlPlane
 from crucible.core.views.frames import AnyFrame, Cursors, FeedCursor
 from crucible.server.context import ServerInfo
-from crucible.server.http import failures, problems
+from crucible.server.http import error_handlers, problems
 from crucible.server.http.add_routes import add_routes
-from crucible.server.http.envelope import RequestMiddleware
 from crucible.server.http.lingering_close import LingeringClose
-from crucible.server.http.meters import RequestTimer, ServerMetrics
+from crucible.server.http.middleware import RequestMiddleware
 from crucible.server.http.responses import json_response
+from crucible.server.http.server_metrics import RequestTimer, ServerMetrics
 from crucible.server.routes import (
     artifacts,
     backends,
@@ -137,7 +137,7 @@ def build_api(
     app.state.pace = pace or StreamTiming()
     app.state.meters = ServerMetrics()
     app.state.coalescer = Coalescer()
-    failures.add_error_handlers(app)
+    error_handlers.add_error_handlers(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(RejectNul)
     app.add_middleware(rate_limits.RateLimit, users=rate_limits.USERS, strangers=rate_limits.ANONYMOUS)

@@ -7,7 +7,7 @@ from crucible.client.compat.types import as_requirements
 from crucible.client.request.requirements import Requirements
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput
-from crucible.core.views.machines import MachineView
+from crucible.core.views.compute import MachineView
 
 NAMED = (
     "JobConfig TrainJobConfig JobType JobStatus JobHandle ResourceRequirements WorkloadCharacteristics UserPreferences "

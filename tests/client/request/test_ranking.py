@@ -11,7 +11,7 @@ from crucible.client.request.ranking import Ranking, rank_backends
 from crucible.client.request.requirements import PREFERENCES, REQUIREMENTS, Preferences, Requirements
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.routing.plan_request import Objective
-from crucible.core.views.machines import BackendView
+from crucible.core.views.compute import BackendView
 
 GiB = 1024**3
 

@@ -7,9 +7,9 @@ from tests.control.clouds import FakeCloud
 from tests.control.world import Rig, give_back, job_spec, join, make_rig, service
 
 from crucible.core.errors import Conflict, NotFound, UnknownName
-from crucible.core.job.requests import Resumption
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
+from crucible.core.requests import Resumption
 from crucible.wire.documents.messages import MessageKind
 
 

@@ -6,10 +6,10 @@ import pytest
 from tests.control.world import Rig, service
 
 from crucible.core.errors import NotFound
-from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec
 from crucible.core.job.training import TrainingRequest, prepare_job
 from crucible.core.people.identity import OWNER
+from crucible.core.requests import Resumption
 from crucible.wire.documents.messages import MessageKind
 
 

@@ -8,9 +8,9 @@ from tests.control.world import FakeRunner, Rig, service
 from crucible.control.db import schema as t
 from crucible.control.objects import checkpoints
 from crucible.core.errors import Conflict, NotFound
-from crucible.core.job.requests import Resumption
 from crucible.core.lifecycle import Reason
 from crucible.core.people.identity import OWNER
+from crucible.core.requests import Resumption
 from crucible.core.views.jobs import CheckpointView
 from crucible.storage.layout import checkpoint_key
 from crucible.wire.documents.messages import MessageKind

@@ -14,9 +14,9 @@ from crucible.control.people import tokens
 from crucible.control.upkeep import restore_hold
 from crucible.control.upkeep import retention as retention_module
 from crucible.core.errors import NotFound
-from crucible.core.job.requests import NewToken
 from crucible.core.job.retention import DAY
 from crucible.core.people.identity import OWNER, Permission
+from crucible.core.requests import NewToken
 
 OLD = tokens.RETENTION_SECONDS + 1
 

@@ -19,9 +19,9 @@ from crucible.control.db import schema as t
 from crucible.control.people import passwords
 from crucible.control.resources.login import QUIET_SECONDS, Login
 from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyAttempts
-from crucible.core.job.requests import UserChange
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Permission
 from crucible.core.people.openid import OpenIdClient
+from crucible.core.requests import UserChange
 
 __all__ = ["quick_passwords"]
 

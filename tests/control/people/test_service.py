@@ -13,8 +13,8 @@ from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
 from crucible.core.job.job_filter import JobFilter
-from crucible.core.job.requests import Resumption, UserChange
 from crucible.core.people.identity import OWNER, Permission, Role
+from crucible.core.requests import Resumption, UserChange
 
 
 async def test_a_user_sees_the_jobs_of_his_projects_only(town: Town) -> None:

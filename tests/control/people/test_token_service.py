@@ -9,8 +9,8 @@ from tests.control.world import job_spec
 
 from crucible.control.db import schema as t
 from crucible.core.errors import Forbidden, NotFound
-from crucible.core.job.requests import DAY, NewToken, UserChange
 from crucible.core.people.identity import OWNER, LoginMethod, Permission, Role
+from crucible.core.requests import DAY, NewToken, UserChange
 
 READ = frozenset({Permission.READ})
 

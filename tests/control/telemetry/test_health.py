@@ -11,8 +11,8 @@ from crucible.control.jobs import queries
 from crucible.control.telemetry import health, points
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.health import HealthInputs, Stage, Verdict, judge_health
-from crucible.core.job.requests import Resumption
 from crucible.core.people.identity import OWNER
+from crucible.core.requests import Resumption
 from crucible.core.views.comparisons import LineView
 from crucible.core.views.jobs import HealthView
 from crucible.wire.documents.messages import MessageKind

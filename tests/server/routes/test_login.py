@@ -15,9 +15,9 @@ from tests.authorisation.town import OWNERS, Town
 from tests.fast_passwords import quick_passwords
 from tests.server.asgi import SocketClient
 
-from crucible.core.job.requests import UserChange
 from crucible.core.people.identity import OWNER
-from crucible.server.http.envelope import SECURITY_HEADERS
+from crucible.core.requests import UserChange
+from crucible.server.http.middleware import SECURITY_HEADERS
 
 __all__ = ["quick_passwords"]
 

@@ -18,8 +18,8 @@ from crucible.core.hooks import ENDS, HookFormat, Reply
 from crucible.core.people.identity import OWNER
 from crucible.core.signing import signing_secret
 from crucible.server.api import build_api
-from crucible.server.http import meters
-from crucible.server.http.meters import ServerMetrics
+from crucible.server.http import server_metrics
+from crucible.server.http.server_metrics import ServerMetrics
 
 URL = "https://hooks.example/one"
 
@@ -126,7 +126,7 @@ async def test_open_sockets_are_counted(app: App, client: httpx2.AsyncClient) ->
 
 
 async def test_the_loops_lateness_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meters, "LAG_SECONDS", 0.001)
+    monkeypatch.setattr(server_metrics, "LAG_SECONDS", 0.001)
     watched = ServerMetrics()
     watched.watch_loop()
     async with asyncio.timeout(10):

@@ -21,7 +21,7 @@ from crucible.core.errors import Unreachable
 from crucible.core.lifecycle import Event, Step
 from crucible.core.people.identity import OWNER, Identity
 from crucible.core.views.records import LogPage, MetricsView
-from crucible.server.streams import broadcast, follow
+from crucible.server.streams import follow, shared_reads
 from crucible.wire.documents.messages import MessageKind
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -103,7 +103,7 @@ async def test_cursors_out_of_bounds_are_refused(app: App, query: str) -> None:
 async def test_a_long_past_comes_in_pages(app: App) -> None:
     output = "".join(f"zeile {n} ä\n" for n in range(30_000)).encode()
     job, runner = await writing(app, output)
-    await note(app, job, 2 * broadcast.EVENT_PAGE)
+    await note(app, job, 2 * shared_reads.EVENT_PAGE)
     await runner.end()
     frames, code = await whole(app, job)
     assert code == 1000
@@ -112,7 +112,7 @@ async def test_a_long_past_comes_in_pages(app: App) -> None:
     assert of(frames, "log")[-1]["cursor"] == len(output)
     numbers = [frame["cursor"] for frame in of(frames, "event")]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert len(numbers) > 2 * broadcast.EVENT_PAGE
+    assert len(numbers) > 2 * shared_reads.EVENT_PAGE
 
 
 async def test_a_job_that_never_ran_ends_at_once(app: App) -> None:

@@ -8,7 +8,7 @@ from crucible.cli.context import CommandContext
 from crucible.cli.output.format import format_unconnected
 from crucible.core.compute.resources import format_memory
 from crucible.core.compute.tiers import TIERS
-from crucible.core.views.machines import BackendView, OfferView
+from crucible.core.views.compute import BackendView, OfferView
 
 
 def backends(ctx: typer.Context) -> None:

@@ -13,7 +13,7 @@ from crucible.cli.output.format import format_ago, format_dollars
 from crucible.cli.output.output import ListFormat
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import PAGE
-from crucible.core.views.machines import MachineView, OrphanView
+from crucible.core.views.compute import MachineView, OrphanView
 
 _ENDING = 3
 """Shortest ending of an ID that names a machine."""

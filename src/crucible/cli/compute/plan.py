@@ -16,7 +16,7 @@ from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import GpuNeed
 from crucible.core.routing.profile_input import REFERENCE
 from crucible.core.routing.roofline import CORES
-from crucible.core.views.machines import OfferView
+from crucible.core.views.compute import OfferView
 from crucible.core.views.plans import PlannedView, PlanView
 from crucible.core.views.profiles import ProfileView
 

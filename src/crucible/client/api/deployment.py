@@ -20,8 +20,8 @@ from crucible.core.views.catalog import (
     RefreshView,
     TypeView,
 )
+from crucible.core.views.compute import BackendPage, BackendView, MachineView, OrphanView
 from crucible.core.views.jobs import JobView
-from crucible.core.views.machines import BackendPage, BackendView, MachineView, OrphanView
 from crucible.core.views.server import BackupView, ConfirmedView, ModelView, PruneView
 from crucible.core.views.training import TaskView
 

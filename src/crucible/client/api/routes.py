@@ -18,9 +18,9 @@ from crucible.core.views.catalog import (
     TypeView,
 )
 from crucible.core.views.comparisons import ComparisonView
+from crucible.core.views.compute import BackendPage, MachinePage, OrphanPage
 from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, HookView
 from crucible.core.views.jobs import CheckpointPage, CheckpointView, HealthView, JobPage, JobView, NoteView
-from crucible.core.views.machines import BackendPage, MachinePage, OrphanPage
 from crucible.core.views.people import (
     AuditPage,
     LinkView,

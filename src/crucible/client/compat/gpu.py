@@ -22,7 +22,7 @@ from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.compute.offers import Availability, Market
 from crucible.core.errors import BadInput
 from crucible.core.routing.profile import Confidence
-from crucible.core.views.machines import OfferView
+from crucible.core.views.compute import OfferView
 
 JobHandle = Job
 

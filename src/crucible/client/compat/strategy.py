@@ -17,7 +17,6 @@ from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.routing.plan_request import MAX_HOURS
 from crucible.core.views.jobs import JobView
-from crucible.core.views.machines import BackendView, OfferView
 
 _EXECUTION = re.compile(r"(?P<backend>[^\s/]+?)-(?P<job>job-[0-9a-z]+)-(?P<pid>[0-9]+)")
 

@@ -16,7 +16,7 @@ from crucible.core.compute.tiers import TIERS
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import Kind
 from crucible.core.routing.profile import Confidence
-from crucible.core.views.machines import MachineView
+from crucible.core.views.compute import MachineView
 
 if TYPE_CHECKING:
     from crucible.client.sdk.platform import Job

@@ -17,7 +17,7 @@ from crucible.core.compute.tiers import effective_resources
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.job.spec import JobSpec
 from crucible.core.routing.plan_request import Goal, Objective
-from crucible.core.views.machines import BackendView, OfferView
+from crucible.core.views.compute import BackendView, OfferView
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from crucible.client.request.job_request import PartialSpec
 from crucible.client.request.model_jobs import build_model_payload
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.job.spec import JobSpec
+from crucible.core.views.compute import BackendPage
 from crucible.core.views.jobs import JobView
-from crucible.core.views.machines import BackendPage
 from crucible.wire.files.bundle import Bundle, make_bundle
 
 LISTED = "`crucible backends` lists those of the server, and what connects others."

@@ -27,8 +27,8 @@ from crucible.client.transport.async_iterator import iterate_in_thread
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import Conflict
 from crucible.core.views.catalog import PriceView
+from crucible.core.views.compute import BackendView, MachineView
 from crucible.core.views.jobs import CheckpointView, JobView
-from crucible.core.views.machines import BackendView, MachineView
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.records import EventView

@@ -26,8 +26,8 @@ from crucible.core.job.spec import JobSpec
 from crucible.core.job.states import Status, states_of
 from crucible.core.lifecycle import JobState, MachineState, World
 from crucible.core.people.identity import OWNER, Identity, Permission
+from crucible.core.views.compute import MachinePage, MachineView
 from crucible.core.views.jobs import CheckpointPage, HealthView, JobView
-from crucible.core.views.machines import MachinePage, MachineView
 from crucible.core.views.records import ArtifactPage, ArtifactView, EventPage, MetricsView, SeriesView
 
 MAX_PAGE = 500

@@ -19,6 +19,7 @@ from crucible.core.job.spec import EnvironmentSpec, Source
 from crucible.core.job.states import Condition
 from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
 from crucible.core.people.identity import OWNER
+from crucible.core.views.compute import BackendView, BillingView, CapabilitiesView, MachineView, OfferView
 from crucible.core.views.jobs import (
     AttemptView,
     CheckpointMark,
@@ -29,7 +30,6 @@ from crucible.core.views.jobs import (
     ReasonView,
     SourceView,
 )
-from crucible.core.views.machines import BackendView, BillingView, CapabilitiesView, MachineView, OfferView
 from crucible.core.views.records import EventView
 
 MAX_DETAIL = 300

@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from crucible.control.db.statement import Row
 from crucible.control.people import audit, tokens, users
-from crucible.core.job.requests import UserChange
 from crucible.core.people.identity import Identity, validate_email
 from crucible.core.people.openid import ProviderIdentity, validate_subject
+from crucible.core.requests import UserChange
 from crucible.core.views.people import UserView
 
 

@@ -14,7 +14,7 @@ from crucible.core.routing.plan import Plan, RankedOffer, RejectedOffer
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.pros_and_cons import fit
 from crucible.core.routing.workload import Workload
-from crucible.core.views.machines import OfferView
+from crucible.core.views.compute import OfferView
 from crucible.core.views.plans import LearnedView, PlannedView, RejectedView, SizesView, SubmissionView
 
 OLD_DAYS = 180

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.control.jobs.views import backend_view
 from crucible.control.scheduling.backends import ConnectedBackends, list_unconnected, why_unconnected
-from crucible.core.views.machines import BackendPage, OtherBackendView
+from crucible.core.views.compute import BackendPage, OtherBackendView
 
 
 class Backends:

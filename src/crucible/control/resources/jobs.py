@@ -18,9 +18,9 @@ from crucible.control.runtime.services import Services
 from crucible.control.telemetry.feed import Watch
 from crucible.core.errors import CrucibleError
 from crucible.core.job.job_filter import JobFilter
-from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec
 from crucible.core.people.identity import Identity, Permission
+from crucible.core.requests import Resumption
 from crucible.core.views.comparisons import ComparisonView
 from crucible.core.views.jobs import HealthView, JobPage, JobView
 from crucible.core.views.people import TokenView

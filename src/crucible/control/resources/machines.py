@@ -21,7 +21,7 @@ from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import Machine
 from crucible.core.lifecycle.facts import Unwanted
 from crucible.core.people.identity import Identity, Permission
-from crucible.core.views.machines import MachinePage, MachineView, OrphanPage, OrphanView
+from crucible.core.views.compute import MachinePage, MachineView, OrphanPage, OrphanView
 
 UNKNOWN = "unknown to this deployment's database"
 LEFT_OVER = "it should be gone"

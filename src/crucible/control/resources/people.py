@@ -14,7 +14,6 @@ from crucible.control.resources.login import Login
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import Conflict, Forbidden, NotFound
 from crucible.core.ids import Prefix
-from crucible.core.job.requests import UserChange
 from crucible.core.people.identity import (
     EVERY_PERMISSION,
     OWNER,
@@ -26,6 +25,7 @@ from crucible.core.people.identity import (
     validate_project_name,
     validate_user_name,
 )
+from crucible.core.requests import UserChange
 from crucible.core.views.people import (
     AuditPage,
     MemberPage,

@@ -33,7 +33,7 @@ from crucible.core.routing.profile import GpuNeed, HostMemory, Profile
 from crucible.core.routing.profile_input import UNREAD, make_workload, requested_resources
 from crucible.core.routing.sizes import explain_tier, smallest_tier
 from crucible.core.routing.workload import GpuMemory, Workload
-from crucible.core.views.machines import OfferView
+from crucible.core.views.compute import OfferView
 from crucible.core.views.plans import CallView, CandidatesView, PlannedView, PlanView, PricesView
 from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.profiles import ProfileView

@@ -10,8 +10,8 @@ from crucible.control.people import audit, tokens
 from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Ports
 from crucible.core.ids import Prefix
-from crucible.core.job.requests import NewToken
 from crucible.core.people.identity import Identity, LoginMethod, Permission
+from crucible.core.requests import NewToken
 from crucible.core.views.people import RevokedView, TokenPage, TokenView
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from crucible.core.compute.resources import GiB, MiB, Resources, format_duration, format_memory
 from crucible.core.errors import UnknownName
-from crucible.core.views.machines import TierView
+from crucible.core.views.compute import TierView
 
 
 @dataclass(frozen=True)

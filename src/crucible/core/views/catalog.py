@@ -6,7 +6,7 @@ from pydantic import Field
 
 from crucible.core.compute.gpus import Gpu
 from crucible.core.views.base import View
-from crucible.core.views.machines import OfferView
+from crucible.core.views.compute import OfferView
 
 
 class TariffView(View):

@@ -6,7 +6,7 @@ from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import Resources
 from crucible.core.routing.profile import Confidence, GpuNeed
 from crucible.core.views.base import PartialView, View, sometimes
-from crucible.core.views.machines import OfferView
+from crucible.core.views.compute import OfferView
 from crucible.core.views.profiles import ProfileView
 
 

@@ -20,14 +20,14 @@ from starlette.websockets import WebSocket
 
 from crucible.control.agents.agents import Agents
 from crucible.core.errors import BadInput
-from crucible.core.job.requests import PLAIN
+from crucible.core.requests import PLAIN
 from crucible.core.views.agents import AckedView, ClaimedView, DesiredAttemptView, SecretsView
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import AgentsControl, Sha256
-from crucible.server.http import failures
+from crucible.server.http import error_handlers
 from crucible.server.http.add_routes import add_routes
-from crucible.server.http.envelope import RequestMiddleware
 from crucible.server.http.lingering_close import LingeringClose
+from crucible.server.http.middleware import RequestMiddleware
 from crucible.server.http.stored_files import send_file
 from crucible.server.security.auth import ForeignSite, bearer
 from crucible.server.security.nul_characters import RejectNul
@@ -95,7 +95,7 @@ def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> F
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.control = control
     app.state.closing = closing or asyncio.Event()
-    failures.add_error_handlers(app)
+    error_handlers.add_error_handlers(app)
     app.add_middleware(BodyLimit, streams=STREAMED, limit=MAX_BATCH_BYTES)
     app.add_middleware(RejectNul)
     app.add_middleware(LingeringClose)

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from crucible.core.compute.tiers import TIERS
 from crucible.core.routing.plan_request import PlanRequest
-from crucible.core.views.machines import BackendPage, TierPage
+from crucible.core.views.compute import BackendPage, TierPage
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.server.context import Control, Who

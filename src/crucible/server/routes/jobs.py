@@ -8,8 +8,8 @@ from fastapi import APIRouter, Body, Depends, Query
 from starlette.responses import Response
 
 from crucible.control.resources.jobs import SubmittedJob
-from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec
+from crucible.core.requests import Resumption
 from crucible.core.views.jobs import JobPage, JobView
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import ENDED, SAME_KEY, problem_responses

@@ -13,9 +13,9 @@ from starlette.responses import HTMLResponse, Response
 
 from crucible.control import control_plane
 from crucible.core.errors import BadInput, CrucibleError
-from crucible.core.job.requests import PLAIN
 from crucible.core.people.identity import LONGEST_PASSWORD, MAX_USER
 from crucible.core.people.openid import VERIFIER_PATTERN
+from crucible.core.requests import PLAIN
 from crucible.core.views.people import LinkView, TokenView, WaysView
 from crucible.server.context import Control, Server, Who
 from crucible.server.http.problems import problem_responses

@@ -14,7 +14,7 @@ from crucible.core.errors import CrucibleError
 from crucible.core.people.identity import LONGEST_PASSWORD, MAX_USER, SESSION_SECONDS
 from crucible.core.views.people import TokenView
 from crucible.server.context import ServerInfo
-from crucible.server.http.envelope import SECURITY_HEADERS
+from crucible.server.http.middleware import SECURITY_HEADERS
 from crucible.server.http.problems import error_headers, problem_response, request_id
 from crucible.server.security.auth import COOKIE
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from crucible.core.views.machines import MachinePage, MachineView, OrphanPage, OrphanView
+from crucible.core.views.compute import MachinePage, MachineView, OrphanPage, OrphanView
 from crucible.server.context import Control, MachineRef, Who
 from crucible.server.http.problems import problem_responses
 

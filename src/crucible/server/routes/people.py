@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.job.requests import PLAIN, Email, Password, UserChange
 from crucible.core.people.identity import MAX_PROJECT, MAX_USER, Role
+from crucible.core.requests import PLAIN, Email, Password, UserChange
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.core.views.people import (
     AuditPage,

@@ -15,7 +15,7 @@ from crucible.control.runtime.durations import DurationHistogram
 from crucible.control.runtime.gauges import ServiceMetrics
 from crucible.core.job.states import Status
 from crucible.server.context import Control, Who
-from crucible.server.http.meters import ServerMetrics
+from crucible.server.http.server_metrics import ServerMetrics
 
 router = APIRouter(tags=["server"])
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
-from crucible.core.job.requests import PLAIN, NewToken
+from crucible.core.requests import PLAIN, NewToken
 from crucible.core.views.people import RevokedView, TokenPage, TokenView
 from crucible.server.context import Control, JobRef, Server, Who
 from crucible.server.http.problems import problem_responses

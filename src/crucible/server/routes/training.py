@@ -18,7 +18,6 @@ from crucible.control.jobs.training import execution_id
 from crucible.control.resources.jobs import SubmittedJob
 from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
-from crucible.core.job.requests import TrainingResumption
 from crucible.core.job.training import (
     PreparedJob,
     TrainingRequest,
@@ -28,6 +27,7 @@ from crucible.core.job.training import (
     prepare_job,
 )
 from crucible.core.people.identity import Identity
+from crucible.core.requests import TrainingResumption
 from crucible.core.views.frames import Cursors
 from crucible.core.views.training import EndingView, ExecutionView, NewestView, OutputView, RecordView
 from crucible.server.context import Control, Who

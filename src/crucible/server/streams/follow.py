@@ -16,7 +16,7 @@ from crucible.core.views.frames import Cursors, Frame, HealthFrame, JobFrame, Pr
 from crucible.core.views.jobs import JobView, ProgressView
 from crucible.core.views.records import LogPage
 from crucible.server.streams import frames
-from crucible.server.streams.broadcast import JobSnapshot, SharedReads
+from crucible.server.streams.shared_reads import JobSnapshot, SharedReads
 
 ALL = frozenset({"event", "log", "points", "progress"})
 LOG_PAGE = 128 * 1024

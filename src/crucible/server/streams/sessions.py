@@ -15,7 +15,7 @@ from fastapi import APIRouter, WebSocket
 from crucible.control.resources.exec_access import RunningJob
 from crucible.core.errors import BadInput, CrucibleError, TimedOut
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.http.failures import Internal
+from crucible.server.http.error_handlers import Internal
 from crucible.server.security.auth import chosen_protocol
 from crucible.server.streams.relay import ConnectionLost, SocketConnection, relay_frames
 from crucible.server.streams.sockets import ACCESS_ENDED, cancel_all, stream_timing, until_access_ends

@@ -17,8 +17,8 @@ from crucible.core.views.frames import Cursors, FeedCursor
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import TROUBLE_CLOSE, close_code, close_reason
 from crucible.server.security.auth import STILL_ALLOWED, chosen_protocol
-from crucible.server.streams.broadcast import SharedReads
 from crucible.server.streams.follow import FollowAll, FollowJob, FrameSender, ReaderTooSlow, StreamTiming
+from crucible.server.streams.shared_reads import SharedReads
 
 NORMAL, TRY_AGAIN = 1000, 1013
 ACCESS_ENDED = NotAllowed(

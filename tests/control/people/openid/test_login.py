@@ -15,9 +15,9 @@ from crucible.control.people.openid.idtoken import KEEP_SECONDS, NotVouched
 from crucible.control.people.openid.login import AWAY_SECONDS, FETCH_SECONDS
 from crucible.control.people.openid.transport import RETRY_SECONDS, ProviderTrouble
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
-from crucible.core.job.requests import UserChange
 from crucible.core.people.identity import OWNER, LoginMethod, Role
 from crucible.core.people.openid import ProviderResponse, WaitingCommand, make_challenge
+from crucible.core.requests import UserChange
 
 VERIFIER = "v" * 64
 COMMAND = WaitingCommand(43210, make_challenge(VERIFIER), "echo-1")

@@ -33,7 +33,7 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.spec import JobSpec
 from crucible.core.routing.plan_request import Goal
 from crucible.core.views.catalog import PriceView
-from crucible.core.views.machines import BackendView, MachineView
+from crucible.core.views.compute import BackendView, MachineView
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.settings import Settings, load_settings

@@ -10,7 +10,6 @@ from crucible.control.objects.gc_marks import ARRIVAL_SECONDS
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import GiB, Resources
 from crucible.core.errors import CrucibleError
-from crucible.core.job.requests import Resumption
 from crucible.core.job.spec import JobSpec, KeepPolicy, Retries
 from crucible.core.people.identity import OWNER
 from crucible.simulation.faults.checks.event_order import InvariantBroken

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from crucible.core.job.requests import DAY, NewToken, TrainingResumption, UserChange
 from crucible.core.people.identity import LONGEST_PASSWORD
+from crucible.core.requests import DAY, NewToken, TrainingResumption, UserChange
 
 
 @pytest.mark.parametrize("change", [{"subject": "x" * 256}, {"password": "x" * (LONGEST_PASSWORD + 1)}, {"name": "x"}])

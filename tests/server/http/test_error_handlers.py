@@ -16,7 +16,7 @@ from tests.server.conftest import asking
 
 from crucible.control.db import schema as t
 from crucible.core.errors import DiskFull, NotFound, Unreachable
-from crucible.server.http.failures import bad_fields
+from crucible.server.http.error_handlers import bad_fields
 from crucible.server.http.problems import close_reason, problem_response
 
 MEMBERS = {"type", "title", "status", "detail", "code", "why", "fix", "request_id"}

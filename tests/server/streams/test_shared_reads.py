@@ -18,8 +18,8 @@ from crucible.control.db import schema as t
 from crucible.control.telemetry.feed import Hint
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Permission, Role
 from crucible.core.views.records import EventPage
-from crucible.server.streams.broadcast import EVENT_PAGE, SharedReads
 from crucible.server.streams.coalesce import Coalescer
+from crucible.server.streams.shared_reads import EVENT_PAGE, SharedReads
 
 ADA = Identity("usr-1", "ada", LoginMethod.TOKEN, roles=MappingProxyType({"default": Role.MEMBER}), token="tok-1")
 

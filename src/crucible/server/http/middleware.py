@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crucible.core.versions import API, API_HEADER, VERSION_HEADER
-from crucible.server.http.failures import Internal
+from crucible.server.http.error_handlers import Internal
 from crucible.server.http.problems import problem_response
 
 log = structlog.get_logger("crucible.server")
