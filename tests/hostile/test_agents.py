@@ -21,7 +21,6 @@ from tests.hostile.test_requests import SEGMENTS
 from tests.scale import Record, Scale
 
 from crucible.server.agents.api import attempts, build_agents_api, claims, code, machines
-from crucible.server.http.add_routes import add_routes
 from crucible.wire.documents.messages import Cause, MessageKind, sign
 
 OPERATIONS = (
@@ -88,7 +87,7 @@ def entries() -> dict[str, Any]:
     import schemathesis
 
     app = FastAPI()
-    add_routes(app, claims, machines, attempts, code)
+    app.router.routes.extend(route for router in (claims, machines, attempts, code) for route in router.routes)
     document = get_openapi(title="agents", version="1", routes=app.routes)
     found = schemathesis.openapi.from_dict(document)
     return {operation.ok().label: operation.ok() for operation in found.get_all_operations()}

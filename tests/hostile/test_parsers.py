@@ -46,7 +46,7 @@ from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.tags import parse_tag
 from crucible.server.http.error_handlers import bad_fields
 from crucible.server.http.ranges import RangeNotThere, parse_range
-from crucible.server.routes.filters import JobQuery
+from crucible.server.routes.jobs import JobQuery
 from crucible.wire.documents import crypto, mailbox
 from crucible.wire.documents.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
 from crucible.wire.documents.messages import BadBatch, Batch, Message, MessageKind, decode_batch, encode_batch, sign

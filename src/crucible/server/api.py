@@ -16,32 +16,26 @@ from crucible.control.control_plane import ControlPlane
 from crucible.core.views.frames import AnyFrame, Cursors, FeedCursor
 from crucible.server.context import ServerInfo
 from crucible.server.http import error_handlers, problems
-from crucible.server.http.add_routes import add_routes
 from crucible.server.http.lingering_close import LingeringClose
-from crucible.server.http.middleware import RequestMiddleware
+from crucible.server.http.middleware import RejectNul, RequestMiddleware
 from crucible.server.http.responses import json_response
 from crucible.server.http.server_metrics import RequestTimer, ServerMetrics
 from crucible.server.routes import (
-    artifacts,
     backends,
     bulk,
     bundles,
     catalog,
     checkpoints,
-    events,
-    health,
     hooks,
     jobs,
     labels,
-    log_search,
     login,
-    logs,
     machines,
     maintenance,
-    metrics,
     models,
     openid,
     orchestrate,
+    outputs,
     people,
     prometheus,
     secrets,
@@ -51,7 +45,6 @@ from crucible.server.routes import (
 )
 from crucible.server.security import rate_limits
 from crucible.server.security.auth import LOOPBACK, OPEN_PATHS, AuthMiddleware
-from crucible.server.security.nul_characters import RejectNul
 from crucible.server.security.proxies import THIS_COMPUTER, Network, ProxyHeaders
 from crucible.server.security.size_limits import MAX_BUNDLE, BodyLimit
 from crucible.server.streams import sessions, sockets
@@ -64,13 +57,8 @@ ROUTERS = tuple(
     for module in (
         bulk,
         jobs,
-        health,
+        outputs,
         labels,
-        logs,
-        log_search,
-        metrics,
-        events,
-        artifacts,
         checkpoints,
         bundles,
         backends,
@@ -147,7 +135,9 @@ def build_api(
     app.add_middleware(RequestTimer, meters=app.state.meters)
     app.add_middleware(LingeringClose)
     app.add_middleware(RequestMiddleware, version=version)
-    add_routes(app, *ROUTERS)
+    # Not include_router: it wraps each router, so that no error handler sees which methods a path allows, and every
+    # request is matched twice.
+    app.router.routes.extend(route for router in ROUTERS for route in router.routes)
     _add_openapi(app)
     return app
 

@@ -25,12 +25,10 @@ from crucible.core.views.agents import AckedView, ClaimedView, DesiredAttemptVie
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import AgentsControl, Sha256
 from crucible.server.http import error_handlers
-from crucible.server.http.add_routes import add_routes
 from crucible.server.http.lingering_close import LingeringClose
-from crucible.server.http.middleware import RequestMiddleware
+from crucible.server.http.middleware import RejectNul, RequestMiddleware
 from crucible.server.http.stored_files import send_file
 from crucible.server.security.auth import ForeignSite, bearer
-from crucible.server.security.nul_characters import RejectNul
 from crucible.server.security.size_limits import (
     MAX_ARTIFACT,
     MAX_CHECKPOINT,
@@ -100,7 +98,8 @@ def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> F
     app.add_middleware(RejectNul)
     app.add_middleware(LingeringClose)
     app.add_middleware(RequestMiddleware)
-    add_routes(app, claims, machines, attempts, code)
+    # Not include_router; see build_api.
+    app.router.routes.extend(route for router in (claims, machines, attempts, code) for route in router.routes)
     return app
 
 

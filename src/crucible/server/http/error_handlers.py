@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import BadInput, CrucibleError, NotFound
 from crucible.core.fields import EXTRA, suggest_field
-from crucible.server.http.json_bodies import BrokenRequest, not_json, unreadable
 from crucible.server.http.problems import problem_response, request_id, respond_with_error
 from crucible.wire.files.paths import UnsafePath
 
 MAX_FIELDS = 20
+SEND_JSON = "Send JSON in UTF-8, uncompressed, with `Content-Type: application/json`; GET /openapi.json says which."
 
 log = structlog.get_logger("crucible.server")
 
@@ -37,6 +37,11 @@ class WrongMethod(BadInput):
 
 class Internal(CrucibleError):
     code = "internal"
+
+
+class BrokenRequest(BadInput):
+    code = "broken_request"
+    http_status = 400
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -88,7 +93,9 @@ async def _crucible_error(connection: HTTPConnection, error: Exception) -> Respo
 async def _validation_error(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
     found = error.errors()
-    return await respond_with_error(connection, not_json(connection, found) or bad_fields(found, _body(connection)))
+    return await respond_with_error(
+        connection, not_json_error(connection, found) or bad_fields(found, _body(connection))
+    )
 
 
 def _body(connection: HTTPConnection) -> object:
@@ -103,7 +110,7 @@ async def _http_error(connection: HTTPConnection, error: Exception) -> Response 
         # The framework hides what was raised while a body was read behind its own 400.
         return await _crucible_error(connection, error.__cause__)
     if error.status_code == HTTPStatus.BAD_REQUEST:
-        return await respond_with_error(connection, unreadable(connection, error.__cause__))
+        return await respond_with_error(connection, unreadable_body(connection, error.__cause__))
     return await respond_with_error(connection, _from_http(error, connection))
 
 
@@ -154,6 +161,37 @@ def _path(loc: Sequence[object]) -> str:
 
 def _within(loc: Sequence[object]) -> Sequence[object]:
     return loc[1:] if len(loc) > 1 and loc[0] in _WHERE else loc
+
+
+def unreadable_body(connection: HTTPConnection, cause: BaseException | None) -> BrokenRequest:
+    """For a body that the framework gave up on."""
+    return BrokenRequest("The body cannot be read.", why=_encoded(connection) or _why(cause), fix=SEND_JSON)
+
+
+def not_json_error(connection: HTTPConnection, errors: Sequence[Any]) -> BrokenRequest | None:
+    """For a body that is no JSON, or does not say that it is; None where something else is wrong."""
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        where = f"{first['ctx']['error']}, at character {first['loc'][-1]}."
+        return BrokenRequest("The body is not JSON.", why=_encoded(connection) or where, fix=SEND_JSON)
+    if first["loc"] == ("body",) and isinstance(first.get("input"), bytes):
+        said = connection.headers.get("content-type", "")
+        why = f"Its Content-Type is {said[:100]!r}." if said else "It has no Content-Type."
+        return BrokenRequest("The body does not say that it is JSON.", why=why, fix=SEND_JSON)
+    return None
+
+
+def _encoded(connection: HTTPConnection) -> str:
+    said = connection.headers.get("content-encoding", "")
+    return f"Its Content-Encoding is {said[:100]!r}, and none is taken." if said not in ("", "identity") else ""
+
+
+def _why(cause: BaseException | None) -> str:
+    if isinstance(cause, UnicodeError):
+        return "It is not UTF-8."
+    if isinstance(cause, RecursionError):
+        return "It is nested too deeply."
+    return "A number in it has too many digits." if isinstance(cause, ValueError) else "It ended too early."
 
 
 _WHERE = frozenset({"body", "query", "path", "header"})

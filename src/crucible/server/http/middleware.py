@@ -9,11 +9,13 @@ from collections.abc import Mapping
 import structlog
 from h11 import LocalProtocolError
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crucible.core.errors import BadInput
 from crucible.core.versions import API, API_HEADER, VERSION_HEADER
 from crucible.server.http.error_handlers import Internal
-from crucible.server.http.problems import problem_response
+from crucible.server.http.problems import problem_response, request_id
 
 log = structlog.get_logger("crucible.server")
 
@@ -90,3 +92,22 @@ def _unexpected(name: str, error: Exception) -> Internal:
         why=f"{type(error).__name__}; the details are in server.log under {name}.",
         fix="Try again; if it stays, report it with those lines of server.log.",
     )
+
+
+class RejectNul:
+    """Refuses a path or query with a NUL character in it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or not _holds_nul(scope):
+            await self.app(scope, receive, send)
+            return
+        error = BadInput("The address holds a NUL character.", fix="Leave out the %00: no name has it.")
+        await problem_response(error, request_id(HTTPConnection(scope)))(scope, receive, send)
+
+
+def _holds_nul(scope: Scope) -> bool:
+    query: bytes = scope["query_string"]
+    return "\x00" in scope["path"] or b"%00" in query or b"\x00" in query

@@ -13,7 +13,7 @@ from crucible.server.context import Control, Who
 from crucible.server.http.problems import problem_responses
 from crucible.server.security.size_limits import Cursor, PageSize
 
-router = APIRouter(prefix="/api/v1", tags=["places"])
+router = APIRouter(prefix="/api/v1", tags=["backends"])
 
 
 @router.get("/backends")

@@ -17,7 +17,7 @@ from crucible.core.views.search import CancelledPage, CancelledView, ProblemView
 from crucible.server.context import Control, Who
 from crucible.server.http.error_handlers import bad_fields
 from crucible.server.http.problems import problem_members, problem_responses, request_id
-from crucible.server.routes.filters import validate_filter
+from crucible.server.routes.jobs import validate_filter
 from crucible.server.security.size_limits import validate_key
 
 MOST_JOBS = 500

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
 from crucible.core.compute.gpus import GPUS
+from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput
 from crucible.core.job.job_filter import MAX_VALUES, Word
 from crucible.core.views.catalog import (
@@ -22,12 +23,18 @@ from crucible.core.views.catalog import (
 )
 from crucible.server.context import Control, Who
 from crucible.server.http.problems import problem_responses
-from crucible.server.routes.filters import OfferQuery
-from crucible.server.security.size_limits import MAX_JSON, read_body
+from crucible.server.security.size_limits import MAX_JSON, Cursor, PageSize, read_body
 
 router = APIRouter(prefix="/api/v1/catalog", tags=["catalog"])
 
 MOST_PERCENT = 10_000
+
+
+class OfferQuery(OfferFilter):
+    model_config = ConfigDict(extra="ignore")
+
+    limit: PageSize = 50
+    cursor: Cursor = None
 
 
 @router.get("")

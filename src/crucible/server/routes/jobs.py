@@ -1,25 +1,55 @@
-"""Jobs: submit, list, look at, cancel, resume, run again."""
+"""Jobs: submit, list, show, judge and compare, cancel, resume, run again."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Body, Depends, Query
+from pydantic import ConfigDict, model_validator
 from starlette.responses import Response
 
 from crucible.control.resources.jobs import SubmittedJob
+from crucible.core.errors import UnknownName
+from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.spec import JobSpec
 from crucible.core.requests import Resumption
-from crucible.core.views.jobs import JobPage, JobView
+from crucible.core.views.comparisons import ComparisonView
+from crucible.core.views.jobs import HealthView, JobPage, JobView
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import ENDED, SAME_KEY, problem_responses
-from crucible.server.routes.filters import JobQuery
-from crucible.server.security.size_limits import idempotency_key
+from crucible.server.security.size_limits import Cursor, PageSize, idempotency_key
 
-router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/api/v1")
 
 
-@router.post("", status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY))
+def validate_filter(wanted: JobFilter) -> JobFilter:
+    """The filter, once its names and tags are known to make sense."""
+    wanted.states(), wanted.kinds(), wanted.tags
+    return wanted
+
+
+class JobQuery(JobFilter):
+    model_config = ConfigDict(defer_build=False)
+
+    limit: PageSize = 50
+    cursor: Cursor = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """A filter that was mistyped must not show every job."""
+        for name in given:
+            if name not in cls.model_fields:
+                raise UnknownName("parameter", name, cls.model_fields)
+        return given
+
+    @model_validator(mode="after")
+    def _check_words(self) -> Self:
+        validate_filter(self)
+        return self
+
+
+@router.post("/jobs", tags=["jobs"], status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY))
 async def submit(
     spec: JobSpec,
     control: Control,
@@ -39,7 +69,7 @@ def respond_with_job(submitted: SubmittedJob, response: Response) -> JobView:
     return submitted.view
 
 
-@router.get("")
+@router.get("/jobs", tags=["jobs"])
 async def list_jobs(wanted: Annotated[JobQuery, Query()], control: Control, who: Who) -> JobPage:
     """Jobs that fit every filter, newest first.
 
@@ -48,13 +78,13 @@ async def list_jobs(wanted: Annotated[JobQuery, Query()], control: Control, who:
     return await control.jobs.list_jobs(who, wanted, limit=wanted.limit, cursor=wanted.cursor)
 
 
-@router.get("/{id}", responses=problem_responses(404, 409))
+@router.get("/jobs/{id}", tags=["jobs"], responses=problem_responses(404, 409))
 async def show(id: JobRef, control: Control, who: Who) -> JobView:
     """One job with its attempts, its last lines of output and the last value of each metric."""
     return await control.jobs.details(who, id)
 
 
-@router.post("/{id}/cancel", status_code=202, responses=problem_responses(404, 409, also=ENDED))
+@router.post("/jobs/{id}/cancel", tags=["jobs"], status_code=202, responses=problem_responses(404, 409, also=ENDED))
 async def cancel(id: JobRef, control: Control, who: Who, response: Response) -> JobView:
     """Ask for the end of a job. It is `cancelled` once its processes are confirmed to be gone."""
     view, changed = await control.jobs.cancel(who, id)
@@ -66,7 +96,7 @@ async def cancel(id: JobRef, control: Control, who: Who, response: Response) -> 
 _AS_IT_WAS = Resumption()
 
 
-@router.post("/{id}/resume", status_code=202, responses=problem_responses(404, 409))
+@router.post("/jobs/{id}/resume", tags=["jobs"], status_code=202, responses=problem_responses(404, 409))
 async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumption, Body()] = _AS_IT_WAS) -> JobView:
     """Reopen a job that has ended: the same job with one more attempt, from a checkpoint if it has any.
 
@@ -75,9 +105,28 @@ async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumpt
     return await control.jobs.resume(who, id, wish)
 
 
-@router.post("/{id}/rerun", status_code=201, responses=problem_responses(404, 409, also=SAME_KEY))
+@router.post("/jobs/{id}/rerun", tags=["jobs"], status_code=201, responses=problem_responses(404, 409, also=SAME_KEY))
 async def rerun(
     id: JobRef, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)], response: Response
 ) -> JobView:
     """A new job from what was recorded of this one: code, environment, arguments, seed."""
     return respond_with_job(await control.jobs.rerun(who, id, key), response)
+
+
+@router.get("/jobs/{id}/health", tags=["health"], responses=problem_responses(404, 409))
+async def health(id: JobRef, control: Control, who: Who) -> HealthView:
+    """Whether a job does well: `verdict`, `level` (bad, warning, good), `message`, `advice`.
+
+    `findings` has all that was seen, the worst first, each with its series, step and numbers.
+    """
+    return await control.jobs.health(who, id)
+
+
+@router.get("/compare", tags=["health"], responses=problem_responses(404, 409))
+async def compare(
+    control: Control,
+    who: Who,
+    job: Annotated[list[str], Query(min_length=1, max_length=50, description="2 to 20, each named as in paths")],
+) -> ComparisonView:
+    """Jobs side by side: config, last and best of each metric, duration, cost; what differs is marked."""
+    return await control.jobs.compare(who, job)

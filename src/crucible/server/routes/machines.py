@@ -10,7 +10,7 @@ from crucible.core.views.compute import MachinePage, MachineView, OrphanPage, Or
 from crucible.server.context import Control, MachineRef, Who
 from crucible.server.http.problems import problem_responses
 
-router = APIRouter(prefix="/api/v1/machines", tags=["places"])
+router = APIRouter(prefix="/api/v1/machines", tags=["machines"])
 
 
 @router.get("")
