@@ -16,6 +16,7 @@ from crucible.client.request.checks import check_number
 from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.routing.plan_request import MAX_HOURS
+from crucible.core.views.compute import BackendView, OfferView
 from crucible.core.views.jobs import JobView
 
 _EXECUTION = re.compile(r"(?P<backend>[^\s/]+?)-(?P<job>job-[0-9a-z]+)-(?P<pid>[0-9]+)")

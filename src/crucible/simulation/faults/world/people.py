@@ -12,6 +12,7 @@ from crucible.core.compute.resources import GiB, Resources
 from crucible.core.errors import CrucibleError
 from crucible.core.job.spec import JobSpec, KeepPolicy, Retries
 from crucible.core.people.identity import OWNER
+from crucible.core.requests import Resumption
 from crucible.simulation.faults.checks.event_order import InvariantBroken
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.ground_truth import GroundTruth
