@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.making import make_row, usd
+from tests.catalog.prices import make_prices
 from tests.catalog.refresh.providers import FakeLambda, lambda_type, lambda_types
-from tests.catalog.serving import make_prices
 from tests.control.fakes import FakeBackend
 from tests.server.promised import wrong_with_answer
 

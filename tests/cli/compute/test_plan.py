@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.catalog.making import make_row
-from tests.catalog.own_prices import OwnPrices
+from tests.catalog.prices import OwnPrices
 from tests.cli.conftest import Cli
 from tests.client.programs import training
 from tests.client.real_server import RealServer

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.making import make_row
+from tests.catalog.prices import make_prices
 from tests.catalog.refresh.providers import FakeLambda, lambda_types
-from tests.catalog.serving import make_prices
 from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer
 

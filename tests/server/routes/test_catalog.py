@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
+from tests.catalog.prices import make_prices
 from tests.catalog.refresh.providers import FakeLambda, lambda_types
-from tests.catalog.serving import catalog_app, make_prices
+from tests.server.app import App
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(catalog_app())
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
+def http(app: App, client: httpx2.AsyncClient) -> httpx2.AsyncClient:
+    """Asks a server that no provider answers, on a day of this test's own."""
+    app.control.catalog = make_prices()
+    return client
 
 
 async def test_offers_are_listed_by_their_filters(http: httpx2.AsyncClient) -> None:
@@ -110,11 +110,10 @@ async def test_a_table_that_is_too_large_is_refused(http: httpx2.AsyncClient) ->
     assert answer.status_code == 413
 
 
-async def test_a_provider_is_asked_for_its_prices(tmp_path: Path) -> None:
-    app = catalog_app(make_prices(tmp_path, asked=FakeLambda(lambda_types(1.1))))
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
-        found = (await http.post("/api/v1/catalog/refresh", json={"provider": "lambda"})).json()
-        assert (found["rows"], found["changed"], found["refused"]) == (42, 42, 0)
+async def test_a_provider_is_asked_for_its_prices(app: App, http: httpx2.AsyncClient, tmp_path: Path) -> None:
+    app.control.catalog = make_prices(tmp_path, asked=FakeLambda(lambda_types(1.1)))
+    found = (await http.post("/api/v1/catalog/refresh", json={"provider": "lambda"})).json()
+    assert (found["rows"], found["changed"], found["refused"]) == (42, 42, 0)
 
 
 @pytest.mark.parametrize(
