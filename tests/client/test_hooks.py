@@ -2,90 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import httpx2
 import pytest
+from tests.client.real_server import RealServer
+from tests.control.fakes import FakePost
 
+from crucible.client.api import Api
 from crucible.client.api.people import Hooks
-from crucible.core.errors import Trouble
-from crucible.core.hooks import HookEvent, HookFormat
+from crucible.core.errors import NotFound, Trouble
+from crucible.core.hooks import HookEvent, HookFormat, Reply
+from crucible.core.people.identity import OWNER
+
+pytestmark = pytest.mark.enable_socket
 
 URL = "https://hooks.example/x"
-DELIVERY = {"id": "msg_1", "type": "ping", "outcome": "delivered", "status": 200, "answer": "thanks"}
-HOOK = {
-    "id": "hook-01m7kxz5vsdksz4fbbhqtbmwj3",
-    "project": "vision",
-    "url": URL,
-    "events": ["failed"],
-    "state": "failing",
-    "enabled": True,
-    "failures": 2,
-    "last": {**DELIVERY, "outcome": "failed", "status": None, "answer": "nobody answers"},
-}
 BELOW = "/api/v1/projects/vision/hooks"
 
 
-class Line:
-    """A transport that answers with what a test gave it, and keeps what it was asked."""
-
-    def __init__(self, answer: object) -> None:
-        self._answer = answer
-        self.asked: list[tuple[str, str, Any]] = []
-
-    def request(self, method: str, path: str, **more: Any) -> httpx2.Response:
-        self.asked.append((method, path, more.get("body") or more.get("query")))
-        return httpx2.Response(200, json=self._answer)
+@pytest.fixture
+def post(real: RealServer) -> FakePost:
+    """What is sent to receivers."""
+    assert isinstance(real.rig.deployment.post, FakePost)
+    return real.rig.deployment.post
 
 
-def hooks(answer: object) -> tuple[Hooks, Line]:
-    line = Line(answer)
-    return Hooks(line), line  # type: ignore[arg-type]
+@pytest.fixture
+def hooks(real: RealServer, real_api: Api) -> Hooks:
+    real.run(real.app.control.people.ensure_project, OWNER, "vision")
+    return real_api.hooks
 
 
-def test_the_list_says_how_each_does() -> None:
-    found, line = hooks({"items": [HOOK]})
-    (hook,) = found.list_hooks("vision")
-    assert (hook.state, hook.failures, hook.last and hook.last.answer) == ("failing", 2, "nobody answers")
-    assert line.asked == [("GET", BELOW, None)]
+async def notify(real: RealServer) -> None:
+    await real.rig.duties.renew(real.rig.ports.db, real.rig.clock)
+    await real.rig.services.notifier.round()
+    await real.rig.services.notifier.wait_idle()
 
 
-def test_a_new_one_comes_with_its_secret_which_is_not_printed() -> None:
-    found, line = hooks({**HOOK, "secret": "whsec_abc"})
-    made = found.add("vision", URL, events=[HookEvent.FAILED, "started"], format=HookFormat.SLACK)
-    assert made.secret == "whsec_abc"
-    assert "whsec_abc" not in repr(made)
-    assert made.as_json()["secret"] == "whsec_abc"
-    assert line.asked == [("POST", BELOW, {"url": URL, "events": ["failed", "started"], "format": "slack"})]
+def test_the_list_says_how_each_does(hooks: Hooks, real: RealServer, post: FakePost) -> None:
+    made = hooks.add("vision", URL)
+    post.replies[URL] = [Reply(None, "nobody answers")] * 2
+    real.complete(1, spec={"project": "vision"})
+    real.run(notify, real)
+    real.rig.clock.move(60)
+    real.run(notify, real)
+    (hook,) = hooks.list_hooks("vision")
+    assert (hook.id, hook.state, hook.failures) == (made.id, "failing", 2)
+    assert hook.last is not None
+    assert (hook.last.answer, hook.last.delivered) == ("nobody answers", False)
 
 
-def test_without_a_secret_there_is_no_word_of_one() -> None:
-    found, _line = hooks(HOOK)
-    assert "secret" not in found.get("vision", "tbmwj3").as_json()
+def test_a_new_one_comes_with_its_secret_which_is_not_printed(hooks: Hooks, real: RealServer) -> None:
+    made = hooks.add("vision", URL, events=[HookEvent.FAILED, "started"], format=HookFormat.SLACK)
+    assert made.secret is not None
+    assert made.secret.startswith("whsec_")
+    assert made.secret not in repr(made)
+    assert made.as_json()["secret"] == made.secret
+    assert (set(made.events), made.format) == ({"failed", "started"}, "slack")
+    assert real.sent == [(BELOW, {"url": URL, "events": ["failed", "started"], "format": "slack"})]
 
 
-def test_a_change_names_what_changes_and_nothing_else() -> None:
-    found, line = hooks(HOOK)
-    found.change("vision", "tbmwj3", enabled=False)
-    found.change("vision", "tbmwj3", url=URL, events=["failed"])
-    assert [body for _method, _path, body in line.asked] == [{"enabled": False}, {"url": URL, "events": ["failed"]}]
+def test_without_a_secret_there_is_no_word_of_one(hooks: Hooks) -> None:
+    made = hooks.add("vision", URL)
+    assert "secret" not in hooks.get("vision", made.id[-6:]).as_json()
 
 
-def test_the_others_go_where_they_should() -> None:
-    found, line = hooks({**HOOK, **DELIVERY, "items": [DELIVERY]})
-    found.rotate("vision", "abc")
-    assert found.test("vision", "abc").delivered
-    assert [one.status for one in found.deliveries("vision", "abc", limit=5)] == [200]
-    found.remove("a/b", "c d")
-    assert [(method, path) for method, path, _ in line.asked] == [
-        ("POST", f"{BELOW}/abc/rotate"),
-        ("POST", f"{BELOW}/abc/test"),
-        ("GET", f"{BELOW}/abc/deliveries"),
-        ("DELETE", "/api/v1/projects/a%2Fb/hooks/c%20d"),
-    ]
-    assert line.asked[2][2] == {"limit": 5}
+def test_a_change_names_what_changes_and_nothing_else(hooks: Hooks, real: RealServer) -> None:
+    made = hooks.add("vision", URL)
+    assert not hooks.change("vision", made.id, enabled=False).enabled
+    changed = hooks.change("vision", made.id, url=f"{URL}/2", events=["failed"])
+    assert (changed.url, changed.events, changed.enabled) == (f"{URL}/2", ("failed",), False)
+    bodies = [body for path, body in real.sent if path == f"{BELOW}/{made.id}"]
+    assert bodies == [{"enabled": False}, {"url": f"{URL}/2", "events": ["failed"]}]
 
 
-def test_an_answer_that_is_none_is_told() -> None:
+def test_the_others_go_where_they_should(hooks: Hooks, real: RealServer, post: FakePost) -> None:
+    made = hooks.add("vision", URL)
+    assert hooks.rotate("vision", made.id).secret not in (None, made.secret)
+    post.replies[URL] = [Reply(200, "thanks"), Reply(500, "no")]
+    first, second = hooks.test("vision", made.id), hooks.test("vision", made.id)
+    assert (first.delivered, first.answer, second.delivered) == (True, "thanks", False)
+    assert [one.status for one in hooks.deliveries("vision", made.id, limit=1)] == [500]
+    assert [one.status for one in hooks.deliveries("vision", made.id)] == [500, 200]
+    hooks.remove("vision", made.id)
+    with pytest.raises(NotFound):
+        hooks.get("vision", made.id)
+
+
+def test_an_answer_that_is_none_is_told(hooks: Hooks, real: RealServer) -> None:
+    hooks.add("vision", URL)
+    real.faults.change(BELOW, lambda page: {"items": [{}]})
     with pytest.raises(Trouble):
-        hooks({"items": [{}]})[0].list_hooks("vision")
+        hooks.list_hooks("vision")
