@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.values_of import value_of
 
-from crucible.analysis.interpreter.values import HAS_GPU, NO_GPU, UNKNOWN, Either, Instance, Tensor, Thing, Unknown
+from crucible.analysis.values.values import HAS_GPU, NO_GPU, UNKNOWN, Either, Instance, Tensor, Thing, Unknown
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.values_of import value_of
 
-from crucible.analysis.interpreter.values import Tensor
+from crucible.analysis.values.values import Tensor
 
 MADE = {
     "np.zeros((3, 4))": ((3, 4), "float64"),

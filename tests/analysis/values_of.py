@@ -7,8 +7,8 @@ import textwrap
 from crucible.analysis.analyse import VERBS
 from crucible.analysis.interpreter.imports import follow_file
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.values import Value
 from crucible.analysis.source.sources import Sources
+from crucible.analysis.values.values import Value
 
 
 def follow(code: str, *arguments: str) -> Machine:

@@ -26,8 +26,8 @@ from crucible.analysis.interpreter.imports import follow_file
 from crucible.analysis.interpreter.machine import Exhausted, Machine, Verbs
 from crucible.analysis.interpreter.statements import assign, execute, set_attribute
 from crucible.analysis.interpreter.uncalled import sweep
-from crucible.analysis.interpreter.values import worded
 from crucible.analysis.source.sources import Sources
+from crucible.analysis.values.values import worded
 from crucible.core.routing.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.analysis.values_of import follow
 
 from crucible.analysis.conclusions.facts import Seen, Settings, number_named
-from crucible.analysis.interpreter.facts import Assigned
+from crucible.analysis.values.facts import Assigned
 from crucible.core.routing.profile import Confidence, Evidence
 
 CALLS = """

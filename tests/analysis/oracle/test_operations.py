@@ -7,7 +7,7 @@ from tests.analysis.oracle.asking import Counts, ask_torch
 from tests.analysis.oracle.operations import OPERATIONS, TENSORS
 from tests.analysis.values_of import follow
 
-from crucible.analysis.interpreter.values import Tensor
+from crucible.analysis.values.values import Tensor
 
 SMALL = 64
 """Bytes: a statistic or an index of these little tensors; of larger ones a hundredth."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from crucible.analysis.interpreter.facts import Assigned, Call, Facts
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.values import NOWHERE, Instance, Thing, Value, Where, settled
+from crucible.analysis.values.facts import Assigned, Call, Facts
+from crucible.analysis.values.values import NOWHERE, Instance, Thing, Value, Where, settled
 from crucible.core.routing.profile import Conclusion, Confidence, Evidence
 
 T = TypeVar("T")

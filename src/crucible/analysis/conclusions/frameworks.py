@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.values import Value, Where
 from crucible.analysis.knowledge.frameworks import FRAMEWORKS, of_module
+from crucible.analysis.values.values import Value, Where
 from crucible.core.routing.profile import Conclusion, Confidence
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.interpreter.try_blocks import below, goes_round
-from crucible.analysis.interpreter.values import Where
+from crucible.analysis.values.values import Where
 
 
 def caught(seen: Seen, where: Where) -> bool:

@@ -6,9 +6,12 @@ from pathlib import PurePosixPath
 
 from crucible.analysis.interpreter.imports import local_module
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.names import member_of
-from crucible.analysis.interpreter.tensors import tensor_attribute
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.library.data.command_line import absl_flags
+from crucible.analysis.library.data.configs import HANDLERS
+from crucible.analysis.library.torch.models import head_features
+from crucible.analysis.values.library_names import member_of
+from crucible.analysis.values.tensors import tensor_attribute
+from crucible.analysis.values.values import (
     MISSING,
     UNKNOWN,
     Bound,
@@ -24,9 +27,6 @@ from crucible.analysis.interpreter.values import (
     Value,
     either,
 )
-from crucible.analysis.library.data.command_line import absl_flags
-from crucible.analysis.library.data.configs import HANDLERS
-from crucible.analysis.library.torch.models import head_features
 
 SPECIAL = frozenset({"sys", "absl.flags.FLAGS"})
 """Names whose attributes may be more than names."""

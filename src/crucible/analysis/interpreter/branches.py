@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from crucible.analysis.interpreter.facts import Guard
 from crucible.analysis.interpreter.machine import BREAK, CONTINUE, NEXT, RAISE, RETURN, Flow, Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import MISSING, Instance, Unknown, Value, either
 from crucible.analysis.source.trees import nodes
+from crucible.analysis.values.facts import Guard
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import MISSING, Instance, Unknown, Value, either
 
 _LEAVES = (RETURN, RAISE, BREAK, CONTINUE)
 

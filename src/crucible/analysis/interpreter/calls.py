@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from crucible.analysis.interpreter.functions import follow, method
 from crucible.analysis.interpreter.machine import Exhausted, Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.library import called_library, called_member, called_thing
+from crucible.analysis.library.keras import own_layers
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import (
     MISSING,
     UNKNOWN,
     Bound,
@@ -20,8 +22,6 @@ from crucible.analysis.interpreter.values import (
     either,
     is_network,
 )
-from crucible.analysis.library import called_library, called_member, called_thing
-from crucible.analysis.library.keras import own_layers
 
 Kwargs = dict[str, Value]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from crucible.analysis.interpreter.iteration import UNROLLED, item_like, items_of
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.operators import truth
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import PRINTED, UNKNOWN, Thing, Unknown, Value
+from crucible.analysis.values.operators import truth
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import PRINTED, UNKNOWN, Thing, Unknown, Value
 
 ALIKE = 16
 """Rounds of a comprehension that are looked at where nothing is learned from the first and the last of them."""

@@ -6,9 +6,9 @@ import ast
 
 from crucible.analysis.interpreter.functions import defaults_of
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import Class, Function, Name, Thing, Value
 from crucible.analysis.library import command_made_by
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import Class, Function, Name, Thing, Value
 
 _DATACLASSES = ("dataclass", "define", "frozen", "attrs", "s", "chz", "struct.dataclass")
 _FIELD_BASES = ("BaseModel", "NamedTuple", "BaseSettings", "Struct", "TypedDict", "Module")

@@ -9,16 +9,17 @@ from typing import Any
 from crucible.analysis.interpreter.attributes import SPECIAL, attribute
 from crucible.analysis.interpreter.calls import called
 from crucible.analysis.interpreter.comprehensions import of_items, of_pairs
-from crucible.analysis.interpreter.facts import Guard
 from crucible.analysis.interpreter.functions import defaults_of
 from crucible.analysis.interpreter.iteration import UNROLLED, items_of
 from crucible.analysis.interpreter.machine import Exhausted, Machine
-from crucible.analysis.interpreter.names import member_of
-from crucible.analysis.interpreter.operators import MAX_LENGTH, binary, compare, negated, truth, unary
-from crucible.analysis.interpreter.scope import Scope
 from crucible.analysis.interpreter.subscripts import subscript
-from crucible.analysis.interpreter.tensors import tensor_arithmetic, tensor_comparison
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.library import BUILTIN_NAMES, called_library
+from crucible.analysis.values.facts import Guard
+from crucible.analysis.values.library_names import member_of
+from crucible.analysis.values.operators import MAX_LENGTH, binary, compare, negated, truth, unary
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.tensors import tensor_arithmetic, tensor_comparison
+from crucible.analysis.values.values import (
     MISSING,
     PRINTED,
     UNKNOWN,
@@ -32,7 +33,6 @@ from crucible.analysis.interpreter.values import (
     either,
     named,
 )
-from crucible.analysis.library import BUILTIN_NAMES, called_library
 
 MAX_DEPTH = 90
 """Of expressions and calls within each other; Python itself would stop the reader not far beyond."""

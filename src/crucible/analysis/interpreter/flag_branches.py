@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from crucible.analysis.interpreter.facts import Guard
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import Instance, Thing
 from crucible.analysis.source.trees import nodes
+from crucible.analysis.values.facts import Guard
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import Instance, Thing
 
 _LIMIT = 400
 """Nodes looked at in a branch."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import (
     MISSING,
     UNKNOWN,
     Bound,

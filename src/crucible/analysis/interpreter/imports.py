@@ -6,9 +6,9 @@ import ast
 from pathlib import PurePosixPath
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.names import canonical, member_of
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import MISSING, UNKNOWN, Module, Value, named
+from crucible.analysis.values.library_names import canonical, member_of
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import MISSING, UNKNOWN, Module, Value, named
 
 MAX_FILES = 200
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.analysis.interpreter.values import UNKNOWN, Either, Member, Tensor, Thing, Value, settled, whole
+from crucible.analysis.values.values import UNKNOWN, Either, Member, Tensor, Thing, Value, settled, whole
 
 PART = "part"
 """The path of a thing that is some part of a model that is known by name alone, `of` which it says."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 
-from crucible.analysis.interpreter.facts import Loop
 from crucible.analysis.interpreter.iteration import UNROLLED, item_like, items_of, length_of
 from crucible.analysis.interpreter.machine import BREAK, NEXT, RAISE, RETURN, Flow, Machine
-from crucible.analysis.interpreter.operators import truth
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import Thing, Value, settled, whole
 from crucible.analysis.source.trees import nodes
+from crucible.analysis.values.facts import Loop
+from crucible.analysis.values.operators import truth
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import Thing, Value, settled, whole
 
 _TRAINS = frozenset(
     {"backward", "zero_grad", "train_on_batch", "fit", "train_step", "apply_gradients", "no_grad", "step"}

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crucible.analysis.interpreter.autograd import Tape
-from crucible.analysis.interpreter.facts import Assigned, Call, Facts, Guard, Import, Loop, Situation
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import NOWHERE, PRINTED, Value, Where
 from crucible.analysis.source.sources import Sources
 from crucible.analysis.source.trees import Tree, tree_of
+from crucible.analysis.values.autograd import Tape
+from crucible.analysis.values.facts import Assigned, Call, Facts, Guard, Import, Loop, Situation
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import NOWHERE, PRINTED, Value, Where
 
 MAX_CALLS = 3_000
 """Facts of each kind that are kept; a program with more says nothing new."""

@@ -10,17 +10,20 @@ from crucible.analysis.interpreter.branches import both_ways, perhaps
 from crucible.analysis.interpreter.calls import call
 from crucible.analysis.interpreter.definitions import define_class, define_function
 from crucible.analysis.interpreter.expressions import evaluate
-from crucible.analysis.interpreter.facts import Guard
 from crucible.analysis.interpreter.flag_branches import note_switched_off
 from crucible.analysis.interpreter.imports import import_from, import_plain
 from crucible.analysis.interpreter.iteration import PART, items_of
 from crucible.analysis.interpreter.loops import for_loop, while_loop
 from crucible.analysis.interpreter.machine import BREAK, CONTINUE, NEXT, RAISE, RETURN, Exhausted, Flow, Machine
-from crucible.analysis.interpreter.operators import binary, truth
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.tensors import tensor_arithmetic
 from crucible.analysis.interpreter.try_blocks import goes_another_way
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.interpreter.with_statements import entered
+from crucible.analysis.library.torch.models import HEADS, LAST
+from crucible.analysis.source.trees import nodes
+from crucible.analysis.values.facts import Guard
+from crucible.analysis.values.operators import binary, truth
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.tensors import tensor_arithmetic
+from crucible.analysis.values.values import (
     UNKNOWN,
     Bound,
     Class,
@@ -35,9 +38,6 @@ from crucible.analysis.interpreter.values import (
     Value,
     either,
 )
-from crucible.analysis.interpreter.with_statements import entered
-from crucible.analysis.library.torch.models import HEADS, LAST
-from crucible.analysis.source.trees import nodes
 
 
 def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.tensors import indexed
-from crucible.analysis.interpreter.values import GPUS, UNKNOWN, Either, Name, Tensor, Thing, Unknown, Value, either
 from crucible.analysis.library.torch.models import head_features
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.tensors import indexed
+from crucible.analysis.values.values import GPUS, UNKNOWN, Either, Name, Tensor, Thing, Unknown, Value, either
 
 
 def subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.conclusions.training import training
-from crucible.analysis.interpreter.facts import Guard
 from crucible.analysis.interpreter.functions import follow, guessed_arguments
 from crucible.analysis.interpreter.machine import Exhausted, Machine
-from crucible.analysis.interpreter.values import Function
 from crucible.analysis.source.dead_code import unused
+from crucible.analysis.values.facts import Guard
+from crucible.analysis.values.values import Function
 
 STEPS = 2_000
 """For each of them."""

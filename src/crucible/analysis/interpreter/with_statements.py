@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.operators import truth
-from crucible.analysis.interpreter.values import Either, Name, Thing, Value, settled
+from crucible.analysis.values.operators import truth
+from crucible.analysis.values.values import Either, Name, Thing, Value, settled
 
 NO_GRADIENTS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})
 AUTOCAST = frozenset({"torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast"})

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import UNKNOWN, Instance, Member, Name, Tensor, Thing, Value
 from crucible.analysis.library import arrays, flax, numpy
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.data import command_line, config_programs, configs, datasets
@@ -23,6 +21,8 @@ from crucible.analysis.library.torch import methods as torch_methods
 from crucible.analysis.library.torch import models as torch_models
 from crucible.analysis.library.torch import products as torch_products
 from crucible.analysis.library.torch import rearrange as torch_moves
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import UNKNOWN, Instance, Member, Name, Tensor, Thing, Value
 
 Handler = Callable[[Asked], Value]
 

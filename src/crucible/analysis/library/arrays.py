@@ -7,9 +7,9 @@ import operator
 from collections.abc import Callable
 
 from crucible.analysis.interpreter.iteration import items_of, length_of
-from crucible.analysis.interpreter.tensors import broadcast
-from crucible.analysis.interpreter.values import UNKNOWN, Tensor, Thing, Value, settled, whole, worded
 from crucible.analysis.library.call import Asked
+from crucible.analysis.values.tensors import broadcast
+from crucible.analysis.values.values import UNKNOWN, Tensor, Thing, Value, settled, whole, worded
 
 Shape = tuple[Value, ...]
 PREFIXES = (

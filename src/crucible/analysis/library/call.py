@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import Thing, Value
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import Thing, Value
 
 
 @dataclass(eq=False, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from crucible.analysis.interpreter.tensors import weight
-from crucible.analysis.interpreter.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole
 from crucible.analysis.library import arrays
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.keras.own_layers import own_weights
+from crucible.analysis.values.tensors import weight
+from crucible.analysis.values.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole
 
 if TYPE_CHECKING:
     from crucible.analysis.interpreter.machine import Machine

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.values import WIDTHS, Name, Tensor, Value, settled
 from crucible.analysis.library import arrays
 from crucible.analysis.library.arrays import dims
 from crucible.analysis.library.call import Asked
+from crucible.analysis.values.values import WIDTHS, Name, Tensor, Value, settled
 
 _BY_SIDES = ("rand", "randn")
 _SIZES = {

@@ -9,11 +9,11 @@ from crucible.analysis.conclusions.training.keras_work import keras_work
 from crucible.analysis.conclusions.training.models import Model
 from crucible.analysis.conclusions.training.training import recomputes
 from crucible.analysis.conclusions.training.transformer_sizes import Sizes, sizes_in
-from crucible.analysis.interpreter.facts import Step
 from crucible.analysis.interpreter.machine import Exhausted
-from crucible.analysis.interpreter.tensors import tensor
-from crucible.analysis.interpreter.values import UNKNOWN, Function, Instance, Tensor, Thing, Value, settled, whole
 from crucible.analysis.knowledge.architectures import Architecture, architecture
+from crucible.analysis.values.facts import Step
+from crucible.analysis.values.tensors import tensor
+from crucible.analysis.values.values import UNKNOWN, Function, Instance, Tensor, Thing, Value, settled, whole
 from crucible.core.routing.profile import Confidence, Precision
 
 FORWARD_ONLY = 0.1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.conclusions.training.training import STATES, trainer_arguments
-from crucible.analysis.interpreter.values import NOWHERE, Value, Where, settled, whole
+from crucible.analysis.values.values import NOWHERE, Value, Where, settled, whole
 from crucible.core.routing.profile import Conclusion, Confidence, Distribution, Memory, Precision, Profile
 
 MOST = 1_000_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.facts import Call
-from crucible.analysis.interpreter.values import Value, Where, settled
+from crucible.analysis.values.facts import Call
+from crucible.analysis.values.values import Value, Where, settled
 from crucible.core.routing.profile import Conclusion, Confidence, Distribution, GpuNeed
 
 _KINDS: tuple[tuple[Distribution, tuple[str, ...]], ...] = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.facts import Call
-from crucible.analysis.interpreter.values import settled
+from crucible.analysis.values.facts import Call
+from crucible.analysis.values.values import settled
 from crucible.core.routing.profile import Conclusion, Confidence, Entrypoint
 
 _NETWORK_ROOTS = (

@@ -32,11 +32,11 @@ from crucible.analysis.conclusions.compute.placement import (
 )
 from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.conclusions.guarded_calls import caught, unless_tried
-from crucible.analysis.interpreter.facts import Assigned, Call, Situation
 from crucible.analysis.interpreter.iteration import items_of
-from crucible.analysis.interpreter.values import Either, Instance, Thing, Value
 from crucible.analysis.knowledge.frameworks import ONLY_GPU, PLAIN
 from crucible.analysis.library.python.standard import ASKS, JAX_DEVICE
+from crucible.analysis.values.facts import Assigned, Call, Situation
+from crucible.analysis.values.values import Either, Instance, Thing, Value
 from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed
 
 _FLAG = re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.analysis.conclusions.compute.resident_data import Held, batch_bytes, held
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.values import Where, settled, whole
+from crucible.analysis.values.values import Where, settled, whole
 from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, HostMemory, Memory, Precision, Profile
 from crucible.core.routing.roofline import CORES
 

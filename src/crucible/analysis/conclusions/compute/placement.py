@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.facts import Call
-from crucible.analysis.interpreter.values import Either, Name, Thing, Value, Where, settled
+from crucible.analysis.values.facts import Call
+from crucible.analysis.values.values import Either, Name, Thing, Value, Where, settled
 
 Sign = tuple[Where, str]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.facts import Call
-from crucible.analysis.interpreter.values import WIDTHS, Tensor, Value, Where, settled, whole
 from crucible.analysis.knowledge.datasets import dataset as known_dataset
 from crucible.analysis.library.numpy import DRAWN, FILLED, kind_told, size_told
+from crucible.analysis.values.facts import Call
+from crucible.analysis.values.values import WIDTHS, Tensor, Value, Where, settled, whole
 
 NUMBER = 8
 """Bytes of a number, as NumPy and scikit-learn make them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from crucible.analysis.conclusions.compute.activations import Work
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.values import Where, settled
+from crucible.analysis.values.values import Where, settled
 from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, Precision, Profile
 
 _CONVOLUTIONS = ("torch.backends.cudnn.allow_tf32 =", "torch.backends.cudnn.conv.fp32_precision =")

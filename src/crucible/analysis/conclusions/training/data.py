@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.facts import Call
-from crucible.analysis.interpreter.values import Tensor, Thing, Value, Where, settled, whole
 from crucible.analysis.knowledge.datasets import dataset as known_dataset
+from crucible.analysis.values.facts import Call
+from crucible.analysis.values.values import Tensor, Thing, Value, Where, settled, whole
 from crucible.core.routing.profile import Conclusion, Confidence, Dataset
 
 _HUBS = ("datasets.load_dataset", "tensorflow_datasets.load", "tensorflow_datasets.builder")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.conclusions.training.keras_models import Counted
-from crucible.analysis.interpreter.values import Instance, Tensor, Thing
 from crucible.analysis.library.flax import HAVE_WEIGHTS, PARAMETERS, held, holders
+from crucible.analysis.values.values import Instance, Tensor, Thing
 
 
 def flax_models(seen: Seen) -> Iterator[Counted]:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.facts import Call
-from crucible.analysis.interpreter.values import Instance, Tensor, Thing, Where, is_network
 from crucible.analysis.library.keras.layers import NETWORKS, network
 from crucible.analysis.library.keras.own_layers import own_weights
+from crucible.analysis.values.facts import Call
+from crucible.analysis.values.values import Instance, Tensor, Thing, Where, is_network
 
 _WEIGHTED = (
     "Dense", "Conv", "Embedding", "LSTM", "GRU", "SimpleRNN", "MultiHead", "BatchNorm", "LayerNorm", "Separable",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from crucible.analysis.interpreter.values import Tensor, Thing, whole
 from crucible.analysis.library.keras.arguments import Shape, kind_of, read
 from crucible.analysis.library.keras.layers import NETWORKS, network
 from crucible.analysis.library.keras.shapes import output
+from crucible.analysis.values.values import Tensor, Thing, whole
 
 _IN_TURN = ("LSTM", "GRU", "SimpleRNN", "Bidirectional")
 """Layers that go over a sequence place by place, whatever they give back."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from crucible.analysis.conclusions.facts import Seen, number_named
 from crucible.analysis.conclusions.training.library_arguments import epochs_told
 from crucible.analysis.conclusions.training.training import trainer_arguments
-from crucible.analysis.interpreter.facts import Call, Loop, Situation
 from crucible.analysis.interpreter.iteration import length_of
-from crucible.analysis.interpreter.values import Tensor, Thing, Where, settled, whole
+from crucible.analysis.values.facts import Call, Loop, Situation
+from crucible.analysis.values.values import Tensor, Thing, Where, settled, whole
 from crucible.core.routing.profile import Conclusion, Confidence, Dataset
 
 EPOCH_NAMES = (

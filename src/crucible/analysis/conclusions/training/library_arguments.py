@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crucible.analysis.conclusions.facts import Seen
-from crucible.analysis.interpreter.values import Where, whole
+from crucible.analysis.values.values import Where, whole
 
 _FASTAI_FITS = ("fit", "fit_one_cycle", "fine_tune", "fit_flat_cos", "fit_sgdr")
 _FASTAI_BATCH = 64

@@ -11,7 +11,10 @@ from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.conclusions.training.flax_models import flax_models
 from crucible.analysis.conclusions.training.keras_models import keras_models
 from crucible.analysis.conclusions.training.transformer_sizes import DEPTHS, Sizes, sizes_in, sizes_in_order
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
+from crucible.analysis.library.torch.layers import MODULES, parameters_of
+from crucible.analysis.library.torch.models import MODEL, classes_of, shape_of
+from crucible.analysis.values.values import (
     Either,
     Instance,
     Thing,
@@ -22,9 +25,6 @@ from crucible.analysis.interpreter.values import (
     whole,
     worded,
 )
-from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
-from crucible.analysis.library.torch.layers import MODULES, parameters_of
-from crucible.analysis.library.torch.models import MODEL, classes_of, shape_of
 from crucible.core.routing.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")

@@ -6,8 +6,8 @@ import re
 
 from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.conclusions.training.training import trainer_arguments, trains
-from crucible.analysis.interpreter.facts import Call
-from crucible.analysis.interpreter.values import Thing, settled
+from crucible.analysis.values.facts import Call
+from crucible.analysis.values.values import Thing, settled
 from crucible.core.routing.profile import Conclusion, Confidence
 
 _SAVES = frozenset(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from crucible.analysis.conclusions.compute.placement import ARGUMENTS, BY_ARGUMENTS
 from crucible.analysis.conclusions.facts import Seen, number_named
 from crucible.analysis.conclusions.training.library_arguments import batch_told
-from crucible.analysis.interpreter.facts import Call
-from crucible.analysis.interpreter.values import Either, Name, Tensor, Thing, Value, Where, settled, whole
 from crucible.analysis.interpreter.with_statements import AUTOCAST, half_of
 from crucible.analysis.knowledge.frameworks import GRADIENTS, of_module
 from crucible.analysis.library.torch.models import MODEL
+from crucible.analysis.values.facts import Call
+from crucible.analysis.values.values import Either, Name, Tensor, Thing, Value, Where, settled, whole
 from crucible.core.routing.profile import Conclusion, Confidence, Precision
 
 STATES: dict[str, float] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crucible.analysis.interpreter.values import Value, whole
 from crucible.analysis.knowledge.families import FAMILIES, Family
+from crucible.analysis.values.values import Value, whole
 
 _NAMES = {
     "layers": ("n_layer", "num_layers", "num_hidden_layers", "n_layers", "depth", "layers", "num_blocks", "nlayers",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from crucible.analysis.interpreter.facts import Assigned
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.scope import Scope
-from crucible.analysis.interpreter.values import UNKNOWN, Bound, Class, Function, Instance, Name, Thing, Value
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.data.configs import namespace
 from crucible.analysis.library.python.literals import as_type, literal, read_yaml
 from crucible.analysis.library.python.standard import file_text
+from crucible.analysis.values.facts import Assigned
+from crucible.analysis.values.scope import Scope
+from crucible.analysis.values.values import UNKNOWN, Bound, Class, Function, Instance, Name, Thing, Value
 
 _PARSER = "argparse.ArgumentParser"
 _SET = {"store_true": True, "store_false": False}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from crucible.analysis.interpreter.imports import local_module
-from crucible.analysis.interpreter.values import UNKNOWN, Function, Thing, Value
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.data.command_line import absl_flags, flags, note_option, put
 from crucible.analysis.library.python.literals import literal
+from crucible.analysis.values.values import UNKNOWN, Function, Thing, Value
 
 
 def _define(asked: Asked) -> Value:

@@ -6,10 +6,10 @@ import json
 import tomllib
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.values import UNKNOWN, Class, Instance, Thing, Value
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.python.literals import MAX_CONFIG, read_yaml
 from crucible.analysis.library.python.standard import copied, file_text
+from crucible.analysis.values.values import UNKNOWN, Class, Instance, Thing, Value
 
 
 def _yaml(asked: Asked) -> Value:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from crucible.analysis.interpreter.functions import follow, method
 from crucible.analysis.interpreter.iteration import items_of, length_of
-from crucible.analysis.interpreter.tensors import tensor
-from crucible.analysis.interpreter.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole
 from crucible.analysis.knowledge.datasets import dataset
 from crucible.analysis.library.call import Asked
+from crucible.analysis.values.tensors import tensor
+from crucible.analysis.values.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole
 
 _SIZES = frozenset({"Resize", "RandomResizedCrop", "CenterCrop", "RandomCrop"})
 

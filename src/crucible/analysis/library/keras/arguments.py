@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.analysis.interpreter.values import UNKNOWN, Thing, Value, settled
+from crucible.analysis.values.values import UNKNOWN, Thing, Value, settled
 
 Shape = tuple[Value, ...]
 _SIGNATURES = {

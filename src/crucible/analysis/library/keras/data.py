@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crucible.analysis.interpreter.iteration import length_of
-from crucible.analysis.interpreter.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole, worded
 from crucible.analysis.library.arrays import dims
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.data.datasets import TF_DATASET as DATASET
 from crucible.analysis.library.data.datasets import batched
 from crucible.analysis.library.keras.layers import FED, NETWORKS
+from crucible.analysis.values.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole, worded
 
 FOLDERS = tuple(
     f"keras.{where}.image_dataset_from_directory" for where in ("utils", "preprocessing", "preprocessing.image")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from crucible.analysis.interpreter.iteration import items_of
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.tensors import weight
-from crucible.analysis.interpreter.values import UNKNOWN, Instance, Tensor, Thing, Value, settled
 from crucible.analysis.library.arrays import dims, made
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.keras.arguments import Shape, kind_of, read
 from crucible.analysis.library.keras.shapes import output
 from crucible.analysis.library.keras.weights import weights
+from crucible.analysis.values.tensors import weight
+from crucible.analysis.values.values import UNKNOWN, Instance, Tensor, Thing, Value, settled
 
 NETWORKS = ("keras.Sequential", "keras.models.Sequential", "keras.Model", "keras.models.Model")
 """Layers put together, by inputs and outputs or in a row."""

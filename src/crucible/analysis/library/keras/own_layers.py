@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crucible.analysis.interpreter.iteration import items_of
-from crucible.analysis.interpreter.tensors import weight
-from crucible.analysis.interpreter.values import UNKNOWN, Function, Instance, Tensor, Value, settled
 from crucible.analysis.library.arrays import dims
 from crucible.analysis.library.call import Asked
+from crucible.analysis.values.tensors import weight
+from crucible.analysis.values.values import UNKNOWN, Function, Instance, Tensor, Value, settled
 
 if TYPE_CHECKING:
     from crucible.analysis.interpreter.machine import Machine

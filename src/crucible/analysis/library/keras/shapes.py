@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.tensors import broadcast
-from crucible.analysis.interpreter.values import UNKNOWN, Tensor, Thing, Value, settled, whole
 from crucible.analysis.library.arrays import dims, fitted, joined
 from crucible.analysis.library.keras.arguments import Shape, kind_of, read, sizes, times
+from crucible.analysis.values.tensors import broadcast
+from crucible.analysis.values.values import UNKNOWN, Tensor, Thing, Value, settled, whole
 
 Given = dict[str, Value]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crucible.analysis.interpreter.values import UNKNOWN, Thing, Value, settled
 from crucible.analysis.library.keras.arguments import Shape, kind_of, read, sizes, times
+from crucible.analysis.values.values import UNKNOWN, Thing, Value, settled
 
 
 def weights(name: str, given: dict[str, Value], shape: Shape) -> list[Shape]:

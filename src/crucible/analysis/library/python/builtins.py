@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from crucible.analysis.interpreter.iteration import UNROLLED, item_like, items_of, length_of
-from crucible.analysis.interpreter.operators import MAX_LENGTH, truth
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.library.call import Asked
+from crucible.analysis.library.python.literals import literal
+from crucible.analysis.values.operators import MAX_LENGTH, truth
+from crucible.analysis.values.values import (
     MISSING,
     UNKNOWN,
     Bound,
@@ -26,8 +28,6 @@ from crucible.analysis.interpreter.values import (
     either,
     settled,
 )
-from crucible.analysis.library.call import Asked
-from crucible.analysis.library.python.literals import literal
 
 NAMES = frozenset(dir(builtins))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from crucible.analysis.interpreter.values import UNKNOWN, Name, Value
+from crucible.analysis.values.values import UNKNOWN, Name, Value
 
 MAX_CONFIG = 200_000
 _WORDS = {"true": True, "false": False, "none": None, "null": None}

@@ -6,9 +6,9 @@ from typing import Any
 
 from crucible.analysis.interpreter.branches import perhaps
 from crucible.analysis.interpreter.iteration import items_of
-from crucible.analysis.interpreter.operators import MAX_LENGTH
-from crucible.analysis.interpreter.values import UNKNOWN, Name, Value
 from crucible.analysis.library.call import Asked
+from crucible.analysis.values.operators import MAX_LENGTH
+from crucible.analysis.values.values import UNKNOWN, Name, Value
 
 _TEXT = frozenset(
     [

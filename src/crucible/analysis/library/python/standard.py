@@ -9,8 +9,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from crucible.analysis.interpreter.iteration import items_of
-from crucible.analysis.interpreter.operators import MAX_LENGTH
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.library.call import Asked
+from crucible.analysis.library.python.literals import literal
+from crucible.analysis.values.operators import MAX_LENGTH
+from crucible.analysis.values.values import (
     GPUS,
     HAS_GPU,
     UNKNOWN,
@@ -22,8 +24,6 @@ from crucible.analysis.interpreter.values import (
     Value,
     settled,
 )
-from crucible.analysis.library.call import Asked
-from crucible.analysis.library.python.literals import literal
 
 
 def _math(act: Callable[..., Any]) -> Callable[[Asked], Value]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.tensors import cast, like, linear, lost, tensor
-from crucible.analysis.interpreter.values import UNKNOWN, Tensor, Thing, Value, whole
 from crucible.analysis.library.torch.forward_pass import (
     Given,
     dropped,
@@ -16,6 +14,8 @@ from crucible.analysis.library.torch.forward_pass import (
     normalised,
 )
 from crucible.analysis.library.torch.weights import read
+from crucible.analysis.values.tensors import cast, like, linear, lost, tensor
+from crucible.analysis.values.values import UNKNOWN, Tensor, Thing, Value, whole
 
 
 def attended(machine: Machine, query: Tensor, key: Tensor, value: Tensor, share: Value = 0) -> Tensor:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crucible.analysis.interpreter.iteration import item_like, items_of, length_of
-from crucible.analysis.interpreter.tensors import lost, tensor
-from crucible.analysis.interpreter.values import UNKNOWN, Name, Tensor, Thing, Value, settled, whole
 from crucible.analysis.library.call import Asked
+from crucible.analysis.values.tensors import lost, tensor
+from crucible.analysis.values.values import UNKNOWN, Name, Tensor, Thing, Value, settled, whole
 
 Handler = Callable[[Asked], Value]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.tensors import cast, like, linear, lost, tensor, view
-from crucible.analysis.interpreter.values import UNKNOWN, Tensor, Thing, Value, settled, whole
 from crucible.analysis.library.torch.rearrange import pad
+from crucible.analysis.values.tensors import cast, like, linear, lost, tensor, view
+from crucible.analysis.values.values import UNKNOWN, Tensor, Thing, Value, settled, whole
 
 Given = dict[str, Value]
 

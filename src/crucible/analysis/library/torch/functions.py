@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.tensors import linear, lost, matmul, tensor, tensor_arithmetic, view
-from crucible.analysis.interpreter.values import UNKNOWN, Tensor, Thing, Value, settled, whole
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.torch import attention as torch_attention
 from crucible.analysis.library.torch import forward_pass as torch_forward
 from crucible.analysis.library.torch import methods as torch_methods
+from crucible.analysis.values.tensors import linear, lost, matmul, tensor, tensor_arithmetic, view
+from crucible.analysis.values.values import UNKNOWN, Tensor, Thing, Value, settled, whole
 
 Handler = Callable[[Asked], Value]
 

@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from crucible.analysis.interpreter.iteration import items_of
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.tensors import lost, weight
-from crucible.analysis.interpreter.values import UNKNOWN, Either, Instance, Tensor, Thing, Value, is_network, settled
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.torch import attention as torch_attention
 from crucible.analysis.library.torch import forward_pass as torch_forward
 from crucible.analysis.library.torch.weights import SIGNATURES, build, read
+from crucible.analysis.values.tensors import lost, weight
+from crucible.analysis.values.values import UNKNOWN, Either, Instance, Tensor, Thing, Value, is_network, settled
 
 
 def _layer(asked: Asked) -> Value:

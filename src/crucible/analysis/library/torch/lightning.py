@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from crucible.analysis.interpreter.facts import Loop
 from crucible.analysis.interpreter.functions import follow, method
 from crucible.analysis.interpreter.iteration import item_like, length_of
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.values import UNKNOWN, Bound, Instance, Thing, Value, Where, settled, whole, worded
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.torch.methods import backward
+from crucible.analysis.values.facts import Loop
+from crucible.analysis.values.values import UNKNOWN, Bound, Instance, Thing, Value, Where, settled, whole, worded
 
 EPOCHS = 1000
 """How often a Trainer goes over the data that is told neither epochs nor steps."""

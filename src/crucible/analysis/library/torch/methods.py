@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.facts import Step
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.tensors import broadcast, like, lost, matmul, tensor, tensor_arithmetic, view
-from crucible.analysis.interpreter.values import UNKNOWN, Name, Tensor, Value, settled, whole
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.torch import forward_pass as torch_forward
 from crucible.analysis.library.torch import rearrange as torch_moves
 from crucible.analysis.library.torch import shapes as torch_shapes
 from crucible.analysis.library.torch.shapes import dims_of
+from crucible.analysis.values.facts import Step
+from crucible.analysis.values.tensors import broadcast, like, lost, matmul, tensor, tensor_arithmetic, view
+from crucible.analysis.values.values import UNKNOWN, Name, Tensor, Value, settled, whole
 
 Method = Callable[[Asked, Tensor], Value]
 _KINDS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.values import Instance, Member, Thing, Value, settled, whole
 from crucible.analysis.knowledge.architectures import CLASSES, Architecture, architecture
 from crucible.analysis.library.call import Asked
+from crucible.analysis.values.values import Instance, Member, Thing, Value, settled, whole
 
 MODEL = "model"
 """The path of a thing that is a known model; its attribute `name` says which."""

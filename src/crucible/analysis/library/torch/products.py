@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.tensors import lost, matmul, tensor, tensor_arithmetic
-from crucible.analysis.interpreter.values import UNKNOWN, Tensor, Thing, Value, settled
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.torch import forward_pass as torch_forward
+from crucible.analysis.values.tensors import lost, matmul, tensor, tensor_arithmetic
+from crucible.analysis.values.values import UNKNOWN, Tensor, Thing, Value, settled
 
 
 def _outer(asked: Asked) -> Value:

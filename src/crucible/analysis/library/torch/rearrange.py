@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.tensors import like, lost, tensor, view
-from crucible.analysis.interpreter.values import UNKNOWN, Tensor, Value, settled, whole
 from crucible.analysis.library.call import Asked
+from crucible.analysis.values.tensors import like, lost, tensor, view
+from crucible.analysis.values.values import UNKNOWN, Tensor, Value, settled, whole
 
 Method = Callable[[Asked, Tensor], Value]
 

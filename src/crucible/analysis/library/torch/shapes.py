@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crucible.analysis.interpreter.iteration import UNROLLED
-from crucible.analysis.interpreter.tensors import like, lost, product, tensor, view
-from crucible.analysis.interpreter.values import UNKNOWN, Name, Tensor, Value, settled, whole
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.torch import forward_pass as torch_forward
+from crucible.analysis.values.tensors import like, lost, product, tensor, view
+from crucible.analysis.values.values import UNKNOWN, Name, Tensor, Value, settled, whole
 
 Method = Callable[[Asked, Tensor], Value]
 

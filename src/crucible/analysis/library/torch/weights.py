@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from crucible.analysis.interpreter.tensors import weight
-from crucible.analysis.interpreter.values import UNKNOWN, Either, Tensor, Thing, Value, settled, whole
 from crucible.analysis.library.python.standard import copied
+from crucible.analysis.values.tensors import weight
+from crucible.analysis.values.values import UNKNOWN, Either, Tensor, Thing, Value, settled, whole
 
 SIGNATURES = {
     "Linear": "in_features out_features bias",

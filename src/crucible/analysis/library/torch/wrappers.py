@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crucible.analysis.interpreter.values import Value
 from crucible.analysis.library.call import Asked
 from crucible.analysis.library.torch.methods import backward
+from crucible.analysis.values.values import Value
 
 
 def _prepared(asked: Asked) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from crucible.analysis.interpreter.values import Store, Tensor
+from crucible.analysis.values.values import Store, Tensor
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crucible.analysis.interpreter.scope import Scope
+    from crucible.analysis.values.scope import Scope
 
 Value = Any
 """A constant, a list or dict of values, or one of the classes of this file."""

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.values.values import (
     HAS_GPU,
     NO_GPU,
     UNKNOWN,

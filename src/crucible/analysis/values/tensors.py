@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from crucible.analysis.interpreter.machine import Machine
-from crucible.analysis.interpreter.values import (
+from crucible.analysis.values.values import (
     UNKNOWN,
     WIDTHS,
     Member,

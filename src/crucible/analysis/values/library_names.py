@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from crucible.analysis.interpreter.values import Name, named
+from crucible.analysis.values.values import Name, named
 
 _SAME = {
     "tensorflow.keras": "keras",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.values_of import follow, value_of
 
-from crucible.analysis.interpreter.values import UNKNOWN, Tensor
+from crucible.analysis.values.values import UNKNOWN, Tensor
 
 HEAD = (
     "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.analysis.interpreter.values import MISSING, Value
+from crucible.analysis.values.values import MISSING, Value
 
 
 class Scope:

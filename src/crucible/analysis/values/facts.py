@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crucible.analysis.interpreter.values import Value, Where
+from crucible.analysis.values.values import Value, Where
 
 
 class Guard(NamedTuple):

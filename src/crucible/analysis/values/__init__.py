@@ -1,0 +1,1 @@
+"""What the interpreter knows of a variable: values, tensors, scopes, and the facts it collects."""
