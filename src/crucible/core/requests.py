@@ -1,11 +1,16 @@
-"""Requests: bodies of the API that control receives as they are."""
+"""Bodies of API requests."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, field_validator, model_validator
 
+from crucible.core.hooks import ENDS, HookEvent, HookFormat
+from crucible.core.job.job_filter import MAX_VALUES, JobFilter, Word
+from crucible.core.job.spec import JobName, JobSpec
+from crucible.core.job.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 from crucible.core.people.identity import (
     LONGEST_PASSWORD,
     MAX_EMAIL,
@@ -13,13 +18,20 @@ from crucible.core.people.identity import (
     MAX_USER,
     SHORTEST_PASSWORD,
     Permission,
+    Role,
 )
 from crucible.core.people.openid import MAX_SUBJECT
+from crucible.core.people.project_secrets import LONGEST_SECRET
 
 PLAIN = r"^[^\x00]*$"
 """Texts that every database can hold."""
 DAY = 86400.0
 LONGEST_DAYS = 3650.0
+LONGEST_SHARE_HOURS = 24 * 90.0
+LONGEST_AGE = 100 * 365 * DAY
+MAX_ABOUT, MAX_NOTE, MAX_URL = 1000, 2000, 2000
+MOST_JOBS, MOST_CANCELLED = 500, 1000
+"""Of one request."""
 
 Password = Annotated[str, Field(max_length=LONGEST_PASSWORD, description=f"at least {SHORTEST_PASSWORD} characters")]
 Email = Annotated[str, Field(max_length=MAX_EMAIL)]
@@ -78,3 +90,144 @@ class NewToken(_Request):
     def seconds(self) -> float | None:
         """How long it is good; None: it does not expire."""
         return None if self.days is None else self.days * DAY
+
+
+class NewUser(_Request):
+    name: Annotated[str, Field(min_length=1, max_length=MAX_USER)]
+    admin: Annotated[bool, Field(description="may do everything, everywhere")] = False
+    password: Password | None = None
+    email: Annotated[Email | None, Field(description="by which he signs in with the OpenID provider")] = None
+
+
+class NewProject(_Request):
+    name: Annotated[str, Field(min_length=1, max_length=MAX_PROJECT)]
+    about: Annotated[str, Field(max_length=MAX_ABOUT, pattern=PLAIN)] = ""
+
+
+class Membership(_Request):
+    role: Role
+
+
+_Url = Annotated[str, Field(min_length=1, max_length=MAX_URL, description="https or http, on the open internet")]
+_Events = Annotated[tuple[HookEvent, ...], Field(min_length=1, max_length=50)]
+
+
+class NewHook(_Request):
+    url: _Url
+    events: _Events = ENDS
+    format: Annotated[HookFormat, Field(description="`slack`: a text that Slack shows as it is")] = HookFormat.JSON
+
+
+class HookChange(_Request):
+    """What is left out stays. Enabling one that was disabled: it is told what happens from then on."""
+
+    url: _Url | None = None
+    events: _Events | None = None
+    enabled: bool | None = None
+
+
+_TagTexts = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1)]], Field(max_length=MAX_TAGS)
+]
+
+
+class JobRename(_Request):
+    name: Annotated[JobName | None, Field(description="null takes the name away")]
+
+
+class TagChange(_Request):
+    """`remove` comes first; a tag that is added takes the place of one with its key."""
+
+    add: _TagTexts = []
+    remove: _TagTexts = []
+
+    @model_validator(mode="after")
+    def _something(self) -> TagChange:
+        if not self.add and not self.remove:
+            raise ValueError("say what to add or what to remove")
+        return self
+
+
+class NewNote(_Request):
+    text: Annotated[str, Field(min_length=1, max_length=MAX_NOTE)]
+
+    @field_validator("text")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        if "\x00" in value or not value.strip():
+            raise ValueError("it has no words, or a NUL character among them")
+        return value.strip()
+
+
+class PruneRequest(_Request):
+    """How long ago a job must have ended; 30 days unless given."""
+
+    older_than_seconds: Annotated[float | None, Field(ge=0, le=LONGEST_AGE, allow_inf_nan=False)] = None
+    dry_run: Annotated[bool, Field(description="only say what would be removed")] = False
+
+
+class BackupRequest(_Request):
+    path: Annotated[str, Field(min_length=1, max_length=4096, description="absolute, on the server's disk")]
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if "\x00" in value or not PurePath(value).is_absolute():
+            raise ValueError("it has to be an absolute path on the server's disk")
+        return value
+
+
+class NewSecretValue(_Request):
+    value: Annotated[str, Field(max_length=LONGEST_SECRET, repr=False, description="never shown again")]
+
+
+class NewShareLink(_Request):
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN)] = "share link"
+    hours: Annotated[float, Field(gt=0, le=LONGEST_SHARE_HOURS)] = 24.0
+
+
+class RefreshRequest(_Request):
+    provider: Word
+    regions: Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES, description="none: those that are known")] = ()
+
+
+_Callback = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class ModelJob(_Request):
+    """What a model is to do. `job` holds fields of a job: its name, where it runs, its size, its data."""
+
+    method: Literal["train", "infer", "benchmark"] = "train"
+    config: dict[str, Any] = Field(default_factory=dict, description="checked against the model's schema")
+    inputs: Any = Field(default=None, description="what `infer` is asked")
+    callbacks: Annotated[tuple[_Callback, ...], Field(max_length=20, description="module:Class")] = ()
+    job: dict[str, Any] = Field(default_factory=dict)
+
+
+class BatchItem(_Request):
+    """A job; `key` as the header Idempotency-Key of a single one. What is wrong with `spec` is said in its answer."""
+
+    spec: SkipValidation[JobSpec]
+    key: str | None = None
+
+
+class JobBatch(_Request):
+    jobs: Annotated[list[BatchItem], Field(min_length=1, max_length=MOST_JOBS)]
+
+
+class CancelRequest(_Request):
+    """Jobs by `ids` (short ids and endings too) or by `filter`, as in the list of jobs; one of the two."""
+
+    ids: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=100)]] | None, Field(min_length=1, max_length=MOST_CANCELLED)
+    ] = None
+    filter: JobFilter | None = None
+    dry_run: Annotated[bool, Field(description="only say which jobs are meant")] = False
+
+    @model_validator(mode="after")
+    def _one_way(self) -> CancelRequest:
+        if (self.ids is None) == (self.filter is None):
+            raise ValueError("give either ids or a filter")
+        if self.filter is not None and self.filter.empty:
+            raise ValueError('the filter is empty; to end every job say {"filter": {"active": true}}')
+        return self

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
+from pydantic import ValidationError
 from starlette.requests import Request
 
 from crucible.control.resources.jobs import SubmittedJob
 from crucible.core.errors import CrucibleError
-from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.spec import JobSpec
+from crucible.core.requests import MOST_CANCELLED, BatchItem, CancelRequest, JobBatch
 from crucible.core.views.search import CancelledPage, CancelledView, ProblemView, SubmittedPage, SubmittedView
 from crucible.server.context import Control, Who
 from crucible.server.http.error_handlers import bad_fields
@@ -20,47 +20,11 @@ from crucible.server.http.problems import problem_members, problem_responses, re
 from crucible.server.routes.jobs import validate_filter
 from crucible.server.security.size_limits import validate_key
 
-MOST_JOBS = 500
-MOST_CANCELLED = 1000
-
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
 
-class _Wish(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class Item(_Wish):
-    """A job; `key` as the header Idempotency-Key of a single one. What is wrong with `spec` is said in its answer."""
-
-    spec: SkipValidation[JobSpec]
-    key: str | None = None
-
-
-class Batch(_Wish):
-    jobs: Annotated[list[Item], Field(min_length=1, max_length=MOST_JOBS)]
-
-
-class Cancelling(_Wish):
-    """Jobs by `ids` (short ids and endings too) or by `filter`, as in the list of jobs; one of the two."""
-
-    ids: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=100)]] | None, Field(min_length=1, max_length=MOST_CANCELLED)
-    ] = None
-    filter: JobFilter | None = None
-    dry_run: Annotated[bool, Field(description="only say which jobs are meant")] = False
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Cancelling:
-        if (self.ids is None) == (self.filter is None):
-            raise ValueError("give either ids or a filter")
-        if self.filter is not None and self.filter.empty:
-            raise ValueError('the filter is empty; to end every job say {"filter": {"active": true}}')
-        return self
-
-
 @router.post("/bulk", responses=problem_responses(413))
-async def submit_many(batch: Batch, request: Request, control: Control, who: Who) -> SubmittedPage:
+async def submit_many(batch: JobBatch, request: Request, control: Control, who: Who) -> SubmittedPage:
     """Submit up to 500 jobs. `items` says of each, in their order, what became of it.
 
     `status` is what a single submission would have answered: 201 with the new `job`, 200 with the one that its
@@ -80,7 +44,7 @@ async def submit_many(batch: Batch, request: Request, control: Control, who: Who
 
 @router.post("/cancel", responses=problem_responses(413))
 async def cancel_many(
-    wish: Annotated[Cancelling, Body()], request: Request, control: Control, who: Who
+    wish: Annotated[CancelRequest, Body()], request: Request, control: Control, who: Who
 ) -> CancelledPage:
     """Ask for the end of many jobs; of those a filter fits only the ones that have not ended are meant.
 
@@ -102,12 +66,12 @@ async def cancel_many(
     return _cancelled(items, False, wish)
 
 
-def _cancelled(items: Sequence[CancelledView], more: bool, wish: Cancelling) -> CancelledPage:
+def _cancelled(items: Sequence[CancelledView], more: bool, wish: CancelRequest) -> CancelledPage:
     meant = {item.job.id for item in items if item.job is not None}
     return CancelledPage(items=tuple(items), jobs=len(meant), more=more, dry_run=wish.dry_run)
 
 
-def _read(item: Item) -> tuple[JobSpec, str | None] | CrucibleError:
+def _read(item: BatchItem) -> tuple[JobSpec, str | None] | CrucibleError:
     """The spec is checked here, by itself: in the body as a whole it would refuse all the others."""
     given: Any = item.spec
     try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict
 from starlette.requests import Request
 
 from crucible.core.compute.gpus import GPUS
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput
-from crucible.core.job.job_filter import MAX_VALUES, Word
+from crucible.core.requests import RefreshRequest
 from crucible.core.views.catalog import (
     GpuPage,
     GpuView,
@@ -81,15 +81,8 @@ async def compare(
     return await control.catalog.compare(who, text, provider=provider, over=over / 100)
 
 
-class Refresh(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    provider: Word
-    regions: Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES, description="none: those that are known")] = ()
-
-
 @router.post("/refresh", responses=problem_responses(502, 503, 504))
-async def refresh(wish: Refresh, control: Control, who: Who) -> RefreshView:
+async def refresh(wish: RefreshRequest, control: Control, who: Who) -> RefreshView:
     """Ask a provider's price interface for the prices of today; for administrators.
 
     What it answers passes the audit before it is kept; what is refused of it (`items`) leaves the old prices in use.

@@ -6,10 +6,9 @@ import secrets
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.hooks import ENDS, HookEvent, HookFormat
+from crucible.core.requests import HookChange, NewHook
 from crucible.core.secret import Secret
 from crucible.core.signing import KEY_BYTES, signing_secret
 from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, HookView
@@ -17,31 +16,11 @@ from crucible.server.context import Control, Who
 from crucible.server.http.problems import problem_responses
 from crucible.server.routes.people import ProjectName
 
-MAX_URL, MOST_DELIVERIES = 2000, 100
+MOST_DELIVERIES = 100
 
 router = APIRouter(prefix="/api/v1/projects/{project}/hooks", tags=["hooks"])
 
 HookRef = Annotated[str, Path(min_length=1, max_length=64, description="the id of a hook, or its ending")]
-Url = Annotated[str, Field(min_length=1, max_length=MAX_URL, description="https or http, on the open internet")]
-Events = Annotated[tuple[HookEvent, ...], Field(min_length=1, max_length=50)]
-
-
-class _Wish(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class NewHook(_Wish):
-    url: Url
-    events: Events = ENDS
-    format: Annotated[HookFormat, Field(description="`slack`: a text that Slack shows as it is")] = HookFormat.JSON
-
-
-class HookChange(_Wish):
-    """What is left out stays. Enabling one that was disabled: it is told what happens from then on."""
-
-    url: Url | None = None
-    events: Events | None = None
-    enabled: bool | None = None
 
 
 @router.get("", responses=problem_responses(404))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from crucible.core.job.models import ModelOrder
+from crucible.core.requests import ModelJob
 from crucible.core.views.jobs import JobView
 from crucible.core.views.server import ModelPage, ModelView
 from crucible.server.context import Control, Who
@@ -19,19 +19,6 @@ from crucible.server.security.size_limits import idempotency_key
 router = APIRouter(prefix="/api/v1/models", tags=["models"])
 
 ModelName = Annotated[str, Path(min_length=1, max_length=200, description="the name of a model")]
-Callback = Annotated[str, Field(min_length=1, max_length=500)]
-
-
-class ModelJob(BaseModel):
-    """What a model is to do. `job` holds fields of a job: its name, where it runs, its size, its data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    method: Literal["train", "infer", "benchmark"] = "train"
-    config: dict[str, Any] = Field(default_factory=dict, description="checked against the model's schema")
-    inputs: Any = Field(default=None, description="what `infer` is asked")
-    callbacks: Annotated[tuple[Callback, ...], Field(max_length=20, description="module:Class")] = ()
-    job: dict[str, Any] = Field(default_factory=dict)
 
 
 @router.get("")

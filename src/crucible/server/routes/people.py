@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.people.identity import MAX_PROJECT, MAX_USER, Role
-from crucible.core.requests import PLAIN, Email, Password, UserChange
+from crucible.core.people.identity import MAX_PROJECT, MAX_USER
+from crucible.core.requests import Membership, NewProject, NewUser, UserChange
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.core.views.people import (
     AuditPage,
@@ -25,32 +24,10 @@ from crucible.server.context import Control, Who
 from crucible.server.http.problems import problem_responses
 from crucible.server.security.size_limits import PageSize
 
-MAX_ABOUT = 1000
-
 router = APIRouter(prefix="/api/v1", tags=["people"])
 
 UserName = Annotated[str, Path(min_length=1, max_length=MAX_USER)]
 ProjectName = Annotated[str, Path(min_length=1, max_length=MAX_PROJECT)]
-
-
-class _Wish(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class NewUser(_Wish):
-    name: Annotated[str, Field(min_length=1, max_length=MAX_USER)]
-    admin: Annotated[bool, Field(description="may do everything, everywhere")] = False
-    password: Password | None = None
-    email: Annotated[Email | None, Field(description="by which he signs in with the OpenID provider")] = None
-
-
-class NewProject(_Wish):
-    name: Annotated[str, Field(min_length=1, max_length=MAX_PROJECT)]
-    about: Annotated[str, Field(max_length=MAX_ABOUT, pattern=PLAIN)] = ""
-
-
-class Membership(_Wish):
-    role: Role
 
 
 @router.get("/me")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.people.project_secrets import LONGEST_SECRET, MAX_SECRET_NAME
+from crucible.core.people.project_secrets import MAX_SECRET_NAME
+from crucible.core.requests import NewSecretValue
 from crucible.core.secret import Secret
 from crucible.core.views.people import RotationView, SecretPage, SecretView
 from crucible.server.context import Control, Who
@@ -18,12 +18,6 @@ from crucible.server.routes.people import ProjectName
 router = APIRouter(prefix="/api/v1", tags=["secrets"])
 
 SecretName = Annotated[str, Path(min_length=1, max_length=MAX_SECRET_NAME)]
-
-
-class NewValue(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    value: Annotated[str, Field(max_length=LONGEST_SECRET, repr=False, description="never shown again")]
 
 
 @router.get("/projects/{project}/secrets", responses=problem_responses(404))
@@ -36,7 +30,7 @@ async def list_secrets(project: ProjectName, control: Control, who: Who) -> Secr
     "/projects/{project}/secrets/{name}", responses=problem_responses(404, 503, also={201: "it was not there before"})
 )
 async def set_secret(
-    project: ProjectName, name: SecretName, wish: NewValue, control: Control, who: Who, response: Response
+    project: ProjectName, name: SecretName, wish: NewSecretValue, control: Control, who: Who, response: Response
 ) -> SecretView:
     """Set a secret, or give it a new value: jobs that start from now on get it. For admins of the project."""
     view, created = await control.secrets.set(who, project, name, Secret(wish.value))

@@ -5,30 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
-from crucible.core.requests import PLAIN, NewToken
+from crucible.core.requests import NewShareLink, NewToken
 from crucible.core.views.people import RevokedView, TokenPage, TokenView
 from crucible.server.context import Control, JobRef, Server, Who
 from crucible.server.http.problems import problem_responses
 from crucible.server.security.proxies import server_url
-
-LONGEST_SHARE_HOURS = 24 * 90.0
 
 router = APIRouter(prefix="/api/v1", tags=["tokens"])
 
 TokenRef = Annotated[str, Path(min_length=1, max_length=64, description="the id of a token, or its ending")]
 
 
-class Sharing(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN)] = "share link"
-    hours: Annotated[float, Field(gt=0, le=LONGEST_SHARE_HOURS)] = 24.0
-
-
-_ONE_DAY = Sharing()
+_ONE_DAY = NewShareLink()
 
 
 @router.get("/tokens")
@@ -58,7 +48,7 @@ async def share(
     who: Who,
     request: Request,
     server: Server,
-    wish: Annotated[Sharing, Body()] = _ONE_DAY,
+    wish: Annotated[NewShareLink, Body()] = _ONE_DAY,
 ) -> TokenView:
     """A token with which anybody can look at this job, and at nothing else, until it expires or is revoked.
 
