@@ -13,7 +13,7 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 from crucible.server.api import ROUTERS, describe
 
 JSON = "application/json"
-OPEN_ENDED = frozenset({"Problem", "ProblemView"})
+OPEN_ENDED = frozenset({"Problem"})
 """An error says more of itself, each something else."""
 
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from crucible.control.control_plane import ControlPlane
 from crucible.core.views.frames import AnyFrame, Cursors, FeedCursor
+from crucible.core.views.problems import Problem
 from crucible.server.context import ServerInfo
 from crucible.server.http import error_handlers, problems
 from crucible.server.http.lingering_close import LingeringClose
@@ -154,7 +155,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     document: dict[str, Any] = get_openapi(title=app.title, version=app.version, routes=app.routes)
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    schemas["Problem"] = problems.Problem.model_json_schema()
+    schemas["Problem"] = Problem.model_json_schema(mode="serialization")
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

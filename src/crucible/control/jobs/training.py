@@ -38,7 +38,7 @@ def record(conn: Connection, job: str, now: float) -> RecordView:
         executor_type=view.backend,
         current_epoch=progress.epoch,
         current_metrics={name: value for name, value in metrics.items() if not name.startswith(SYSTEM)},
-        total_epochs=progress.total_epochs or config.get("epochs"),
+        total_epochs=progress.total_epochs or _configured_epochs(config),
         progress=view.progress,
         reason=view.reason,
         waiting=view.waiting,
@@ -58,3 +58,9 @@ def _with_checkpoint(config: dict[str, object], view: JobView) -> dict[str, obje
     """Return the config with the checkpoint that the last attempt began from."""
     begun = view.attempts[-1].resume_from if view.attempts else None
     return {**config, "resume_from": begun.id} if begun else config
+
+
+def _configured_epochs(config: dict[str, object]) -> int | float | None:
+    """Return the config's `epochs`, or None: of a job that was not sent as a training, they may be anything."""
+    epochs = config.get("epochs")
+    return epochs if isinstance(epochs, int | float) and not isinstance(epochs, bool) else None

@@ -4,6 +4,7 @@ from pydantic import Field
 
 from crucible.core.views.base import PartialView, View, sometimes
 from crucible.core.views.jobs import JobView, NoteView
+from crucible.core.views.problems import Problem
 
 
 class TagPage(View):
@@ -41,23 +42,13 @@ class HitPage(View):
     searched: SearchedView = Field(default_factory=SearchedView)
 
 
-class ProblemView(View):
-    """As an answer of its own would be; its further fields are its own."""
-
-    status: int = 500
-    code: str = "error"
-    detail: str = ""
-    why: str = ""
-    fix: str = ""
-
-
 class SubmittedView(PartialView):
     """What became of one job of many: `job`, or `problem` where it was refused."""
 
     index: int
     status: int
     job: JobView | None = sometimes(None)
-    problem: ProblemView | None = sometimes(None)
+    problem: Problem | None = sometimes(None)
 
 
 class SubmittedPage(View):
@@ -71,7 +62,7 @@ class CancelledView(PartialView):
 
     job: JobView | None = sometimes(None)
     id: str | None = sometimes(None)
-    problem: ProblemView | None = sometimes(None)
+    problem: Problem | None = sometimes(None)
 
 
 class CancelledPage(View):

@@ -8,7 +8,7 @@ from crucible.core.views.jobs import TERMINAL, CostView, ProgressView, ReasonVie
 
 class TaskProgress(View):
     epoch: int | float = 0
-    total_epochs: object = None
+    total_epochs: int | float | None = None
     progress_percent: int | float = 0
     message: str = ""
 
@@ -53,7 +53,7 @@ class RecordView(View):
     executor_type: str | None = None
     current_epoch: int | float | None = None
     current_metrics: dict[str, float | None] = Field(default_factory=dict)
-    total_epochs: object = None
+    total_epochs: int | float | None = None
     progress: ProgressView | None = None
     reason: ReasonView | None = None
     waiting: str | None = None

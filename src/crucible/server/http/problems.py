@@ -7,7 +7,6 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketState
@@ -22,21 +21,6 @@ BARE = frozenset({"204", "304"})
 """Answers with these statuses have no body."""
 SAME_KEY = MappingProxyType({200: "the same key again"})
 ENDED = MappingProxyType({200: "it has ended before"})
-
-
-class Problem(BaseModel):
-    """What went wrong, why, and the command or setting that mends it."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str = "about:blank"
-    title: str
-    status: int
-    detail: str
-    code: str
-    why: str = ""
-    fix: str = ""
-    request_id: str = ""
 
 
 def request_id(connection: HTTPConnection) -> str:

@@ -13,7 +13,8 @@ from crucible.control.resources.jobs import SubmittedJob
 from crucible.core.errors import CrucibleError
 from crucible.core.job.spec import JobSpec
 from crucible.core.requests import MOST_CANCELLED, BatchItem, CancelRequest, JobBatch
-from crucible.core.views.search import CancelledPage, CancelledView, ProblemView, SubmittedPage, SubmittedView
+from crucible.core.views.problems import Problem
+from crucible.core.views.search import CancelledPage, CancelledView, SubmittedPage, SubmittedView
 from crucible.server.context import Control, Who
 from crucible.server.http.error_handlers import bad_fields
 from crucible.server.http.problems import problem_members, problem_responses, request_id
@@ -88,5 +89,5 @@ def _submitted(index: int, result: SubmittedJob | CrucibleError, request: str) -
     return SubmittedView(index=index, status=201 if result.created else 200, job=result.view)
 
 
-def _problem(error: CrucibleError, request: str) -> ProblemView:
-    return ProblemView.model_validate(problem_members(error, request))
+def _problem(error: CrucibleError, request: str) -> Problem:
+    return Problem.model_validate(problem_members(error, request))
