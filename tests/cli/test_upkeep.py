@@ -65,7 +65,7 @@ def test_an_age_that_is_none(cli: Cli, real: RealServer, age: str) -> None:
 def test_a_backup_is_written_on_the_servers_disk(
     cli: Cli, real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup, copy, other = real.rig.parts.backup, tmp_path / "copy.db", tmp_path / "other.db"
+    backup, copy, other = real.rig.services.backup, tmp_path / "copy.db", tmp_path / "other.db"
     real.run(InlineDb(tmp_path / "crucible.db").write, create_schema)
     monkeypatch.setattr(backup, "_source", replace(backup._source, database=tmp_path / "crucible.db"))
     ran = cli("db", "backup", str(copy))

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from tests.catalog.prices import make_prices
 from tests.cli.conftest import Cli
+from tests.client.real_server import RealServer
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.usefixtures("server")]
+pytestmark = pytest.mark.enable_socket
+
+
+@pytest.fixture(autouse=True)
+def shipped_prices(real: RealServer) -> None:
+    """The server knows what is shipped, on a day of this test's own."""
+    real.app.control.catalog = make_prices()
 
 
 def test_offers_are_listed_cheapest_first(cli: Cli) -> None:

@@ -22,7 +22,7 @@ def job(real: RealServer) -> RunningJob:
     real.run(job.checkpoint, "step_100", DATA[:-1], 100, form="folder")
     real.run(job.checkpoint, "step_00000600.pt", DATA, 600, metric=1.25)
     real.rig.clock.move(10_000)
-    real.run(real.rig.parts.retention.round)
+    real.run(real.rig.services.retention.round)
     return job
 
 
