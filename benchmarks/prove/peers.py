@@ -94,7 +94,7 @@ PEERS = (
         "skypilot#10021",
         "recovery never avoids the region that took its machine back",
         "such a zone is tried last for half an hour; a gradual decay and real traces are not there yet",
-        ("tests/control/test_elastic.py::test_a_zone_that_took_a_machine_back_is_tried_last",),
+        ("tests/control/scheduling/test_elastic.py::test_a_zone_that_took_a_machine_back_is_tried_last",),
     ),
     Peer(
         "dstack#2783, ray#44561",

@@ -6,8 +6,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.authorisation.town import Town, found_town
 from tests.control import world
-from tests.control.fakes import FakeBackend
+from tests.control.fakes import FakeBackend, FakePost
+from tests.control.hooks.wired import Wired
 from tests.control.world import Rig, give_back, make_rig
 from tests.postgres import Server, postgres_server, postgres_url
 
@@ -100,7 +102,20 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 @pytest.fixture
 async def two_backends(tmp_path: Path) -> AsyncIterator[Rig]:
-    """With a second counted place, called `ssh`."""
+    """With a second counted backend, called `ssh`."""
     rig = await make_rig(tmp_path, FakeBackend("ssh"))
     yield rig
     await give_back(rig.ports.db)
+
+
+@pytest.fixture
+async def town(rig: Rig) -> Town:
+    """A real control plane with two projects and people in them."""
+    return await found_town(rig)
+
+
+@pytest.fixture
+def wired(rig: Rig) -> Wired:
+    """A rig with hooks on it, and the transport that they are called by."""
+    assert isinstance(rig.deployment.post, FakePost)
+    return Wired(rig, rig.deployment.post)

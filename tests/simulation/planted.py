@@ -19,7 +19,7 @@ from crucible.control.agents import agents
 from crucible.control.agents.ingest import Ingest
 from crucible.control.db import meta
 from crucible.control.hooks import Notifier, Sender
-from crucible.control.hooks.sending import SendResult
+from crucible.control.hooks.sender import SendResult
 from crucible.control.jobs.submit import StoredJob, Submitter
 from crucible.control.machines import janitor, ledger, machine_factory, poller
 from crucible.control.objects import pending_objects
@@ -32,8 +32,8 @@ from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.scheduling import scheduler
 from crucible.control.secrets import Vault
 from crucible.control.secrets import rows as secret_rows
-from crucible.control.secrets.cipher import Cipher
 from crucible.control.secrets.keyring import new_key
+from crucible.control.secrets.vault import Cipher
 from crucible.control.upkeep import retention
 from crucible.core.compute.pricing import Segment
 from crucible.core.errors import CrucibleError, NotFound, Unreachable

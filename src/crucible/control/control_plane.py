@@ -1,4 +1,4 @@
-"""Control: what the server talks to, one attribute for each resource, over the services that do the work."""
+"""The control plane as the server uses it: one attribute for each resource, over the services that do the work."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from crucible.control.resources.machines import Machines
 from crucible.control.resources.maintenance import Maintenance
 from crucible.control.resources.models import Models
 from crucible.control.resources.outputs import Outputs
+from crucible.control.resources.trainings import Trainings
 from crucible.control.runtime.background import BackgroundTasks
 from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment, Services
 
 
 class ControlPlane:
-    """An operation takes the identity of the caller, unless it is for everyone (backends, catalog).
+    """Operations take the identity of the caller first, except those for everyone (backends, catalog).
 
     What the caller may not see raises NotFound, what they may not do Forbidden.
     """
 
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         self._services = services = Services(ports, backends, deployment)
-        self._rounds = BackgroundTasks(services)
+        self._background = BackgroundTasks(services)
         self._ready = False
         access = services.access
         self.store = ports.store
@@ -45,6 +46,7 @@ class ControlPlane:
         self.models = Models(deployment.models, ports.clock)
         self.maintenance = Maintenance(services)
         self.people = services.people
+        self.trainings = Trainings(ports, self.jobs, self.checkpoints, self.bundles, self.models, self.people)
         self.tokens = services.tokens
         self.login = services.login
         self.secrets = services.vault
@@ -53,12 +55,12 @@ class ControlPlane:
     async def start(self) -> None:
         await self._services.vault.finish_rotation()
         await self.agents.start()
-        await self._rounds.start()
+        await self._background.start()
         self._ready = True
 
     async def stop(self) -> None:
         self._ready = False
-        await self._rounds.stop()
+        await self._background.stop()
 
     def ready(self) -> bool:
         return self._ready

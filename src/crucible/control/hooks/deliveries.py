@@ -7,7 +7,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.control.hooks.messages import Message
-from crucible.control.hooks.sending import SendResult
+from crucible.control.hooks.sender import SendResult
 from crucible.control.jobs.views import iso
 from crucible.core.hooks import DeliveryOutcome
 from crucible.core.views.hooks import DeliveryView

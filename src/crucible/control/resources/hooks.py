@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from crucible.control.hooks import deliveries, messages, rows
 from crucible.control.hooks.rows import Hook
-from crucible.control.hooks.sending import Sender
+from crucible.control.hooks.sender import Sender
 from crucible.control.jobs.views import iso
 from crucible.control.people import audit, projects
 from crucible.control.reconcile.unit_of_work import HOOKS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from crucible.control.jobs import bulk_views, comparison, listing, queries, training
+from crucible.control.jobs import bulk_views, comparison, listing, queries
 from crucible.control.jobs.submit import StoredJob
 from crucible.control.planning import forecast
 from crucible.control.reconcile.crashpoints import crashpoint
@@ -24,7 +24,6 @@ from crucible.core.requests import Resumption
 from crucible.core.views.comparisons import ComparisonView
 from crucible.core.views.jobs import HealthView, JobPage, JobView
 from crucible.core.views.people import TokenView
-from crucible.core.views.training import RecordView
 
 RECENT_BYTES = 4096
 RECENT_LINES = 20
@@ -88,11 +87,6 @@ class Jobs:
         comparison.check_count(jobs)
         views = [(await self._view(job)).model_copy(update={"health": await self.health(who, job)}) for job in jobs]
         return await self._ports.db.read(lambda conn: comparison.comparison_view(conn, views))
-
-    async def training_record(self, who: Identity, ref: str) -> RecordView:
-        """Return the job in the words of the training routes."""
-        job, now = await self.find(who, ref), self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: training.record(conn, job, now))
 
     @asynccontextmanager
     async def watch(self, job: str | None) -> AsyncIterator[Watch]:

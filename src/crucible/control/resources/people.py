@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection
 
+from crucible.control.db.statement import Row
 from crucible.control.jobs.views import iso
-from crucible.control.people import audit, change_user, passwords, projects, users
+from crucible.control.people import audit, passwords, projects, tokens, users
 from crucible.control.resources.access import Access
 from crucible.control.resources.login import Login
 from crucible.control.runtime.ports import Ports
@@ -25,6 +27,7 @@ from crucible.core.people.identity import (
     validate_project_name,
     validate_user_name,
 )
+from crucible.core.people.openid import ProviderIdentity, validate_subject
 from crucible.core.requests import UserChange
 from crucible.core.views.people import (
     AuditPage,
@@ -95,7 +98,7 @@ class People:
         kept = None if change.password is None else await self._hash_password(change.password)
         issuer = "" if change.subject is None else self._login.openid.issuer
         return await self._ports.write(
-            lambda conn, now: change_user.change_user(conn, who, name, change, now, password=kept, issuer=issuer)
+            lambda conn, now: _change_user(conn, who, name, change, now, password=kept, issuer=issuer)
         )
 
     async def me(self, who: Identity) -> MeView:
@@ -184,3 +187,46 @@ def _not_whole_log(who: Identity) -> Forbidden:
     others = f" (or {', '.join(managed[1:MAX_NAMED])})" if managed[1:] else ""
     fix = f"Name a project that you manage: crucible audit --project {managed[0]}{others}"
     return Forbidden(refused.what, why=refused.why, fix=fix, **refused.data)
+
+
+def _change_user(
+    conn: Connection, who: Identity, name: str, change: UserChange, now: float, *, password: str | None, issuer: str
+) -> UserView:
+    """Change the user's row, and revoke their tokens if the way they log in changed. Raises NotFound, Conflict.
+
+    `password` is the hash of a new one. `issuer` is the OpenID provider that `change.subject` belongs to.
+    """
+    row = users.find_or_raise(conn, name)
+    users.change(conn, row["id"], _changed_columns(conn, row, change, now, password, issuer))
+    if _loses_sessions(row, change):
+        tokens.revoke_all(conn, row["id"], now)
+    audit.record(conn, who, "user.change", name, now, data=_audited(change))
+    return users.user_view(users.find_or_raise(conn, name), users.roles(conn, row["id"]))
+
+
+def _changed_columns(
+    conn: Connection, row: Row, change: UserChange, now: float, password: str | None, issuer: str
+) -> dict[str, Any]:
+    wanted: dict[str, Any] = {"admin": change.admin, "password": password}
+    values = {key: value for key, value in wanted.items() if value is not None}
+    if change.disabled is not None:
+        values["disabled_at"] = now if change.disabled else None
+    if change.email is not None:
+        address = validate_email(change.email) if change.email else None
+        users.require_email_free(conn, address, row["id"])
+        values |= {"email": address, "subject": None, "issuer": None}
+    if change.subject is not None:
+        tie = ProviderIdentity(validate_subject(change.subject)).subject_hash(issuer)
+        users.require_subject_free(conn, tie, row["id"])
+        values |= {"subject": tie, "issuer": issuer}
+    return values
+
+
+def _loses_sessions(row: Row, change: UserChange) -> bool:
+    untied = row["subject"] is not None and (change.email is not None or change.subject is not None)
+    return bool(change.disabled) or change.password is not None or untied
+
+
+def _audited(change: UserChange) -> dict[str, object]:
+    told = change.model_dump(include={"admin", "disabled", "email", "subject"}, exclude_none=True)
+    return told if change.password is None else {**told, "password": True}

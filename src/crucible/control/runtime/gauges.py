@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.hooks.sending import SendStats
+from crucible.control.hooks.sender import SendStats
 from crucible.control.runtime.durations import DurationHistogram
 from crucible.core.job.states import Status, status_of
 from crucible.core.lifecycle import JobState, MachineState

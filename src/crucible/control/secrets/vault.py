@@ -7,7 +7,8 @@ that starts and finds more than one key in the file does what is left of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -23,7 +24,6 @@ from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Ports
 from crucible.control.secrets import rows
-from crucible.control.secrets.cipher import Cipher
 from crucible.control.secrets.keyring import Key, Keyring, new_key
 from crucible.core.errors import BadInput, Conflict, Trouble
 from crucible.core.lifecycle import AttemptState
@@ -205,3 +205,38 @@ class Vault:
                 "`crucible secrets rotate`, to all of them). If it is lost, so are they: remove all and set them anew.",
             )
         return keys
+
+
+class Cipher:
+    """Encrypts with the first key, and decrypts with any."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        from cryptography.fernet import Fernet, MultiFernet
+
+        self._fernet = MultiFernet([Fernet(key.text) for key in keys])
+
+    def seal(self, project: str, name: str, value: Secret) -> str:
+        content = json.dumps([project, name, value.reveal()]).encode()
+        return self._fernet.encrypt(content).decode()
+
+    def unseal(self, project: str, name: str, ciphertext: str) -> Secret:
+        """Raises Trouble for one that was sealed with a key we do not have, or as another secret."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            found = json.loads(self._fernet.decrypt(ciphertext.encode()))
+        except InvalidToken:
+            raise _unreadable(project, name, "It was encrypted with a key that is not in secrets.keys.") from None
+        if found[:2] != [project, name]:
+            raise _unreadable(project, name, "Its row holds what belongs to another secret.")
+        return Secret(found[2])
+
+
+def _unreadable(project: str, name: str, why: str) -> Trouble:
+    again = f"secrets set {name}" if is_secret_name(name) else f"notifications rotate {name.rpartition(':')[2]}"
+    return Trouble(
+        f"The secret {name!r} of the project {project!r} cannot be decrypted.",
+        why=why,
+        fix=f"Put back the file secrets.keys that belongs to this database, or set it again: "
+        f"crucible {again} --project {project}",
+    )

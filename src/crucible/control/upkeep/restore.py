@@ -14,18 +14,21 @@ import time
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, case, select, update
 
+from crucible.control.db import meta
 from crucible.control.db import schema as t
 from crucible.control.db.migrate import ALL_MIGRATIONS, check_revision, is_postgres, upgrade_schema
 from crucible.control.db.sqlite.connection import close_connection, driver_of, open_writer
 from crucible.control.db.sqlite.failures import translate_errors
-from crucible.control.runtime.admission import DEPLOYMENT
-from crucible.control.upkeep import foreign_backup, postgres_tools, restore_hold
+from crucible.control.jobs.queries import TERMINAL_STATES
+from crucible.control.reconcile import repository
+from crucible.control.runtime.admission import COMPUTER, DEPLOYMENT
+from crucible.control.upkeep import postgres_tools, restore_hold
 from crucible.control.upkeep.backup import (
     FORMAT,
     MANIFEST,
@@ -40,6 +43,8 @@ from crucible.control.upkeep.backup import (
     temporary_name,
 )
 from crucible.core.errors import BadInput, Conflict
+from crucible.core.lifecycle import AttemptState, Event, MachineState, Reason, Step, World
+from crucible.core.lifecycle.outcome import end_job
 
 MAX_MANIFEST = 64 * 1024
 CHUNK = 1024 * 1024
@@ -262,7 +267,7 @@ def _expect(manifest: Manifest, member: str, file: Path, kind: str) -> None:
 def _adopt(connection: Connection, deployment: str, manifest: Manifest, now: float) -> None:
     """Marks it restored. Another deployment's, taken by force, becomes this one's history."""
     if manifest.deployment != deployment:
-        foreign_backup.disown(connection, manifest.deployment, manifest.created_at, now)
+        disown(connection, manifest.deployment, manifest.created_at, now)
     restore_hold.mark_restored(connection, now, manifest.created_at)
     named = update(t.meta).where(t.meta.c.key == DEPLOYMENT).values(value=deployment)
     connection.execute(named)
@@ -305,3 +310,46 @@ def _open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
         raise BadBackup(f"{file} cannot be read as a backup.", why=str(error), fix="Choose another file.") from error
     with packed:
         yield packed
+
+
+# Another deployment's backup, restored for its history alone: the machines it names are not ours to touch
+
+
+def disown(conn: Connection, deployment: str, backup_at: float, now: float) -> None:
+    """Nothing of `deployment` is launched, asked for, ended, metered or run from here: it may live on there."""
+    why = f"it belongs to another deployment, {deployment}: its history alone was restored"
+    conn.execute(update(t.effects).where(t.effects.c.done.is_(False)).values(done=True, error=why))
+    for job in conn.execute(select(t.jobs.c.id).where(t.jobs.c.state.not_in(TERMINAL_STATES))).scalars().all():
+        _conclude(conn, job, why, now)
+    conn.execute(update(t.slots).values(ended=True))
+    c = t.machines.c
+    gone = {"state": MachineState.GONE.value, "gone_at": now, "detail": why, "version": c.version + 1}
+    conn.execute(update(t.machines).where(c.state != MachineState.GONE.value).values(gone))
+    conn.execute(update(t.machines).values(metered=True))
+    _close_bills(conn, backup_at)
+    meta.drop(conn, COMPUTER)
+
+
+def _conclude(conn: Connection, job: str, why: str, now: float) -> None:
+    world = repository.load_world(conn, job)
+    assert world is not None, "read a moment ago, in the same transaction"
+    step = Step(world)
+    while (attempt := step.world.live) is not None:
+        told = {"attempt": attempt.number, "reason": Reason.MACHINE_LOST.value, "detail": why}
+        slots = tuple(replace(slot, ended=True) for slot in attempt.slots)
+        ended = replace(attempt, state=AttemptState.ENDED, slots=slots, reason=Reason.MACHINE_LOST, detail=why)
+        after = step.world.with_attempt(replace(ended, ended_at=now))
+        step = step.then(Step(after, (Event("attempt_ended", told),)))
+    repository.save_step(conn, world, step.then(end_job(step.world, _reason(world), why, now)), now)
+
+
+def _reason(world: World) -> Reason:
+    """What nobody had begun is called off; what ran is lost to us."""
+    return Reason.CANCELLED if world.live is None else Reason.MACHINE_LOST
+
+
+def _close_bills(conn: Connection, backup_at: float) -> None:
+    """What was spent since the backup is on the other deployment's bill."""
+    c = t.price_segments.c
+    ends_at = case((c.starts_at > backup_at, c.starts_at), else_=backup_at)
+    conn.execute(update(t.price_segments).where(c.ends_at.is_(None)).values(ends_at=ends_at))

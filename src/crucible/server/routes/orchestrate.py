@@ -11,7 +11,7 @@ from crucible.core.job.training import Orchestration
 from crucible.core.views.training import RecordView, TaskProgress, TaskView
 from crucible.server.context import Control, Who
 from crucible.server.http.problems import SAME_KEY, problem_responses
-from crucible.server.routes.training import Key, find_job_id, submit
+from crucible.server.routes.training import Key
 
 router = APIRouter(tags=["training"])
 
@@ -19,12 +19,12 @@ router = APIRouter(tags=["training"])
 @router.post("/orchestrate", status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY))
 async def orchestrate(wish: Orchestration, control: Control, who: Who, key: Key, response: Response) -> TaskView:
     """Submit a training task for a tenant, which is a project here; answers as `/status` does."""
-    submitted = await submit(control, who, wish.request(), key)
+    submitted = await control.trainings.submit(who, wish.request(), key)
     job = submitted.view.id
     response.headers["Location"] = f"/status?task_id={job}"
     if not submitted.created:
         response.status_code = 200
-    return task_view(await control.jobs.training_record(who, job))
+    return task_view(await control.trainings.record(who, job))
 
 
 @router.get("/status", responses=problem_responses(404, 409))
@@ -34,7 +34,7 @@ async def status(
     who: Who,
 ) -> TaskView:
     """A task: status, when it was made, and its progress."""
-    return task_view(await control.jobs.training_record(who, find_job_id(task_id)))
+    return task_view(await control.trainings.record(who, task_id))
 
 
 def task_view(record: RecordView) -> TaskView:

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from tests.authorisation.town import Town
-from tests.control.people.conftest import rig, town
+from tests.control.conftest import rig, town
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
 from crucible.control.people.openid import OpenIdLogin

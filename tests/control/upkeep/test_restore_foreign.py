@@ -10,7 +10,8 @@ from tests.control.world import Rig, add_row
 
 from crucible.control.db import schema as t
 from crucible.control.runtime.admission import COMPUTER
-from crucible.control.upkeep import foreign_backup, restore_hold
+from crucible.control.upkeep import restore_hold
+from crucible.control.upkeep.restore import disown
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
 from crucible.core.lifecycle import facts as f
 
@@ -25,7 +26,7 @@ async def take_over(rig: Rig) -> None:
     rig.clock.move(60)
 
     def make_ours(conn: Any) -> None:
-        foreign_backup.disown(conn, "dep-other", backup_at, rig.clock.now())
+        disown(conn, "dep-other", backup_at, rig.clock.now())
         restore_hold.mark_restored(conn, rig.clock.now(), backup_at)
 
     await rig.sql(make_ours)

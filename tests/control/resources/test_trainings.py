@@ -21,7 +21,7 @@ def spec(**config: Any) -> JobSpec:
 async def test_the_record_follows_the_job(rig: Rig) -> None:
     control = service(rig)
     job = (await rig.accept(spec(lr=0.1))).job
-    record: Any = await control.jobs.training_record(OWNER, job)
+    record: Any = await control.trainings.record(OWNER, job)
     assert (record.job_id, record.model_name, record.executor_type) == (job, "resnet", "local")
     assert (record.config["lr"], record.config["epochs"]) == (0.1, 10)
     assert (record.status, record.current_epoch, record.current_metrics) == ("queued", None, {})
@@ -32,7 +32,7 @@ async def test_the_record_follows_the_job(rig: Rig) -> None:
     await runner.say(MessageKind.STARTED, pid=77)
     await runner.say(MessageKind.PROGRESS, epoch=2, total_epochs=12, fraction=0.2)
     await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 1.0]], "system.cpu_percent": [[1, 3.0, 1.0]]})
-    record = await control.jobs.training_record(OWNER, job)
+    record = await control.trainings.record(OWNER, job)
     assert (record.status, record.current_epoch, record.total_epochs) == ("running", 2, 12)
     assert record.current_metrics == {"loss": 0.5}
     assert record.execution_id == f"local-{job}-77"
@@ -49,19 +49,19 @@ async def test_what_it_went_on_from_is_in_its_config(rig: Rig) -> None:
     await control.jobs.resume(OWNER, job, Resumption(checkpoint="latest"))
     await rig.place()
     [checkpoint] = (await control.checkpoints.list_checkpoints(OWNER, job)).items
-    record: Any = await control.jobs.training_record(OWNER, job)
+    record: Any = await control.trainings.record(OWNER, job)
     assert record.config["resume_from"] == checkpoint.id
 
 
 async def test_any_job_has_a_record(rig: Rig) -> None:
     job = await rig.submit(name="mine")
-    record: Any = await service(rig).jobs.training_record(OWNER, job)
+    record: Any = await service(rig).trainings.record(OWNER, job)
     assert (record.model_name, record.config) == ("mine", {})
 
 
 async def test_one_that_is_not_there(rig: Rig) -> None:
     with pytest.raises(NotFound):
-        await service(rig).jobs.training_record(OWNER, "zzzzzz")
+        await service(rig).trainings.record(OWNER, "zzzzzz")
 
 
 async def test_a_tenant_is_a_project_and_a_rerun_stays_in_it(rig: Rig) -> None:
