@@ -228,7 +228,7 @@ def test_through_the_store_there_is_no_way_in(tmp_path: Path) -> None:
     with Deployment(tmp_path, {"CRUCIBLE_CHANNEL": "store"}) as crucible:
         job = running(crucible, "sleep 1000")
         with SyncMLPlatform(settings=load_settings(environ=crucible.env)) as platform:
-            with pytest.raises(Conflict, match="No line leads") as refused:
+            with pytest.raises(Conflict, match="machine cannot be reached") as refused:
                 platform.job(job).exec(["true"])
             assert "store" in refused.value.why
 

@@ -1,1 +1,1 @@
-"""The shell round the core: database, reconcile, effects, ingest, janitor."""
+"""The control plane: everything around the pure core that reads, stores, calls and waits."""

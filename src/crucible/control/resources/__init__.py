@@ -1,1 +1,1 @@
-"""What routes may ask of the control plane, by resource. The caller comes first, unless it is for everyone."""
+"""What routes may ask of the control plane, by resource, with the identity of the caller first."""

@@ -1,6 +1,6 @@
-"""Which job or project a caller means, and what the caller may do with it.
+"""Which job or project a caller means, and what they may do with it.
 
-One that the caller may not see is reported as missing; one that they may see but not change is refused.
+What the caller may not see raises NotFound; what they may see but not change raises Forbidden.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ class Access:
     clock: Clock
 
     async def find_job(self, who: Identity, ref: str) -> queries.FoundJob:
-        """Return the job that an id, an ending of one, or `last` names. Raises NotFound, Conflict."""
+        """Return the job that an id, the ending of an id, or `last` names. Raises NotFound, Conflict."""
         return await self.db.read(lambda conn: queries.find_job(conn, ref, who))
 
     async def readable_job(self, who: Identity, ref: str) -> str:
-        """Return the id of the job, if the caller may see it."""
+        """Return the id of a job that the caller may see. Raises NotFound, Conflict."""
         return (await self.find_job(who, ref)).id
 
     async def writable_job(self, who: Identity, ref: str) -> str:
-        """Return the id of the job, if the caller may change it."""
+        """Return the id of a job that the caller may change. Raises NotFound, Conflict, Forbidden."""
         found = await self.find_job(who, ref)
         who.require(Permission.WRITE, found.project)
         return found.id
 
     async def require_project(self, who: Identity, project: str, permission: Permission = Permission.READ) -> None:
-        """Raise NotFound unless there is this project and the caller may see it, Forbidden without the permission."""
+        """Raise NotFound unless the caller can see this project, Forbidden if they lack the permission."""
         if not who.may(Permission.READ, project):
             raise projects.not_found(project)
         await self.db.read(lambda conn: projects.require(conn, project))
         who.require(permission, project)
 
     async def require_operator(self, who: Identity, action: str, target: str) -> None:
-        """Raise Forbidden unless the caller operates this deployment; note what they are about to do."""
+        """Raise Forbidden unless the caller operates this deployment; audit what they are about to do."""
         who.require(Permission.OPERATE)
         if who is not OWNER:
             now = self.clock.now()

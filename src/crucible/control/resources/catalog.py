@@ -1,4 +1,4 @@
-"""The catalog as routes show it. Reading it takes a while, so that happens off the event loop."""
+"""The catalog of prices. Reading it takes a while, so it happens off the event loop."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class UnconnectedOffers:
-    """Offers that nothing can be run at until their provider is connected, and the prices they are from."""
+    """Offers of providers that are not connected, and the prices that they were made from."""
 
     offers: tuple[Offer, ...]
     stock: Stock
@@ -65,7 +65,7 @@ class Catalog:
         access: Access,
         sources: Sources | None = None,
     ) -> None:
-        """`sources`: how providers are asked for new prices."""
+        """`sources`: where new prices are read from (default: the providers' own interfaces)."""
         self._access = access
         self._sources = sources or Sources()
         self._library = library
@@ -75,19 +75,19 @@ class Catalog:
         self._clock = clock
 
     async def page(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> PricePage:
-        """Return offers that match, cheapest first, also of providers that are not connected.
+        """Return offers that match, cheapest first, including those of providers that are not connected.
 
-        Raises UnknownName, and BadInput for a cursor that no page has given.
+        Raises UnknownName, and BadInput for an invalid cursor.
         """
         after = read_cursor(cursor)
         return await self._run(lambda: self._page(self._stock(), catalog_need(wanted), limit, after))
 
     async def instance_type(self, name: str) -> TypeView:
-        """Return every offer of one instance type, and what is known of its GPU. Raises NotFound with the nearest."""
+        """Return every offer of one instance type, and its GPU. Raises NotFound, which suggests the nearest name."""
         return await self._run(lambda: self._type(self._stock(), name))
 
     async def unconnected(self) -> UnconnectedOffers:
-        """What providers that are not connected offer today; the same object until a price changes."""
+        """Return what providers that are not connected offer today; the same object until a price changes."""
         return await self._run(lambda: self._unconnected(self._stock()))
 
     async def audit(self) -> PriceAuditView:
@@ -95,25 +95,25 @@ class Catalog:
         return await self._run(lambda: _audit(self._stock()))
 
     async def compare(self, who: Identity, text: str, *, provider: str | None, over: float) -> PriceComparisonView:
-        """Return the prices in use beside another table; `over` is how far two must differ to be listed (0.1: 10 %).
+        """Return the prices in use beside another table; `over` is the smallest difference to list (0.1: 10 %).
 
-        Raises BadInput for text that is no such table.
+        Raises BadInput if `text` is not such a table.
         """
         who.require_submitter()
         rows = (await self._run(self._stock)).rows
         return await self._run(lambda: compare_tables(rows, text, provider).view(over), COMPARE_SECONDS)
 
     async def refresh(self, who: Identity, provider: str, regions: Sequence[str]) -> RefreshView:
-        """Ask a provider for its prices; rows of its answer that cannot be used leave the old ones.
+        """Fetch the prices of a provider. Where a fetched row is unusable, the old price stays.
 
-        Raises BadInput if it cannot be asked, Unreachable if it gives no usable answer.
+        Raises BadInput if the provider has no price interface or needs a key, Unreachable for no usable response.
         """
         await self._access.require_operator(who, "catalog.refresh", provider)
         if provider not in PROVIDERS:
             raise _no_provider(provider)
 
         def work() -> RefreshView:
-            # Loads an HTTP client, which a server that is just starting has no use for.
+            # Imported here because it loads an HTTP client, which a starting server does not need.
             from crucible.catalog.refresh import refresh
 
             before = self._rates(provider)
@@ -124,7 +124,7 @@ class Catalog:
         return await self._calls.run(f"{LANE}:{provider}", work, REFRESH_SECONDS)
 
     def _rates(self, provider: str) -> dict[object, int]:
-        """Every price of a provider, by where and what it is."""
+        """Return every price of a provider, by region, instance type and market."""
         catalog = self._stock().catalog
         offers = catalog.offers(Need(providers=(provider,))) if provider in catalog.providers() else []
         return {order(offer)[1:]: offer.rate for offer in offers}
@@ -146,7 +146,7 @@ class Catalog:
         return self._cached
 
     def _why_not(self, provider: str) -> str:
-        """Why nothing of this provider can run a job here, with what changes that; empty when it can."""
+        """Return why this provider cannot run jobs here, with what changes that; empty if it is connected."""
         return "" if self._backends.has(provider) else why_unconnected(provider, self._backends.names())
 
     def _page(self, stock: Stock, need: Need, limit: int, after: Key | None) -> PricePage:
@@ -203,7 +203,7 @@ def _providers(wanted: OfferFilter) -> Iterator[str]:
 
 
 def _no_provider(name: str) -> UnknownName:
-    """All are named: the nearest in spelling (of 'amazon': lambda) is seldom what was meant."""
+    """Return an error that names all providers: the nearest in spelling ('amazon': lambda) is seldom what was meant."""
     bare = UnknownName("provider", name, PROVIDERS)
     return UnknownName("provider", name, PROVIDERS, fix=f"Known: {', '.join(PROVIDERS)}.") if bare.meant else bare
 
@@ -213,7 +213,7 @@ def write_cursor(key: Key) -> str:
 
 
 def read_cursor(cursor: str | None) -> Key | None:
-    """The offer that a page ended with; raises BadInput for what no page has given."""
+    """Return the offer that a page ended with. Raises BadInput for an invalid cursor."""
     if cursor is None:
         return None
     try:
@@ -226,7 +226,7 @@ def read_cursor(cursor: str | None) -> Key | None:
 def _no_type(name: str, known: tuple[str, ...]) -> NotFound:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    fix = f"{hint}`crucible catalog list` shows what there is."
+    fix = f"{hint}`crucible catalog list` lists them all."
     return NotFound(f"The catalog has no instance type {name!r}.", fix=fix, meant=near[0] if near else None)
 
 

@@ -22,9 +22,9 @@ from crucible.core.people.identity import Identity, Permission
 from crucible.wire.http import sessions as s
 
 MAX_COMMAND_AUDITED = 4000
-"""Characters of a command that are written down."""
+"""Characters of a command that go to the audit log."""
 PORT_AUDIT_SECONDS = 3600.0
-"""A port is reached by many connections; the first in so long is written down."""
+"""How often connections to the same port are written to the audit log: there may be many."""
 MAX_PORTS_REMEMBERED = 10_000
 
 _c = t.attempts.c
@@ -45,7 +45,7 @@ class ExecAccess:
     async def enter(self, who: Identity, ref: str) -> RunningJob:
         """Return the job, ready for sessions.
 
-        Raises Conflict if its program neither runs nor is about to, or no connection leads to its machine.
+        Raises Conflict if its program neither runs nor is about to, or if its machine cannot be reached.
         """
         found = await self._access.find_job(who, ref)
         who.require(Permission.WRITE, found.project)
@@ -72,7 +72,7 @@ class RunningJob:
     job: str
 
     async def locate(self) -> Location:
-        """Find the program. Raises Conflict if no session can be opened, now or in a while."""
+        """Return where the program is. Raises Conflict if no session can be opened, now or soon."""
         row = await self.services.ports.db.read(lambda conn: _NEWEST.first(conn, job=self.job))
         assert row is not None, "found a moment ago, and jobs are never deleted"
         begun, state = row["state"] == AttemptState.RUNNING.value, JobState(row["job_state"])
@@ -92,7 +92,7 @@ class RunningJob:
             yield await meeting.wait_for_agent()
 
     async def _program(self) -> SessionTarget:
-        """Return where the program runs, waiting for a job that runs already but whose program has not begun."""
+        """Return where the program runs; wait for it if its machine is still getting ready."""
         seen = await self.locate()
         if seen.begun:
             return seen.visit
@@ -108,14 +108,14 @@ class RunningJob:
     def _require_connection(self, backend: str) -> None:
         if self.services.invitations.channel(self.services.backends.get(backend)).channel is Channel.STORE:
             raise Conflict(
-                "No line leads to the job's machine.",
-                why="Its agent talks through the store, where only messages go.",
+                "The job's machine cannot be reached.",
+                why="Its agent talks through the store, which carries messages but no sessions.",
                 fix="Run the job where agents can open the server's address: leave out `channel = store`, or set "
-                "agents_url to an address that its place reaches.",
+                "agents_url to an address that its machine can reach.",
             )
 
     async def _audit_opening(self, wanted: s.Opening) -> None:
-        """Who does what is written down before it is done."""
+        """Write who does what to the audit log, before it is done."""
         now = self.services.ports.clock.now()
         if isinstance(wanted, s.Command):
             await self._audit("job.exec", _command(wanted), now)
@@ -139,7 +139,7 @@ class RunningJob:
 
 
 def _command(wanted: s.Command) -> dict[str, object]:
-    """As far as there is room for it; the text is what every database takes."""
+    """Return the command for the audit log, cut to MAX_COMMAND_AUDITED, as text that every database accepts."""
     words, room = [], MAX_COMMAND_AUDITED
     for word in wanted.words:
         words.append(word[:room].encode("utf-8", "replace").decode())
@@ -152,17 +152,18 @@ def _command(wanted: s.Command) -> dict[str, object]:
 def _not_begun(job: str) -> Conflict:
     return Conflict(
         f"The program of job {short(job)} has not begun: its machine is still getting ready for it.",
-        why=f"A session needs the program's own surroundings; {s.BEGIN_SECONDS:.0f} seconds were waited for them.",
-        fix=f"See what it is at with `crucible status {short(job)}`; then try again.",
+        why=f"A session needs the program's own environment, which was not ready within {s.BEGIN_SECONDS:.0f} seconds.",
+        fix=f"See its progress with `crucible status {short(job)}`, then try again.",
     )
 
 
 def _not_running(job: str, state: JobState) -> Conflict:
     if state.terminal:
-        fix = f"Run it once more: crucible rerun {short(job)}"
-        return Conflict(f"Job {short(job)} has ended: it is {state.value}.", why="There is nothing to enter.", fix=fix)
+        fix = f"Run it again: crucible rerun {short(job)}"
+        why = "A session needs a running program."
+        return Conflict(f"Job {short(job)} has ended: it is {state.value}.", why=why, fix=fix)
     return Conflict(
-        f"The program of job {short(job)} does not run: the job is {state.value}.",
-        why="A session needs the program's own surroundings.",
+        f"The program of job {short(job)} is not running: the job is {state.value}.",
+        why="A session needs the program's own environment.",
         fix=f"Wait until it runs: crucible status {short(job)}",
     )

@@ -1,4 +1,4 @@
-"""What users do with hooks. All of it is for those who manage the project: a hook sends its events away."""
+"""Hooks, for those who manage a project: a hook sends its events to an address outside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, Hook
 
 
 class Hooks:
-    """A signing secret is in the answer to `add` and `rotate`, as `secret`, and nowhere else."""
+    """Only `add` and `rotate` return the signing secret, as `secret` of the view."""
 
     def __init__(self, ports: Ports, access: Access, sender: Sender) -> None:
         self._ports = ports
@@ -93,7 +93,7 @@ class Hooks:
         return changed
 
     async def rotate(self, who: Identity, project: str, ref: str, secret: Secret) -> HookView:
-        """A new signing secret; for a day messages are signed with the old one too."""
+        """Set a new signing secret; for a day, messages are signed with the old one too."""
         await self._require_manager(who, project)
 
         def put(conn: Connection, now: float) -> HookView:
@@ -134,7 +134,7 @@ class Hooks:
         return found.model_copy(update={"hook": hook.id})
 
     async def list_deliveries(self, who: Identity, project: str, ref: str, *, limit: int) -> DeliveryPage:
-        """Return the last tries, newest first."""
+        """Return the last attempts, newest first."""
         await self._require_manager(who, project)
         views = await self._ports.db.read(
             lambda conn: deliveries.list_deliveries(conn, rows.find(conn, project, ref).id, limit)
@@ -145,21 +145,21 @@ class Hooks:
         await self._access.require_project(who, project, Permission.MANAGE)
 
     async def _check(self, url: str) -> None:
-        """A name that nobody knows is the asker's mistake here, and no trouble of ours."""
+        """Check the address. A host that cannot be resolved or reached is BadInput here, not a fault of the server."""
         try:
             await self._sender.check(url)
         except (TimedOut, Unreachable) as error:
             raise BadInput(error.what, why=error.why, fix=error.fix, field="url") from error
 
     def _note(self, conn: Connection, who: Identity, action: str, hook: Hook, now: float, **data: object) -> None:
-        """Of an address only the host: what follows it is often a secret itself."""
+        """Audit a change. `data` holds only the host of an address: its path is often a secret itself."""
         audit.record(conn, who, action, hook.id, now, project=hook.project, data=data)
 
 
 def _require_room(conn: Connection, project: str) -> None:
     if len(rows.list_hooks(conn, project)) >= MOST_HOOKS:
         raise RefusedByPolicy(
-            f"The project {project!r} has {MOST_HOOKS} hooks, and no room for more.",
+            f"The project {project!r} has {MOST_HOOKS} hooks, the most it may have.",
             fix=f"Remove one: crucible notifications remove HOOK --project {project}",
         )
 

@@ -1,4 +1,4 @@
-"""Jobs: submit, read, cancel, resume and repeat them."""
+"""Jobs: submit, read, cancel, resume and rerun them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Jobs:
         return await self._access.readable_job(who, ref)
 
     async def details(self, who: Identity, ref: str) -> JobView:
-        """Return all that is known of a job, with its last lines of output and its latest metrics."""
+        """Return a job in full, with its last lines of output and its latest metrics."""
         now = self._ports.clock.now()
 
         def read(conn: Connection) -> JobView:
@@ -71,12 +71,12 @@ class Jobs:
         return await self._view(await self.find(who, ref))
 
     async def list_jobs(self, who: Identity, wanted: JobFilter, *, limit: int, cursor: str | None) -> JobPage:
-        """Return a page of jobs, newest first. Raises BadInput for a cursor that no page has given."""
+        """Return a page of jobs, newest first. Raises BadInput for an invalid cursor."""
         now = self._ports.clock.now()
         return await self._ports.db.read(lambda conn: listing.list_jobs(conn, wanted, limit, cursor, now, who))
 
     async def health(self, who: Identity, ref: str) -> HealthView:
-        """Return how the job does: verdict, findings with their evidence, and advice."""
+        """Return the job's health: verdict, findings with their evidence, and advice."""
         job, now = await self.find(who, ref), self._ports.clock.now()
         return await self._ports.db.read(lambda conn: queries.read_health(conn, job, now))
 
@@ -124,7 +124,7 @@ class Jobs:
         return [SubmittedJob(views[one.job], one.created) if isinstance(one, StoredJob) else one for one in done]
 
     async def cancel(self, who: Identity, ref: str) -> tuple[JobView, bool]:
-        """Ask for a job's end. Returns the job, and whether that changed anything."""
+        """Cancel a job. Return it, and whether that changed anything."""
         job = await self._access.writable_job(who, ref)
         changed = await self._services.writer.write(lambda unit: self._services.bulk.request_cancel(unit, job, who))
         crashpoint("cancel.after_commit")
@@ -133,9 +133,9 @@ class Jobs:
     async def cancel_matching(
         self, who: Identity, wanted: JobFilter, *, limit: int, dry_run: bool
     ) -> tuple[list[JobView], bool]:
-        """Ask for the end of the newest `limit` jobs that match and have not ended.
+        """Cancel the newest `limit` jobs that match and have not ended.
 
-        Returns them, and whether there are more. With `dry_run` nothing is asked.
+        Return them, and whether there are more. With `dry_run` nothing is cancelled.
         """
         active = listing.restrict_to_visible(wanted.model_copy(update={"active": True}), who, Permission.WRITE)
         found = await self._ports.db.read(lambda conn: listing.matching_jobs(conn, active, limit + 1))
@@ -144,7 +144,7 @@ class Jobs:
         return await self._views(found[:limit]), len(found) > limit
 
     async def cancel_named(self, who: Identity, refs: Sequence[str], *, dry_run: bool) -> list[JobView | CrucibleError]:
-        """Ask for the end of jobs by their ids, short ids or endings. One that fails stops no other."""
+        """Cancel jobs by their ids, short ids or endings. One that fails stops no other."""
         write = Permission.WRITE
         found = await self._ports.db.read(lambda conn: [queries.find_or_error(conn, ref, who, write) for ref in refs])
         ids = list(dict.fromkeys(job for job in found if isinstance(job, str)))
@@ -170,7 +170,7 @@ class Jobs:
         return SubmittedJob(await self._view(accepted.job), accepted.created)
 
     def _announce_jobs(self) -> None:
-        """Wake what plans jobs, and the scheduler if that is another process's duty."""
+        """Wake the planner of jobs, and the scheduler if another process holds that duty."""
         self._ports.wakeups.wake(forecast.TOPIC)
         if not self._services.duties.has(Duty.SCHEDULER):
             self._ports.wakeups.wake("jobs")

@@ -38,7 +38,7 @@ class Labels:
         return _page(await self._ports.db.read(lambda conn: labels.tags_of(conn, job)))
 
     async def change_tags(self, who: Identity, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> TagPage:
-        """Remove tags, then add some; return all that the job has then. Raises BadInput for a malformed tag."""
+        """Remove tags, then add some; return the tags that the job has then. Raises BadInput for a malformed tag."""
         job, new, old = await self._access.writable_job(who, ref), parse_tags(add), [parse_tag(text) for text in remove]
         return _page(await self._write(job, lambda unit: labels.change_tags(unit.conn, job, new, old)))
 
@@ -47,7 +47,7 @@ class Labels:
         return NotePage(items=tuple(await self._ports.db.read(lambda conn: notes.list_notes(conn, job))))
 
     async def add_note(self, who: Identity, ref: str, *, text: str) -> NoteView:
-        """Raises Conflict if the job has as many notes as it may."""
+        """Add a note. Raises Conflict if the job has as many notes as it may have."""
         job, ids = await self._access.writable_job(who, ref), self._ports.ids
         return await self._write(job, lambda unit: notes.add(unit, ids, job, who.name, text))
 
@@ -56,7 +56,7 @@ class Labels:
         return await self._write(job, lambda unit: notes.remove(unit, job, note))
 
     async def _write(self, job: str, change: Callable[[UnitOfWork], T]) -> T:
-        """Apply the change, and let those who watch the job know."""
+        """Apply the change and notify the watchers of the job."""
 
         def apply(unit: UnitOfWork) -> T:
             unit.changes.hint(job, Hint.EVENT)

@@ -1,4 +1,4 @@
-"""Login: how a person gets a session, by a link that works once or by name and password."""
+"""Login, which gives users a session for a one-time link or for their name and password."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 LINK_SECONDS = 300.0
 QUIET_SECONDS = 900.0
-"""After so long without another wrong password, the next one is counted from one again."""
+"""Seconds without a wrong password after which the next one counts as the first again."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class _Credentials:
 
 
 class FailureCounter:
-    """Counts wrong passwords by key, so that guessing cannot fill the audit log. There have to be few keys."""
+    """Counts wrong passwords by key, so that guessing cannot fill the audit log. Keys are never forgotten."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._seen: dict[str, tuple[int, float]] = {}
 
     def add(self, key: str) -> int | None:
-        """Return how many there were without a pause, if that is to be noted (1, 10, 100 and so on), else None."""
+        """Count one. Return the count if it belongs in the audit log (1, 10, 100 and so on), else None."""
         count, last = self._seen.get(key, (0, 0.0))
         now = self._now()
         count = 1 if now - last > QUIET_SECONDS else count + 1
@@ -58,7 +58,7 @@ class FailureCounter:
 
 
 class Login:
-    """`openid`: for people whom an OpenID provider vouches for; None if there is no provider."""
+    """`openid` is None if no OpenID provider is set up."""
 
     def __init__(self, ports: Ports, openid: OpenIdLogin | None = None) -> None:
         self._ports = ports
@@ -69,12 +69,12 @@ class Login:
 
     @property
     def provider(self) -> str | None:
-        """What people call the OpenID provider; None if there is none."""
+        """The display name of the OpenID provider, or None."""
         return None if self._openid is None else self._openid.name
 
     @property
     def openid(self) -> OpenIdLogin:
-        """Raises NotFound where no OpenID provider is set up."""
+        """The login by an OpenID provider. Raises NotFound if none is set up."""
         if self._openid is None:
             raise NotFound(
                 "This server has no OpenID provider.",
@@ -84,7 +84,7 @@ class Login:
         return self._openid
 
     async def create_link(self, who: Identity) -> TokenView:
-        """Return a code that is good for one login within a few minutes."""
+        """Return a code that logs in once, within a few minutes."""
         if (
             who.via not in (LoginMethod.OWNER, LoginMethod.TOKEN)
             or who.project is not None
@@ -97,9 +97,9 @@ class Login:
         )
 
     async def redeem(self, code: str) -> TokenView:
-        """Return a session for a login link, or the share link itself: it shows its job as often as it is opened.
+        """Return a session for a login link, or the share link itself, which can be opened any number of times.
 
-        Raises NotAllowed for a link that is used or too old.
+        Raises NotAllowed for a link that is used, expired or revoked.
         """
         session = self._ports.ids.new(Prefix.TOKEN)
 
@@ -110,27 +110,31 @@ class Login:
         found = await self._ports.write(open_link)
         if found is None:
             raise NotAllowed(
-                "This login link is not good.",
-                why="One that logs in works once, for five minutes; one that shares a job for as long as was said.",
-                fix="`crucible login --link` makes a new one; a share link, whoever gave it.",
+                "This link is not valid.",
+                why="A login link works once, within five minutes; a share link until it expires or is revoked.",
+                fix="Make a new login link with `crucible login --link`; for a share link, ask the user who sent it.",
             )
         return found
 
     async def login(self, name: str, password: str) -> TokenView:
-        """Return a session for a name and its password. A wrong one costs as much time as a right one."""
+        """Return a session for a name and password. A wrong password takes as long to check as a right one."""
         user = await self._verify(name, password)
         if user is None:
-            raise NotAllowed("The name or the password is wrong.", fix="Try again; an administrator can set a new one.")
+            fix = "Try again, or ask an administrator to set a new password."
+            raise NotAllowed("The name or the password is wrong.", fix=fix)
         session = self._ports.ids.new(Prefix.TOKEN)
         return await self._ports.write(lambda conn, now: _start_session(conn, user, session, now))
 
     async def confirm_password(self, name: str, password: str | None) -> None:
-        """Raise Forbidden unless it is the user's: whoever found his browser open does not lock him out of it."""
+        """Raise Forbidden unless the password is the user's.
+
+        Without this, anyone at an unlocked browser could lock the user out.
+        """
         if password is None or await self._verify(name, password) is None:
             raise Forbidden(
                 "The old password is missing or wrong.",
-                why="Your own password changes only for somebody who knows the old one.",
-                fix="Give it as old_password; an administrator can set a new one without it.",
+                why="To change your own password you have to know the old one.",
+                fix="Give it as old_password, or ask an administrator to set a new password.",
                 field="old_password",
             )
 
@@ -141,7 +145,7 @@ class Login:
         return await self._ports.db.read(users.has_users)
 
     async def logout(self, who: Identity) -> None:
-        """Ends the session. A token or a share link is not ended by one of those who use it."""
+        """End the session. A token or share link stays: others may use it too."""
         if who.token is not None and who.via is LoginMethod.SESSION:
             token = who.token
             await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
@@ -162,9 +166,10 @@ class Login:
         return kept.user
 
     def _audit_failure(self, user: str) -> None:
-        """A name that is no user's is not written down: it is often a password in the wrong field.
+        """Write a wrong password to the audit log, without the name of an unknown user.
 
-        Nobody waits for it: how long an answer takes must not tell whether there is such a user.
+        Such a name is often a password in the wrong field. The response does not wait for this: its time must not
+        show whether the user exists.
         """
         count = self._failures.add(user)
         if count is not None:
@@ -179,10 +184,10 @@ class Login:
     def _audit_done(self, task: asyncio.Task[None]) -> None:
         self._audit_tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("a wrong password was not written down", error=str(error))
+            log.warning("a wrong password was not written to the audit log", error=str(error))
 
     async def flush_audit(self) -> None:
-        """Wait until what is known of wrong passwords is in the audit log."""
+        """Wait until all wrong passwords are in the audit log."""
         await asyncio.gather(*self._audit_tasks, return_exceptions=True)
 
 
@@ -191,7 +196,7 @@ def _start_session(conn: Connection, user: str, session: str, now: float) -> Tok
 
 
 def _read_credentials(conn: Connection, name: str) -> _Credentials:
-    """What a login is checked against; nothing for a user who is not there or may not come in."""
+    """Return what a login is checked against; empty for an unknown or disabled user."""
     row = users.find_by_name(conn, name)
     if row is None or row["disabled_at"] is not None:
         return _Credentials()

@@ -1,4 +1,4 @@
-"""Machines: every machine of this deployment, and those that providers hold and should not."""
+"""Machines of this deployment, and orphans: machines that a provider holds and should not."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Machines:
     access: Access
 
     async def list_machines(self, who: Identity, *, all: bool = False) -> MachinePage:
-        """Return machines that are not gone; with `all` also those that are."""
+        """Return the machines; with `all` including those that are gone."""
         now = self.ports.clock.now()
         return await self.ports.db.read(lambda conn: queries.list_machines(conn, now, gone_too=all, who=who))
 
     async def list_orphans(self, who: Identity) -> OrphanPage:
-        """Return machines that carry our tag and are unknown to us or should be gone. Ends nothing."""
+        """Return machines that carry our tag and are unknown to us or should be gone. Nothing is ended."""
         who.require(Permission.OPERATE)
         found = await self.janitor.inspect()
         doubles = [replace(ref, machine="") for ref in found.duplicates]
@@ -63,7 +63,7 @@ class Machines:
         return await self.ports.db.read(lambda conn: queries.read_machine(conn, machine.id, now))
 
     async def _end_orphan(self, ref: str, known: Machine | None) -> MachineView | OrphanView:
-        """What its place still holds of it is ended; of a machine that is gone for good, that is said."""
+        """End what its provider still holds of it; return a machine that is gone for good as it is."""
         found = await self.janitor.inspect()
         for orphan in (*found.unknown, *found.leftovers, *found.duplicates):
             names = (orphan.native_id, orphan.machine, short(orphan.machine))

@@ -1,4 +1,4 @@
-"""Maintenance of a deployment: its status, gauges, pruning, backup, and the end of a restore."""
+"""Maintenance of a deployment: status, gauges, pruning, backup, and confirming a restore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crucible.core.views.server import BackupView, ConfirmedView, PruneView, Res
 
 @dataclass(frozen=True)
 class Status:
-    """What a server tells of itself that only the database knows; `restored` while a restore is not confirmed."""
+    """The part of a server's status that is in the database; `restored` is set while a restore is unconfirmed."""
 
     deployment: str
     counts: Counts
@@ -33,7 +33,7 @@ class Maintenance:
         self._access = services.access
 
     async def status(self, who: Identity) -> Status:
-        """Return how much runs, waits and bills, and whether a restore still has to be confirmed."""
+        """Return what runs, waits and bills, and whether a restore still has to be confirmed."""
 
         def read(conn: Connection) -> Status:
             return Status(self._services.deployment.id, queries.count_jobs(conn, who), restore_hold.status(conn))
@@ -53,17 +53,17 @@ class Maintenance:
         )
 
     async def prune(self, who: Identity, *, older_than: float | None, dry_run: bool) -> PruneView:
-        """Remove what retention allows, older than so many seconds; with `dry_run` only say what that is."""
+        """Remove what retention allows that is older than so many seconds; with `dry_run` only return what that is."""
         await self._access.require_operator(who, "store.prune", "dry run" if dry_run else "everything that is old")
         return await self._services.retention.prune(older_than=older_than, dry_run=dry_run)
 
     async def backup(self, who: Identity, target: str) -> BackupView:
-        """Copy the database to this path on the server's disk, while it is in use."""
+        """Write a backup of the database, which stays in use, to this path on the server's disk."""
         await self._access.require_operator(who, "database.backup", target)
         return await self._services.backup.make(target)
 
     async def confirm_restore(self, who: Identity) -> ConfirmedView:
-        """Allow machines to be launched and ended again after a restore, and place jobs."""
+        """Allow machines to be launched and ended again after a restore."""
         await self._access.require_operator(who, "database.confirm", "the restored copy")
         done = await self._services.writer.write(lambda unit: restore_hold.confirm(unit.conn, unit.now))
         for topic in ("effects", "jobs"):

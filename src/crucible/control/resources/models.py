@@ -1,4 +1,4 @@
-"""The model plugins of one Python that the server is told of: listed, checked and made into jobs, never imported."""
+"""Model plugins of the server's Python for models: list them, check them and make jobs of them, never import them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from crucible.wire.models.subprocess_rpc import RpcError
 T = TypeVar("T")
 
 ASK_SECONDS = 25.0
-"""Below what clients wait for an answer: who asks hears which plugin hangs, and not that the server does."""
+"""Shorter than clients wait for a response, so that they learn which plugin hangs instead of timing out."""
 CACHE_SECONDS = 30.0
-"""How long a description is good: packages are installed seldom, and describing them takes seconds."""
+"""How long descriptions are cached: packages change rarely, and describing them takes seconds."""
 SET_BY_MODEL = ("command", "kind", "shape", "bundle", "in_place", "environment", "source", "rerun_of")
 
 
 @dataclass(frozen=True)
 class ModelsPython:
-    """`python` None: this server offers no models. `environ` is what its processes may see a part of."""
+    """`python` is None if this server offers no models. Its processes see a part of `environ`."""
 
     python: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -44,14 +44,14 @@ class Models:
         self._source = source
         self._clock = clock
         self._locks: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
-        """One asks for a model, and who else wants it waits for that; None: for the list. Gone when nobody does."""
+        """By model (None: the list), so that one request describes it and others wait. Weak, so that unused ones go."""
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._plugins: dict[str, tuple[float, Plugin]] = {}
-        """By name, those that are offered."""
+        """By name, with the time of description."""
         self._list: tuple[float, tuple[Plugin, ...]] | None = None
 
     async def list_models(self, who: Identity) -> ModelPage:
-        """Return all of them, broken ones with their faults; none if the server has no Python for models."""
+        """Return all models, broken ones with their error; empty if the server has no Python for models."""
         who.require_submitter()
         found = await self._describe_all() if self._source.python is not None else ()
         return ModelPage(items=tuple(map(model_view, found)))
@@ -84,7 +84,7 @@ class Models:
         return await self._describe(name)
 
     async def _describe(self, name: str) -> Plugin:
-        """Asked for by itself, so that one that hangs holds up nobody who wants another."""
+        """Describe one model in a process of its own, so that one that hangs does not delay the others."""
         async with self._locks.setdefault(name, asyncio.Lock()):
             kept = self._fresh(self._plugins.get(name)) or self._in_list(name)
             if kept is not None:
@@ -109,12 +109,12 @@ class Models:
             return kept
 
     def _fresh(self, kept: tuple[float, T] | None) -> T | None:
-        """What was found out not long ago; counted from when it was, which may be a minute after it was asked."""
+        """Return what was cached if it is recent enough, counted from when the description came back."""
         return kept[1] if kept is not None and 0 <= self._clock.now() - kept[0] < CACHE_SECONDS else None
 
     async def _ask(self, describe: Callable[[str, Mapping[str, str]], T]) -> T:
         python = self._source.python
-        assert python is not None, "asked for only where there is one"
+        assert python is not None, "both callers have checked that"
         async with self._slots:
             try:
                 return await asyncio.to_thread(describe, python, self._source.environ)
@@ -149,7 +149,7 @@ def _not_found(name: str, known: Sequence[str]) -> NotFound:
 def _spec(order: ModelOrder, plugin: Plugin, job: Mapping[str, object]) -> JobSpec:
     decided = next((name for name in SET_BY_MODEL if name in job), None)
     if decided is not None:
-        raise BadInput(f"The field {decided!r} of the job is the model's.", fix="Leave it out.", field=f"job.{decided}")
+        raise BadInput(f"The model sets the field {decided!r} of the job.", fix="Leave it out.", field=f"job.{decided}")
     said = {"name": order.model, **_with_gpu_memory(plugin, job)}
     try:
         return JobSpec.model_validate(
@@ -172,7 +172,7 @@ def _spec(order: ModelOrder, plugin: Plugin, job: Mapping[str, object]) -> JobSp
 
 
 def _with_gpu_memory(plugin: Plugin, job: Mapping[str, object]) -> dict[str, object]:
-    """The job with the GPU memory that the model says it needs, unless it has a size."""
+    """Return the job with the GPU memory that the model declares, unless the job has a size of its own."""
     given = job.get("resources")
     resources = dict(given) if isinstance(given, Mapping) else {}
     needs = models.gpu_needs(plugin.min_gpu_memory_gb)

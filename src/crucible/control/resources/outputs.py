@@ -1,4 +1,4 @@
-"""Outputs: what a job wrote and reported: logs, metrics, events and artifacts."""
+"""The outputs of a job: logs, metrics, events and artifacts."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Outputs:
     async def search_logs(self, who: Identity, ref: str, query: Query) -> HitPage:
         """Return a page of the lines that match, in order. Cancelling this call ends the search.
 
-        Raises BadInput for a cursor that no page has given.
+        Raises BadInput for an invalid cursor.
         """
         return await self._logsearch.find(await self._access.readable_job(who, ref), query)
 
     async def metrics(self, who: Identity, ref: str, *, series: list[str], points: int) -> MetricsView:
         """Return series (default: all) of the latest attempt that has any.
 
-        Each has about `points` points that draw it or, if negative, its last `-points`, every one of them.
+        Each has about `points` points, enough to draw it, or if `points` is negative, exactly its last `-points`.
         """
         job = await self._access.readable_job(who, ref)
         return await self._db.read(lambda conn: queries.read_metrics(conn, job, series, points))
 
     async def events(self, who: Identity, ref: str | None, *, after: int, limit: int) -> EventPage:
-        """Return events of one job, or with None of all jobs that the caller may see."""
+        """Return events of one job, or of all jobs that the caller may see if `ref` is None."""
         job = None if ref is None else await self._access.readable_job(who, ref)
         return await self._db.read(lambda conn: queries.list_events(conn, job, after, limit, who))
 
@@ -57,5 +57,5 @@ class Outputs:
                 return StoredFile(artifact_key(job, item.attempt_id, path), item.size, item.sha256)
         raise NotFound(
             f"Job {short(job)} has no artifact {path!r}.",
-            fix=f"crucible download {short(job)} fetches all it has.",
+            fix=f"crucible download {short(job)} fetches all of its artifacts.",
         )

@@ -1,4 +1,4 @@
-"""Users, projects and their members: each change is checked against the caller, and noted as it is made."""
+"""Users, projects and their members. Each change is authorised, and audited in its own transaction."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class People:
         return await self._ports.write(add)
 
     async def change_user(self, who: Identity, name: str, change: UserChange) -> UserView:
-        """Change a user. They may change their own password, if they know it; all else is for administrators.
+        """Change a user. Users may change their own password if they know it; all else is for administrators.
 
-        A disabled user's tokens end. `subject` ties them to a person of the OpenID provider by the provider's own name
-        for that person; a new address (none at all: an empty one) undoes that. Either ends their tokens too.
+        `subject` links the user to an account of the OpenID provider, by the provider's own id; a new address (also
+        an empty one) unlinks them. Disabling a user, a new password and either of these revokes their tokens.
         """
         own = name == who.name and who.via in (LoginMethod.OWNER, LoginMethod.SESSION)
         if not own or any(wish is not None for wish in (change.admin, change.disabled, change.email, change.subject)):
@@ -90,8 +90,8 @@ class People:
         if name == OWNER.name:
             raise Conflict(
                 "The owner cannot be changed.",
-                why="He is whoever holds the state folder.",
-                fix="Make a user of your own with `crucible users add NAME`, and change that one.",
+                why="The owner is the user who holds the state folder.",
+                fix="Add a user for yourself with `crucible users add NAME`, and change that one.",
             )
         if change.password is not None and name == who.name:
             await self._login.confirm_password(name, change.old_password)
@@ -131,9 +131,9 @@ class People:
         return await self._ports.write(add)
 
     async def ensure_project(self, who: Identity, name: str) -> None:
-        """An administrator's projects are made as they are named."""
+        """Create the project if it does not exist and the caller is an administrator; do nothing for others."""
         if who.may(Permission.OPERATE) and not await self._ports.db.read(lambda conn: projects.exists(conn, name)):
-            with contextlib.suppress(Conflict):  # somebody was faster
+            with contextlib.suppress(Conflict):  # another request created it first
                 await self.add_project(who, name)
 
     async def list_members(self, who: Identity, project: str) -> MemberPage:
@@ -156,15 +156,16 @@ class People:
 
         def leave(conn: Connection, now: float) -> None:
             if not projects.remove_member(conn, project, users.find_or_raise(conn, user)["id"]):
-                raise NotFound(f"{user!r} is no member of {project!r}.", fix=f"`crucible projects members {project}`.")
+                fix = f"`crucible projects members {project}` lists them."
+                raise NotFound(f"{user!r} is not a member of {project!r}.", fix=fix)
             audit.record(conn, who, "member.remove", user, now, project=project)
 
         await self._ports.write(leave)
 
-    # the record
+    # the audit log
 
     async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> AuditPage:
-        """Return a page of all of it to administrators; of a project's to those who manage it."""
+        """Return a page of the whole log for administrators, or of one project's for those who manage it."""
         if project is not None:
             await self._access.require_project(who, project, Permission.MANAGE)
         elif not who.may(Permission.OPERATE):
@@ -178,10 +179,11 @@ class People:
 
 
 def _not_whole_log(who: Identity) -> Forbidden:
-    """The whole record is an administrator's; whoever manages a project is told of the part that is his to see."""
+    """Return the refusal of the whole log; for a caller who manages projects its fix names them."""
     refused = who.permission_error(Permission.OPERATE, None)
-    himself = replace(who, scopes=EVERY_PERMISSION)  # whether his token reaches that far is said of the project then
-    managed = sorted(himself.projects(Permission.MANAGE) or ())
+    # Not limited by the token: if it does not reach the project, asking for the project will say so.
+    user = replace(who, scopes=EVERY_PERMISSION)
+    managed = sorted(user.projects(Permission.MANAGE) or ())
     if not managed:
         return refused
     others = f" (or {', '.join(managed[1:MAX_NAMED])})" if managed[1:] else ""

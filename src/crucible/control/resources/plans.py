@@ -1,4 +1,4 @@
-"""Plans: where a job would run, what that costs and the exact call that would be sent, and how good forecasts were."""
+"""Plans: where a job would run, what that costs and the exact call that would be sent; how good predictions were."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ SECONDS = 30.0
 
 @dataclass(frozen=True)
 class _Routed:
-    """`offers` are those that can run it, then those that could once they are connected; `best` is one of the first."""
+    """`offers` are those that can run the job, then those that could once connected; `best` is one of the former."""
 
     plain: Workload
-    """As the model tells it, without what past jobs taught."""
+    """As estimated from the program alone, without corrections by past jobs."""
     work: Workload
     learned: CorrectedSpeeds
     found: Plan
     offers: list[RankedOffer]
     best: RankedOffer | None
     read: bool
-    """How long it takes is read of the program."""
+    """Whether the runtime was predicted from the program."""
 
 
 class Plans:
@@ -71,11 +71,11 @@ class Plans:
         self._known = DataSheetSpeeds()
 
     async def plan(self, who: Identity, request: PlanRequest) -> PlanView:
-        """Return offers of every place, best first: those that can run it, then those that could once connected.
+        """Return offers of all backends, best first: those that can run the job, then those that could once connected.
 
-        `chosen` is what a submission with `job` added would be given now; None: nothing that is connected can run it,
-        and `why` says so. Nothing is sent to a provider, and nothing changes.
-        Raises for an unknown place, tier or GPU type, and for wishes that contradict each other.
+        `chosen` is what a submission with `job` added would get now; if nothing that is connected can run the job it
+        is None, and `why` says why. Nothing is sent to a provider, and nothing changes.
+        Raises UnknownName for a backend, tier or GPU type, and BadInput for options that contradict each other.
         """
         who.require_submitter()
         now = self._ports.clock.now()
@@ -87,19 +87,19 @@ class Plans:
         )
 
     async def plan_job(self, request: PlanRequest) -> tuple[CandidatesView, Forecast | None]:
-        """Return the plan that is stored with a job, and how long the job will take where that can be said."""
+        """Return the plan to store with a job, and a prediction of its runtime if there is one."""
         profile = await self._profile(request)
         experience = await self._lessons.current(self._ports.clock.now())
         return await self._ports.calls.run(LANE, lambda: self._plan_job(request, profile, experience), SECONDS)
 
     async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> PredictionPage:
-        """Return what was predicted of jobs beside what they took, newest first, and the overall accuracy."""
+        """Return predicted and actual runtimes of jobs, newest first, and the overall accuracy."""
         return await self._ports.db.read(lambda conn: list_predictions(conn, limit, cursor, who))
 
     async def _profile(self, request: PlanRequest, authority: Hashable = None) -> Profile | None:
-        """What reading the program teaches, None without one; raises for a request that names what there is not.
+        """Return the profile of the request's program, or None if it has none. Raises as `plan` does.
 
-        What is cached of programs is cached for the same `authority` alone.
+        The cache is not shared between different values of `authority`.
         """
         self._check(request)
         program = request.program
@@ -160,7 +160,7 @@ class Plans:
     def _candidates(
         self, request: PlanRequest, routed: _Routed, experience: PastRuns, chosen: PlannedView | None
     ) -> CandidatesView:
-        """The candidates and what was rejected, as far as they are asked for."""
+        """Return the candidates and the rejected offers, as many as the request asks for."""
         found, offers, best = routed.found, routed.offers, routed.best
         shown = offers if request.every_region else plan_views.best_of_each_type(offers)
         unheard = [n for n in self._backends.names() if self._backends.rejection(n, secrets=bool(request.secrets))]
@@ -198,7 +198,7 @@ class Plans:
         return _Routed(plain, work, learned, found, both, best, read)
 
     def _forecast(self, request: PlanRequest, profile: Profile | None, routed: _Routed) -> Forecast | None:
-        """How long it takes, if the model knows that and the machine is a real one."""
+        """Return the prediction to store; None if the runtime was not predicted or the machine is simulated."""
         if routed.best is None:
             return None
         plain, offer, predicted = routed.plain, routed.best.offer, routed.best.estimate.seconds
@@ -226,7 +226,7 @@ class Plans:
         return ""
 
     def _chosen_view(self, best: RankedOffer, request: PlanRequest, now: float) -> PlannedView:
-        """With the call; its id stands for the one that it would get."""
+        """Return the best offer with its launch call, which carries a made-up machine id."""
         place = self._backend_offer(best.offer)
         life = self._life(place, request)
         ends_at = None if life is None else now + life
@@ -235,7 +235,7 @@ class Plans:
         return self._view(best, request).model_copy(update={"call": call, "ends_at": iso(ends_at)})
 
     def _scheduler_choice(self, ranked: list[RankedOffer], request: PlanRequest, work: Workload) -> RankedOffer:
-        """At the best place the machine that its scheduler would ask for."""
+        """Return the offer that the scheduler would choose on the backend of the best one."""
         first = ranked[0]
         backend = self._backends.get(first.offer.backend)
         if backend.capabilities.slots is Slots.COUNTED:
@@ -248,16 +248,18 @@ class Plans:
         return next((one for one in here if one.offer is choice), first)
 
     def _submitted_sizes(self, best: RankedOffer | None, request: PlanRequest, work: Workload) -> dict[str, int]:
-        """What a submission says of its size to be given what is planned."""
+        """Return the sizes that a submission has to give in order to get what is planned."""
         need = work.need if best is None else work.need_on(best.offer.capacity)
         gpus = {"gpus": need.gpus, "gpu_memory_bytes": need.gpu_memory_bytes or 0} if need.gpus else {}
         memory = 0 if best is None else self._submitted_memory(best.offer, request, work)
         return {name: size for name, size in {**gpus, "memory_bytes": memory}.items() if size}
 
     def _submitted_memory(self, offer: Offer, request: PlanRequest, work: Workload) -> int:
-        """What a machine that is made for the job must have. Where slots are counted it would be a limit, and an
-        estimate is none: there, and where it may come to such a place, nothing is said. Nor where it takes whatever
-        GPU there is: who asks for a size gets the GPUs that he asks for. Nor where only the least of it is known.
+        """Return the memory to ask for, or 0 to ask for none.
+
+        It is only asked for where a machine is made for the job. On counted slots it would be a limit, and an estimate
+        must not limit a job; so too if the job may fall back to such a backend. A job that takes whatever GPU there is
+        must not ask for a size, because it would then get the GPUs it asked for: none. Nor is a lower bound a size.
         """
         if work.host_is_least or len(request.named_backends) > 1 or (offer.capacity.gpus and not work.need.gpus):
             return 0
@@ -274,7 +276,7 @@ class Plans:
         )
 
     def _max_cost(self, offer: Offer, request: PlanRequest) -> int | None:
-        """What a machine of its own costs if it lives until its hard end; for one attempt."""
+        """Return what one attempt costs if its machine lives until its hard end; None if that is unknown."""
         if not self._backends.has(offer.backend):
             return None
         life = self._life(self._backend_offer(offer), request)
@@ -283,7 +285,7 @@ class Plans:
         return machine_cost([Segment(0.0, life, offer.rate)], offer.billing, life)
 
     def _life(self, place: BackendOffer, request: PlanRequest) -> float | None:
-        """How long its machine lives at most; None for one that several jobs share."""
+        """Return how long the machine lives at most, in seconds; None for one that several jobs share."""
         if place.backend.capabilities.shared_machines:
             return None
         need = budget.capped(effective_resources(request.tier, request.resources), request.max_cost_micros, place.offer)
@@ -297,38 +299,38 @@ class Plans:
 
 
 def _likeness(request: PlanRequest, profile: Profile | None) -> tuple[str, str]:
-    """The main framework and the script: what makes jobs alike, wherever they run."""
+    """Return the main framework and the script, by which jobs count as alike wherever they run."""
     program = request.program
     return next(iter((profile or UNREAD).frameworks.value or ()), ""), program.script if program else ""
 
 
 def _runtime_is_predicted(request: PlanRequest, profile: Profile | None) -> bool:
-    """Whether how long it takes is read of the program: what the request says itself is no prediction of ours."""
+    """Return whether the runtime comes from reading the program, not from the request."""
     return request.hours is None and (profile or UNREAD).runtime_hours.known
 
 
 def _relaxed(request: PlanRequest, work: Workload) -> Workload:
-    """Whoever names backends knows what runs there: what is only read of a program shuts none of them out."""
+    """Return the work without requirements read from the program: users who name backends know what runs there."""
     need = requested_resources(request)
     if work.gpu is not GpuNeed.NONE and not need.gpus:
         work = replace(work, need=need, gpu=GpuNeed.OPTIONAL, on_gpus=GpuMemory())
     return replace(work, model_bytes=0, host=HostMemory())
 
 
-def _all_can_hold(found: Plan, places: Sequence[str]) -> bool:
-    """Whether each of the named places has something that holds what was read of the program."""
-    return {one.offer.backend for one in (*found.ranked, *found.unconnected)}.issuperset(places)
+def _all_can_hold(found: Plan, names: Sequence[str]) -> bool:
+    """Return whether each of these backends has an offer that holds what was read from the program."""
+    return {one.offer.backend for one in (*found.ranked, *found.unconnected)}.issuperset(names)
 
 
 def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
     barred = [name for name in named if allowed and name not in allowed]
     if barred:
         raise BadInput(
-            f"It is to run on {barred[0]}, and only {' or '.join(allowed)} may run it.",
-            fix="Allow that place too, or leave one of the two wishes out.",
+            f"The job is to run on {barred[0]}, but only {' or '.join(allowed)} may run it.",
+            fix="Allow that backend too, or leave out one of the two options.",
         )
 
 
-def _in_named_order(ranked: Sequence[RankedOffer], places: Sequence[str]) -> list[RankedOffer]:
-    """Of named places those of the first one first."""
-    return sorted(ranked, key=lambda one: places.index(one.offer.backend) if places else 0)
+def _in_named_order(ranked: Sequence[RankedOffer], names: Sequence[str]) -> list[RankedOffer]:
+    """Return the offers in the order of the named backends."""
+    return sorted(ranked, key=lambda one: names.index(one.offer.backend) if names else 0)

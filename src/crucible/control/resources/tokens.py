@@ -1,4 +1,4 @@
-"""The tokens of users, and links that show one job to anyone who has them."""
+"""Tokens of users, and share links, which show one job to anyone who has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tokens:
         self._access = access
 
     async def identify(self, token: str) -> Identity | None:
-        """Return whom a token stands for; None if it is good for nothing."""
+        """Return the identity that a token stands for, or None if it is not valid."""
         now = self._ports.clock.now()
         found = await self._ports.db.read(lambda conn: tokens.identify(conn, token, now))
         if found is None:
@@ -32,7 +32,7 @@ class Tokens:
         return found.who
 
     async def list_tokens(self, who: Identity, *, all: bool = False) -> TokenPage:
-        """Return the caller's own, or with `all` everybody's, which is for administrators."""
+        """Return the caller's tokens; with `all`, for administrators, those of all users."""
         _refuse_share_link(who)
         if all:
             who.require(Permission.OPERATE)
@@ -40,7 +40,7 @@ class Tokens:
         return TokenPage(items=tuple(await self._ports.db.read(lambda conn: tokens.list_tokens(conn, user, now))))
 
     async def create(self, who: Identity, new: NewToken) -> TokenView:
-        """Return a new token; only this view has the token itself. It never reaches further than the caller."""
+        """Return a new token, with the token itself in this view only. It grants no more than the caller has."""
         _refuse_share_link(who)
         if new.user not in (None, who.name):
             who.require(Permission.OPERATE)
@@ -60,7 +60,7 @@ class Tokens:
         )
 
     async def share(self, who: Identity, job: str, project: str, name: str, seconds: float) -> TokenView:
-        """Return a token that shows one job and nothing else; `job` was found for the caller."""
+        """Return a token that shows one job and nothing else. `job` must be one that the caller may see."""
         who.require(Permission.WRITE, project)
         read = frozenset({Permission.READ})
         return await self._issue(
@@ -68,7 +68,7 @@ class Tokens:
         )
 
     async def revoke(self, who: Identity, ref: str) -> RevokedView:
-        """End a token. Again is harmless. Administrators may end anybody's."""
+        """Revoke a token; idempotent. Administrators may revoke those of all users."""
         _refuse_share_link(who)
 
         def end(conn: Connection, now: float) -> RevokedView:
