@@ -69,7 +69,7 @@ def test_as_json_it_is_all_there(terminal: Terminal) -> None:
 def test_what_nothing_can_hold(terminal: Terminal) -> None:
     done = terminal.run("plan", "--code", "1", "--gpus", "64")
     assert done.returncode == 6
-    assert "No offer at all fits. The nearest is " in done.stderr
+    assert "No offer fits. The nearest is " in done.stderr
 
 
 def test_a_program_is_read_and_priced_everywhere(terminal: Terminal) -> None:
@@ -90,7 +90,7 @@ def test_a_job_that_nothing_connected_can_hold_is_not_submitted(terminal: Termin
     (terminal.folder / "gpt.py").write_text(GPT)
     done = terminal.run("run", "gpt.py")
     assert done.returncode == 6
-    assert "Nothing that is connected can run it: it needs a GPU, and there is none." in done.stderr
+    assert "No connected backend can run it: it needs a GPU, and there is none." in done.stderr
     assert "○ Not connected, and no command connects " in done.stderr
     assert json.loads(terminal.ok("jobs", "--json"))["items"] == []
 

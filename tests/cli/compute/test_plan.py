@@ -105,7 +105,7 @@ def test_why_connected_places_are_none_and_how_many_others(cli: Cli, real: RealS
     assert "1 offer of local does not fit: it has no GPU, not A100." in ran.err
     assert "2 offers of cloud do not fit: it has T4, not A100." in ran.err
     assert "6 offers of other providers do not fit; --json says why." in ran.err
-    assert "Nothing that is connected can run it: it has T4, not A100. It fits at lambda.\n" in ran.err
+    assert "No connected backend can run it: it has T4, not A100. It would fit on lambda.\n" in ran.err
 
 
 def test_a_job_that_only_others_could_hold_ends_with_the_plan_and_6(cli: Cli, real: RealServer) -> None:

@@ -80,7 +80,7 @@ def test_status_says_what_is_to_come(cli: Cli, real: RealServer) -> None:
 
 def test_status_says_why_the_cost_to_come_is_not_known(cli: Cli, real: RealServer) -> None:
     shown = cli("status", real.start(backend="rehearsal").id).out
-    assert "remaining cost unknown: its program tells no total" in shown
+    assert "remaining cost unknown: its program reports no total" in shown
 
 
 def test_who_follows_a_job_hears_of_trouble_once_and_of_good_health_not(cli: Cli, real: RealServer) -> None:

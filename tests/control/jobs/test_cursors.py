@@ -25,5 +25,5 @@ def test_any_other_text_is_none_of_ours(text: str) -> None:
 
 def test_the_refusal_says_what_to_do() -> None:
     error = cursors.bad_cursor("newest")
-    assert "leave it out to begin at the newest" in error.fix
+    assert "leave the cursor out to begin with the newest" in error.fix
     assert error.data["field"] == "cursor"

@@ -236,7 +236,7 @@ def test_an_end_that_is_not_known_has_no_price(eta: float | None) -> None:
     world = a_world(rate=526_000, owner=f"attempt:{ATTEMPT}")
     cost = view(world, details=progress(eta_seconds=eta)).cost
     assert cost.estimated_remaining_micros is None
-    assert cost.remaining_unknown == "its program tells no total of epochs or steps, so its end is not known"
+    assert cost.remaining_unknown == "its program reports no total of epochs or steps, so its end is unknown"
 
 
 def test_before_there_is_a_machine_there_is_no_price() -> None:
@@ -252,7 +252,7 @@ def test_after_its_end_a_job_costs_no_more_unless_a_machine_is_left() -> None:
     assert (cost.estimated_remaining_micros, cost.remaining_unknown) == (0, None)
     world = a_world(rate=526_000, owner=f"attempt:{ATTEMPT}", **over)
     cost = view(World(a_job(**job), world.attempts, world.machines)).cost
-    assert (cost.estimated_remaining_micros, cost.remaining_unknown) == (None, "a machine of it has not gone yet")
+    assert (cost.estimated_remaining_micros, cost.remaining_unknown) == (None, "one of its machines is not gone yet")
 
 
 @pytest.mark.parametrize(("fraction", "percent"), [(0.12345, 12.3), (1, 100), (None, None)])

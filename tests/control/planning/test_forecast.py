@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,14 @@ from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, 
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.jobs.views import iso
-from crucible.control.planning.forecast import DUE, LANE, MAX_ATTEMPTS, MAX_OFFERS, MAX_TEXT, RETRY_SECONDS
+from crucible.control.planning.forecast import DUE, LANE, MAX_ATTEMPTS, MAX_NAME, MAX_OFFERS, MAX_TEXT, RETRY_SECONDS
+from crucible.control.resources.plans import Plans
 from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
+from crucible.core.routing.corrections import Forecast, Similarity
+from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.views.plans import CandidatesView
 from crucible.wire.documents.messages import MessageKind
 
 
@@ -49,6 +54,20 @@ async def test_a_job_is_predicted_as_its_plan_would_have(rig: Rig) -> None:
     (item,) = await items(rig)
     assert (item["job"], item["backend"], item["why_not"]) == (job, "local", "it has not ended")
     assert item["predicted_seconds"] == before["chosen"]["seconds"]
+
+
+async def test_names_of_framework_and_gpu_are_cut(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Plans.plan_job
+
+    async def with_long_names(self: Plans, request: PlanRequest) -> tuple[CandidatesView, Forecast | None]:
+        found, forecast = await real(self, request)
+        assert forecast is not None
+        return found, replace(forecast, similarity=Similarity("f" * 150, "g" * 150, forecast.similarity.script))
+
+    monkeypatch.setattr(Plans, "plan_job", with_long_names)
+    await submitted(rig)
+    (row,) = await rig.rows(t.predictions)
+    assert (row["framework"], row["gpu"]) == ("f" * MAX_NAME, "g" * MAX_NAME)
 
 
 async def test_the_plan_is_kept_with_what_was_recommended_and_rejected(rig: Rig) -> None:

@@ -187,7 +187,7 @@ async def test_a_share_link_opens_as_often_as_it_is_asked_for_and_shows_one_job(
         opened = await login.redeem(town.tokens["share"])
         assert (opened.job, opened.via, opened.token) == (town.job, "share", town.tokens["share"])
     await town.control.tokens.revoke(OWNER, opened.id)
-    with pytest.raises(NotAllowed, match="not good"):
+    with pytest.raises(NotAllowed, match="is not valid"):
         await login.redeem(town.tokens["share"])
 
 

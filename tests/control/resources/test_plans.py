@@ -155,7 +155,7 @@ async def test_what_is_sold_out_would_be_waited_for(rig: Rig) -> None:
     await rig.connected.refresh()
     found = await plan(rig, backend="cloud")
     assert (found["chosen"], found["waits"], found["job"]) == (None, True, {"backend": "cloud"})
-    assert found["why"] == "Nothing has room for it just now: sold out."
+    assert found["why"] == "No capacity for it at the moment: sold out."
 
 
 async def test_nothing_is_stored_and_nothing_is_launched(rig: Rig) -> None:
@@ -167,8 +167,8 @@ async def test_nothing_is_stored_and_nothing_is_launched(rig: Rig) -> None:
 async def test_a_place_that_is_not_connected_is_shown_and_never_chosen(rig: Rig) -> None:
     found = await plan(rig, {"code": LARGE})
     assert (found["chosen"], found["waits"], found["job"]) == (None, False, None)
-    assert found["why"].startswith("Nothing that is connected can run it: it needs a GPU, and there is none.")
-    assert "It fits at " in found["why"]
+    assert found["why"].startswith("No connected backend can run it: it needs a GPU, and there is none.")
+    assert "It would fit on " in found["why"]
     best = found["offers"][0]
     assert (best["runnable"], best["backend"] in ("local", "cloud")) == (False, False)
     assert f"no command connects {best['backend']} yet" in best["why"]
@@ -237,7 +237,7 @@ async def test_a_gpu_that_nobody_connected_has_is_told_with_the_nearest(rig: Rig
     found = await plan(rig, gpus=4096)
     assert (found["chosen"], found["offers"]) == (None, [])
     assert found["nearest"]["capacity"]["gpus"]
-    assert found["why"].startswith("No offer at all fits. The nearest is ")
+    assert found["why"].startswith("No offer fits. The nearest is ")
 
 
 async def test_reserved_prices_are_asked_for_by_name(rig: Rig) -> None:
@@ -277,7 +277,7 @@ async def test_wishes_that_contradict_each_other(rig: Rig) -> None:
     assert "taken back" in raised.value.what
     with pytest.raises(BadInput):
         await plan(rig, {"optimize": "deadline"})
-    with pytest.raises(BadInput, match="on local, and only aws or gcp may"):
+    with pytest.raises(BadInput, match="on local, but only aws or gcp may"):
         await plan(rig, {"allowed_backends": ("aws", "gcp")}, backend="local")
 
 

@@ -37,7 +37,7 @@ async def test_an_error_of_control_keeps_its_parts_and_data(app: App, client: ht
     (row,) = await app.rig.rows(t.jobs)
     await app.rig.sql(add_row(t.jobs, **{**row, "id": f"job-{'1' * 20}{ending}"}))
     body = check(await client.get(f"/api/v1/jobs/{ending}"), 409, "conflict")
-    assert body["detail"] == f"'{ending}' fits several jobs."
+    assert body["detail"] == f"'{ending}' matches several jobs."
     assert body["fix"] == "Type more of the id."
     assert body["candidates"] == [f"job-{ending}", f"job-{ending}"]
 

@@ -1,7 +1,7 @@
-"""Bulk: many jobs submitted or cancelled with one request, each by itself whole or not at all.
+"""Submit or cancel many jobs with one request; each of them succeeds or fails by itself.
 
-A few jobs share a transaction, in the order they came in: others who write wait for milliseconds, and the disk
-is waited for once for all of them. One that is refused changes nothing and stops none of the others.
+Jobs are stored in batches of one transaction each, in order: larger batches would make other writers wait, smaller
+ones wait for the disk more often. One that is refused changes nothing and stops none of the others.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from crucible.core.lifecycle.facts import CancelRequested
 from crucible.core.people.identity import OWNER, Identity
 
 BATCH_SIZE = 20
-"""Jobs of one transaction."""
+"""Jobs in one transaction."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 KeyedSpec = tuple[JobSpec, str | None]
-"""A job to submit, with a key as that of a single one."""
+"""A job to submit, with its idempotency key."""
 
 
 class BulkJobs:
@@ -38,22 +38,22 @@ class BulkJobs:
         self._submit = submit
         self._scheduler = scheduler
 
-    async def submit(self, orders: Sequence[KeyedSpec], who: Identity = OWNER) -> list[StoredJob | CrucibleError]:
-        """What became of each, in their order."""
+    async def submit(self, jobs: Sequence[KeyedSpec], who: Identity = OWNER) -> list[StoredJob | CrucibleError]:
+        """Submit the jobs; return the result of each, in order."""
         found: list[StoredJob | CrucibleError] = []
-        for part in _batches(orders):
+        for part in _batches(jobs):
             found += await self._writer.write(partial(_apply_to_each, partial(self._store, who=who), part))
         return found
 
     async def cancel(self, jobs: Sequence[str], who: Identity = OWNER) -> list[bool]:
-        """Of each, whether the wish changed anything."""
+        """Cancel the jobs; return for each, in order, whether that changed anything."""
         found: list[bool] = []
         for part in _batches(jobs):
             found += await self._writer.write(partial(_apply_to_each, partial(self.request_cancel, who=who), part))
         return found
 
     def request_cancel(self, unit: UnitOfWork, job: str, who: Identity = OWNER) -> bool:
-        """Asks for a job's end; whether that changed anything."""
+        """Cancel a job; return whether that changed anything."""
         world = repository.load_world(unit.conn, job)
         assert world is not None, "found a moment ago, and jobs are never deleted"
         after = unit.advance(world, CancelRequested())
@@ -62,10 +62,10 @@ class BulkJobs:
             self._scheduler.place(unit)
         return after.job != world.job
 
-    def _store(self, unit: UnitOfWork, order: KeyedSpec, *, who: Identity) -> StoredJob | CrucibleError:
-        """What is refused is refused before anything of it is stored; what is stale is decided again."""
+    def _store(self, unit: UnitOfWork, job: KeyedSpec, *, who: Identity) -> StoredJob | CrucibleError:
+        """Return an error instead of raising it: nothing of a refused job is stored. Stale retries the batch."""
         try:
-            return self._submit.store(unit, *order, who)
+            return self._submit.store(unit, *job, who)
         except Stale:
             raise
         except CrucibleError as error:

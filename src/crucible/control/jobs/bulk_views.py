@@ -19,7 +19,7 @@ from crucible.core.views.jobs import JobView, ProgressView
 
 CHUNK = 512
 _SIZES = (1, 8, 64, CHUNK)
-"""A statement is compiled for each length of a list, so lists come in these lengths only."""
+"""A statement is compiled for each length of a list, so lists are padded to these lengths."""
 
 _j, _a, _s, _k = t.jobs.c, t.attempts.c, t.slots.c, t.checkpoints.c
 _JOBS = Statement(select(t.jobs).where(_j.id.in_(bindparam("jobs", expanding=True))))
@@ -40,7 +40,7 @@ _SEGMENTS = Statement(
 
 
 def job_views(conn: Connection, ids: Sequence[str], now: float) -> list[JobView]:
-    """Return the jobs in the order of `ids`, without those that do not exist."""
+    """Return views of the jobs in the order of `ids`, without those that do not exist."""
     return [view for chunk in _chunks(ids) for view in _views(conn, chunk, now)]
 
 
@@ -52,11 +52,11 @@ def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[JobView
         name: found for chunk in _chunks(attempts) for name, found in attempt_details(conn, pad_ids(chunk)).items()
     }
     prices = _prices(conn, {machine for world in worlds.values() for machine in world.machines})
-    newest, called = checkpoints.newest_marks(conn, jobs), labels.labels_by_job(conn, jobs)
+    newest, named = checkpoints.newest_marks(conn, jobs), labels.labels_by_job(conn, jobs)
     ahead = count_ahead(conn, [world.job for world in worlds.values()])
     for job in ids:
         if world := worlds.get(job):
-            yield job_view(world, details, prices, ahead.get(job, 0), now, newest.get(job), called.get(job))
+            yield job_view(world, details, prices, ahead.get(job, 0), now, newest.get(job), named.get(job))
 
 
 def price_segments(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:
@@ -84,7 +84,7 @@ def attempt_details(conn: Connection, attempts: Sequence[str]) -> dict[str, Atte
 
 
 def pad_ids(items: Sequence[str]) -> list[str]:
-    """The same items, the last one repeated up to one of a few lengths: whoever looks for them finds the same."""
+    """Repeat the last item up to one of a few lengths, for an `IN` that finds the same rows."""
     size = next(size for size in _SIZES if size >= len(items))
     return [*items, *[items[-1]] * (size - len(items))] if items else []
 
@@ -95,7 +95,7 @@ def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _load_worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
     attempts = _load_attempts(conn, jobs)
-    held = {slot.machine for tries in attempts.values() for attempt in tries for slot in attempt.slots}
+    held = {slot.machine for listed in attempts.values() for attempt in listed for slot in attempt.slots}
     machines = {
         name: found
         for chunk in _chunks(sorted(held))
@@ -103,10 +103,10 @@ def _load_worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
     }
     worlds = {}
     for row in _JOBS.all(conn, jobs=jobs):
-        tries = tuple(attempts.get(row["id"], ()))
-        mine = {slot.machine for attempt in tries for slot in attempt.slots}
+        own = tuple(attempts.get(row["id"], ()))
+        mine = {slot.machine for attempt in own for slot in attempt.slots}
         worlds[row["id"]] = World(
-            codec.job_from_row(row), tries, {name: machines[name] for name in mine if name in machines}
+            codec.job_from_row(row), own, {name: machines[name] for name in mine if name in machines}
         )
     return worlds
 
@@ -129,7 +129,7 @@ def _prices(conn: Connection, machines: Iterable[str]) -> Mapping[str, list[Segm
 
 
 def count_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
-    """How many are before each that waits, up to one more than is told; each queue is read once."""
+    """Return how many jobs are ahead of each that waits, at most MAX_AHEAD + 1; each queue is read once."""
     waiting = [job for job in jobs if job.state is JobState.QUEUED]
     found: dict[str, int] = {}
     for backend in {job.backend for job in waiting}:

@@ -1,4 +1,4 @@
-"""Comparing jobs: their settings, measures, duration, cost and health in one answer."""
+"""Compare jobs: their settings, metrics, duration, cost and health side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_count(refs: Sequence[str]) -> None:
     if not MIN_JOBS <= len(refs) <= MAX_JOBS:
         raise BadInput(
             f"{len(refs)} {'job' if len(refs) == 1 else 'jobs'} cannot be compared.",
-            why=f"It takes {MIN_JOBS} to {MAX_JOBS}.",
+            why=f"A comparison takes {MIN_JOBS} to {MAX_JOBS} jobs.",
             fix="Name each of them: crucible compare ID ID …",
         )
 
@@ -49,7 +49,7 @@ def _job(job: JobView) -> ComparedView:
 
 
 def _config(job: JobView) -> dict[str, Value]:
-    """What may be shown of a job's settings: never its environment variables, which may hold secrets."""
+    """Return the job's settings without its environment variables, which may hold secrets."""
     source = job.source
     return {
         **{f"--{name}" if name != "command" else name: value for name, value in parse_arguments(job.command).items()},
@@ -74,7 +74,7 @@ def _value(value: object) -> Value:
 
 
 def _measures(conn: Connection, job: str) -> dict[str, SeriesSummary]:
-    """Of the latest attempt that reported anything, what its last rows know of the whole."""
+    """Return the summary of each series of the latest attempt that reported any."""
     for attempt in reversed(repository.load_attempts(conn, job)):
         found = points.summarize(conn, attempt.id)
         if found:

@@ -1,4 +1,4 @@
-"""Cursors: where a page ended, in a form that nobody is meant to read or make."""
+"""Cursors, which say where a page ended. They are opaque to clients."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from crucible.core.errors import BadInput
 
 
 def encode_cursor(mark: str, text: str) -> str:
-    """`mark` tells what kind of list it is of."""
+    """Return a cursor; `mark` names the kind of list, so that cursors of other lists are refused."""
     return base64.urlsafe_b64encode(f"{mark}{text}".encode()).decode().rstrip("=")
 
 
 def decode_cursor(mark: str, cursor: str) -> str | None:
-    """What was written; None for what is none of ours, or of another list."""
+    """Return the text of a cursor; None if it is invalid or belongs to another list."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
@@ -23,9 +23,9 @@ def decode_cursor(mark: str, cursor: str) -> str | None:
 
 
 def bad_cursor(first: str) -> BadInput:
-    """`first`: where a list begins."""
+    """Return the error for an invalid cursor; `first` is what the list begins with."""
     return BadInput(
-        "The cursor is not one of ours.",
-        fix=f"Take it unchanged from `next` of the page before, or leave it out to begin at the {first}.",
+        "The cursor is not valid.",
+        fix=f"Use `next` of the previous page unchanged, or leave the cursor out to begin with the {first}.",
         field="cursor",
     )

@@ -1,6 +1,6 @@
-"""Labels: what people call a job and find it by. Its name and tags can be changed, whatever the job is doing.
+"""Labels of a job: its name and tags, by which users find it. They can be changed at any time.
 
-They have tables of their own, so a change never meets a step of the job's life.
+They have tables of their own, so that a change never conflicts with a transition of the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crucible.core.job.tags import Tag, check_count, parse_tags
 from crucible.core.lifecycle import Job
 
 MAX_SEARCH_TEXT = 1000
-"""Characters of a command and its source that are searched."""
+"""Characters of a command and its source that can be searched."""
 
 _l, _t = t.listings.c, t.job_tags.c
 _JOBS: BindParameter[Any] = bindparam("jobs", expanding=True)
@@ -46,12 +46,12 @@ class JobLabels:
 
     @classmethod
     def from_spec(cls, spec: JobSpec) -> JobLabels:
-        """What it was submitted with; raises BadInput for tags that are none."""
+        """Return the labels that a job was submitted with. Raises BadInput for malformed tags."""
         return cls(spec.name, parse_tags(spec.tags))
 
 
 def add_listing(conn: Connection, job: Job) -> None:
-    """A new job can be found from now on."""
+    """Add a new job to the tables that searches use."""
     spec = job.spec
     words = " ".join([*spec.command, spec.source.path or "", spec.source.url or ""])
     row = {
@@ -65,12 +65,12 @@ def add_listing(conn: Connection, job: Job) -> None:
 
 
 def fold_case(text: str) -> str:
-    """For comparing without regard to case, the same on every database."""
+    """Return the text for case-insensitive search, the same on every database."""
     return text.casefold().replace("\x00", "")
 
 
 def labels_by_job(conn: Connection, jobs: Sequence[str]) -> dict[str, JobLabels]:
-    """The labels of each of these jobs that is listed."""
+    """Return the labels of those of the jobs that have a listing."""
     found: dict[str, JobLabels] = {}
     for row in _LABELS.all(conn, jobs=jobs):
         known = found.get(row["job"]) or JobLabels(row["name"])
@@ -84,14 +84,15 @@ def rename(conn: Connection, job: str, name: str | None) -> None:
 
 
 def tags_of(conn: Connection, job: str) -> tuple[Tag, ...]:
-    """By key."""
+    """Return the tags of a job, ordered by key."""
     return tuple(Tag(row["key"], row["value"]) for row in _TAGS.all(conn, job=job))
 
 
 def change_tags(conn: Connection, job: str, add: Iterable[Tag], remove: Iterable[Tag]) -> tuple[Tag, ...]:
-    """Removes, then adds; a tag that is added takes the place of one with its key. Raises BadInput for too many.
+    """Remove tags, then add some, and return what the job has then. Raises BadInput for too many.
 
-    What is removed by its key goes whatever its value; by `key=value` only if it has that one.
+    An added tag replaces one with the same key. `key` removes the tag whatever its value, `key=value` only if it has
+    that value.
     """
     before = {tag.key: tag for tag in tags_of(conn, job)}
     after = _changed(before, add, remove)

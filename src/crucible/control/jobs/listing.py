@@ -1,4 +1,4 @@
-"""Listing: which jobs fit a filter, newest first, a page at a time."""
+"""List the jobs that match a filter, newest first, a page at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _j, _l = t.jobs.c, t.listings.c
 
 @dataclass(frozen=True)
 class VisibleFilter:
-    """A filter, as far as somebody may see. `job`: nothing but this one."""
+    """A filter restricted to what a caller may see. `job`: only this one, as for share links."""
 
     filter: JobFilter
     nothing: bool = False
@@ -34,7 +34,7 @@ class VisibleFilter:
 
 
 def restrict_to_visible(wanted: JobFilter, who: Identity, permission: Permission = Permission.READ) -> VisibleFilter:
-    """The filter, in those projects where he may do that."""
+    """Restrict the filter to the projects where the caller has the permission."""
     allowed = who.projects(permission)
     if allowed is None:
         return VisibleFilter(wanted, job=who.job)
@@ -46,7 +46,7 @@ def restrict_to_visible(wanted: JobFilter, who: Identity, permission: Permission
 def list_jobs(
     conn: Connection, wanted: JobFilter, limit: int, cursor: str | None, now: float, who: Identity = OWNER
 ) -> JobPage:
-    """Return a page of the jobs that fit and that the caller may see, newest first."""
+    """Return a page of the jobs that match and that the caller may see, newest first."""
     size = min(max(limit, 1), MAX_PAGE)
     ids = matching_jobs(conn, restrict_to_visible(wanted, who), size + 1, read_cursor(cursor))
     page = ids[:size]
@@ -56,13 +56,13 @@ def list_jobs(
     )
 
 
-def matching_jobs(conn: Connection, his: VisibleFilter, limit: int, before: str | None = None) -> list[str]:
-    """The ids of the newest `limit` jobs that fit, of those older than `before`."""
-    if his.nothing:
+def matching_jobs(conn: Connection, visible: VisibleFilter, limit: int, before: str | None = None) -> list[str]:
+    """Return the ids of the newest `limit` jobs that match, older than `before`."""
+    if visible.nothing:
         return []
-    query = _query(his.filter, _choose_plan(conn, his.filter), before, conn.dialect.name)
-    if his.job is not None:
-        query = query.where(query.selected_columns[0] == his.job)
+    query = _query(visible.filter, _choose_plan(conn, visible.filter), before, conn.dialect.name)
+    if visible.job is not None:
+        query = query.where(query.selected_columns[0] == visible.job)
     return list(conn.execute(query.limit(limit)).scalars())
 
 
@@ -71,7 +71,7 @@ def write_cursor(job: str) -> str:
 
 
 def read_cursor(cursor: str | None) -> str | None:
-    """The job that a page ended with; raises BadInput for what no page has given."""
+    """Return the job that a page ended with. Raises BadInput for an invalid cursor."""
     if cursor is None:
         return None
     job = cursors.decode_cursor(_MARK, cursor)
@@ -82,9 +82,9 @@ def read_cursor(cursor: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class _QueryPlan:
-    """The table whose index is gone along, newest first, and the tags, the one that is gone along first.
+    """The table whose index is scanned, newest first, and the tags, beginning with the one that is scanned.
 
-    `rows`: the jobs whose own row fits, where they are few and so were found already.
+    `rows`: the jobs whose own row matches, if there are few enough that they were read already.
     """
 
     base: Table
@@ -93,7 +93,7 @@ class _QueryPlan:
 
 
 def _choose_plan(conn: Connection, wanted: JobFilter) -> _QueryPlan:
-    """The one with few rows to look at; of what is common no more is counted than makes a difference."""
+    """Choose the scan with the fewest rows. Nothing is counted beyond COUNT_LIMIT, where it makes no difference."""
     of_row = _job_conditions(wanted)
     if not wanted.tags:
         return _QueryPlan(t.listings if wanted.needs_spec else t.jobs)
@@ -170,5 +170,5 @@ def _listing_conditions(wanted: JobFilter, dialect: str) -> list[ColumnElement[b
 
 
 def _contains(column: ColumnElement[str], text: str, dialect: str) -> ColumnElement[bool]:
-    """Each database in the way that it is quick at: SQLite takes half as long again for instr, PostgreSQL for LIKE."""
+    """Return the condition in the way the database is fast at: SQLite is slower with instr, PostgreSQL with LIKE."""
     return column.contains(text, autoescape=True) if dialect == "sqlite" else func.strpos(column, text) > 0

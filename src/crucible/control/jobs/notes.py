@@ -1,4 +1,4 @@
-"""Notes: short texts that people leave on a job, by whom and when. Appended and deleted, never changed."""
+"""Notes: short texts that users leave on a job, with author and time. Appended and deleted, never changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def list_notes(conn: Connection, job: str) -> list[NoteView]:
 
 
 def add(unit: UnitOfWork, ids: Ids, job: str, author: str, text: str) -> NoteView:
-    """Append a note. Raises Conflict where the job has as many as it may."""
+    """Append a note. Raises Conflict if the job has MAX_NOTES."""
     if _COUNT.value(unit.conn, job=job) >= MAX_NOTES:
         raise Conflict(
             f"Job {short(job)} has {MAX_NOTES} notes already.",
@@ -47,7 +47,7 @@ def remove(unit: UnitOfWork, job: str, ref: str) -> NoteView:
     if not found:
         raise NotFound(f"Job {short(job)} has no note {ref!r}.", fix=f"crucible note {short(job)} lists them.")
     if len(found) > 1:
-        raise Conflict(f"{ref!r} fits several notes.", fix="Type more of the id.")
+        raise Conflict(f"{ref!r} matches several notes.", fix="Type more of the id.")
     _REMOVE.run(unit.conn, note=found[0].id)
     return found[0]
 

@@ -1,4 +1,4 @@
-"""Queries: what the faces ask for, read in one snapshot each."""
+"""Queries for the resources, each reading one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _LAST_ATTEMPT = Statement(select(_c.id).where(_c.job == bindparam("of_job")).ord
 
 
 def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> FoundJob:
-    """The job for what a person typed: an id, an ending of one, or `last`; of those that he may see.
+    """Return the job that `ref` names: an id, the ending of an id, or `last`, among those that the caller may see.
 
-    Endings are found by index: the id is also stored backwards.
+    Raises NotFound, Conflict. Endings are found by index, because ids are stored backwards too.
     """
     c = t.jobs.c
     if ref == "last":
@@ -64,7 +64,7 @@ def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> FoundJob:
         raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.", id=ref)
     if len(found) > 1:
         several = [short(job.id) for job in found]
-        raise Conflict(f"{ref!r} fits several jobs.", fix="Type more of the id.", candidates=several)
+        raise Conflict(f"{ref!r} matches several jobs.", fix="Type more of the id.", candidates=several)
     return found[0]
 
 
@@ -81,7 +81,7 @@ def _may_see(who: Identity, job: FoundJob) -> bool:
 
 
 def _only_visible(query: Select[Any], who: Identity) -> Select[Any]:
-    """Only jobs that he may see."""
+    """Restrict a query to jobs that the caller may see."""
     projects = who.projects(Permission.READ)
     if projects is not None:
         query = query.where(_j.project.in_(projects))
@@ -89,7 +89,7 @@ def _only_visible(query: Select[Any], who: Identity) -> Select[Any]:
 
 
 def find_or_error(conn: Connection, ref: str, who: Identity, permission: Permission) -> str | CrucibleError:
-    """The id of a job with which he may do that; the errors are answers too."""
+    """Return the id of a job on which the caller has the permission, or the error instead of raising it."""
     try:
         found = find_job(conn, ref, who)
         who.require(permission, found.project)
@@ -118,7 +118,7 @@ def read_job_detail(conn: Connection, job: str, now: float) -> JobView:
 
 
 def read_health(conn: Connection, job: str, now: float) -> HealthView:
-    """Return how a job does, judged from what is stored of it. Raises NotFound."""
+    """Return the health of a job, judged from what is stored. Raises NotFound."""
     world = _world(conn, job)
     return _health(conn, world, bulk_views.attempt_details(conn, [a.id for a in world.attempts[-1:]]), now)
 
@@ -134,8 +134,8 @@ def _view(conn: Connection, world: World, details: Details, now: float) -> JobVi
     job = world.job
     ahead = bulk_views.count_ahead(conn, [job]).get(job.id, 0)
     newest = checkpoints.newest_mark(conn, job.id)
-    called = labels.labels_by_job(conn, [job.id]).get(job.id)
-    return job_view(world, details, bulk_views.price_segments(conn, world.machines), ahead, now, newest, called)
+    named = labels.labels_by_job(conn, [job.id]).get(job.id)
+    return job_view(world, details, bulk_views.price_segments(conn, world.machines), ahead, now, newest, named)
 
 
 def _health(conn: Connection, world: World, details: Details, now: float) -> HealthView:
@@ -158,14 +158,14 @@ def list_events(conn: Connection, job: str | None, after: int, limit: int, who: 
 
 
 def list_checkpoints(conn: Connection, job: str) -> CheckpointPage:
-    """Return the checkpoints of a job, newest first, also those that are no longer kept."""
+    """Return the checkpoints of a job, newest first, including those that are no longer kept."""
     spec = conn.execute(select(t.jobs.c.spec).where(t.jobs.c.id == job)).scalar_one()
     higher = JobSpec.model_validate_json(spec).keep.higher_is_better
     return CheckpointPage(items=checkpoints.list_checkpoints(conn, job, higher_is_better=higher))
 
 
 def list_artifacts(conn: Connection, job: str) -> ArtifactPage:
-    """Return the newest of each path, over all attempts."""
+    """Return the newest artifact of each path, over all attempts."""
     c = t.artifacts.c
     rows = conn.execute(
         select(c.path, c.size, c.sha256, c.attempt, t.attempts.c.number)
@@ -192,7 +192,7 @@ def read_metrics(conn: Connection, job: str, names: Sequence[str], most: int) ->
 
 
 def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
-    """The last value of each series of its last attempt."""
+    """Return the last value of each series of the last attempt."""
     attempt = _LAST_ATTEMPT.value(conn, of_job=job)
     return points.latest_values(conn, attempt) if attempt else {}
 
@@ -205,7 +205,7 @@ def read_machine(conn: Connection, machine: str, now: float) -> MachineView:
 
 
 def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER) -> MachinePage:
-    """Newest first: all, or those that jobs run on that he may see."""
+    """Return machines, newest first: all for operators, for others those of jobs that they may see."""
     query = select(t.machines).order_by(t.machines.c.id.desc()).limit(MAX_PAGE)
     if not who.may(Permission.OPERATE):
         used = select(t.slots.c.machine).join(t.attempts, _c.id == t.slots.c.attempt).join(t.jobs, _j.id == _c.job)
@@ -219,7 +219,7 @@ def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: I
 
 @dataclass(frozen=True)
 class Counts:
-    """Jobs that run and that wait, of those that the caller may see; machines that bill, of the whole deployment."""
+    """Running and waiting jobs among those that the caller may see; billing machines of the whole deployment."""
 
     running: int
     queued: int

@@ -1,4 +1,4 @@
-"""Results: what jobs found out, a row each, stored once the job's process has ended."""
+"""Results that jobs return, one row for each attempt, stored once its process has ended."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _NEWEST = Statement(
 
 
 def store(conn: Connection, job: str, attempt: str, data: Mapping[str, object], now: float) -> None:
-    """Keeps the result in a runner's message; told again, the later one stays. Raises BadResult."""
+    """Store the result in a runner's message; a later one replaces it. Raises BadResult."""
     result = read_result_document(data)
-    said = {"kind": result.kind, "value": json.dumps(result.value), "stored_at": now}
-    if _REPLACE.run(conn, its_attempt=attempt, **said) == 0:
-        _ADD.run(conn, attempt=attempt, job=job, **said)
+    values = {"kind": result.kind, "value": json.dumps(result.value), "stored_at": now}
+    if _REPLACE.run(conn, its_attempt=attempt, **values) == 0:
+        _ADD.run(conn, attempt=attempt, job=job, **values)
 
 
 def result_of_job(conn: Connection, job: str) -> ResultView | None:
-    """Return the result of its latest attempt that left one."""
+    """Return the result of the job's latest attempt that has one."""
     row = _NEWEST.first(conn, job=job)
     if row is None:
         return None

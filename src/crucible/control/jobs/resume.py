@@ -1,4 +1,4 @@
-"""Revival: an ended job goes on, or is repeated as it was."""
+"""Resume an ended job, or rerun one from its record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from crucible.core.lifecycle.facts import CheckpointRequested, ResumeRequested
 from crucible.core.people.identity import OWNER, Identity
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([<>=!~;,].*)?$")
-"""A requirement by name; addresses, files and options cannot be pinned."""
+"""A requirement by name. Others (URLs, files and options) cannot be pinned."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,18 @@ class Resumer:
     vault: Vault
 
     async def resume(self, job: str, checkpoint: str | None, backend: str | None, who: Identity = OWNER) -> None:
-        """The same job, queued again. Raises Conflict while it goes on, NotFound for an unknown checkpoint,
-        RefusedByPolicy for a place where he may run nothing."""
+        """Queue the job again, from a checkpoint (default: the newest), perhaps on another backend.
+
+        Raises Conflict while it has not ended, NotFound for an unknown checkpoint, and RefusedByPolicy for a backend
+        that the user may not run jobs on.
+        """
 
         def reopen(unit: UnitOfWork) -> None:
             world = _load_world(unit, job)
             chosen = self._check(unit, world, checkpoint, backend, who)
             unit.advance(world, ResumeRequested(chosen, backend))
-            told = {"checkpoint": chosen, "backend": backend}
-            audit.record_job(unit.conn, who, "job.resume", world.job, unit.now, told)
+            data = {"checkpoint": chosen, "backend": backend}
+            audit.record_job(unit.conn, who, "job.resume", world.job, unit.now, data)
             self.scheduler.place(unit)
             crashpoint("resume.before_commit")
 
@@ -61,16 +64,16 @@ class Resumer:
         if not job.state.terminal:
             raise Conflict(
                 f"Job {short(job.id)} has not ended: it is {job.state.value}.",
-                fix=f"Wait for it, or end it first: crucible cancel {short(job.id)}",
+                fix=f"Wait for it, or cancel it first: crucible cancel {short(job.id)}",
             )
         _refuse_pruned(unit, job.id)
         if job.state is JobState.COMPLETED and checkpoint is None:
             raise Conflict(
                 f"Job {short(job.id)} completed: there is nothing left to do.",
-                fix=f"crucible rerun {short(job.id)} repeats it; --checkpoint names one to go on from.",
+                fix=f"Run it again: crucible rerun {short(job.id)}; or name a checkpoint with --checkpoint.",
             )
-        moved = {} if backend is None else {"backend": backend, "fallback": ()}
-        spec = job.spec.model_copy(update=moved)
+        changes = {} if backend is None else {"backend": backend, "fallback": ()}
+        spec = job.spec.model_copy(update=changes)
         self.backends.check(spec)
         for name in spec.backends:
             self.submit.require_permission(name, who)
@@ -81,7 +84,7 @@ class Resumer:
         return checkpoints.find_checkpoint(views, checkpoint, job.id).id
 
     async def rerun(self, job: str, key: str | None, who: Identity = OWNER) -> StoredJob:
-        """A new job from the record of an old one: same code, command, seed and, where known, same packages."""
+        """Submit a new job from the record of an old one: same code, command and seed, and packages if known."""
 
         def again(unit: UnitOfWork) -> StoredJob:
             return self.submit.store(unit, _rerun_spec(_load_world(unit, job), unit), key, who, rerun=True)
@@ -89,6 +92,8 @@ class Resumer:
         return await self.writer.write(again)
 
     async def request_checkpoint(self, job: str) -> None:
+        """Ask the running program for a checkpoint. Raises Conflict if the job is not running."""
+
         def ask(unit: UnitOfWork) -> None:
             world = _load_world(unit, job)
             if world.live is None or world.live.state is not AttemptState.RUNNING:
@@ -109,16 +114,16 @@ def _load_world(unit: UnitOfWork, job: str) -> World:
 
 
 def _refuse_pruned(unit: UnitOfWork, job: str) -> None:
-    """What it could start from is being removed, or is gone already."""
+    """Raise Conflict for a pruned job: what it could start from is removed or being removed."""
     if unit.conn.execute(select(t.jobs.c.pruned_at).where(t.jobs.c.id == job)).scalar() is not None:
         raise Conflict(
-            f"Job {short(job)} was pruned: nothing of it is left to go on from.",
-            fix=f"crucible rerun {short(job)} repeats it, if its code is still there.",
+            f"Job {short(job)} was pruned: nothing is left of it to resume from.",
+            fix=f"Run it again with crucible rerun {short(job)}, if its code is still stored.",
         )
 
 
 def _rerun_spec(world: World, unit: UnitOfWork) -> JobSpec:
-    """The spec that repeats the job: its seed is pinned, and its environment where the runner told of it."""
+    """Return the spec that repeats the job, with its seed and, if the runner reported them, its packages pinned."""
     job = world.job
     pinned = _recorded_packages(unit, world)
     changes: dict[str, object] = {"seed": job_seed(job.id, job.spec), "rerun_of": job.id, "project": job.project}
@@ -128,7 +133,7 @@ def _rerun_spec(world: World, unit: UnitOfWork) -> JobSpec:
 
 
 def _recorded_packages(unit: UnitOfWork, world: World) -> EnvironmentSpec | None:
-    """The exact packages and Python of the last attempt that said them, where they were built from names."""
+    """Return the exact packages and Python of the last attempt that reported them; None if the job names none."""
     if not world.job.spec.environment.requirements:
         return None
     facts = select(t.attempts.c.facts).where(t.attempts.c.job == world.job.id).order_by(t.attempts.c.number.desc())

@@ -1,4 +1,4 @@
-"""Submit: a checked spec becomes a durable job, in one commit with its placement when a slot is free."""
+"""Submit a job: a valid spec becomes a durable job, in one commit with its placement if a slot is free."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Submitter:
     def store(
         self, unit: UnitOfWork, spec: JobSpec, key: str | None, who: Identity = OWNER, *, rerun: bool = False
     ) -> StoredJob:
-        """Stores the job once per idempotency key of a project.
+        """Store the job, once for each idempotency key of a project.
 
-        Raises before anything is stored if the spec cannot be run, or not by this user. `recorded`: the spec is
-        that of an earlier job, so that its code may be used whoever brought it.
+        Raises before anything is stored if the spec cannot be run, or not by this user. `rerun`: the spec is that of
+        an earlier job, so its code may be used whoever uploaded it.
         """
         request = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
         project = self._project(unit, spec, who)
@@ -103,7 +103,7 @@ class Submitter:
         return str(row["job"])
 
     def _project(self, unit: UnitOfWork, spec: JobSpec, who: Identity) -> str:
-        """Where the job belongs; raises unless its submitter may put it there."""
+        """Return the project of the job. Raises unless the user may submit jobs to it and to the job's backends."""
         project = spec.project or who.default_project
         if not who.may(Permission.READ, project) or not projects.exists(unit.conn, project):
             raise projects.not_found(project)
@@ -112,19 +112,19 @@ class Submitter:
             self.require_permission(name, who)
         return project
 
-    def require_permission(self, place: str, who: Identity) -> None:
-        """Raise RefusedByPolicy unless he may run programs at this place.
+    def require_permission(self, backend: str, who: Identity) -> None:
+        """Raise RefusedByPolicy unless the user may run jobs on this backend.
 
-        What runs on this computer runs as the system user of the server, and could read all that he can.
+        What runs on this computer runs as the system user of the server, and could read all that it can.
         """
         if who.may(Permission.OPERATE) or self._shared_computer:
             return
-        if self._backends.get(place).capabilities.reach is Reach.LOOPBACK:
+        if self._backends.get(backend).capabilities.reach is Reach.LOOPBACK:
             raise RefusedByPolicy(
-                f"Jobs of several users do not run at {place!r}.",
-                why="They would run as the server's own system user there, beside its keys and everybody's files.",
-                fix="Choose another place with --backend; where people trust each other, whoever runs the server "
-                "allows it: crucible config set shared_computer true, then crucible down and crucible up.",
+                f"Jobs of several users do not run on {backend!r}.",
+                why="They would run as the server's own system user, who can read its keys and the files of all users.",
+                fix="Choose another backend with --backend. If the users trust each other, the operator of the server "
+                "can allow it: crucible config set shared_computer true, then crucible down and crucible up.",
             )
 
     def _require_bundle(self, unit: UnitOfWork, spec: JobSpec, who: Identity) -> None:
@@ -136,7 +136,7 @@ class Submitter:
 
 
 def scoped_key(project: str, key: str) -> str:
-    """An idempotency key as it is kept: two projects may use the same without knowing of each other."""
+    """Return the idempotency key as it is stored, so that two projects can use the same one independently."""
     if project == DEFAULT_PROJECT:
         return key
     return f"in:{hashlib.sha256(f'{project} {key}'.encode()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Views: jobs, machines and backends as people and programs see them, the same on every face."""
+"""Views of jobs, machines and backends, the same for the API, the command line and the Python client."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from crucible.core.views.jobs import (
 from crucible.core.views.records import EventView
 
 MAX_DETAIL = 300
-"""Characters of a reason's detail that are shown on one line; the attempt has all of it."""
+"""Characters of a reason's detail that a job shows; the attempt has all of it."""
 
 MAX_AHEAD = 1000
-"""Jobs before one in line that are told by their number."""
+"""Jobs ahead in the queue that are counted; beyond it is `more than`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class AttemptDetails:
 
 
 Details = Mapping[str, AttemptDetails]
-"""By the attempt."""
+"""By attempt id."""
 
 _NO_DETAILS = AttemptDetails()
 
@@ -63,15 +63,16 @@ def job_view(
     checkpoint: CheckpointMark | None = None,
     labels: JobLabels | None = None,
 ) -> JobView:
-    """Return a job as it is shown.
+    """Return the view of a job.
 
-    `ahead` counts the jobs before it in line; `checkpoint` is the newest that is kept; `labels` are its name and tags
-    as they are now.
+    `ahead` counts the jobs ahead of it in the queue; `checkpoint` is the newest that is kept; `labels` are its current
+    name and tags.
     """
     job, spec = world.job, world.job.spec
     last = world.attempts[-1] if world.attempts else None
     progress = _progress(job, details.get(last.id, _NO_DETAILS).progress if last else None)
     labels = labels or JobLabels.from_spec(spec)
+    # Left out where it is 0, as it was before jobs had one.
     sometimes: dict[str, Any] = {"priority": spec.priority} if spec.priority else {}
     return JobView(
         id=job.id,
@@ -170,7 +171,7 @@ def attempt_view(attempt: Attempt, details: AttemptDetails, world: World) -> Att
 
 
 def _shown_facts(facts: dict[str, object] | None) -> dict[str, object] | None:
-    """Return what its runner reported without the list of packages: that is for the record and as long as it likes."""
+    """Return what the runner reported without the list of packages, which may be long and is only for reruns."""
     started = facts.get("started") if facts else None
     if facts is None or not isinstance(started, Mapping):
         return facts
@@ -238,19 +239,19 @@ def event_view(row: Mapping[str, Any], *, with_job: bool) -> EventView:
 
 
 def stored_json(text: str) -> Any:
-    """Return the value of JSON that a runner sent. Half of a surrogate pair, which no answer can hold, becomes `?`."""
+    """Return the value of JSON that a runner sent. Half a surrogate pair, which no response can hold, becomes `?`."""
     value = json.loads(text)
     return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else value
 
 
 def _previous_backend(world: World) -> str | None:
-    """Where the job was before the place it is at now."""
+    """Return the last backend of an attempt that differs from the current one."""
     names = [a.backend for a in world.attempts]
     return next((name for name in reversed(names) if name != names[-1]), None)
 
 
 def _conditions(world: World) -> tuple[str, ...]:
-    """A job that has ended still bills while a machine of its own has not gone."""
+    """Return the conditions; an ended job is still billing while a machine of its own is not gone."""
     owned = [m for a in world.attempts for s in a.slots if (m := world.machines.get(s.machine)) and m.belongs_to(a)]
     owing = world.job.state.terminal and any(m.alive and m.bills for m in owned)
     shown = world.job.conditions | ({Condition.STILL_BILLING} if owing else set())
@@ -272,7 +273,7 @@ def iso(seconds: object) -> str | None:
 
 
 def _run_seconds(world: World, details: Details, now: float) -> float | None:
-    """How long the program itself ran, over all attempts, by the runners' own clocks where they have told."""
+    """Return how long the program ran, over all attempts, by the runners' own clocks where they reported it."""
     times = [
         _attempt_seconds(a, details.get(a.id, _NO_DETAILS), now) for a in world.attempts if a.started_at is not None
     ]
@@ -280,27 +281,27 @@ def _run_seconds(world: World, details: Details, now: float) -> float | None:
 
 
 def _attempt_seconds(attempt: Attempt, details: AttemptDetails, now: float) -> float:
-    told = reported_seconds(details.facts)
-    if told is not None:
-        return told
+    reported = reported_seconds(details.facts)
+    if reported is not None:
+        return reported
     return max((attempt.exited_at or attempt.ended_at or now) - (attempt.started_at or now), 0.0)
 
 
 def reported_seconds(facts: object) -> float | None:
-    """How long the program of an attempt ran by its runner's own clock, if that has told."""
+    """Return how long the program of an attempt ran by its runner's clock, or None if that was not reported."""
     exited = facts.get("exited") if isinstance(facts, Mapping) else None
-    told = exited.get("seconds") if isinstance(exited, Mapping) else None
-    return max(float(told), 0.0) if isinstance(told, int | float) else None
+    seconds = exited.get("seconds") if isinstance(exited, Mapping) else None
+    return max(float(seconds), 0.0) if isinstance(seconds, int | float) else None
 
 
-def _progress(job: Job, told: ProgressView | None) -> ProgressView | None:
-    """What the program last told; a job that completed is through, whatever its last line said."""
-    if told is None:
+def _progress(job: Job, last: ProgressView | None) -> ProgressView | None:
+    """Return the last reported progress; that of a completed job is 100 %, whatever it reported last."""
+    if last is None:
         return None
-    if job.state is JobState.COMPLETED and told.fraction is not None:
-        return told.model_copy(update={"fraction": 1.0, "percent": 100.0, "eta_seconds": 0.0})
-    percent = None if told.fraction is None else round(100 * told.fraction, 1)
-    return told.model_copy(update={"percent": percent})
+    if job.state is JobState.COMPLETED and last.fraction is not None:
+        return last.model_copy(update={"fraction": 1.0, "percent": 100.0, "eta_seconds": 0.0})
+    percent = None if last.fraction is None else round(100 * last.fraction, 1)
+    return last.model_copy(update={"percent": percent})
 
 
 def _reason(job: Job) -> ReasonView | None:
@@ -339,16 +340,16 @@ def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: Progr
 
 
 def _why_unknown(world: World) -> str | None:
-    """Why nobody can say what a job will still cost; None where nothing is left to be paid."""
+    """Return why the remaining cost is unknown; None if nothing is left to pay."""
     if world.job.state.terminal:
-        return "a machine of it has not gone yet" if Condition.STILL_BILLING.value in _conditions(world) else None
+        return "one of its machines is not gone yet" if Condition.STILL_BILLING.value in _conditions(world) else None
     if world.live is None:
         return "it has no machine yet, and so no price"
-    return "its program tells no total of epochs or steps, so its end is not known"
+    return "its program reports no total of epochs or steps, so its end is unknown"
 
 
 def _rate(world: World, attempt: Attempt) -> int:
-    """Micro-dollars an hour while this attempt runs."""
+    """Return micro-dollars per hour while this attempt runs."""
     held = [(s, world.machines[s.machine]) for s in attempt.slots if s.machine in world.machines]
     return sum(m.rate if m.belongs_to(attempt) else math.ceil(m.rate * _slot_share(s, m)) for s, m in held)
 
@@ -358,7 +359,7 @@ def _slot_share(slot: Slot, machine: Machine) -> float:
 
 
 def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[Segment]], now: float) -> int:
-    """An attempt pays for its own machines whole, and for a pool's by its time there and its part of the slots."""
+    """Return micro-dollars: the whole cost of its own machines, and its share of slots and time of a shared one."""
     total = 0
     for slot in attempt.slots:
         machine = world.machines.get(slot.machine)
@@ -368,7 +369,7 @@ def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[
         if machine.belongs_to(attempt):
             total += pricing.machine_cost(segments, machine.billing, now)
         else:
-            stay = [Segment(attempt.placed_at, attempt.ended_at, machine.rate)]
+            occupied = [Segment(attempt.placed_at, attempt.ended_at, machine.rate)]
             part = _slot_share(slot, machine)
-            total += pricing.share(pricing.machine_cost(stay, machine.billing, now), [part, 1 - part])[0]
+            total += pricing.share(pricing.machine_cost(occupied, machine.billing, now), [part, 1 - part])[0]
     return total

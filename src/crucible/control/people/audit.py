@@ -1,4 +1,4 @@
-"""The audit log: who did what, written in the transaction that does it. Functions of a Connection."""
+"""The audit log: who did what, written in the transaction that does it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def record(
     project: str | None = None,
     data: Mapping[str, object] | None = None,
 ) -> None:
-    """`action` is a verb and its object, such as `job.cancel`; `data` never holds secrets."""
+    """Add an entry. `action` is an object and a verb, such as `job.cancel`; `data` never holds secrets."""
     _NOTE.run(
         conn,
         at=now,
@@ -48,13 +48,13 @@ def record(
 def record_job(
     conn: Connection, who: Identity, action: str, job: Job, now: float, data: Mapping[str, object] | None = None
 ) -> None:
-    """What was done with a job. Of what the owner does with his own its events tell enough."""
+    """Add an entry about a job, unless the owner acts on one of their own: its events say enough."""
     if who is not OWNER or job.user not in ("", OWNER.name):
         record(conn, who, action, job.id, now, job.project, data)
 
 
 def list_entries(conn: Connection, projects: frozenset[str] | None, before: int | None, limit: int) -> AuditPage:
-    """Return a page, newest first; `projects` None: of all. `next` is where the following page begins."""
+    """Return a page of entries, newest first, of these projects (None: of everything)."""
     query = select(t.audit).order_by(_c.cursor.desc()).limit(limit + 1)
     if projects is not None:
         query = query.where(_c.project.in_(projects))

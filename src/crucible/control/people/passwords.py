@@ -1,4 +1,4 @@
-"""Passwords: argon2id, away from the event loop, and slower with every wrong one."""
+"""Hash and verify passwords (argon2id), and slow down guessing."""
 
 from __future__ import annotations
 
@@ -22,31 +22,34 @@ MAX_NAMES = 10_000
 
 
 def parse_password(password: str) -> Secret:
-    """The password, if it is one that can be used."""
+    """Return the password. Raises BadInput if it is too short, too long or blank."""
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD or not password.strip():
         raise BadInput(
             "This password cannot be used.",
-            why=f"It has to have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters.",
-            fix="Choose a longer one; a sentence is fine.",
+            why=f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters.",
+            fix="Choose another one; a sentence is fine.",
             field="password",
         )
     return Secret(password)
 
 
 def hash_password(password: Secret) -> str:
-    """Blocks for some 50 ms."""
+    """Return the hash to store. Blocks for about 50 ms, so do not call it on the event loop."""
     return _hasher().hash(password.reveal())
 
 
-def verify_password(password: Secret, kept: str | None) -> bool:
-    """Takes as long for a user that is not there, or has no password, as for one that has. Blocks as `hashed` does."""
+def verify_password(password: Secret, stored: str | None) -> bool:
+    """Return whether the password matches the stored hash. Blocks as `hash_password` does.
+
+    Without a hash it takes as long as with one, so that its time does not show which users exist.
+    """
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
-        _hasher().verify(kept or _dummy_hash(), password.reveal())
+        _hasher().verify(stored or _dummy_hash(), password.reveal())
     except (VerificationError, InvalidHashError):
         return False
-    return kept is not None
+    return stored is not None
 
 
 @cache
@@ -62,7 +65,7 @@ def _dummy_hash() -> str:
 
 
 class Throttle:
-    """After some wrong tries for a name, each further one waits twice as long as the one before."""
+    """Makes each login after a few failures for the same name wait twice as long as the one before."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -71,22 +74,22 @@ class Throttle:
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
-        """Raises TooManyAttempts while the name has to wait.
+        """Enclose one attempt to log in. Raises TooManyAttempts while the name has to wait.
 
-        Those that are under way count as if they were wrong: sent all at once, they would not wait for each other.
+        Running attempts count as failures: otherwise many sent at once would not wait for each other.
         """
         wrong, until = self._wrong.get(name, (0, 0.0))
         left = until - self._now()
         if left > 0:
             raise _too_many("Too many wrong passwords for this user.", left)
         if self._running[name] >= max(FREE_ATTEMPTS - wrong, 1):
-            raise _too_many("Too many log in as this user at once.", 1.0)
+            raise _too_many("Too many logins as this user at once.", 1.0)
         self._running[name] += 1
         try:
             yield
         finally:
             self._running[name] -= 1
-            self._running += Counter()  # forgets those of which none is left
+            self._running += Counter()  # drops names whose count is 0
 
     def record_failure(self, name: str) -> None:
         count = self._wrong.pop(name, (0, 0.0))[0] + 1
@@ -101,4 +104,6 @@ class Throttle:
 
 def _too_many(what: str, left: float) -> TooManyAttempts:
     wait = max(1, round(left))
-    return TooManyAttempts(what, why="Somebody may be guessing.", fix=f"Try again in {wait} s.", retry_after=wait)
+    return TooManyAttempts(
+        what, why="Someone may be guessing passwords.", fix=f"Try again in {wait} s.", retry_after=wait
+    )

@@ -1,4 +1,4 @@
-"""Projects and their members. Functions of a Connection; service.py decides who may call them."""
+"""Projects and their members as rows. Nothing here checks permissions; see resources/people.py."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def require(conn: Connection, name: str) -> None:
 
 
 def not_found(name: str) -> NotFound:
-    """Also what is answered for one that is there and not for this user to know of."""
+    """Return the error for a project that does not exist, or that the caller may not know of."""
     return NotFound(f"There is no project {name!r}.", fix="`crucible projects` lists yours.", project=name)
 
 
 def set_member(conn: Connection, project: str, user: str, role: Role, now: float) -> None:
-    """Make the user a member with this role, or change his role."""
+    """Make the user a member with this role, or change their role."""
     if project == DEFAULT_PROJECT and _NAMED.first(conn, called=project) is None:
         _ADD.run(conn, name=project, about="", created_at=now)
     if _CHANGE.run(conn, in_project=project, of_user=user, new_role=role.value) == 0:
@@ -54,7 +54,7 @@ def set_member(conn: Connection, project: str, user: str, role: Role, now: float
 
 
 def remove_member(conn: Connection, project: str, user: str) -> bool:
-    """Whether he was a member."""
+    """Remove the user; return whether they were a member."""
     return _LEAVE.run(conn, in_project=project, of_user=user) > 0
 
 

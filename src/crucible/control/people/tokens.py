@@ -1,7 +1,7 @@
-"""Tokens: what stands for a user. Only a digest is kept, so nobody can read one back.
+"""Tokens as rows. Only their digest is stored, so that none can be read back.
 
-One table holds them all: a user's own tokens, the sessions of a browser, share links, and login links, which are
-good for nothing but one exchange for a session. Functions of a Connection.
+One table holds users' own tokens, browser sessions, share links, and login links, which can only be exchanged once for
+a session.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
 
 PREFIX = "crt_"
-"""Tells people, and scanners of leaked secrets, what they found."""
+"""Lets people, and scanners for leaked secrets, recognise a token."""
 LOGIN = "login"
 USED_AT_PRECISION = 60.0
-"""Seconds: how exactly it is known when a token was last used."""
+"""Seconds between two updates of a token's last use."""
 RETENTION_SECONDS = 30 * 86400.0
-"""Seconds for which one that has ended is still kept, and listed."""
+"""Seconds for which a revoked or expired token is still kept and listed."""
 MAX_LISTED = 500
 MAX_SECONDS = 10 * 365 * 86400.0
-"""Seconds for which a token is good at most, if it expires."""
+"""The longest lifetime in seconds of a token that expires."""
 
 _c, _u = t.tokens.c, t.users.c
 _COLUMNS = ("id", "user", "name", "via", "digest", "scopes", "project", "job", "created_at", "expires_at")
@@ -57,7 +57,7 @@ _FORGET = Statement(
 
 
 def new_token() -> Secret:
-    """256 random bits; guessing one is hopeless, so a plain hash of it is safe to keep."""
+    """Return a token of 256 random bits. Nobody can guess one, so a plain hash of it is safe to store."""
     return Secret(PREFIX + secrets.token_urlsafe(32))
 
 
@@ -81,8 +81,8 @@ def issue(
 ) -> TokenView:
     """Store a token and note who created it. The token itself is in this view and nowhere else.
 
-    `seconds` None: it does not expire. `project` and `job` restrict it to one. `user`: its holder's name (default:
-    whoever creates it).
+    `seconds` None: it does not expire. `project` and `job` restrict it to one. `user`: the name of its user
+    (default: the creator).
     """
     users.ensure_owner(conn, now)
     secret, allowed = new_token(), sorted(scopes)
@@ -125,11 +125,11 @@ def start_session(conn: Connection, who: Identity, token: str, now: float) -> To
 class TokenIdentity:
     who: Identity
     stale: bool
-    """The time of its last use should be written down again."""
+    """Whether the time of its last use should be updated."""
 
 
 def identify(conn: Connection, token: str, now: float) -> TokenIdentity | None:
-    """Whom this token stands for; None for one that is unknown, expired, revoked, or a disabled user's."""
+    """Return the identity of a token; None if it is unknown, expired, revoked, or its user is disabled."""
     row = _FOUND.first(conn, sha256=digest(token))
     if row is None or row["via"] == LOGIN or not _is_good(row, now):
         return None
@@ -137,7 +137,7 @@ def identify(conn: Connection, token: str, now: float) -> TokenIdentity | None:
 
 
 def redeem(conn: Connection, token: str, now: float) -> str | None:
-    """The user of a login link, once; None for one that is unknown, used or too old."""
+    """Use up a login link and return its user; None if it is unknown, used or expired."""
     row = _FOUND.first(conn, sha256=digest(token))
     if row is None or row["via"] != LOGIN or not _is_good(row, now):
         return None
@@ -149,7 +149,7 @@ def mark_used(conn: Connection, token: str, now: float) -> None:
 
 
 def revoke(conn: Connection, token: str, now: float) -> bool:
-    """Whether it was good until now."""
+    """Revoke the token; return whether it was not revoked before."""
     return _REVOKE.run(conn, token=token, at=now) > 0
 
 
@@ -158,17 +158,17 @@ def revoke_all(conn: Connection, user: str, now: float) -> int:
 
 
 def list_ended(conn: Connection, before: float, most: int) -> list[str]:
-    """Up to `most` of those that were revoked, and of those that expired, before then."""
+    """Return the ids of up to `most` tokens revoked, and as many expired, before then."""
     return list(dict.fromkeys(id for ends in _ENDED for id in ends.column(conn, before=before, most=most)))
 
 
 def delete_ended(conn: Connection, ids: Sequence[str], before: float) -> int:
-    """Removes those that ended before then; how many. What was done with them stays in the audit log."""
+    """Delete those of the tokens that ended before then; return how many. The audit log keeps their uses."""
     return _FORGET.run(conn, ids=list(ids), before=before)
 
 
 def find_token(conn: Connection, ref: str) -> Row:
-    """One by its id or an ending of it."""
+    """Return a token by its id or an ending of it. Raises NotFound."""
     ending = ref.lower().removeprefix("tok-")
     if len(ending) < 3 or not ending.isalnum():
         raise not_found(ref)
@@ -180,7 +180,7 @@ def find_token(conn: Connection, ref: str) -> Row:
 
 
 def list_tokens(conn: Connection, user: str | None, now: float) -> list[TokenView]:
-    """A user's, or with None everybody's, newest first; without login links and those that ended long ago."""
+    """Return the tokens of a user (None: of all), newest first, without login links and those that ended long ago."""
     query = (
         select(t.tokens, _u.name.label("user_name"))
         .join(t.users, _u.id == _c.user)
@@ -194,7 +194,7 @@ def list_tokens(conn: Connection, user: str | None, now: float) -> list[TokenVie
 
 
 def share_link(conn: Connection, token: str, now: float) -> TokenView | None:
-    """Return what a share link is, with the token itself; None for anything else."""
+    """Return a valid share link, with the token itself; None for anything else."""
     row = _FOUND.first(conn, sha256=digest(token))
     if row is None or row["via"] != LoginMethod.SHARE or not _is_good(row, now):
         return None
@@ -230,7 +230,7 @@ def _state(row: Row, now: float) -> str:
 def _identity(conn: Connection, row: Row) -> Identity:
     shared = row["via"] == LoginMethod.SHARE
     held = _roles(users.roles(conn, row["user"]).items())
-    if shared:  # good for as long as whoever made it may see the project himself
+    if shared:  # valid only while the user who made it may see the project
         held = {name: Role.VIEWER for name in (row["project"],) if row["admin"] or name in held}
     return Identity(
         user=row["user"],

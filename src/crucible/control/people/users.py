@@ -1,4 +1,4 @@
-"""Users. Functions of a Connection; service.py decides who may call them."""
+"""Users as rows. Nothing here checks permissions; see resources/people.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add(
     password: str | None,
     email: str | None = None,
 ) -> None:
-    """Raises Conflict for a name or an address that is taken."""
+    """Add a user. Raises Conflict if the name or the address is taken."""
     if name == OWNER.name or _NAMED.first(conn, called=name) is not None:
         raise Conflict(f"There is a user {name!r} already.", fix="Choose another name.", user=name)
     require_email_free(conn, email)
@@ -41,15 +41,15 @@ def add(
 
 
 def require_email_free(conn: Connection, email: str | None, user: str | None = None) -> None:
-    """Raises Conflict for the address of somebody else than `user`."""
+    """Raise Conflict if the address belongs to a user other than `user`."""
     row = None if email is None else find_by_email(conn, email)
     if row is not None and row["id"] != user:
-        fix = "One address signs in one user; `crucible users` lists them."
-        raise Conflict(f"The address {email!r} is another user's.", fix=fix, email=email)
+        fix = "An address belongs to one user only; `crucible users` lists them."
+        raise Conflict(f"The address {email!r} belongs to another user.", fix=fix, email=email)
 
 
 def ensure_owner(conn: Connection, now: float) -> None:
-    """The holder of the state folder has a row as soon as something points at him."""
+    """Add the row of the owner of the state folder, which other rows refer to, if it is missing."""
     if _ID.first(conn, user=OWNER.user) is None:
         owner = {"id": OWNER.user, "name": OWNER.name, "admin": True, "password": None, "email": None}
         _ADD.run(conn, **owner, created_at=now)
@@ -60,32 +60,34 @@ def find_by_name(conn: Connection, name: str) -> Row | None:
 
 
 def require_subject_free(conn: Connection, tie: str, user: str) -> None:
-    """Raises Conflict for a person of the provider who is somebody else than `user` here."""
+    """Raise Conflict if the account of the provider is linked to a user other than `user`."""
     row = find_by_subject(conn, tie)
     if row is not None and row["id"] != user:
-        fix = f"Undo that first: crucible users email {row['name']} ''"
-        raise Conflict(f"This person of the provider is {row['name']!r} here.", fix=fix, user=row["name"])
+        fix = f"Unlink it first: crucible users email {row['name']} ''"
+        raise Conflict(
+            f"This account of the provider is linked to the user {row['name']!r}.", fix=fix, user=row["name"]
+        )
 
 
 def find_by_email(conn: Connection, email: str) -> Row | None:
-    """By his e-mail address, in small letters."""
+    """Return the user with this e-mail address (lower case), or None."""
     return _BY_EMAIL.first(conn, address=email)
 
 
 def find_by_subject(conn: Connection, tie: str) -> Row | None:
-    """By what ties him to a person of an OpenID provider."""
+    """Return the user linked to an account of an OpenID provider, by its hash, or None."""
     return _BY_SUBJECT.first(conn, tie=tie)
 
 
 def get_user(conn: Connection, user: str) -> Row:
-    """By his id; users are never deleted."""
+    """Return the user with this id. Users are never deleted."""
     row = _ID.first(conn, user=user)
     assert row is not None, user
     return row
 
 
 def session_identity(row: Row) -> Identity:
-    """The user of a row, in a session."""
+    """Return the identity of a user in a session."""
     return Identity(row["id"], row["name"], LoginMethod.SESSION, admin=bool(row["admin"]))
 
 
@@ -102,7 +104,7 @@ def change(conn: Connection, user: str, values: Mapping[str, Any]) -> None:
 
 
 def has_users(conn: Connection) -> bool:
-    """Whether there is a user besides the owner who is not kept out."""
+    """Return whether there is an enabled user besides the owner."""
     return conn.execute(select(_c.id).where(_c.disabled_at.is_(None), _c.id != OWNER.user).limit(1)).first() is not None
 
 

@@ -1,4 +1,4 @@
-"""Accuracy: the predicted times of jobs beside the real ones, and what the next plans learn from them."""
+"""The accuracy of predicted runtimes, and what later plans learn from it."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from crucible.core.views.plans import AccuracyView
 from crucible.core.views.predictions import PredictionPage, PredictionView
 
 MAX_LESSONS = 1000
-"""Lessons that count."""
+"""Lessons in use."""
 MAX_PREDICTIONS = 4 * MAX_LESSONS
-"""Predictions that are looked at for them: most jobs complete where it was said."""
+"""Predictions that are searched for them: most jobs complete on the machine that was predicted."""
 FRESH_SECONDS = 5.0
 
 _p, _j, _a, _m = t.predictions.c, t.jobs.c, t.attempts.c, t.machines.c
 
 
-def _with_outcome(told: Any) -> Select[Any]:
-    """Predictions with what became of their jobs: the state, and where and how long the first attempt ran."""
-    first = and_(_a.job == told.c.job, _a.number == 1)
+def _with_outcome(predictions: Any) -> Select[Any]:
+    """Join predictions with the state of their jobs, and with where and how long the first attempt ran."""
+    first = and_(_a.job == predictions.c.job, _a.number == 1)
     there = and_(t.slots.c.attempt == _a.id, t.slots.c.rank == 0)
     ran = (_a.backend.label("ran_at"), _m.instance_type.label("ran_on"), _a.started_at, _a.exited_at, _a.facts)
     return (
-        select(*told.c, _j.state, _j.attempts, t.listings.c.name, *ran)
-        .select_from(told)
-        .join(t.jobs, _j.id == told.c.job)
-        .outerjoin(t.listings, t.listings.c.job == told.c.job)
+        select(*predictions.c, _j.state, _j.attempts, t.listings.c.name, *ran)
+        .select_from(predictions)
+        .join(t.jobs, _j.id == predictions.c.job)
+        .outerjoin(t.listings, t.listings.c.job == predictions.c.job)
         .outerjoin(t.attempts, first)
         .outerjoin(t.slots, there)
         .outerjoin(t.machines, _m.id == t.slots.c.machine)
-        .order_by(told.c.job.desc())
+        .order_by(predictions.c.job.desc())
     )
 
 
-def lessons_query(told: Select[Any]) -> Select[Any]:
-    """Those of the newest of `told` whose jobs completed at the first try."""
-    newest = told.order_by(_p.job.desc()).limit(MAX_PREDICTIONS).subquery()
-    # Not the bare column: SQLite would go along the index of states, through every job that ever completed.
+def lessons_query(predictions: Select[Any]) -> Select[Any]:
+    """Select the newest of `predictions` whose jobs completed in their first attempt."""
+    newest = predictions.order_by(_p.job.desc()).limit(MAX_PREDICTIONS).subquery()
+    # coalesce, or SQLite would scan the index of states: every job that ever completed.
     completed = func.coalesce(_j.state, "") == JobState.COMPLETED.value
     return _with_outcome(newest).where(completed, _j.attempts == 1).limit(MAX_LESSONS)
 
@@ -59,16 +59,16 @@ _LESSONS = Statement(lessons_query(select(t.predictions)))
 
 
 def read_lessons(conn: Connection) -> list[PastRun]:
-    """What the newest jobs of the whole deployment teach."""
+    """Return the lessons of the newest jobs of the whole deployment."""
     return _lessons_from_rows(_LESSONS.all(conn))
 
 
 def list_predictions(conn: Connection, limit: int, cursor: str | None, who: Identity = OWNER) -> PredictionPage:
-    """A page, newest first, of the jobs that he may see, and how good the predictions of those were."""
-    size, before, his = min(max(limit, 1), MAX_PAGE), read_cursor(cursor), restrict_to_visible(JobFilter(), who)
-    if his.nothing:
+    """Return a page of predictions, newest first, and their accuracy, for jobs that the caller may see."""
+    size, before, visible = min(max(limit, 1), MAX_PAGE), read_cursor(cursor), restrict_to_visible(JobFilter(), who)
+    if visible.nothing:
         return PredictionPage(accuracy=accuracy_view(accuracy(())))
-    seen = _visible_predictions(his)
+    seen = _visible_predictions(visible)
     page = seen if before is None else seen.where(_p.job < before)
     query = _with_outcome(page.order_by(_p.job.desc()).limit(size + 1).subquery())
     rows = conn.execute(query).mappings().all()
@@ -89,7 +89,7 @@ def accuracy_view(found: Accuracy) -> AccuracyView:
 
 
 class Lessons:
-    """What past jobs teach, read again when it is a few seconds old."""
+    """The lessons of past jobs, cached for a few seconds."""
 
     def __init__(self, db: Db) -> None:
         self._db = db
@@ -103,11 +103,11 @@ class Lessons:
         return self._known
 
 
-def _visible_predictions(his: VisibleFilter) -> Select[Any]:
+def _visible_predictions(visible: VisibleFilter) -> Select[Any]:
     query = select(t.predictions)
-    if his.filter.project:
-        query = query.where(_p.project.in_(his.filter.project))
-    return query if his.job is None else query.where(_p.job == his.job)
+    if visible.filter.project:
+        query = query.where(_p.project.in_(visible.filter.project))
+    return query if visible.job is None else query.where(_p.job == visible.job)
 
 
 def _lessons_from_rows(rows: Any) -> list[PastRun]:
@@ -123,7 +123,7 @@ def _lesson_from_row(row: Row) -> PastRun | None:
 
 
 def _why_not(row: Row, took: float) -> str:
-    """Why a job does not tell how good its prediction was; empty where it does."""
+    """Return why a job shows nothing about its prediction; empty if it does."""
     state = JobState(row["state"])
     if not state.terminal:
         return "it has not ended"
@@ -133,14 +133,14 @@ def _why_not(row: Row, took: float) -> str:
         return "it took several attempts"
     if (row["ran_at"], row["ran_on"]) != (row["backend"], row["instance_type"]):
         return "it ran elsewhere"
-    return "" if took > 0 else "nobody knows how long it ran"
+    return "" if took > 0 else "its runtime is not known"
 
 
 def _actual_seconds(row: Row) -> float:
-    """By the runner's own clock where that has told."""
-    told = reported_seconds(json.loads(row["facts"] or "{}"))
-    if told is not None:
-        return told
+    """Return the actual runtime, by the runner's own clock if it reported it."""
+    reported = reported_seconds(json.loads(row["facts"] or "{}"))
+    if reported is not None:
+        return reported
     return float((row["exited_at"] or 0.0) - (row["started_at"] or row["exited_at"] or 0.0))
 
 

@@ -1,8 +1,8 @@
-"""Forecast: plans every job from its bundle and spec, a moment after its submission, and stores the plan with the job.
+"""Plan every job a moment after its submission, from its bundle and spec, and store the plan with the job.
 
-The submission commits a row that asks for the plan, so a job is planned whatever dies in between: the row is due until
-the plan is in it, the job has ended, or it was tried a few times. A try is counted before it begins, which also keeps
-several servers from planning the same job at once.
+The submission commits a row that requests the plan, so that a crash loses none: the row is due until it has the plan,
+the job has ended, or MAX_ATTEMPTS were made. An attempt is counted before it begins, which also keeps several servers
+from planning the same job at once.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ TOPIC = "plans"
 LANE = "forecast"
 SECONDS = 30.0
 DELAY_SECONDS = 1.0
-"""After a submission: starting the job comes first."""
+"""Between a submission and its plan: starting the job comes first."""
 PAUSE_SECONDS = 0.2
-"""Between two jobs: thousands that are submitted at once must not slow down the server."""
+"""Between two plans: thousands of jobs that are submitted at once must not slow down the server."""
 IDLE_SECONDS = 5.0
 RETRY_SECONDS = 120.0
-"""Longer than all deadlines of a try together."""
+"""Longer than all deadlines of an attempt together."""
 MAX_ATTEMPTS = 3
 MAX_OFFERS = 5
 MAX_TEXT = 500
@@ -52,7 +52,7 @@ _REQUEST = Statement(insert_row(t.plans, ["job", "tries", "due_at"]))
 DUE = (
     select(_p.job, _p.tries, _p.due_at, _j.state, _j.spec)
     .select_from(t.plans.join(t.jobs, _j.id == _p.job))
-    # Not the bare column: SQLite would go through every job of the backend instead of the few rows that are due.
+    # coalesce, or SQLite would scan all jobs of the backend instead of the few rows that are due.
     .where(_p.due_at.is_not(None), func.coalesce(_j.backend, "").in_(bindparam("backends", expanding=True)))
     .order_by(_p.due_at)
     .limit(1)
@@ -77,12 +77,12 @@ log = structlog.get_logger(__name__)
 
 
 def request_plan(conn: Connection, job: str, at: float) -> None:
-    """Ask for the plan of a job, in the transaction that stores the job."""
+    """Request the plan of a job, in the transaction that stores the job."""
     _REQUEST.run(conn, job=job, tries=0, due_at=at + DELAY_SECONDS)
 
 
 def stored_plan(conn: Connection, job: str) -> JobPlanView | None:
-    """Return the plan of a job; None while there is none."""
+    """Return the plan of a job, or None if there is none yet."""
     row = _PLAN.first(conn, job=job)
     if row is None:
         return None
@@ -90,13 +90,13 @@ def stored_plan(conn: Connection, job: str) -> JobPlanView | None:
 
 
 def predicted_seconds(conn: Connection, job: str) -> float | None:
-    """Return the seconds of computing that were predicted for a job; None where there is no prediction."""
+    """Return the predicted runtime of a job in seconds, or None."""
     found = _PREDICTED.value(conn, job=job)
     return None if found is None else float(found)
 
 
 class Forecasts:
-    """Plans the jobs whose first backend is connected here."""
+    """Plans the jobs whose backend is connected here."""
 
     def __init__(self, ports: Ports, backends: ConnectedBackends, plans: Plans) -> None:
         self._ports = ports
@@ -105,7 +105,7 @@ class Forecasts:
         self._bundles = BundleStore(ports.store)
 
     async def round(self) -> float:
-        """Plan the job that has been due for longest; seconds until another may be."""
+        """Plan the job that has been due longest. Return the seconds until another may be due."""
         row = await self._ports.db.read(lambda conn: _DUE.first(conn, backends=self._names))
         wait = IDLE_SECONDS if row is None else row["due_at"] - self._ports.clock.now()
         if row is None or wait > 0:
@@ -115,7 +115,7 @@ class Forecasts:
         return PAUSE_SECONDS
 
     def _claim(self, conn: Connection, row: Row) -> bool:
-        """Count the try; whether the job is to be planned, here."""
+        """Count the attempt. Return whether this process should plan the job."""
         ended, tries = JobState(row["state"]).terminal, row["tries"] + 1
         again = None if ended or tries == MAX_ATTEMPTS else database_now(conn, self._ports.clock.now) + RETRY_SECONDS
         return _CLAIM.run(conn, planned=row["job"], seen=row["tries"], again=again) == 1 and not ended
@@ -127,19 +127,20 @@ class Forecasts:
         except CrucibleError as error:
             log.info("a job could not be planned", job=job, error=str(error))
             return
-        if spec.resume_from is not None:  # how long the rest takes says nothing about the whole
+        if spec.resume_from is not None:  # the rest of a run says nothing about a whole one
             forecast = None
         document = json.dumps(_clip(plan.as_json()))
         await self._ports.db.write(lambda conn: self._store_plan(conn, job, document, forecast))
 
     def _plan_request(self, spec: JobSpec) -> PlanRequest:
-        """The job as a question, with the text of its program as far as its bundle holds that."""
+        """Return the plan request of the job, with the text of its program if its bundle holds that."""
+        # Without the environment, which may hold secrets, and what a plan does not depend on.
         bare = {**dict(spec), "source": Source(), "env": {}, "data": (), "bundle": None}
         ask = {**bare, "backend": spec.backends[0], "limit": MAX_OFFERS}
         try:
             return PlanRequest.model_validate({**ask, "files": self._program(spec)})
         except ValidationError:
-            return PlanRequest.model_validate(ask)  # files with names that no program has
+            return PlanRequest.model_validate(ask)  # file names that are not valid in a request
 
     def _program(self, spec: JobSpec) -> dict[str, str]:
         if spec.bundle is None or not any(word.endswith(READ) for word in spec.command):
@@ -150,7 +151,7 @@ class Forecasts:
             return {}
 
     def _store_plan(self, conn: Connection, job: str, document: str, forecast: Forecast | None) -> None:
-        """Nothing is stored for a job that has ended: that would predict the past."""
+        """Store the plan and the prediction, but none for a job that has ended: that would predict the past."""
         row, at = _JOB.first(conn, job=job), database_now(conn, self._ports.clock.now)
         if row is None or JobState(row["state"]).terminal:
             return
@@ -175,7 +176,7 @@ def _predict(conn: Connection, job: str, project: str, forecast: Forecast, at: f
 
 
 def _clip(value: object) -> object:
-    """The same with short texts: reasons repeat what the user asked for, however long that is."""
+    """Return the value with its texts cut: reasons repeat what the user asked for, however long that is."""
     if isinstance(value, str):
         return value[:MAX_TEXT]
     if isinstance(value, Mapping):

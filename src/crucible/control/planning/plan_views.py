@@ -1,4 +1,4 @@
-"""What a plan looks like from outside."""
+"""Views of plans, and the sentences that explain them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def planned_view(
 
 
 def best_of_each_type(offers: Iterable[RankedOffer]) -> list[RankedOffer]:
-    """Of each machine type at a place the best of its regions."""
+    """Return the best region of each instance type, backend and market. `offers` come best first."""
     found: dict[tuple[object, ...], RankedOffer] = {}
     for one in offers:
         offer = one.offer
@@ -59,59 +59,60 @@ def best_of_each_type(offers: Iterable[RankedOffer]) -> list[RankedOffer]:
 
 
 def learned_view(found: CorrectedSpeeds, jobs: int, work: Workload, best: RankedOffer | None) -> LearnedView | None:
-    """By how much past jobs correct the time that is told, on the machine that is chosen."""
+    """Return by how much past jobs correct the predicted time on the chosen machine; None without past jobs."""
     if not jobs:
         return None
     correction = found.correction_for(work.compute) if best is None else found.correction_on(gpu_used(work, best.offer))
     return LearnedView(jobs=jobs, same_program=correction.runs, factor=round(correction.factor, 4))
 
 
-def submission_view(place: OfferView | None, request: PlanRequest, sizes: Mapping[str, int]) -> SubmissionView | None:
-    if place is None:
+def submission_view(offer: OfferView | None, request: PlanRequest, sizes: Mapping[str, int]) -> SubmissionView | None:
+    """Return the fields to add to a submission in order to get this offer."""
+    if offer is None:
         return None
-    said: dict[str, Any] = {"backend": place.backend}
-    if request.planned_market is None and place.market is not Market.ON_DEMAND:
-        said["market"] = place.market
+    fields: dict[str, Any] = {"backend": offer.backend}
+    if request.planned_market is None and offer.market is not Market.ON_DEMAND:
+        fields["market"] = offer.market
     if request.max_cost_usd is not None:
-        said["max_cost_usd"] = request.max_cost_usd
+        fields["max_cost_usd"] = request.max_cost_usd
     if sizes:
-        said["resources"] = SizesView(**sizes)
-    return SubmissionView(**said)
+        fields["resources"] = SizesView(**sizes)
+    return SubmissionView(**fields)
 
 
 def exceeds_max_cost(plan: Plan) -> bool:
-    """Whether something that is connected could run it, and only for more than it may cost."""
+    """Return whether a connected backend could run the job, but only above its max_cost_usd."""
     return any(one.over_budget and one.offer.runnable for one in plan.rejected)
 
 
 def waiting_offer(plan: Plan, usable: Container[str]) -> OfferView | None:
-    """The best offer that would hold it but is not to be had just now, at a place where it might be soon."""
+    """Return the best offer of a usable backend that would hold the job and has no capacity now."""
     found = (one.offer for one in plan.unconnected if one.offer.backend in usable)
     return next((offer_view(offer) for offer in found), None)
 
 
-def why_no_offer(plan: Plan, waits: OfferView | None, unheard: Container[str]) -> str:
-    """`unheard`: backends whose agents could not talk with us."""
-    kept = next((one.offer.why_not for one in plan.unconnected if one.offer.backend in unheard), None)
+def why_no_offer(plan: Plan, waits: OfferView | None, unreachable: Container[str]) -> str:
+    """Return why nothing can run the job. `unreachable`: backends whose agents cannot reach this server."""
+    kept = next((one.offer.why_not for one in plan.unconnected if one.offer.backend in unreachable), None)
     if kept is not None:
-        return f"Nothing that is connected can run it: {kept}"
+        return f"No connected backend can run it: {kept}"
     if waits is not None:
-        return f"Nothing has room for it just now: {waits.why}."
+        return f"No capacity for it at the moment: {waits.why}."
     here = [one for one in plan.rejected if one.offer.runnable]
-    why = f"it {here[0].why}" if here else "nothing is offered there just now"
+    why = f"it {here[0].why}" if here else "none has an offer at the moment"
     if plan.unconnected:
         names = list(dict.fromkeys(one.offer.backend for one in plan.unconnected))
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-        return f"Nothing that is connected can run it: {why}. It fits at {', '.join(names[:MAX_NAMED])}{more}."
+        return f"No connected backend can run it: {why}. It would fit on {', '.join(names[:MAX_NAMED])}{more}."
     if plan.nearest is not None:
         near = plan.nearest
-        called = f"{near.offer.backend} {near.offer.instance_type}"
-        return f"No offer at all fits. The nearest is {called}: it {near.why}."
-    return "Nothing is offered anywhere."
+        name = f"{near.offer.backend} {near.offer.instance_type}"
+        return f"No offer fits. The nearest is {name}: it {near.why}."
+    return "No backend has any offer."
 
 
 def rejected_views(plan: Plan, limit: int) -> tuple[RejectedView, ...]:
-    """Of each place and reason one offer, with how many are alike."""
+    """Return one rejected offer for each backend and reason, with how many are alike."""
     alike: dict[tuple[str, str], list[RejectedOffer]] = {}
     for one in plan.rejected:
         alike.setdefault((one.offer.backend, _reason(one)), []).append(one)
@@ -128,16 +129,16 @@ def _rejected(one: RejectedOffer) -> OfferView:
 
 
 def old_prices_note(stock: Stock) -> str | None:
-    """A word on prices that may have changed since they were read."""
+    """Return a note on prices that are old enough to have changed, or None."""
     days = stock.oldest_days
     if days is None or days <= OLD_DAYS:
         return None
     return (
-        f"Prices of providers are of {stock.oldest} to {stock.newest}, up to {days} days old; "
-        "`crucible catalog refresh PROVIDER` asks for those of today."
+        f"Prices of providers date from {stock.oldest} to {stock.newest}, up to {days} days old; "
+        "`crucible catalog refresh PROVIDER` fetches current ones."
     )
 
 
 def _reason(one: RejectedOffer) -> str:
-    """Without what differs from machine to machine."""
+    """Return the reason without what differs from machine to machine, so that like ones can be counted."""
     return one.why.replace(one.offer.instance_type, "").replace(one.offer.region, "")

@@ -1,4 +1,4 @@
-"""Profiles of programs: each program is analysed once for each caller, in a process with limits."""
+"""Profiles of programs, each analysed once for each caller, in a process with limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Profiles:
     async def get(self, program: Program, authority: Hashable = None) -> Profile:
         """Return the program's profile, from the cache if a caller of the same authority asked for it before.
 
-        Others share nothing: how soon an answer comes would tell them which programs somebody else has.
+        Other callers share nothing: a fast response would show them which programs others have.
         """
         key = authority, program.digest
         profile = self._cache.get(key)
@@ -40,7 +40,7 @@ class Profiles:
         return profile
 
     def close(self) -> None:
-        """End the processes that analyse."""
+        """End the worker process."""
         if "_worker" in vars(self):
             self._worker.close()
 
@@ -52,7 +52,7 @@ class Profiles:
 
     @cached_property
     def _worker(self) -> AnalysisWorker:
-        # Loading the analysis takes time that a server does not have while it starts.
+        # Imported here because loading the analysis would delay the start of a server.
         from crucible.analysis import AnalysisWorker
 
         return AnalysisWorker()

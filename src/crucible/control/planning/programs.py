@@ -1,4 +1,4 @@
-"""Programs: the texts in a bundle that say what a job's program does."""
+"""Read the source of a job's program from its bundle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ
 from crucible.wire.files.tar_stream import FILES, Member, read_members
 
 MAX_UNPACKED = 200_000_000
-"""Bytes of a bundle that are looked through: what is in it beside the program may be anything."""
+"""Bytes of a bundle that are scanned: it may hold large data beside the program."""
 
 
 def read_program(pieces: Iterator[bytes], command: Sequence[str]) -> dict[str, str] | None:
-    """By their paths, as far as they are not too many; None where the command starts none of them.
+    """Return the program's files by path, within limits; None if the command starts none of them.
 
     Raises BadArchive.
     """
@@ -43,7 +43,7 @@ def _pass_over(member: Member) -> None:
 
 
 class _Pieces(io.RawIOBase):
-    """Bytes that come in pieces, as a file."""
+    """A readable file over an iterator of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

@@ -13,9 +13,9 @@ class Backends:
 
     async def list_backends(self) -> BackendPage:
         """Return connected backends with their offers, and in `others` known ones with what connects them."""
-        places, names = self._backends, self._backends.names()
+        backends, names = self._backends, self._backends.names()
         return BackendPage(
-            items=tuple(backend_view(places.get(name), places.offers(name)) for name in names),
+            items=tuple(backend_view(backends.get(name), backends.offers(name)) for name in names),
             others=tuple(
                 OtherBackendView(name=name, why=f"{why_unconnected(name, names)}.") for name in list_unconnected(names)
             ),

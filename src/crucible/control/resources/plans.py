@@ -227,11 +227,11 @@ class Plans:
 
     def _chosen_view(self, best: RankedOffer, request: PlanRequest, now: float) -> PlannedView:
         """Return the best offer with its launch call, which carries a made-up machine id."""
-        place = self._backend_offer(best.offer)
-        life = self._life(place, request)
+        offer = self._backend_offer(best.offer)
+        life = self._life(offer, request)
         ends_at = None if life is None else now + life
         order = MachineOrder(self._factory.machine_id(), self._deployment, best.offer, ends_at)
-        call = CallView(**asdict(place.backend.call(order)))
+        call = CallView(**asdict(offer.backend.call(order)))
         return self._view(best, request).model_copy(update={"call": call, "ends_at": iso(ends_at)})
 
     def _scheduler_choice(self, ranked: list[RankedOffer], request: PlanRequest, work: Workload) -> RankedOffer:
@@ -284,12 +284,12 @@ class Plans:
             return None if offer.rate else 0
         return machine_cost([Segment(0.0, life, offer.rate)], offer.billing, life)
 
-    def _life(self, place: BackendOffer, request: PlanRequest) -> float | None:
+    def _life(self, offer: BackendOffer, request: PlanRequest) -> float | None:
         """Return how long the machine lives at most, in seconds; None for one that several jobs share."""
-        if place.backend.capabilities.shared_machines:
+        if offer.backend.capabilities.shared_machines:
             return None
-        need = budget.capped(effective_resources(request.tier, request.resources), request.max_cost_micros, place.offer)
-        return self._factory.life_seconds(place, need, request.grace_seconds)
+        need = budget.capped(effective_resources(request.tier, request.resources), request.max_cost_micros, offer.offer)
+        return self._factory.life_seconds(offer, need, request.grace_seconds)
 
     def _simulated(self, name: str) -> bool:
         return self._backends.has(name) and self._backends.get(name).capabilities.simulated

@@ -1,4 +1,4 @@
-"""Secrets of projects: kept encrypted, handed to the jobs that name them, shown to nobody."""
+"""Secrets of projects: stored encrypted, given to the jobs that name them, never shown."""
 
 from crucible.control.secrets.keyring import FILE as KEYS_FILE
 from crucible.control.secrets.vault import Vault

@@ -1,6 +1,6 @@
-"""The file of keys that secrets are encrypted with: newest first, one a line, for its owner alone.
+"""The key file that secrets are encrypted with: one key per line, newest first, readable by its owner only.
 
-It lies beside the deployment's key and never in the database: a copy of the database shows no secret.
+It lies beside the deployment's key, not in the database, so that a copy of the database reveals no secret.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE = "secrets.keys"
 
 @dataclass(frozen=True)
 class Key:
-    """A key of Fernet's, and the name it goes by where it must not be shown."""
+    """A Fernet key, and the fingerprint that names it where the key itself must not be shown."""
 
     text: str = field(repr=False)
 
@@ -40,7 +40,7 @@ class Keyring:
     path: Path
 
     def read(self) -> tuple[Key, ...]:
-        """Newest first; empty when there is no file. Raises Trouble for one that cannot be used."""
+        """Return the keys, newest first; empty if there is no file. Raises Trouble if the file cannot be used."""
         try:
             text = self.path.read_text(encoding="ascii")
         except FileNotFoundError:
@@ -66,7 +66,7 @@ class Keyring:
             raise self._unwritable(error) from error
 
     def make(self) -> tuple[Key, ...]:
-        """The first key, unless another process was faster. Raises Conflict, Trouble."""
+        """Create the first key, unless another process just did; return the keys. Raises Conflict, Trouble."""
         with self.locked():
             keys = self.read()
             if not keys:
@@ -76,7 +76,7 @@ class Keyring:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else changes the file meanwhile; Conflict when somebody does. Not to be entered twice."""
+        """Hold the lock on the file. Raises Conflict if another process holds it. Not reentrant."""
         try:
             lock = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
@@ -88,11 +88,11 @@ class Keyring:
             os.close(lock)
 
     def _unwritable(self, error: OSError) -> Trouble:
-        fix = "Make its folder one that the server can write to, with room left."
+        fix = "Make sure that the server can write to its folder and that the disk is not full."
         return Trouble(f"The keys of secrets cannot be written to {self.path}.", why=str(error), fix=fix)
 
     def _unusable(self, why: str) -> Trouble:
-        fix = f"Put back the file {self.path} from a backup, or from another server of this deployment."
+        fix = f"Restore the file {self.path} from a backup, or copy it from another server of this deployment."
         return Trouble(f"The keys of secrets in {self.path} cannot be read.", why=why, fix=fix)
 
 

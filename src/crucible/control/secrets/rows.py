@@ -1,4 +1,4 @@
-"""Secrets as rows, and which key they are encrypted with. Functions of a Connection that never see a value."""
+"""Secrets as rows, and the key that they are encrypted with. Nothing here sees a value."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _HOLD = Statement(update(t.meta).where(t.meta.c.key == KEY).values(value=t.meta.
 
 
 def lock_key(conn: Connection) -> str | None:
-    """The fingerprint; until this transaction ends nobody else changes it, or adds what it would have to know of."""
+    """Return the fingerprint of the key, locked until this transaction ends against rotations and new secrets."""
     _HOLD.run(conn)
     return meta.get(conn, KEY)
 
 
 def list_secrets(conn: Connection, project: str) -> list[SecretView]:
-    """Return those that people set."""
+    """Return the secrets that users set, not those of the server itself."""
     return [
         SecretView(name=row["name"], updated_at=iso(row["updated_at"]), updated_by=row["updated_by"])
         for row in _LISTED.all(conn, in_project=project)
@@ -58,13 +58,13 @@ def list_rows(conn: Connection) -> Sequence[Row]:
 
 
 def rows_by_name(conn: Connection, project: str, names: Iterable[str]) -> dict[str, Row]:
-    """Those that are there, by name."""
+    """Return the rows of those of the names that exist."""
     wanted = sorted(set(names))
     return {row["name"]: row for row in _NAMED.all(conn, in_project=project, names=wanted)} if wanted else {}
 
 
 def put(conn: Connection, project: str, name: str, ciphertext: str, now: float, by: str) -> bool:
-    """Whether it is new."""
+    """Store a secret; return whether it is new."""
     if _CHANGE.run(conn, in_project=project, called=name, new_text=ciphertext, at=now, by=by):
         return False
     _ADD.run(conn, project=project, name=name, ciphertext=ciphertext, updated_at=now, updated_by=by)
@@ -76,5 +76,5 @@ def replace_ciphertext(conn: Connection, project: str, name: str, ciphertext: st
 
 
 def remove(conn: Connection, project: str, name: str) -> bool:
-    """Whether it was there."""
+    """Delete a secret; return whether it existed."""
     return _REMOVE.run(conn, in_project=project, called=name) > 0

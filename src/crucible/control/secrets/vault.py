@@ -1,8 +1,8 @@
-"""The vault: who may set, list and remove secrets; their values for the jobs that name them; rotation of keys.
+"""The vault: set, list and remove secrets, give jobs their values, and rotate keys.
 
 Rotation survives a crash at any point. The new key is written to the file before the old ones; then all rows are
-encrypted anew in one transaction, which also says which key they have; then the old keys are dropped. A server
-that starts and finds more than one key in the file does what is left of it.
+re-encrypted in one transaction, which also stores which key they have; then the old keys are dropped. A server
+that starts and finds more than one key in the file finishes the rotation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 LANE = "secrets"
 WRITE_SECONDS = 30.0
 MAX_BYTES = 256 * 1024
-"""Of all secrets of one job: what a program can be given as variables has an end."""
+"""Of all secrets of one job, because the environment of a process is limited."""
 _ATTEMPT = Statement(
     select(t.attempts.c.state, t.jobs.c.project, t.jobs.c.spec)
     .select_from(t.attempts.join(t.jobs, t.jobs.c.id == t.attempts.c.job))
@@ -51,21 +51,21 @@ _ATTEMPT = Statement(
 
 
 class Vault:
-    """Members of a project may list and use its secrets, its admins set and remove them. Values never come back."""
+    """Members of a project may list and use its secrets, its admins may set and remove them. Nobody reads them back."""
 
     def __init__(self, ports: Ports, access: Access, keys: Path) -> None:
         self._ports = ports
         self._access = access
         self._keyring = Keyring(keys)
 
-    # for people
+    # for users
 
     async def list_secrets(self, who: Identity, project: str) -> SecretPage:
         await self._access.require_project(who, project, Permission.WRITE)
         return SecretPage(items=tuple(await self._ports.db.read(lambda conn: rows.list_secrets(conn, project))))
 
     async def set(self, who: Identity, project: str, name: str, value: Secret) -> tuple[SecretView, bool]:
-        """Return the secret as it is listed, and whether it is new."""
+        """Store a secret. Return its view, and whether it is new."""
         await self._access.require_project(who, project, Permission.MANAGE)
         validate_secret_name(name)
         validate_secret_value(value.reveal())
@@ -91,45 +91,45 @@ class Vault:
     # for the server itself, inside a transaction
 
     def put(self, conn: Connection, project: str, name: str, value: Secret, now: float, by: str) -> bool:
-        """Whether it is new."""
+        """Store a secret; return whether it is new."""
         sealed = Cipher(self._current_key(conn)).seal(project, name, value)
         return rows.put(conn, project, name, sealed, now, by)
 
     def delete(self, conn: Connection, project: str, name: str) -> bool:
-        """Whether it was there."""
+        """Delete a secret; return whether it existed."""
         rows.lock_key(conn)
         if not rows.remove(conn, project, name):
             return False
         if not rows.list_rows(conn):
-            # Nothing needs the key any more: who has lost it can begin anew.
+            # Nothing needs the key any more, so a deployment that has lost it can start over with a new one.
             meta.drop(conn, rows.KEY)
         return True
 
     # for jobs
 
     def require(self, conn: Connection, project: str, names: Iterable[str]) -> None:
-        """Raise NotFound unless all of them are there."""
+        """Raise NotFound unless all of the secrets exist."""
         found = rows.rows_by_name(conn, project, names)
         for name in names:
             if name not in found:
                 raise missing_secret(name, project)
 
     def values(self, conn: Connection, project: str, wanted: Mapping[str, str]) -> dict[str, Secret]:
-        """Values by variable, for `wanted` names by variable. Raises NotFound, Trouble."""
+        """Return values by environment variable, for `wanted` names by variable. Raises NotFound, BadInput, Trouble."""
         if not wanted:
             return {}
         self.require(conn, project, wanted.values())
         found = rows.rows_by_name(conn, project, wanted.values())
         cipher = Cipher(self._read_keys(meta.get(conn, rows.KEY)))
         opened = {name: cipher.unseal(project, name, row["ciphertext"]) for name, row in found.items()}
-        handed = {variable: opened[name] for variable, name in wanted.items()}
-        if (size := sum(len(value.reveal().encode()) for value in handed.values())) > MAX_BYTES:
-            what = f"The secrets of this job have {size} bytes, and a program can be given {MAX_BYTES}."
+        found_values = {variable: opened[name] for variable, name in wanted.items()}
+        if (size := sum(len(value.reveal().encode()) for value in found_values.values())) > MAX_BYTES:
+            what = f"The secrets of this job have {size} bytes; at most {MAX_BYTES} are allowed."
             raise BadInput(what, fix="Put large things into files that the job fetches with a secret.")
-        return handed
+        return found_values
 
     def values_of_attempt(self, conn: Connection, attempt: str) -> dict[str, Secret] | None:
-        """Return the current values that an attempt's job names, by variable; None once it is over, or unknown."""
+        """Return the current values of an attempt's secrets, by variable; None if it has ended or is unknown."""
         row = _ATTEMPT.first(conn, attempt=attempt)
         if row is None or row["state"] == AttemptState.ENDED.value:
             return None
@@ -138,7 +138,7 @@ class Vault:
     # keys
 
     async def rotate(self, who: Identity) -> RotationView:
-        """A new key; every secret is encrypted anew with it, and the old keys are dropped."""
+        """Make a new key, re-encrypt every secret with it, and drop the old keys."""
         who.require(Permission.OPERATE)
         await self._ports.db.read(lambda conn: self._read_keys(meta.get(conn, rows.KEY)))
         with self._keyring.locked():
@@ -148,18 +148,18 @@ class Vault:
         return RotationView(secrets=count)
 
     async def finish_rotation(self) -> None:
-        """Do what is left of a rotation that did not come to its end. Called when a server starts."""
+        """Finish a rotation that was interrupted. Called when a server starts."""
         try:
             if len(self._keyring.read()) < 2:
                 return
             with self._keyring.locked():
                 count = await self._reencrypt(None)
-            log.info("a rotation of the keys of secrets was finished", secrets=count)
+            log.info("an interrupted rotation of the secrets keys was finished", secrets=count)
         except (Conflict, Trouble) as error:
-            log.warning("the keys of secrets are as they were", why=str(error))
+            log.warning("the rotation of the secrets keys could not be finished", why=str(error))
 
     async def _reencrypt(self, who: Identity | None) -> int:
-        """All rows get the newest key of the file, which is then the only one; how many there are."""
+        """Re-encrypt all rows with the newest key of the file and drop the others; return how many rows there are."""
 
         def anew(conn: Connection, now: float) -> tuple[Key, int]:
             keys = self._read_keys(rows.lock_key(conn))
@@ -184,7 +184,7 @@ class Vault:
         await self._ports.calls.run(LANE, lambda: self._keyring.write(keys), WRITE_SECONDS)
 
     def _current_key(self, conn: Connection) -> tuple[Key, ...]:
-        """The key that all rows have, held until the transaction ends; made, and noted, on first use."""
+        """Return the key that all rows have, locked until the transaction ends; created on first use."""
         known = rows.lock_key(conn)
         if known is None:
             newest = (self._keyring.read() or self._keyring.make())[0]
@@ -193,22 +193,22 @@ class Vault:
         return tuple(key for key in self._read_keys(known) if key.fingerprint == known)
 
     def _read_keys(self, known: str | None) -> tuple[Key, ...]:
-        """The keys of the file; Trouble unless the one that the rows have is among them."""
+        """Return the keys of the file. Raises Trouble if the one that the rows have is not among them."""
         keys = self._keyring.read()
         if not keys and known is None:
             return self._keyring.make()
         if known is not None and known not in {key.fingerprint for key in keys}:
             raise Trouble(
-                f"The file {self._keyring.path} {'is not the one that secrets need' if keys else 'is missing'}.",
+                f"The file {self._keyring.path} {'is not the one that the secrets need' if keys else 'is missing'}.",
                 why="It holds the keys that the secrets of this database are encrypted with.",
-                fix="Put it back from a backup, or copy it from the server of this deployment that has it (after "
-                "`crucible secrets rotate`, to all of them). If it is lost, so are they: remove all and set them anew.",
+                fix="Restore it from a backup, or copy it from the server of this deployment that has it (after "
+                "`crucible secrets rotate`, to all servers). If it is lost, so are the secrets: set all of them again.",
             )
         return keys
 
 
 class Cipher:
-    """Encrypts with the first key, and decrypts with any."""
+    """Encrypts values together with their project and name, with the first key; decrypts with any."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         from cryptography.fernet import Fernet, MultiFernet
@@ -220,7 +220,7 @@ class Cipher:
         return self._fernet.encrypt(content).decode()
 
     def unseal(self, project: str, name: str, ciphertext: str) -> Secret:
-        """Raises Trouble for one that was sealed with a key we do not have, or as another secret."""
+        """Return the value. Raises Trouble if its key is not here, or if it was encrypted as another secret."""
         from cryptography.fernet import InvalidToken
 
         try:
@@ -237,6 +237,6 @@ def _unreadable(project: str, name: str, why: str) -> Trouble:
     return Trouble(
         f"The secret {name!r} of the project {project!r} cannot be decrypted.",
         why=why,
-        fix=f"Put back the file secrets.keys that belongs to this database, or set it again: "
+        fix=f"Restore the file secrets.keys that belongs to this database, or set it again: "
         f"crucible {again} --project {project}",
     )

@@ -178,7 +178,7 @@ def read_cursor(cursor: str | None) -> _Position:
     found = _CURSOR.fullmatch(text)
     if found is None:
         raise BadInput(
-            "The cursor is not one of ours.",
+            "The cursor is not valid.",
             fix="Take it unchanged from `next` of the page before, or leave it out to begin at the first line.",
             field="cursor",
         )

@@ -547,7 +547,7 @@ async def test_a_user_is_tied_by_the_providers_name_for_him(house: Gatehouse) ->
     await people.change_user(OWNER, "viewer", UserChange(subject="0815"))
     house.provider.person = {"sub": "0815"}
     assert (await house.sign_in()).user == "viewer"
-    with pytest.raises(Conflict, match="'viewer' here"):
+    with pytest.raises(Conflict, match="linked to the user 'viewer'"):
         await people.change_user(OWNER, "member", UserChange(subject="0815"))
     await people.change_user(OWNER, "viewer", UserChange(email=""))
     with pytest.raises(Forbidden):
