@@ -140,9 +140,9 @@ async def test_an_agent_that_breaks_off_before_it_came_lets_nobody_wait(rig: Rig
 @pytest.mark.parametrize(
     ("limit", "other", "where"),
     [
-        ("MOST_OF_JOB", replace(VISIT, user="usr-2"), "at this job"),
+        ("MOST_OF_JOB", replace(VISIT, user="usr-2"), "on this job"),
         ("MOST_OF_USER", replace(VISIT, job="job-2"), "of yours"),
-        ("MOST", replace(VISIT, job="job-2", user="usr-2"), "at this server"),
+        ("MOST", replace(VISIT, job="job-2", user="usr-2"), "on this server"),
     ],
 )
 async def test_sessions_are_bounded(
@@ -222,7 +222,7 @@ async def test_those_who_wait_for_a_program_count_among_the_sessions(rig: Rig, m
     job, _ = await starting(rig, control)
     entering = asyncio.create_task(enters(control, job))
     await until_early(control)
-    with pytest.raises(TooManyAttempts, match="at this job"):
+    with pytest.raises(TooManyAttempts, match="on this job"):
         await enters(control, job)
     entering.cancel()
     await asyncio.gather(entering, return_exceptions=True)

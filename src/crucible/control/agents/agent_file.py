@@ -1,7 +1,7 @@
-"""The agent as one file: `agent-<sha256>.pyz`, a zip of the sources of wire, agent and inside.
+"""Build the agent as one file: `agent-<sha256>.pyz`, a zip of the sources of wire, agent and inside.
 
-Deterministic: the same sources give the same bytes and the same name. A file of that name is compared all the same: a
-crash may have torn it.
+Deterministic: the same sources give the same bytes and the same name. An existing file is compared all the same, for a
+crash may have left it incomplete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PACKAGE = f'"""Crucible, as far as an agent needs it."""\n\n__version__ = "{__v
 
 
 def build_agent(folder: Path) -> Path:
-    """Return the path of the agent's file in `folder`, which is written if it is not there whole."""
+    """Return the path of the agent's file in `folder`; write it if it is missing or incomplete."""
     data = agent_bytes()
     path = folder / f"agent-{hashlib.sha256(data).hexdigest()}.pyz"
     if not _holds(path, data):

@@ -1,4 +1,4 @@
-"""Agents: the control plane's side of the talk with hosts and runners."""
+"""What hosts and runners ask of the control plane."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from crucible.wire.documents.messages import BadBatch, decode_batch, derive_secr
 
 NONCE_SECONDS = 30 * 60
 JOB_CACHE_SIZE = 10_000
-"""Attempts whose job is known without asking the database."""
+"""Attempts whose job is cached, to save a query per message."""
 LONGEST_WAIT = 30.0
 LARGEST_ARTIFACT = 1024**4
 LARGEST_CHECKPOINT = 1024**4
@@ -49,7 +49,7 @@ _JOB_OF = Statement(select(t.attempts.c.job).where(t.attempts.c.id == bindparam(
 
 
 class MachineUnwanted(CrucibleError):
-    """The machine is not wanted any more: its host ends when nothing runs."""
+    """The machine is no longer wanted: its host ends when nothing runs."""
 
     code = "machine_unwanted"
     http_status = 410
@@ -65,7 +65,7 @@ class UnreadableBatch(BadInput):
 
 @dataclass(frozen=True)
 class AgentServices:
-    """What this room's parts share."""
+    """What `Agents` needs of the control plane."""
 
     ports: Ports
     writer: Writer
@@ -87,7 +87,7 @@ class Agents:
         self._upload_numbers = itertools.count()
 
     async def start(self) -> None:
-        """Before anything is taken from agents."""
+        """Release the uploads of an earlier process of this name; call it before agents are served."""
         ports = self._services.ports
         await ports.db.write(lambda conn: gc_marks.release_uploads(conn, ports.worker))
 
@@ -102,13 +102,13 @@ class Agents:
         self._check_secret("attempt", attempt, bearer)
 
     def _check_secret(self, purpose: str, name: str, bearer: str) -> None:
-        """Raises NotAllowed unless the bearer is this machine's or attempt's own secret."""
+        """Raise NotAllowed unless the bearer is this machine's or attempt's own secret."""
         secret = derive_secret(self._services.key, purpose, name)
         if not hmac.compare_digest(secret, bearer.encode(errors="replace")):
             raise NotAllowed(f"This is not the secret of that {purpose}.", fix="Agents take it from their launch.")
 
     async def claim(self, machine: str, nonce: str, native_id: str) -> str:
-        """The machine's secret, for the one host that comes first; every other gets Conflict."""
+        """Return the machine's secret to the first host that claims it; raise Conflict for every other."""
         self._check_secret("nonce", machine, nonce)
         await self._services.writer.write(lambda unit: _claim(unit, machine, native_id))
         crashpoint("claim.after_commit")
@@ -117,11 +117,12 @@ class Agents:
     async def desired(
         self, machine: str, version: int, wait: float, devices: Mapping[str, object] | None = None
     ) -> Desired | None:
-        """The machine's document once it differs from `version`; None when it did not within `wait` seconds.
+        """Return the machine's document once it differs from `version`; None if it does not within `wait` seconds.
 
-        `devices` is what the host found on its machine; a counted place knows that already.
+        `devices` is what the host found on its machine; nothing needs it yet.
         """
         await self._record_host(machine)
+        # Listen before reading, so that no change between the two is missed.
         with self._services.ports.wakeups.listening(f"machine:{machine}") as listener:
             document = await self._load_desired(machine)
             if document.version == version and wait > 0:
@@ -131,7 +132,7 @@ class Agents:
         return document if document.version != version else None
 
     async def read_desired(self, machine: str) -> Desired:
-        """The machine's document, for one who passes it on: nobody was heard. Raises MachineUnwanted."""
+        """Return the machine's document without recording a contact. Raises MachineUnwanted."""
         return await self._load_desired(machine)
 
     async def attempt_desired(
@@ -143,9 +144,9 @@ class Agents:
         wait: float,
         sessions: Collection[str] | None = None,
     ) -> DesiredAttemptView | None:
-        """What is wanted of one attempt, once it differs from what its runner knows.
+        """Return what is wanted of one attempt once it differs from what its runner knows; None if it does not.
 
-        `sessions`: those that the runner has heard of; None for one that knows of none at all.
+        `sessions`: those that the runner knows; None if its version has no sessions.
         """
         machine = await self._machine_of(attempt)
         with self._services.ports.wakeups.listening(f"machine:{machine}") as listener:
@@ -161,18 +162,18 @@ class Agents:
         return wishes if wishes != known else None
 
     def _pending_calls(self, attempt: str, rank: int, known: Collection[str] | None) -> list[SessionCallView]:
-        """The sessions that the runner is to dial, if one of them is news to it."""
+        """Return the sessions that the runner is to dial, if one of them is new to it."""
         called = self._services.sessions.pending_calls(attempt) if rank == 0 and known is not None else []
         return called if any(session.id not in (known or ()) for session in called) else []
 
     def accept_session(self, attempt: str, session: str) -> AbstractContextManager[AgentSession]:
-        """The session that the attempt's runner dialled; raises NotFound."""
+        """Return the session that the attempt's runner dialled, as a context. Raises NotFound."""
         return self._services.sessions.accept(attempt, session)
 
     async def secrets(self, attempt: str) -> dict[str, str]:
-        """The variables of the attempt that are secrets, in the clear: for its runner alone, while it goes on.
+        """Return the attempt's secret variables in the clear, for its runner alone.
 
-        Raises NotFound for one that is not there any more, AttemptGone once the attempt is over.
+        Raises NotFound if a secret no longer exists, AttemptGone once the attempt is over.
         """
         await self._job_of(attempt)
         vault = self._services.vault
@@ -182,7 +183,7 @@ class Agents:
         return {variable: value.reveal() for variable, value in found.items()}
 
     async def ingest(self, attempt: str, rank: int, raw: bytes, *, contact: bool = True) -> int:
-        """Stores a batch; the highest number stored, once that is durable. `contact`: it is a sign of life."""
+        """Store a batch; return the highest number stored, once durable. `contact`: it counts as a contact."""
         try:
             batch = decode_batch(raw, derive_secret(self._services.key, "attempt", attempt))
         except BadBatch as error:
@@ -201,7 +202,7 @@ class Agents:
         return acked
 
     async def record_contact(self, attempt: str) -> None:
-        """A sign of life of the attempt that its runner did not bring itself."""
+        """Record a contact of the attempt that its runner did not make itself."""
         job = await self._job_of(attempt)
 
         def tell(unit: UnitOfWork) -> None:
@@ -212,7 +213,7 @@ class Agents:
         await self._services.writer.write(tell)
 
     async def add_note(self, attempt: str, text: str) -> None:
-        """Add a line for people to the events of the attempt's job."""
+        """Add a note for users to the events of the attempt's job."""
         job = await self._job_of(attempt)
 
         def tell(unit: UnitOfWork) -> None:
@@ -223,7 +224,7 @@ class Agents:
         await self._services.writer.write(tell)
 
     async def bridge(self, attempt: str, rank: int, first: int) -> bool:
-        """Whether all before `first` is given up: after a restore, when it was asked for and nobody has it."""
+        """Return whether all messages before `first` are given up: the runner lost them before a restore."""
         return bool(
             await self._services.ports.db.write(lambda conn: restore_hold.bridge_gap(conn, attempt, rank, first))
         )
@@ -231,7 +232,7 @@ class Agents:
     async def put_log(
         self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes, *, contact: bool = True
     ) -> None:
-        """Stores a segment. It counts once its LOG message has come; from then on it never changes."""
+        """Store a segment. It counts once its LOG message has come; from then on it never changes."""
         job = await self._job_of(attempt)
         if not await self._is_announced(attempt, rank, n):
             key, store = log_segment_key(job, attempt, rank, n), self._services.ports.store
@@ -240,7 +241,7 @@ class Agents:
         self.put_tail(attempt, rank, start, data, contact=contact)
 
     def put_tail(self, attempt: str, rank: int, start: int, data: bytes, *, contact: bool = True) -> None:
-        """Keeps the newest output for those who watch."""
+        """Keep the newest output in memory, for users who follow it."""
         if rank:
             return
         self._services.tails.add(attempt, start, data)
@@ -255,7 +256,7 @@ class Agents:
         crashpoint("artifact.after_put")
 
     async def put_checkpoint(self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes]) -> None:
-        """Stores the bytes. They count as a checkpoint once the CHECKPOINT message has come."""
+        """Store the bytes. They count as a checkpoint once the CHECKPOINT message has come."""
         key = checkpoint_key(await self._job_of(attempt), sha256)
         number = next(self._upload_numbers)
         async with gc_marks.mark_upload(self._services.ports, key, f"{attempt}:{rank}", number) as sent:
@@ -263,7 +264,7 @@ class Agents:
             crashpoint("checkpoint.after_put")
 
     async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile:
-        """A kept checkpoint of the attempt's own job, or the one it starts from; NotFound for every other."""
+        """Return a kept checkpoint of the attempt's job, or the one it starts from. Raises NotFound for any other."""
         job, c = await self._job_of(attempt), t.checkpoints.c
         start = select(t.attempts.c.resume_from).where(t.attempts.c.id == attempt).scalar_subquery()
         its_own = (or_(c.job == job, c.id == start), c.sha256 == sha256, c.pruned_at.is_(None))
@@ -277,7 +278,7 @@ class Agents:
         return await self._bundles.open(sha)
 
     async def _record_host(self, machine: str) -> None:
-        """A contact is news when the machine was not up, or its place had begun to call it gone."""
+        """Record a contact of the host: at once if that changes the row (not up yet, or seen gone), else in a batch."""
         known = await self._services.ports.db.read(lambda conn: repository.load_machine(conn, machine))
         making = known is not None and known.state in (MachineState.INTENDED, MachineState.CREATING)
         if known is not None and (making or known.gone_sightings):
@@ -290,7 +291,7 @@ class Agents:
         now = self._services.ports.clock.now()
         found = await self._services.ports.db.read(lambda conn: desired.desired_document(conn, machine, key, now))
         if found is None:
-            raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends when nothing runs.")
+            raise MachineUnwanted("This machine is no longer wanted.", fix="Its host ends when nothing runs.")
         return found
 
     async def _record_and_read(self, attempt: str) -> DesiredAttemptView:
@@ -298,7 +299,7 @@ class Agents:
         return await self.read_attempt_desired(attempt)
 
     async def read_attempt_desired(self, attempt: str) -> DesiredAttemptView:
-        """What is wanted of the attempt, for one who passes it on: nobody was heard."""
+        """Return what is wanted of the attempt, without recording a contact. Raises AttemptGone."""
         found = await self._services.ports.db.read(lambda conn: desired.attempt_desired(conn, attempt))
         if found is None:
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
@@ -333,7 +334,7 @@ def _load_wanted(unit: UnitOfWork, machine: str) -> Machine:
     row = repository.load_machine(unit.conn, machine)
     if row is None or row.state in (MachineState.RELEASING, MachineState.GONE):
         restore_hold.refuse_for_old_machine(unit.conn, machine)
-        raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends.")
+        raise MachineUnwanted("This machine is no longer wanted.", fix="Its host ends.")
     return row
 
 
@@ -347,6 +348,6 @@ def _claim(unit: UnitOfWork, machine: str, native_id: str) -> None:
         raise Conflict("Another host has claimed this machine.", fix="This one shuts down.")
     if row.claimed_by is None:
         if unit.now > row.launch_deadline + NONCE_SECONDS:
-            raise NotAllowed("The nonce has expired.", fix="The machine is launched anew.")
+            raise NotAllowed("The nonce has expired.", fix="The machine is launched again.")
         claimed = replace(row, claimed_by=native_id)
         repository.save_machine(unit.conn, row, claimed, (), unit.now)

@@ -1,4 +1,4 @@
-"""Contacts: when agents were last heard of, kept in memory and stored in batches."""
+"""When agents were last heard of, kept in memory and stored in batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ContactBatch:
     machines: Mapping[str, float] = field(default_factory=dict)
 
     def store(self, conn: Connection) -> None:
-        """Another process may have heard of one since: that stays."""
+        """Store the contacts, except where another process has stored a newer one."""
         for statement, seen in ((_ATTEMPT, self.attempts), (_MACHINE, self.machines)):
             for name, at in seen.items():
                 statement.run(conn, name=name, last_seen=at)
@@ -48,12 +48,12 @@ class Contacts:
         self._machines[machine] = now
 
     def restore(self, batch: ContactBatch) -> None:
-        """What could not be stored waits for the next time; what has come meanwhile is newer."""
+        """Take back a batch that could not be stored; contacts recorded since then are newer and win."""
         self._attempts = {**batch.attempts, **self._attempts}
         self._machines = {**batch.machines, **self._machines}
 
     def take(self) -> ContactBatch:
-        """What has gathered since the last call."""
+        """Return the contacts recorded since the last call, and start over."""
         batch = ContactBatch(self._attempts, self._machines)
         self._attempts, self._machines = {}, {}
         return batch

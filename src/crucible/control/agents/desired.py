@@ -1,4 +1,4 @@
-"""The desired document of a machine: computed from the rows each time it is asked for."""
+"""Compute the desired document of a machine from the rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crucible.wire.documents.messages import derive_secret
 
 
 def desired_document(conn: Connection, machine: str, key: bytes, now: float) -> Desired | None:
-    """What is wanted of this machine; None when it is not wanted any more or was never ours."""
+    """Return what is wanted of this machine; None if it is no longer wanted or was never ours."""
     restore_hold.refuse_for_old_machine(conn, machine)
     row = _MACHINE.first(conn, machine=machine)
     if row is None or row["state"] in (MachineState.RELEASING.value, MachineState.GONE.value):
@@ -78,7 +78,7 @@ def _should_stop(row: Row) -> bool:
 
 
 def job_seed(job: str, spec: JobSpec) -> int:
-    """The job's seed: the one asked for, or one of its own that stays the same over all attempts."""
+    """Return the job's seed: the one in its spec, or one derived from its id, the same for all attempts."""
     return zlib.crc32(job.encode()) if spec.seed is None else spec.seed
 
 

@@ -1,8 +1,7 @@
-"""Ingest: a runner's messages become rows, events and facts, exactly once each and in order.
+"""Turn a runner's messages into rows, events and facts, exactly once each and in order.
 
-A batch is stored in one transaction together with everything that follows from it: a job's last message
-settles the job and hands its slots to the next one in the same commit. The acknowledgement leaves after that
-commit.
+A batch is stored in one transaction with everything that follows from it: a job's last message settles the job and
+hands its slots to the next job in the same commit. The acknowledgement is sent after that commit.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from crucible.wire.files.paths import safe_name
 
 PROGRESS_NUMBERS = ("fraction", "epoch", "total_epochs", "step", "total_steps", "loss", "eta_seconds")
 MAX_SERIES = 1000
-"""Series of one rank of an attempt; a program that invents names without end is not followed."""
+"""Largest number of series of one rank; later ones of a program that invents names are ignored."""
 
 LARGEST_NUMBER = 2**63
 MOST_SEGMENTS = 2**31
-"""Segments of one output, as the database counts them."""
+"""Limit of the segment number: its column holds 32 bits."""
 
 
 class Gap(Conflict):
-    """A batch begins after a number that never arrived: send again from `acked` + 1."""
+    """A batch begins after a message that never arrived: the runner sends again from `acked` + 1."""
 
     code = "gap"
 
@@ -54,7 +53,7 @@ class Gap(Conflict):
 
 
 class AttemptGone(CrucibleError):
-    """There is no such attempt any more: the runner is to end."""
+    """The attempt no longer exists: its runner ends itself."""
 
     code = "attempt_gone"
     http_status = 410
@@ -116,9 +115,9 @@ class Ingest:
         self._ids = ids
 
     def store(self, unit: UnitOfWork, batch: Batch, *, contact: bool = True) -> IngestResult:
-        """Stores the new messages of a batch. Raises Gap and AttemptGone; a message twice is fine.
+        """Store the new messages of a batch. Idempotent. Raises Gap and AttemptGone.
 
-        `contact`: who sent it hears us too, so it is a sign of life.
+        `contact`: the sender also receives from us, so the batch counts as a contact.
         """
         slot = self._slot(unit, batch)
         fresh = [m for m in batch.messages if m.n > slot.acked]
@@ -151,15 +150,16 @@ class Ingest:
             self._scheduler.place(unit)
 
     def _acknowledge(self, unit: UnitOfWork, batch: Batch, fresh: list[Message]) -> None:
-        """Only from the number that was read: the same batch, sent twice at once, is stored once."""
+        """Acknowledge the messages; raise Stale if another batch of the rank was stored meanwhile."""
+        # Compare and set from the number that was read: the same batch, sent twice at once, is stored once.
         mine = {"its_attempt": batch.attempt, "its_rank": batch.rank, "before": fresh[0].n - 1}
         if _ACKNOWLEDGE.run(unit.conn, **mine, acked=fresh[-1].n) != 1:
             raise repository.Stale("Another batch of this rank came meanwhile.", fix="Read again.")
 
     def _apply_message(self, unit: UnitOfWork, batch: Batch, world: World, message: Message) -> World:
-        """Stores one message.
+        """Store one message.
 
-        What cannot be read is noted, not refused: the runner could only send it again.
+        An unreadable one is noted instead of rejected: the runner could only send it again, forever.
         """
         try:
             fact = to_fact(batch, message)
@@ -194,14 +194,14 @@ class Ingest:
         return world
 
     def _store_checkpoint(self, unit: UnitOfWork, batch: Batch, world: World, message: Message) -> World:
-        """Its object is kept for the row's sake from now on, and no longer because it was on its way."""
+        """Add the checkpoint's row, which protects its object from now on, and clear the mark that did so far."""
         world = checkpoints.add_checkpoint(unit, self._ids, world, batch.attempt, batch.rank, message.data)
         key = checkpoint_key(world.job.id, str(message.data["sha256"]))
         gc_marks.clear_arriving(unit.conn, key, f"{batch.attempt}:{batch.rank}")
         return world
 
     def _store_facts(self, unit: UnitOfWork, batch: Batch, message: Message) -> None:
-        """What the runner said of itself, kept whole for people (limits, interpreter, peak memory)."""
+        """Keep what the runner reported about itself (limits, interpreter, peak memory), for users."""
         if message.kind not in (MessageKind.STARTED, MessageKind.EXITED):
             return
         known = _FACTS.value(unit.conn, attempt=batch.attempt) or "{}"
@@ -216,19 +216,19 @@ class _Slot:
 
 
 def _note_version_skew(unit: UnitOfWork, world: World, message: Message) -> World:
-    """An agent outlives servers: one of another version goes on, and people can see it."""
+    """Note on the job if its agent has another version: agents outlive servers."""
     agent = message.data.get("agent") if message.kind is MessageKind.STARTED else None
     text = agent_note(str(agent), __version__) if agent else None
     return add_note(unit, world, text) if text else world
 
 
 def add_note(unit: UnitOfWork, world: World, text: str) -> World:
-    """Add a line for people to the job's events."""
+    """Add a note for users to the job's events."""
     return unit.save(world, Step(world, (Event("note", {"text": text}),)))
 
 
 def to_fact(batch: Batch, message: Message) -> Fact | None:
-    """The lifecycle fact in a message, if it is one."""
+    """Return the lifecycle fact of a message; None if it has none."""
     data = message.data
     match message.kind:
         case MessageKind.STAGING:
@@ -254,14 +254,14 @@ def to_fact(batch: Batch, message: Message) -> Fact | None:
 
 
 def parse_progress(data: Mapping[str, object]) -> dict[str, object]:
-    """The known parts of a progress message, each a plain finite number or a short text."""
+    """Return the known fields of a progress message, each a finite number or a short text."""
     numbers = {name: _parse_number(data.get(name)) for name in PROGRESS_NUMBERS}
     message = data.get("message")
     return {**numbers, "message": message[:200] if isinstance(message, str) else None}
 
 
 def _parse_number(value: object) -> float | int | None:
-    """None for what no face could show: text, infinities, numbers beyond any count."""
+    """Return the number; None for text, infinities and numbers that do not fit 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) < LARGEST_NUMBER else None
@@ -325,7 +325,7 @@ def _store_artifact(unit: UnitOfWork, batch: Batch, job: str, message: Message) 
 
 
 def _clean_text(value: object, longest: int) -> str:
-    """Text that every database can hold: NUL, and what is no character (half of a pair), is replaced."""
+    """Return text that every database can hold: NUL and lone surrogates are replaced."""
     return str(value or "")[:longest].replace("\0", "\ufffd").encode(errors="replace").decode()
 
 

@@ -1,8 +1,7 @@
-"""Sessions: where whoever asked for one and the agent of the job meet. All of it is in the memory of one process.
+"""Sessions between a user and the agent of a job, kept in the memory of one process.
 
-The agent is told when it next asks what is wanted, which it always does, and dials; what it does not dial in time is
-given up. Where several processes share a database, each tells the others: the one that the agent asks passes on at
-which address the agent finds the one that waits.
+The agent learns of a session when it next polls, and dials back; a session that is not dialled in time is given up.
+Of several processes that share a database, the one that the agent polls tells it the address of the one that waits.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ MAX_REMOTE_CALLS = 1000
 
 
 class SessionStream(Protocol):
-    """Frames to and from somebody."""
+    """Frames to and from one end of a session."""
 
     async def send(self, frame: bytes) -> None: ...
 
     async def receive(self) -> bytes | None:
-        """None once he has gone."""
+        """Return the next frame; None once the other end has gone."""
 
 
 @dataclass(frozen=True)
 class SessionTarget:
-    """Whom a session is for, and where its job runs."""
+    """The user of a session, and where its job runs."""
 
     user: str
     job: str
@@ -56,20 +55,20 @@ class AgentSession:
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait_for_agent(self) -> SessionStream:
-        """The agent's line, once it has dialled; raises TimedOut."""
+        """Return the agent's stream once it has dialled. Raises TimedOut, Unreachable."""
         try:
             return await asyncio.wait_for(asyncio.shield(self.agent_stream), DIAL_SECONDS)
         except asyncio.CancelledError:
             if not self.agent_stream.cancelled():
                 raise
             raise Unreachable(
-                "The job's machine opened the line for the session and let it go.", fix="Try again."
+                "The job's machine opened the connection for the session and closed it.", fix="Try again."
             ) from None
         except TimeoutError:
             raise TimedOut(
-                "The job's machine did not open the line for the session.",
-                why="Its agent is out of contact, or talks to another process of the server.",
-                fix="See how it does with `crucible status`; then try again.",
+                "The job's machine did not open a connection for the session.",
+                why="Its agent is unreachable, or talks to another process of the server.",
+                fix="Check the job with `crucible status`, then try again.",
             ) from None
 
 
@@ -86,7 +85,7 @@ class Sessions:
 
     @contextmanager
     def reserve(self, visit: SessionTarget) -> Iterator[None]:
-        """Room for a session whose job's program has not begun; the agent is not called. Raises TooManyAttempts."""
+        """Count a session whose job's program has not begun; the agent is not called yet. Raises TooManyAttempts."""
         self._check_limits(visit)
         self._reserved.append(visit)
         try:
@@ -96,7 +95,7 @@ class Sessions:
 
     @contextmanager
     def open(self, id: str, visit: SessionTarget) -> Iterator[AgentSession]:
-        """A session that the agent is called to, until this ends. Raises TooManyAttempts."""
+        """Open a session and call the agent to it, until the context ends. Raises TooManyAttempts."""
         self._check_limits(visit)
         meeting = self._open[id] = AgentSession(id, visit)
         wake = self._ports.wakeups.wake
@@ -110,7 +109,7 @@ class Sessions:
             meeting.agent_stream.cancel()
 
     def pending_calls(self, attempt: str) -> list[SessionCallView]:
-        """The sessions whose agent has not come yet."""
+        """Return the sessions that the attempt's agent has not dialled yet."""
         now = self._ports.clock.now()
         waiting = [m for m in self._open.values() if m.target.attempt == attempt and not m.agent_stream.done()]
         others = [(id, url) for id, (of, url, until) in self._remote_calls.items() if of == attempt and until > now]
@@ -119,10 +118,10 @@ class Sessions:
 
     @contextmanager
     def accept(self, attempt: str, id: str) -> Iterator[AgentSession]:
-        """The session that an agent dialled, if it is its own and nobody has come; raises NotFound."""
+        """Return the session that an agent dialled. Raises NotFound if it is not its own or already dialled."""
         meeting = self._open.get(id)
         if meeting is None or meeting.target.attempt != attempt or meeting.agent_stream.done():
-            raise NotFound("There is no such session of this attempt.", fix="The agent lets it be.")
+            raise NotFound("There is no such session of this attempt.", fix="The agent ignores it.")
         try:
             yield meeting
         finally:
@@ -133,9 +132,9 @@ class Sessions:
         users = Counter(one.user for one in there)
         jobs = Counter(one.job for one in there)
         for count, most, where in (
-            (jobs[visit.job], MOST_OF_JOB, "at this job"),
+            (jobs[visit.job], MOST_OF_JOB, "on this job"),
             (users[visit.user], MOST_OF_USER, "of yours"),
-            (len(there), MOST, "at this server"),
+            (len(there), MOST, "on this server"),
         ):
             if count >= most:
                 raise TooManyAttempts(
@@ -146,7 +145,7 @@ class Sessions:
                 )
 
     def _on_remote_call(self, topic: str | None) -> None:
-        """Another process has called the agent; one that was missed is given up there."""
+        """Note that another process calls the agent. If the wake-up was lost, that process gives the session up."""
         if topic is None:
             return
         _, attempt, id, machine, url = topic.split(":", 4)

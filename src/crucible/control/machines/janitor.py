@@ -1,7 +1,7 @@
-"""The janitor: compares what our places hold with what we know of.
+"""Compare what the providers list with what the database knows, and end what is left over.
 
-Known and unwanted: released again, for as long as it takes. Unknown to us: left alone and reported; only a
-person decides to end something that is not ours.
+Machines that are known and unwanted are ended again and again until they are gone. Machines unknown to us are only
+reported: a person decides about something that may not be ours.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _STUCK = Statement(
 
 @dataclass(frozen=True)
 class JanitorReport:
-    """`strangers` carry our tag but have no row; `leftovers` are gone by their row.
+    """`unknown` machines carry our tag but have no row; `leftovers` are gone according to their row.
 
-    `doubles` are instances of a machine that another one has proven to be: our token made two.
+    `duplicates` are second instances of a machine that another instance has claimed: the provider ignored our token.
     """
 
     unknown: tuple[MachineRef, ...] = ()
@@ -56,7 +56,7 @@ class Janitor:
         self._deployment = deployment
 
     async def tidy(self) -> JanitorReport:
-        """One round over every place, all at once: what is left over is ended, strangers are told of."""
+        """Inspect every backend at once, end what is left over, and log what is unknown."""
         found = await self.inspect()
         for ref in found.unknown:
             log.error("a machine with our tag is unknown to us", machine=ref.machine, native_id=ref.native_id)
@@ -65,7 +65,7 @@ class Janitor:
         return found
 
     async def inspect(self) -> JanitorReport:
-        """What our places hold that has no use. Nothing is ended."""
+        """Return what the providers list that has no use. Nothing is ended."""
         found = await asyncio.gather(*map(self._inspect, self._backends.names()))
         return JanitorReport(
             unknown=tuple(ref for findings in found for ref in findings.unknown),
@@ -93,7 +93,7 @@ class Janitor:
         return await self._ports.db.read(lambda conn: repository.load_machine(conn, ref.machine))
 
     async def _record_listing(self, name: str, *, clear: bool) -> None:
-        """After a restore, jobs are placed once every place has shown that we know all it holds."""
+        """Record, after a restore, whether we know all that this backend lists. Jobs wait until that holds for all."""
         if await self._ports.db.read(restore_hold.is_held):
             now, window = self._ports.clock.now(), self._backends.get(name).capabilities.settle_window
             await self._ports.db.write(
@@ -101,7 +101,7 @@ class Janitor:
             )
 
     async def _end(self, ref: MachineRef) -> None:
-        """The place still shows what has no use: end it directly; the row stays as it is."""
+        """End an instance directly. Its row says already that it is gone, and stays as it is."""
         if await self._ports.db.read(restore_hold.is_held):
             log.warning(
                 "left alone after a restore", machine=ref.machine, native_id=ref.native_id, why=restore_hold.WHY
@@ -115,7 +115,7 @@ class Janitor:
             log.warning("it does not end yet", machine=ref.machine, error=str(error))
 
     async def release_stuck(self) -> None:
-        """Every machine that is being released has an open termination."""
+        """Give every machine that is being released an open termination, if it has none."""
 
         def ensure(unit: UnitOfWork) -> None:
             wanted = [Effect(EffectKind.TERMINATE, machine) for machine in _STUCK.column(unit.conn)]
@@ -126,7 +126,7 @@ class Janitor:
 
 
 def _is_duplicate(machine: Machine, ref: MachineRef) -> bool:
-    """Whether another instance than this has proven to be the machine."""
+    """Return whether the machine was claimed by another instance than this one."""
     return machine.alive and machine.claimed_by is not None and machine.claimed_by != ref.native_id
 
 

@@ -1,4 +1,4 @@
-"""The ledger: where a provider says what it metered, its word replaces our own count of a machine's time."""
+"""Replace our own count of a machine's time by what its provider metered, where the provider says so."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ log = structlog.get_logger(__name__)
 
 METER_DEADLINE = 30.0
 FINAL_AFTER = 60.0
-"""Seconds after a machine's end until its bill is believed complete."""
+"""Seconds after a machine's end until its bill counts as complete."""
 BATCH = 200
 
 _c = t.machines.c
 _OPEN = _c.metered.is_(False)
-"""A bill that may change. What has no name may have been made by a call whose answer never came, and may have ended."""
+"""Bills that may change. Also of machines without a native id: a lost launch may have made one that ran and ended."""
 _UNSETTLED = Statement(
     select(t.machines)
     .where(_c.backend == bindparam("backend"), _c.id > bindparam("after"), _OPEN)
@@ -52,7 +52,7 @@ class Ledger:
         self._duties = duties
 
     async def round(self) -> None:
-        """One look at every provider's meter, all at once; one's trouble never stops the others."""
+        """Read every provider's meter, all at once; a failure of one does not stop the others."""
         await asyncio.gather(*map(self._read_meter, self._backends.names()))
 
     async def _read_meter(self, name: str) -> None:
@@ -79,7 +79,7 @@ class Ledger:
         return [codec.machine_from_row(row) for row in rows]
 
     def _record(self, unit: UnitOfWork, ids: Sequence[str], metered: Sequence[Metered], asked_at: float) -> None:
-        """What was read is written by the holder of the duty alone, and never over a bill that is closed."""
+        """Write what was read, only as holder of the duty and never over a closed bill."""
         if not self._duties.holds(unit.conn, Duty.POLLER):
             return
         machines = [codec.machine_from_row(row) for row in _STILL_OPEN.all(unit.conn, machines=ids)]
@@ -102,8 +102,9 @@ def _write_segments(unit: UnitOfWork, machines: Sequence[Machine], metered: Sequ
 
 
 def _merge(known: Sequence[Segment], entries: Sequence[Metered], asked_at: float) -> list[Segment]:
-    """Our own count goes as soon as the provider tells of any instance. Those that it told of and tells of no more have
-    ended, and stay.
+    """Return the provider's segments plus those of instances that it no longer lists, which have ended.
+
+    Our own count goes as soon as the provider lists any instance.
     """
     named = {entry.ref.native_id for entry in entries}
     forgotten = [_close_segment(each, asked_at) for each in known if each.instance and each.instance not in named]
@@ -131,6 +132,6 @@ def _replace(unit: UnitOfWork, machine: str, segments: Sequence[Segment]) -> Non
 
 
 def _is_final(machine: Machine, entries: Sequence[Metered], asked_at: float) -> bool:
-    """Its bill could not change any more when it was asked for: gone for a while, and nothing of it ran."""
+    """Return whether the bill was final when it was read: the machine long gone, and no instance running."""
     ended = machine.state is MachineState.GONE and asked_at >= (machine.gone_at or asked_at) + FINAL_AFTER
     return ended and all(s.ends_at is not None for e in entries for s in e.segments)

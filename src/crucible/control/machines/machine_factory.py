@@ -1,4 +1,4 @@
-"""Orders: the machine and the attempt that a placement wants, as values with the exact call that makes them."""
+"""Build the machine and the attempt of a placement, with the exact call that will launch the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crucible.core.ids import Prefix
 from crucible.core.lifecycle import Attempt, Machine, Slot, World
 
 HOST_SECONDS = 600.0
-"""How long a machine that was made may take until its host makes contact, beyond its usual start-up."""
+"""How long a new machine may take until its host makes contact, beyond its usual start-up time."""
 STAGING_SECONDS = 1800.0
 SAVING_SECONDS = 600.0
 """Around a job's own time limit a machine lives long enough to prepare it and to save what it leaves."""
@@ -23,9 +23,9 @@ SAVING_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class LeaseTerms:
-    """`lease_seconds`: how long an agent on a place that bills goes on without contact.
+    """`lease_seconds`: how long an agent keeps running without contact, on a backend that bills.
 
-    `longest_seconds`: the life of a machine for a job without a time limit; the job then goes on on another.
+    `longest_seconds`: the life of a machine for a job without a time limit; the job then continues on another one.
     """
 
     lease_seconds: float = 6 * 3600.0
@@ -52,23 +52,23 @@ class MachineFactory:
             placed_at=now,
         )
 
-    def shared_machine(self, place: BackendOffer, now: float) -> Machine:
-        """A machine that several attempts will use."""
-        return self._machine(place, f"pool:{place.backend.name}", None, None, now)
+    def shared_machine(self, target: BackendOffer, now: float) -> Machine:
+        """Return a machine that several attempts will share."""
+        return self._machine(target, f"pool:{target.backend.name}", None, None, now)
 
-    def dedicated_machine(self, place: BackendOffer, attempt: str, world: World, now: float) -> Machine:
-        """A machine for one attempt alone, with the end of its life."""
-        abilities, startup = place.backend.capabilities, place.offer.startup_seconds
+    def dedicated_machine(self, target: BackendOffer, attempt: str, world: World, now: float) -> Machine:
+        """Return a machine for one attempt alone, with the time at which it ends whatever happens."""
+        abilities, startup = target.backend.capabilities, target.offer.startup_seconds
         spec = world.job.spec
-        need = budget.capped(world.job.resources, spec.max_cost_micros, place.offer)
-        life = self.life_seconds(place, need, spec.grace_seconds)
+        need = budget.capped(world.job.resources, spec.max_cost_micros, target.offer)
+        life = self.life_seconds(target, need, spec.grace_seconds)
         host_due = now + abilities.launch_deadline + abilities.settle_window + startup + HOST_SECONDS
-        return self._machine(place, f"attempt:{attempt}", now + life, host_due, now)
+        return self._machine(target, f"attempt:{attempt}", now + life, host_due, now)
 
-    def life_seconds(self, place: BackendOffer, need: Resources, grace: float) -> float:
-        """Seconds from its launch after which a machine for such a job ends, whatever happens."""
-        life, most = self._life(need, grace), place.backend.capabilities.max_runtime
-        return place.offer.startup_seconds + (life if most is None else min(life, most))
+    def life_seconds(self, target: BackendOffer, need: Resources, grace: float) -> float:
+        """Return the seconds after its launch at which a machine for such a job ends, whatever happens."""
+        life, most = self._life(need, grace), target.backend.capabilities.max_runtime
+        return target.offer.startup_seconds + (life if most is None else min(life, most))
 
     def machine_id(self) -> str:
         return self._ids.new(Prefix.MACHINE)
@@ -79,13 +79,13 @@ class MachineFactory:
         return STAGING_SECONDS + need.seconds + grace + SAVING_SECONDS
 
     def _machine(
-        self, place: BackendOffer, owner: str, ends_at: float | None, host_due: float | None, now: float
+        self, target: BackendOffer, owner: str, ends_at: float | None, host_due: float | None, now: float
     ) -> Machine:
-        machine, offer, abilities = self.machine_id(), place.offer, place.backend.capabilities
-        call = place.backend.call(MachineOrder(machine, self._deployment, offer, ends_at))
+        machine, offer, abilities = self.machine_id(), target.offer, target.backend.capabilities
+        call = target.backend.call(MachineOrder(machine, self._deployment, offer, ends_at))
         return Machine(
             id=machine,
-            backend=place.backend.name,
+            backend=target.backend.name,
             owner=owner,
             call=json.dumps(asdict(call), sort_keys=True),
             rate=offer.rate,
@@ -105,18 +105,18 @@ class MachineFactory:
         )
 
 
-def placement_reason(world: World, place: BackendOffer) -> str:
-    """Where it runs and why there, in words."""
-    offer = place.offer
+def placement_reason(world: World, target: BackendOffer) -> str:
+    """Return where the job runs and why there, as text for users."""
+    offer = target.offer
     size = f"{offer.capacity.cpus:g} CPUs, {format_memory(offer.capacity.memory_bytes)}"
     if offer.capacity.gpus:
         size += f", {len(offer.capacity.gpus)} x {offer.capacity.gpu_name or 'GPU'}"
     price = "free" if not offer.rate else f"${offer.rate / 1e6:.3f}/h{_time_limit(world, offer)}"
-    return f"{offer.backend} ({offer.instance_type}: {size}, {price}) because {_why(world, place)}"
+    return f"{offer.backend} ({offer.instance_type}: {size}, {price}) because {_why(world, target)}"
 
 
 def _time_limit(world: World, offer: Offer) -> str:
-    """How long it may run there, where that is what its money buys."""
+    """Return how long the job may run there if its budget limits that, as text; else an empty string."""
     need, most = world.job.resources, world.job.spec.max_cost_micros
     bounded = budget.capped(need, most, offer)
     if most is None or bounded is need or bounded.seconds is None:
@@ -124,10 +124,10 @@ def _time_limit(world: World, offer: Offer) -> str:
     return f", for at most {format_duration(bounded.seconds)}, which {budget.usd(most)} buys"
 
 
-def _why(world: World, place: BackendOffer) -> str:
-    spec, name = world.job.spec, place.backend.name
+def _why(world: World, target: BackendOffer) -> str:
+    spec, name = world.job.spec, target.backend.name
     if name in spec.fallback and name != spec.backend:
-        return "it is the next place you named"
+        return "it is the next backend you named"
     if spec.backend or name != "local":
         return "you asked for it"
     return "it is free and it fits"

@@ -1,6 +1,6 @@
-"""The poller: asks each place what has become of our machines, and tells the machines' rows.
+"""Ask each provider about our machines, and apply its answers to their rows.
 
-What a place says is a fact like any other; only two agreeing answers make a machine gone. One place's trouble
+A provider's answer is a fact like any other; only two agreeing answers make a machine gone. A failure of one backend
 never stops the others.
 """
 
@@ -66,7 +66,7 @@ class Poller:
         self._missing_since = missing_since
 
     async def poll(self) -> None:
-        """One round over every machine that is not gone, all places at once."""
+        """Poll every machine that is not gone, all backends at once."""
         alive = await self._load_alive()
         await asyncio.gather(*(self._poll(backend, machines) for backend, machines in alive.items()))
 
@@ -122,7 +122,7 @@ def _to_fact(observation: Observation, absent_for: float) -> f.MachineFact | Non
 
 
 def _is_news(machine: Machine, observation: Observation) -> bool:
-    """Whether the row would change: most polls find what is already known."""
+    """Return whether the row would change; most polls find what is already known."""
     if observation.seen in (Seen.UP, Seen.STARTING):
         return machine.gone_sightings > 0
     return observation.seen is not Seen.UNREACHABLE

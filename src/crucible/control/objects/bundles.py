@@ -1,4 +1,4 @@
-"""Bundles: the users' code in the store, and the ledger of what is there."""
+"""Bundles: users' code in the store, and the rows that say what is there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crucible.core.people.identity import OWNER, Identity, Permission
 from crucible.storage.layout import bundle_key
 
 MARK = "bundle"
-"""Who stores a bundle is all one; each sending of it has a mark of its own, too."""
+"""One mark for all users who store a bundle; each upload has a mark of its own, too."""
 _SIZE = Statement(select(t.bundles.c.size).where(t.bundles.c.sha256 == bindparam("sha256")))
 _HOLDER = Statement(
     select(t.holders.c.user).where(t.holders.c.sha256 == bindparam("sha256"), t.holders.c.user == bindparam("user"))
@@ -28,7 +28,7 @@ _HOLDER = Statement(
 
 @dataclass(frozen=True)
 class StoredFile:
-    """Something whole in the store."""
+    """A complete object in the store."""
 
     key: str
     size: int
@@ -46,9 +46,9 @@ class Bundles:
         return await self._ports.db.read(lambda conn: may_use(conn, sha256, who))
 
     async def put(self, who: Identity, sha256: str, chunks: AsyncIterator[bytes]) -> bool:
-        """Store the bytes, then the row: a row means that the bundle is there whole. Returns whether it is new.
+        """Store the bytes, then the row: a row means that the bundle is complete. Return whether it is new to the user.
 
-        Bytes whose row never comes are removed by retention after a while.
+        Retention removes bytes whose row was never written.
         """
         who.require_submitter()
         expected = pending_objects.PendingObject(bundle_key(sha256), None, sha256)
@@ -75,10 +75,11 @@ class Bundles:
 
 
 def may_use(conn: Connection, sha256: str, who: Identity) -> bool:
-    """Whether it is there, and was brought by this user: who only knows its hash has no right to the code."""
+    """Return whether the bundle exists and this user uploaded it: knowing its hash gives no right to the code."""
     if not _is_there(conn, sha256):
         return False
-    if who.job is not None:  # a share link shows what its maker chose, not what he has
+    if who.job is not None:
+        # A share link shows what its maker chose, not everything that its maker may use.
         return False
     return who.may(Permission.OPERATE) or _holds(conn, sha256, who)
 

@@ -1,6 +1,6 @@
-"""The ledger of checkpoints: what is whole in the store, and which of it a next attempt starts from.
+"""The rows of checkpoints: what is complete in the store, and what the next attempt starts from.
 
-A row is written only after the object was stored and verified, so everything listed can be resumed from.
+A row is written only after its object was stored and verified, so a job can be resumed from every row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHORTEST_ENDING = 3
 def add_checkpoint(
     unit: UnitOfWork, ids: Ids, world: World, attempt: str, rank: int, fields: Mapping[str, object]
 ) -> World:
-    """Notes a stored checkpoint that its runner announced. ValueError for what makes no sense."""
+    """Add the row of a stored checkpoint that its runner announced. Raises ValueError for invalid fields."""
     row = {**_parse_fields(fields), "job": world.job.id, "attempt": attempt, "rank": rank, "stored_at": unit.now}
     if _is_repeat(unit.conn, row):
         return world
@@ -46,10 +46,9 @@ def add_checkpoint(
 
 
 def next_start(conn: Connection, world: World) -> str | None:
-    """The checkpoint the next attempt starts from: the newest since the job was last (re)opened.
+    """Return the checkpoint that the next attempt starts from: the newest since the job was last reopened.
 
-    Before there is one: the checkpoint chosen when it was reopened, or else the newest of all, or else the one
-    it was submitted with.
+    If there is none: the one chosen when it was reopened, else the newest of all, else the one of its spec.
     """
     since = [a.id for a in world.attempts if a.number > world.job.reopened_at]
     newest = _newest(conn, world.job.id, since)
@@ -59,7 +58,7 @@ def next_start(conn: Connection, world: World) -> str | None:
 
 
 def resolve_checkpoint(conn: Connection, ref: str, who: Identity = OWNER) -> str:
-    """The id of a checkpoint of any job that he may see, from an id or an ending of one; raises NotFound, Conflict."""
+    """Return a checkpoint's id from an id or its ending, of any job the user may see. Raises NotFound, Conflict."""
     c = t.checkpoints.c
     ending = ref.lower().removeprefix("ckp-")
     fits = c.id == ref if is_id(ref) else c.id.endswith(ending, autoescape=True)
@@ -77,7 +76,7 @@ def resolve_checkpoint(conn: Connection, ref: str, who: Identity = OWNER) -> str
 
 
 def load_resume(conn: Connection, checkpoint: str) -> Resume | None:
-    """What an agent needs to know of it; None when it is no longer kept."""
+    """Return what an agent needs to fetch it; None if it is no longer kept."""
     row = _BY_ID.first(conn, checkpoint=checkpoint)
     if row is None:
         return None
@@ -95,13 +94,13 @@ def list_checkpoints(conn: Connection, job: str, *, higher_is_better: bool) -> t
 
 
 def newest_mark(conn: Connection, job: str) -> CheckpointMark | None:
-    """The newest that is kept, in short."""
+    """Return a short view of the newest one that is kept, or None."""
     row = _NEWEST.first(conn, job=job)
     return None if row is None else to_mark(row)
 
 
 def newest_marks(conn: Connection, jobs: Sequence[str]) -> dict[str, CheckpointMark]:
-    """The same for many jobs at once, of those that have any."""
+    """Return the same for many jobs at once; jobs without a checkpoint are left out."""
     rows = _KEPT.all(conn, jobs=jobs)
     return {row["job"]: to_mark(row) for row in rows}  # the last of each job is its newest
 
@@ -111,7 +110,7 @@ def to_mark(row: Row) -> CheckpointMark:
 
 
 def find_checkpoint(views: Sequence[CheckpointView], ref: str, job: str) -> CheckpointView:
-    """Return the one that a person means: an id, a name (the newest of it), `latest`, `best`, or an ending of one id.
+    """Return the checkpoint with this id, name (the newest), `latest`, `best` or ending of an id.
 
     Raises NotFound, Conflict.
     """
@@ -139,7 +138,7 @@ def stored_file(job: str, view: CheckpointView) -> StoredFile:
 
 
 _FIELDS = ("name", "form", "size", "sha256", "step", "metric")
-"""What a runner says of one."""
+"""The fields that a runner sends."""
 _ALL = select(t.checkpoints, t.attempts.c.number).join(t.attempts, t.attempts.c.id == t.checkpoints.c.attempt)
 _NEWEST_FIRST = (t.attempts.c.number.desc(), t.checkpoints.c.cursor.desc())
 """By the attempt that wrote it, then by the order it was stored in."""
@@ -192,7 +191,7 @@ def _best(rows: list[RowMapping], *, higher_is_better: bool) -> str | None:
 
 
 def _is_repeat(conn: Connection, row: Mapping[str, object]) -> bool:
-    """Told before: the same content under the same name by the same attempt, and nothing else since."""
+    """Return whether this was announced before: the newest of that name has the same content."""
     last = _LAST_CONTENT.value(conn, attempt=row["attempt"], rank=row["rank"], name=row["name"])
     return bool(last == row["sha256"])
 
@@ -200,7 +199,7 @@ def _is_repeat(conn: Connection, row: Mapping[str, object]) -> bool:
 def _parse_fields(fields: Mapping[str, object]) -> dict[str, object]:
     form, size, step, metric = fields["form"], fields["size"], fields.get("step"), fields.get("metric")
     if form not in FORMS:
-        raise ValueError(f"{form!r} is no form of a checkpoint")
+        raise ValueError(f"{form!r} is not a form of a checkpoint")
     if not _is_count(size) or not (step is None or _is_count(step)):
         raise ValueError("a checkpoint's size and step are whole numbers")
     return {

@@ -1,9 +1,9 @@
-"""Marks on objects that are named by their content: what arrives is not removed, what is removed does not arrive.
+"""Marks that keep uploads and removals of the same content-addressed object apart.
 
-The same bytes may come again while an earlier use of them is being removed. Who stores such an object announces
-it first, and its row takes that back; who removes one claims it first. Both are rows of one database, so one of
-the two comes first, and the other sees it. Bytes that are sent twice may arrive twice, the second time long after
-their row: each sending has a mark of its own, too, until it is over.
+The same bytes may be uploaded again while an earlier use of them is being removed. An upload announces its object
+first, and the object's row ends that mark; a removal claims its object first. Both are rows of one database, so one of
+the two comes first and the other sees it. Bytes that are sent twice may arrive twice, the second time long after their
+row, so each upload also has a mark of its own until it is over.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from crucible.core.errors import TimedOut, Trouble, Unreachable
 ARRIVING = "arriving:"
 REMOVING = "removing:"
 ARRIVAL_SECONDS = 7 * 86400.0
-"""How long bytes may be there, or on their way, before the message that makes them count has come."""
+"""How long bytes may wait in the store for the message that gives them a row."""
 REMOVAL_SECONDS = 120.0
-"""A removal that has not ended by then never will: its process has died."""
+"""A removal that takes longer has died with its process."""
 WAIT = 0.5
 
 
@@ -35,7 +35,7 @@ class BeingRemoved(Trouble):
 
 @dataclass(frozen=True)
 class RemovalClaim:
-    """`busy` are being removed by somebody else; `coming` are on their way."""
+    """`free` are claimed; `busy` are being removed by another worker; `arriving` are being uploaded."""
 
     free: list[str]
     busy: list[str]
@@ -44,7 +44,7 @@ class RemovalClaim:
 
 @dataclass
 class UploadMark:
-    """`begun`: the store has been asked to take the object."""
+    """An upload under way. `begun`: the store has been asked to take the object."""
 
     begun: bool = False
 
@@ -54,14 +54,13 @@ class UploadMark:
 
 @asynccontextmanager
 async def mark_upload(ports: Ports, key: str, who: str, number: int) -> AsyncIterator[UploadMark]:
-    """Announces the object, and that this worker's sending of that number is under way. It may still be where the
-    store gave no answer.
-    """
+    """Announce the object and this upload of it, until the context ends."""
     sent, state = f"{_worker_prefix(ports.worker)}{number}", UploadMark()
     await announce(ports, key, who, sent)
     try:
         yield state
     except Exception as error:
+        # Without an answer of the store the bytes may still arrive: then the mark stays until it expires.
         if not (state.begun and isinstance(error, TimedOut | Unreachable)):
             await ports.db.write(lambda conn: clear_arriving(conn, key, sent))
         raise
@@ -73,28 +72,29 @@ def _worker_prefix(worker: str) -> str:
 
 
 async def announce(ports: Ports, key: str, *who: str) -> None:
-    """From now on the object is not removed until all have `arrived`. Waits for a removal to end, or raises
-    BeingRemoved.
+    """Protect the object from removal until each of `who` has cleared its mark.
+
+    Waits for a removal under way. Raises BeingRemoved if that does not end.
     """
     for _ in range(int(REMOVAL_SECONDS / WAIT) + 1):
         if await ports.db.write(lambda conn: _announce(conn, key, who, ports.clock.now())):
             return
         await ports.clock.sleep(WAIT)
     raise BeingRemoved(
-        "The same bytes are being removed just now.",
+        "The same bytes are being removed right now.",
         why=f"{key} was stored before, and is not kept.",
         fix="Send it again in a few minutes.",
     )
 
 
 def clear_arriving(conn: Connection, key: str, who: str) -> None:
-    """Its row is there, which is reason enough to keep it; or the sending is over."""
+    """Clear one mark: the object has a row now, which protects it, or the upload is over."""
     others = {name: at for name, at in _load_arriving(conn, key).items() if name != who}
     _save_arriving(conn, key, others)
 
 
 def claim_removal(conn: Connection, keys: Iterable[str], worker: str, now: float) -> RemovalClaim:
-    """Nobody is storing the free ones, nor will before `removed`."""
+    """Claim objects for removal: nobody uploads the free ones until `end_removal`."""
     asked = list(keys)
     still = [key for key in asked if not any(_is_fresh(at, now) for at in _load_arriving(conn, key).values())]
     busy = [key for key in still if _is_being_removed(conn, key, now)]
@@ -110,13 +110,13 @@ def end_removal(conn: Connection, keys: Iterable[str]) -> None:
 
 
 def release_removals(conn: Connection, worker: str) -> None:
-    """A process of this name that died left its claims behind; nobody is removing what they name."""
+    """Drop the removal claims that an earlier process of this name left behind."""
     claims = meta.with_prefix(conn, REMOVING).items()
     meta.drop(conn, *(name for name, noted in claims if json.loads(noted)["worker"] == worker))
 
 
 def release_uploads(conn: Connection, worker: str) -> None:
-    """The same for sendings: what a process of this name was sending when it died, nobody is sending now."""
+    """Drop the upload marks that an earlier process of this name left behind."""
     for name, noted in meta.with_prefix(conn, ARRIVING).items():
         arriving = json.loads(noted)
         left = {who: at for who, at in arriving.items() if not who.startswith(_worker_prefix(worker))}
@@ -125,7 +125,7 @@ def release_uploads(conn: Connection, worker: str) -> None:
 
 
 def drop_expired(conn: Connection, now: float) -> None:
-    """Drops marks whose time is over."""
+    """Drop expired marks."""
     ended = [name for name, noted in meta.with_prefix(conn, REMOVING).items() if not _is_under_way(noted, now)]
     for name, noted in meta.with_prefix(conn, ARRIVING).items():
         if not any(_is_fresh(at, now) for at in json.loads(noted).values()):
@@ -151,7 +151,7 @@ def _is_under_way(noted: str, now: float) -> bool:
 
 
 def _load_arriving(conn: Connection, key: str) -> dict[str, float]:
-    """Who is storing it, since when."""
+    """Return who is uploading it, with the time each began."""
     found: dict[str, float] = json.loads(meta.get(conn, _meta_name(ARRIVING, key)) or "{}")
     return found
 
@@ -172,5 +172,5 @@ def _is_fresh(at: float, now: float) -> bool:
 
 
 def _meta_name(kind: str, key: str) -> str:
-    """Names in `meta` are short; keys are not."""
+    """Return the mark's name in `meta`: hashed, for names there are short and keys are not."""
     return f"{kind}{hashlib.sha256(key.encode()).hexdigest()[:40]}"

@@ -1,6 +1,6 @@
-"""Objects on their way: bytes that may be stored though the row that needs them never comes.
+"""Uploaded objects whose database row may never be written, since the uploader may die in between.
 
-Whoever sends them may die in between. Rounds of retention look at each until a row needs it, or it is gone.
+Retention checks each of them until a row needs it or it is gone.
 Functions of a Connection.
 """
 
@@ -19,8 +19,9 @@ COMING = "retention_coming"
 
 @dataclass(frozen=True)
 class PendingObject:
-    """An object that no row needs, yet or any more. `sha256`: of content that may be stored again, for `job`, or
-    for nobody in particular (a bundle).
+    """An object that no row needs, not yet or no longer.
+
+    `sha256` is set if the content may be uploaded again, for `job` or (a bundle) for any job.
     """
 
     key: str
@@ -33,14 +34,14 @@ def list_pending(conn: Connection) -> list[PendingObject]:
 
 
 def add_pending(conn: Connection, pending: PendingObject) -> None:
-    """The store is about to be asked to take it."""
+    """Add an object before the store is asked to take it."""
     known = list_pending(conn)
     if pending not in known:
         write_pending(conn, [*known, pending])
 
 
 def drop_pending(conn: Connection, keys: Collection[str]) -> None:
-    """They are gone, and nobody has sent them since."""
+    """Drop objects that are removed and that nobody has uploaded again."""
     known = list_pending(conn)
     left = [stray for stray in known if stray.key not in keys]
     if len(left) < len(known):

@@ -1,4 +1,4 @@
-"""Room: how full the store may get. Uploads begin only where there is room for more."""
+"""How full the store may get; uploads begin only while there is space."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT = QuotaLimits()
 
 
 class StoreQuota:
-    """What it sees is remembered for a few seconds: many small uploads ask once."""
+    """The result is cached for a few seconds, for many small uploads."""
 
     def __init__(self, ports: Ports, limits: QuotaLimits = DEFAULT) -> None:
         self._ports = ports
@@ -38,13 +38,13 @@ class StoreQuota:
         self._why_full: str | None = None
 
     async def check(self) -> None:
-        """Raises StoreFull when nothing more may be stored."""
+        """Raise StoreFull if nothing more may be stored."""
         why = await self.why_full()
         if why is not None:
-            raise StoreFull("The store takes nothing more.", why=why, fix=FIX)
+            raise StoreFull("The store is full.", why=why, fix=FIX)
 
     async def why_full(self) -> str | None:
-        """Why there is no room, or None."""
+        """Return why nothing more may be stored, or None."""
         now = self._ports.clock.now()
         if self._measured_at is None or not 0 <= now - self._measured_at < REMEMBERED_SECONDS:
             self._why_full = await self._measure()
@@ -52,7 +52,7 @@ class StoreQuota:
         return self._why_full
 
     def forget(self) -> None:
-        """Something was removed: look again."""
+        """Measure again at the next check, because something was removed."""
         self._measured_at = None
 
     async def _measure(self) -> str | None:
@@ -69,7 +69,7 @@ class StoreQuota:
 
 
 def used_bytes(conn: Connection) -> int:
-    """What the ledgers say is in the store."""
+    """Return the bytes in the store, according to the rows."""
     once = select(t.checkpoints.c.job, t.checkpoints.c.sha256, t.checkpoints.c.size).distinct()
     kept = once.where(t.checkpoints.c.pruned_at.is_(None)).subquery()
     sums = (

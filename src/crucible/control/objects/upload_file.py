@@ -1,4 +1,4 @@
-"""A file that arrives: hashed and counted as it grows, taken away whole, or removed without a trace."""
+"""The temporary file of an upload: hashed and counted as it grows, then handed over complete or removed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = structlog.get_logger(__name__)
 
 
 class UploadFile:
-    """A file that grows. `write`, `hand_over` and `remove` block: threads call them, one at a time.
+    """The file of one upload. `write`, `hand_over` and `remove` block: threads call them, one at a time.
 
-    A thread cannot be stopped, so whoever gives up waiting for one calls `forsake`, which never waits: the
-    thread does what it is doing to its end, then removes the file itself. No file is closed under a write.
+    A thread cannot be stopped. A caller that gives up waiting for one calls `abandon`, which never waits: the thread
+    finishes its call and then removes the file itself, so no file is closed during a write.
     """
 
     def __init__(self, make: Callable[[], tuple[FileIO, Path]]) -> None:
@@ -52,12 +52,12 @@ class UploadFile:
             for piece in pieces:
                 self._append(self._file, piece)
             if self._unsynced >= SYNC_EVERY:
-                # Else a slow disk is noticed only at the end, by a sync of everything that takes for ever.
+                # Otherwise a slow disk shows only at the end, in one sync of everything that outlasts its deadline.
                 os.fsync(self._file.fileno())
                 self._unsynced = 0
 
     def hand_over(self, take: Callable[[Path], T]) -> T:
-        """What `take` makes of the finished file, which it takes away. After at least one `write`."""
+        """Return the result of `take`, which moves the finished file away. Call it after at least one `write`."""
         with self._working():
             assert self._file is not None
             assert self._path is not None
@@ -67,7 +67,7 @@ class UploadFile:
             return taken
 
     def abandon(self) -> bool:
-        """Nobody wants it any more. True if there is something to `remove` that no thread is at."""
+        """Give the upload up; return whether the caller must `remove` the file, because no thread will."""
         with self._lock:
             self._abandoned = True
             return not self._busy and self._path is not None
@@ -103,7 +103,7 @@ class UploadFile:
                 self.remove()
 
     def _done(self) -> bool:
-        """Whether it was forsaken meanwhile."""
+        """End a call; return whether the upload was abandoned during it."""
         with self._lock:
             self._busy = False
             return self._abandoned
@@ -111,11 +111,11 @@ class UploadFile:
 
 @contextmanager
 def translate_disk_errors() -> Iterator[None]:
-    """Failures of the file system as errors with a fix, before they leave the thread."""
+    """Raise OSError as DiskFull or Trouble with a fix, before it leaves the thread."""
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         kind = DiskFull if full else Trouble
-        fix = "Make room where CRUCIBLE_HOME is." if full else "See to the disk where CRUCIBLE_HOME is."
+        fix = "Free space where CRUCIBLE_HOME is." if full else "Check the disk where CRUCIBLE_HOME is."
         raise kind("The upload could not be written.", why=str(error), fix=fix) from error

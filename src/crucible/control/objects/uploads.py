@@ -1,4 +1,4 @@
-"""Uploads: bytes that arrive in pieces become a file beside the store, which adopts it whole or not."""
+"""Uploads: collect bytes in a file beside the store, which then adopts the complete file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crucible.storage.layout import bundle_key
 PUT_DEADLINE = 60.0
 WRITE_DEADLINE = 60.0
 SLOWEST = 5_000_000
-"""Bytes a second that a store takes on a bad day."""
+"""Bytes per second that a slow store takes."""
 BATCH = 1024 * 1024
 """Bytes gathered before a thread writes them."""
 LANE = "store"
@@ -32,16 +32,16 @@ class TooLarge(BadInput):
 
 
 def put_deadline(size: int) -> float:
-    """Seconds within which `size` bytes are to be stored: agents wait as long for the answer."""
+    """Return the seconds within which `size` bytes must be stored; agents wait as long for the answer."""
     return PUT_DEADLINE + size / SLOWEST
 
 
 async def _do_nothing() -> None:
-    """Who stores it need not know when."""
+    """Do nothing, for uploads without a pending row."""
 
 
 class Uploads:
-    """`scratch` should be on the store's own file system: then nothing is ever copied. `room`: None is no limit."""
+    """`scratch` should be on the store's own file system, so that adopting is a rename. `quota`: None is no limit."""
 
     def __init__(self, ports: Ports, scratch: Path, quota: StoreQuota | None = None) -> None:
         self._ports = ports
@@ -56,7 +56,7 @@ class Uploads:
     async def put_bundle(
         self, sha256: str, chunks: AsyncIterator[bytes], limit: int, begin: Callable[[], Awaitable[None]] = _do_nothing
     ) -> tuple[int, bool]:
-        """Stores a bundle, as `object` does; its size and whether it is new."""
+        """Store a bundle as `put_object` does; return its size and whether it is new."""
         key, bundles = bundle_key(sha256), BundleStore(self._ports.store)
         new = not await self._ports.calls.run(LANE, lambda: bundles.has(sha256), PUT_DEADLINE)
         return await self.put_object(key, sha256, chunks, limit, begin), new
@@ -69,7 +69,7 @@ class Uploads:
         limit: int,
         begin: Callable[[], Awaitable[None]] = _do_nothing,
     ) -> int:
-        """Stores any object; its size. HashMismatch when the bytes are other ones, StoreFull without room.
+        """Store an object and return its size. Raises HashMismatch, StoreFull, TooLarge.
 
         `begin` is called right before the store is asked to take it.
         """
@@ -94,7 +94,7 @@ class Uploads:
             yield file
         finally:
             if file.abandon():
-                # By a thread: to remove a large file takes its time. If it fails, `clear` does it some day.
+                # In a thread, for removing a large file takes time. If it fails, the next start removes it.
                 with suppress(CrucibleError):
                     await self._ports.calls.run(LANE, file.remove, WRITE_DEADLINE)
 
@@ -105,7 +105,7 @@ class Uploads:
             if received > limit:
                 raise TooLarge(
                     f"The upload is larger than {limit} bytes.",
-                    fix="Leave out what is not needed (.crucibleignore), or give data with --data.",
+                    fix="Exclude what is not needed (.crucibleignore), or pass data with --data.",
                 )
             pieces.append(chunk)
             gathered += len(chunk)
@@ -132,7 +132,7 @@ class Uploads:
 def _check_hash(file: UploadFile, sha256: str) -> None:
     if file.sha256 != sha256:
         raise HashMismatch(
-            "What arrived is not what was announced.",
+            "The upload does not match its announced hash.",
             why=f"Its SHA-256 is {file.sha256}, not {sha256}.",
             fix="Send it again.",
         )

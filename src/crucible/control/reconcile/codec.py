@@ -1,4 +1,4 @@
-"""Rows to values and back. The only place that knows how a value lies in its columns."""
+"""Rows to values and back: the only module that knows which column holds what."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ _MACHINE_PLAIN = (
     "last_seen",
 )
 JOB_CHANGES = (*_JOB_PLAIN, "state", "desired", "reason", "conditions", "used")
-"""The columns of a job that may differ from one version to the next. What others point at never does: written again,
-it would be looked up by everything that points there.
-"""
+"""The columns of a job that may change. Its id is not written again: the database would check every reference to it."""
 JOB_COLUMNS = ("id", *JOB_CHANGES, "backwards", "version", "spec", "resources", "priority")
 ATTEMPT_CHANGES = (*_ATTEMPT_PLAIN, "state", "reason")
 ATTEMPT_COLUMNS = ("id", "job", *ATTEMPT_CHANGES)
@@ -99,7 +97,7 @@ SLOT_COLUMNS = ("attempt", "rank", "machine", "allocation", "ended")
 MACHINE_CHANGES = (*_MACHINE_PLAIN, "version", "state", "market", "billing", "capacity")
 MACHINE_COLUMNS = ("id", *MACHINE_CHANGES)
 
-# Many rows hold the same text, and what it says never changes.
+# Many rows hold the same text, and parsed values are frozen, so they can be shared.
 parse_spec = lru_cache(256)(JobSpec.model_validate_json)
 parse_resources = lru_cache(256)(Resources.model_validate_json)
 parse_allocation = lru_cache(256)(Allocation.model_validate_json)

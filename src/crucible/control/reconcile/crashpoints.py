@@ -1,4 +1,4 @@
-"""Crash points: every border between a commit and an effect has a name.
+"""Named crash points, one at every border between a commit and an effect.
 
 In production `crashpoint` does nothing. Tests arm one name with an action (kill this very process) and check
 that the next start makes everything right again.
@@ -41,14 +41,14 @@ _armed: dict[str, Callable[[], None]] = {}
 
 
 def crashpoint(name: str) -> None:
-    """Marks a border. `name` is one of NAMES."""
+    """Mark a border; does nothing unless armed. `name` is one of NAMES."""
     action = _armed.get(name)
     if action is not None:
         action()
 
 
 def arm(name: str, action: Callable[[], None]) -> None:
-    """From now on reaching `name` does `action`."""
+    """Run `action` whenever `name` is reached."""
     if name not in NAMES:
         raise ValueError(f"no crash point {name!r}")
     _armed[name] = action

@@ -1,8 +1,8 @@
-"""Effects: what was decided is done outside, once the decision is durable.
+"""Perform effects at the providers, once the decision is durable.
 
-Effects of one machine are performed in the order they were wanted, each under a claim that outlasts the
-call's deadline. A call without an answer is never assumed to have failed: the machine is looked for by its
-token before anything else. A termination that fails is tried again for ever, with growing waits.
+Effects of one machine are performed in order, each under a claim that outlasts the call's deadline. A call without an
+answer is never assumed to have failed: the machine is searched for by its token before anything else. A termination
+that fails is retried forever, with growing waits.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ log = structlog.get_logger(__name__)
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
 LOUD_AFTER = 5
-"""Failed terminations of one machine after which the log says so as an error, each time."""
+"""After this many failed terminations of one machine each further one is logged as an error."""
 
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """Where agents find us, and the key their secrets are derived from.
+    """Where agents find this server, and the key that their secrets are derived from.
 
-    `invite` says what a machine is given to talk through the store; None: its agent calls us.
+    `invite` returns what a machine needs to talk through the store; None: its agent calls this server.
     """
 
     key: bytes = field(repr=False)
@@ -71,30 +71,30 @@ class Performer:
         self._outbox = Outbox(ports.worker, backends.names())
         self._running: set[asyncio.Task[None]] = set()
         self.launches: Counter[tuple[str, str]] = Counter()
-        """Calls to launch a machine, by place and by how they were answered."""
+        """Number of launch calls, by backend and outcome."""
 
     async def perform_due(self) -> int:
-        """Performs one effect of every machine that has one due, and waits for all; how many."""
+        """Perform one effect of every machine that has one due, wait for all, and return how many."""
         claimed = await self._writer.write(self._claim)
         await asyncio.gather(*map(self._perform, claimed))
         return len(claimed)
 
     async def start_due(self) -> None:
-        """Begins what is due without waiting for it: a place that hangs delays no other's."""
+        """Start what is due without waiting for it, so a backend that hangs delays no other."""
         for effect in await self._writer.write(self._claim):
             task = asyncio.create_task(self._perform(effect))
             self._running.add(task)
             task.add_done_callback(self._log_crash)
 
     def _log_crash(self, task: asyncio.Task[None]) -> None:
-        """What broke in a way nobody expected is told; it is tried again when its claim runs out."""
+        """Log an unexpected error; the effect is retried when its claim runs out."""
         self._running.discard(task)
         broken = None if task.cancelled() else task.exception()
         if broken is not None:
             log.error("an effect broke", exc_info=broken)
 
     async def stop(self) -> None:
-        """Leaves what is under way: its claim runs out, and what it did is found by its token."""
+        """Abandon what is under way: its claims run out, and machines that were made are found by token."""
         for task in tuple(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -107,7 +107,7 @@ class Performer:
         return [self._record_send(unit, effect) for effect in self._outbox.claim(unit.conn, unit.now)]
 
     def _record_send(self, unit: UnitOfWork, effect: ClaimedEffect) -> ClaimedEffect:
-        """A launch that will be sent may take effect for a while: that is stored before it is sent."""
+        """Store, before a launch is sent, until when it may still take effect."""
         machine = effect.machine
         sends = effect.kind is EffectKind.LAUNCH and machine.wanted
         if not sends or not self._backends.has(machine.backend):
@@ -128,7 +128,7 @@ class Performer:
             await self._postpone(effect, str(error))
 
     def _log_failure(self, effect: ClaimedEffect, why: str) -> None:
-        """A machine that does not end after several tries may cost somebody money: that is told loudly."""
+        """Log a failure, as an error if a machine does not end after several attempts: it may cost money."""
         loud = effect.kind is EffectKind.TERMINATE and effect.tries >= LOUD_AFTER
         tell = log.error if loud else log.warning
         what = "a machine does not end" if loud else "effect failed"
@@ -152,9 +152,11 @@ class Performer:
         crashpoint("launch.before_call")
         try:
             ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))
+        # Order matters: refused means certainly not made; every other failure may have made a machine.
         except base.LaunchRefused as refused:
             self.launches[machine.backend, "refused"] += 1
             if machine.up_at is not None:
+                # A halted host whose restart was refused: the machine exists, so this is no end of it.
                 return await self._postpone(effect, str(refused))
             return await self._record_answer(effect, f.LaunchRefused(str(refused)))
         except base.LaunchUnknown as unknown:
@@ -174,11 +176,12 @@ class Performer:
         await self._postpone(effect, fact.why)
 
     async def _find_abandoned(self, effect: ClaimedEffect, backend: base.Backend) -> None:
-        """The launch is not wanted any more: nothing is sent, but what an earlier call made is found."""
+        """Handle a launch that is no longer wanted: send nothing, but find what an earlier call may have made."""
         machine = effect.machine
         if machine.native_id is not None or not machine.alive:
             return await self._record_answer(effect)
         if not effect.tries:
+            # No claim before this one, so the call was certainly never sent.
             return await self._record_answer(effect, f.LaunchRefused("cancelled before it was launched"))
         asked_at = self._ports.clock.now()
         native_id = await self._find(effect, backend) or machine.claimed_by
@@ -190,7 +193,7 @@ class Performer:
         await self._postpone(effect, "no machine found yet")
 
     async def _terminate(self, effect: ClaimedEffect) -> None:
-        """Open until the machine is gone, however often it takes."""
+        """End the machine. The effect stays open until it is gone, however many attempts that takes."""
         machine = effect.machine
         if not machine.alive:
             return await self._record_answer(effect)
@@ -204,6 +207,7 @@ class Performer:
         crashpoint("terminate.before_call")
         await self._call(effect, backend, lambda: backend.terminate(ref))
         crashpoint("terminate.after_call")
+        # One list may be stale: a machine is gone only when several in a row do not show it.
         for _ in range(SIGHTINGS):
             asked = self._ports.clock.steady()
             seen = await self._call(effect, backend, lambda: backend.poll([ref]))
@@ -217,7 +221,7 @@ class Performer:
         return found.native_id if found else None
 
     async def _finish(self, effect: ClaimedEffect) -> None:
-        """Done when the machine is gone by its row."""
+        """Mark the effect done if the machine's row says it is gone; else retry later."""
         machine = await self._record(effect)
         if machine.alive:
             self._log_failure(effect, "still there")
@@ -225,15 +229,15 @@ class Performer:
         await self._record_answer(effect)
 
     async def _call(self, effect: ClaimedEffect, backend: base.Backend, work: Callable[[], T]) -> T:
-        """A call is started only if the claim outlasts its deadline: afterwards another may hold it."""
+        """Run a call, unless the claim would run out first: after that another worker may hold it."""
         if self._ports.clock.now() + CALL_DEADLINE > effect.until:
             raise TimedOut("The claim would run out during the call.", fix="It is claimed again.")
         return await self._ports.calls.run(backend.name, work, CALL_DEADLINE)
 
     async def _record_answer(self, effect: ClaimedEffect, *facts: f.MachineFact) -> None:
-        """Records the answer and that the effect is done, in one commit.
+        """Record the answer and that the effect is done, in one commit.
 
-        A refusal counts only under the claim that it was met with: who took that over may have sent the call again.
+        A refusal counts only while our claim holds: a worker that took it over may have sent the call again.
         """
 
         def record(unit: UnitOfWork) -> None:

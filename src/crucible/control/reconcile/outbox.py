@@ -1,7 +1,7 @@
-"""The outbox: effects that were wanted and are not done yet, each held by one worker at a time.
+"""The outbox: effects that are decided and not done yet, each claimed by one worker at a time.
 
-Effects of one machine come in the order they were wanted. A claim outlasts the calls made under it; who holds
-one too long finds, when putting it down, that it is another's.
+Effects of one machine come in the order they were decided. A claim outlasts the calls made under it; a worker that
+held one for too long finds, when releasing it, that another has taken it over.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from crucible.core.lifecycle import EffectKind, Machine
 CALL_DEADLINE = 30.0
 CLAIM_SECONDS = CALL_DEADLINE * 4
 UNCONNECTED_SECONDS = 60.0
-"""How long the effects at a place that is not connected here wait for a worker that has it."""
+"""How long effects at a backend that is not connected here wait for a worker that is connected to it."""
 
 
 _c = t.effects.c
 _older = t.effects.alias("older")
 _FREE = or_(_c.claimed_until.is_(None), _c.claimed_until <= bindparam("now"))
 _FIRST = ~exists().where(_older.c.machine == _c.machine, _older.c.done.is_(False), _older.c.id < _c.id)
-"""No older effect of its machine is open."""
-_AT_PLACES = exists().where(
-    t.machines.c.id == _c.machine, t.machines.c.backend.in_(bindparam("places", expanding=True))
+"""True for effects without an older open effect of the same machine."""
+_CONNECTED = exists().where(
+    t.machines.c.id == _c.machine, t.machines.c.backend.in_(bindparam("backends", expanding=True))
 )
-_DUE_AT = _c.not_before + case((_AT_PLACES, 0.0), else_=UNCONNECTED_SECONDS)
+_DUE_AT = _c.not_before + case((_CONNECTED, 0.0), else_=UNCONNECTED_SECONDS)
 _DUE = Statement(
     select(_c.id, _c.kind, _c.tries, _c.machine).where(_c.done.is_(False), bindparam("now") >= _DUE_AT, _FREE, _FIRST)
 )
@@ -50,7 +50,7 @@ _LATER = Statement(_MINE.values(**_FREED, error=bindparam("error"), not_before=b
 
 @dataclass(frozen=True)
 class ClaimedEffect:
-    """`tries` counts the claims before this one: 0 means that the call has certainly never been made."""
+    """An effect under our claim. `tries` counts earlier claims: 0 means the call was certainly never made."""
 
     id: int
     kind: EffectKind
@@ -60,39 +60,40 @@ class ClaimedEffect:
 
 
 class Outbox:
-    """What this worker does: the effects at `places`. Others it takes only when nobody else has for a while,
-    so that what cannot be done anywhere is told.
+    """The effects that this worker performs: those at `backends`, and after a while those that no worker has taken.
+
+    The latter fail, but visibly: an effect that no process can perform must not wait in silence.
     """
 
-    def __init__(self, worker: str, places: Iterable[str]) -> None:
+    def __init__(self, worker: str, backends: Iterable[str]) -> None:
         self._worker = worker
-        self._places = sorted(places)
+        self._backends = sorted(backends)
 
     def claim(self, conn: Connection, now: float) -> list[ClaimedEffect]:
-        """Everything that is due and free, from now on held by this worker."""
-        rows = [row for row in _DUE.all(conn, now=now, places=self._places) if self._take(conn, row["id"], now)]
+        """Claim everything that is due and free, and return it."""
+        rows = [row for row in _DUE.all(conn, now=now, backends=self._backends) if self._take(conn, row["id"], now)]
         machines = repository.load_machines(conn, {row["machine"] for row in rows})
         return [_to_claimed(row, machines[row["machine"]], now) for row in rows]
 
     def mark_done(self, conn: Connection, effect: ClaimedEffect) -> bool:
-        """Whether it was still ours: else another may have begun it anew, and what we know of it is old."""
+        """Mark the effect done; return whether the claim was still ours (otherwise our answer is outdated)."""
         return self._release(conn, effect, _DONE)
 
     def postpone(self, conn: Connection, effect: ClaimedEffect, why: str, not_before: float) -> None:
         self._release(conn, effect, _LATER, error=why, not_before=not_before)
 
     def next_due(self, conn: Connection) -> float | None:
-        """When the next effect may be tried: after its wait, its claim and all before it of its machine."""
-        rows = _NEXT.all(conn, places=self._places)
+        """Return when the next effect may be performed, given waits, claims and the order within a machine."""
+        rows = _NEXT.all(conn, backends=self._backends)
         return min((max(row["due_at"], row["claimed_until"] or 0.0) for row in rows), default=None)
 
     def _take(self, conn: Connection, effect: int, now: float) -> bool:
-        """Whether the claim is ours: of two workers that saw it free one gets it."""
+        """Claim the effect; return whether we got it (of two workers that saw it free, one does)."""
         hold = {"claimed_by": self._worker, "claimed_until": now + CLAIM_SECONDS}
         return _TAKE.run(conn, effect=effect, now=now, **hold) == 1
 
     def _release(self, conn: Connection, effect: ClaimedEffect, statement: Statement, **values: object) -> bool:
-        """Ends the claim, unless another worker has taken it over meanwhile."""
+        """End the claim; return False if another worker has taken it over."""
         return statement.run(conn, effect=effect.id, worker=self._worker, until=effect.until, **values) == 1
 
 

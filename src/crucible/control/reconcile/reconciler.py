@@ -1,6 +1,6 @@
-"""Reconcile: a sweep over the jobs that are due, and over the queue.
+"""Sweep the jobs that are due, then the queue.
 
-Everything that a lost message would have caused is caused by a sweep: correctness never depends on a wake-up.
+A sweep does whatever a lost message would have caused, so correctness never depends on a wake-up.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Reconciler:
         self._listening_since = 0.0
 
     async def round(self) -> None:
-        """One round: contacts are stored, due jobs looked at, the queue served."""
+        """Store contacts, sweep the jobs that are due, and serve the queue."""
         self._notice_gap(self._ports.clock.now())
         await self._store_contacts()
         due = await self._claim_due()
@@ -62,14 +62,14 @@ class Reconciler:
             await self._writer.write(self._scheduler.place)
 
     def _notice_gap(self, now: float) -> None:
-        """After a start, a sleep of this computer or a loss of the database silence is counted anew: nobody
-        was listening. The same holds where the clock was set forward.
+        """Restart the count of silence after a gap: a start, a sleep of this computer, a lost database, or a clock
+        that was set forward. Agents were not heard because nobody was listening.
         """
         if now - self._last_round > GAP_SECONDS:
             self._listening_since = now
 
     def _note_listening(self, now: float) -> None:
-        """The database answers, so whatever agents say is heard."""
+        """Note that the database answers now, so messages of agents are heard."""
         self._notice_gap(now)
         self._last_round = now
 
@@ -80,11 +80,12 @@ class Reconciler:
         try:
             await self._ports.db.write(lambda conn: seen.store(conn))
         except CrucibleError:
+            # Not stored: keep them for the next round, unless newer ones came in the meantime.
             self._contacts.restore(seen)
             raise
 
     async def _sweep_safely(self, job: str) -> None:
-        """One job's trouble is put off and told; the others get their turn."""
+        """Sweep one job. If that fails it is logged and postponed, and the other jobs get their turn."""
         try:
             await self._writer.write(lambda unit: self._sweep(unit, job))
         except Exception:
@@ -106,7 +107,8 @@ class Reconciler:
         world = repository.load_world(unit.conn, job)
         if world is None:
             return
-        self._note_listening(unit.now)  # this process may have stood still since the round began
+        # Again: this process may have stood still since the round began, and heard no agent in that time.
+        self._note_listening(unit.now)
         after = unit.advance(world, Tick(self._listening_since))
         _RELEASE.run(unit.conn, job=job)
         if world.live is not None and after.live is None:

@@ -1,7 +1,7 @@
-"""Worlds in the database: loaded whole, saved with a version check.
+"""Load and save worlds (a job, its attempts and their machines), with a version check.
 
-Functions of a Connection, for use inside `db.write` and `db.read`. `Stale` means that someone else decided
-meanwhile: the whole function is run again on what is true now.
+Functions of a Connection, for use inside `db.write` and `db.read`. On `Stale` another writer was faster: the whole
+function is run again on the new rows.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def load_machine(conn: Connection, machine_id: str) -> Machine | None:
 
 
 def insert_job(conn: Connection, step: Step, now: float) -> World:
-    """Stores a new job with its first events and what it is found by."""
+    """Store a new job with its first events and its labels."""
     before = step.world.job.events
     world = step.world.with_job(events=before + len(step.events))
     _ADD_JOB.run(conn, **codec.job_row(world.job))
@@ -130,7 +130,7 @@ def insert_job(conn: Connection, step: Step, now: float) -> World:
 
 
 def save_step(conn: Connection, before: World, step: Step, now: float) -> World:
-    """Writes what changed between `before` and the step's world, its events and effects. Raises Stale."""
+    """Write what changed between `before` and the step's world, with its events and effects. Raises Stale."""
     world = step.world
     numbered = world.with_job(events=before.job.events + len(step.events))
     same = numbered.job == before.job and world.attempts == before.attempts
@@ -153,7 +153,7 @@ def save_machine(conn: Connection, before: Machine, after: Machine, effects: Ite
 
 
 def _save_job(conn: Connection, before: Job, after: Job) -> Job:
-    """The job's version guards its attempts too, so it rises whenever one of them changes."""
+    """Save the job. Its version guards its attempts too, so it rises whenever one of them changes."""
     values = {**codec.job_changes(after), "version": before.version + 1}
     if _SAVE_JOB.run(conn, job=before.id, known=before.version, **values) != 1:
         raise Stale(f"Job {before.id} changed meanwhile.", fix="Read it again and decide again.")
@@ -177,7 +177,7 @@ def _save_attempt(conn: Connection, before: World, attempt: Attempt) -> None:
 def _save_machine(
     conn: Connection, before: Machine | None, after: Machine, now: float, *, touched: bool = False
 ) -> Machine:
-    """`touched`: its desired document changed. Its version rises too, for decisions that rely on it."""
+    """Save the machine. `touched`: its desired document changed, so its version rises even if the row does not."""
     if after == before and not touched:
         return after
     saved = replace(after, version=after.version + 1)
@@ -192,16 +192,18 @@ def _save_machine(
 
 
 def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -> None:
-    """A machine costs from the moment its place answered, or from when its provider's meter says, until it is gone."""
+    """Start and end our own count of what the machine costs: from the provider's answer until it is gone."""
     named = before.native_id is None and after.native_id is not None
     if named and _IS_METERED.value(conn, machine=after.id, native_id=after.native_id) is None:
         n = _NEXT_PRICE.value(conn, machine=after.id)
+        # Only if the meter has no segment of this instance yet: its word replaces our own count.
         first = {"machine": after.id, "n": n, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
         _ADD_PRICE.run(conn, **first)
     if before.gone_at is None and after.gone_at is not None:
         _END_PRICE.run(conn, its_machine=after.id, ends_at=after.gone_at)
     if after.state is MachineState.GONE and before.state is not MachineState.GONE:
-        _MAKE_JOBS_DUE.run(conn, machine=after.id, due_at=now)  # the jobs that were on it
+        # The version of these jobs rises too, so a decision made while the machine lived is stale.
+        _MAKE_JOBS_DUE.run(conn, machine=after.id, due_at=now)
 
 
 def _add_events(conn: Connection, job: Job, already: int, events: Iterable[Event], now: float) -> None:

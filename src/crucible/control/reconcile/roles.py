@@ -1,7 +1,7 @@
-"""Roles: duties that one process at a time performs, each holding with an epoch.
+"""Duties that one process at a time performs, each held under an epoch.
 
-A holder renews before its time is up. What it writes is conditional on its epoch, so a holder that was paused
-for too long changes nothing after another has taken over.
+A holder renews before its time is up. What it writes is conditional on its epoch, so a process that was paused for too
+long changes nothing after another has taken over.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Duty(enum.StrEnum):
 
 
 SHARED = frozenset({Duty.NOTIFIER})
-"""One holder for the whole database, whatever places a process is connected to."""
+"""Duties with one holder for the whole database, whatever backends a process is connected to."""
 
 
 _c = t.roles.c
@@ -55,7 +55,7 @@ _OTHERS = Statement(
 
 
 def take_duty(conn: Connection, duty: str, holder: str, now: float) -> int | None:
-    """The epoch under which `holder` has the duty from now, or None while another has it."""
+    """Take or renew the duty; return its epoch, or None while another process has it."""
     row = _ROLE.first(conn, duty=duty)
     if row is None:
         return _insert_duty(conn, duty, holder, now)
@@ -69,7 +69,7 @@ def take_duty(conn: Connection, duty: str, holder: str, now: float) -> int | Non
 
 @dataclass(frozen=True)
 class HeldDuties:
-    """Duties with the epoch each was taken under; `wait` is when to look again, in seconds."""
+    """Duties with the epoch of each; `wait` is the number of seconds until the next renewal."""
 
     epochs: dict[Duty, int]
     wait: float
@@ -78,8 +78,8 @@ class HeldDuties:
 class Duties:
     """The duties that this process has, as far as it knows; `holds` asks the database.
 
-    Processes with the same `backends` share duties; one that is connected to others has its own, so that no
-    place waits for a process that cannot reach it.
+    Processes with the same `backends` share duties. A process with other backends has its own, so that no backend
+    waits for a process that cannot reach it.
     """
 
     def __init__(self, holder: str, backends: Iterable[str] = ()) -> None:
@@ -88,7 +88,7 @@ class Duties:
         self._epochs: dict[Duty, int] = {}
 
     async def renew(self, db: Db, clock: Clock) -> float:
-        """Takes or keeps every duty that is free. Seconds until another's may be; known here once committed."""
+        """Take or renew every free duty; return the seconds until another's may be free."""
         held = await db.write(lambda conn: self._take(conn, database_now(conn, clock.now)))
         self._epochs = held.epochs
         return held.wait
@@ -107,7 +107,7 @@ class Duties:
         return duty in self._epochs
 
     def holds(self, conn: Connection, duty: Duty) -> bool:
-        """Whether the duty is still held under the epoch it was taken with: what a holder writes depends on it."""
+        """Return whether the duty is still held under our epoch; call it in the transaction that writes."""
         epoch = self._epochs.get(duty)
         if epoch is None:
             return False
@@ -115,12 +115,12 @@ class Duties:
 
 
 def release_duties(conn: Connection, holder: str) -> None:
-    """Gives up every duty at once, for a clean stop."""
+    """Give up every duty of the holder, for a clean stop."""
     conn.execute(update(t.roles).where(t.roles.c.holder == holder).values(until=0.0))
 
 
 def _insert_duty(conn: Connection, duty: str, holder: str, now: float) -> int:
-    """Where another was first meanwhile, the whole function is run again, and finds its row."""
+    # If another process inserted it first, the unique key fails, and the whole transaction is run again.
     _ADD.run(conn, name=duty, holder=holder, epoch=1, until=now + HOLD_SECONDS)
     return 1
 

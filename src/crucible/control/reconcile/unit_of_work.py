@@ -1,9 +1,9 @@
-"""Unit of work: decisions and their rows in one transaction, and whom to wake once it is committed.
+"""One transaction of decisions and rows, and the wake-ups to send once it is committed.
 
     await writer.write(lambda unit: unit.advance(job_id, fact))
 
-The function runs inside `db.write`, so it may run again; everything it changes it changes through the unit.
-Wake-ups go out only after the commit.
+The function runs inside `db.write`, so it may run again; it changes everything through the unit. Wake-ups go out only
+after the commit.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 MAX_ATTEMPTS = 5
 HOOKS = "hooks"
-"""The topic of whoever tells others of events."""
+"""The wake-up topic of the notifier."""
 _HOOKED = frozenset(event.value for event in HookEvent)
-# At once and without chance: the simulator runs this too.
+# Without waits or jitter: the simulator runs this too, and must stay deterministic.
 _retry_when_stale = AsyncRetryingCaller(
     attempts=MAX_ATTEMPTS, timeout=None, wait_initial=0, wait_max=0, wait_jitter=0
 ).on(repository.Stale)
@@ -39,7 +39,7 @@ _retry_when_stale = AsyncRetryingCaller(
 
 @dataclass
 class Changes:
-    """What a unit changed, for waking those who wait for it."""
+    """What a unit of work changed, for the wake-ups after its commit."""
 
     jobs: dict[str, set[Hint]] = field(default_factory=dict)
     machines: set[str] = field(default_factory=set)
@@ -59,7 +59,7 @@ class UnitOfWork:
         self.changes = Changes()
 
     def advance(self, world: World, *facts: Fact) -> World:
-        """Applies the facts in order and stores what changes."""
+        """Apply the facts in order, store what changes, and return the new world."""
         for fact in facts:
             step = advance(world, fact, self.now)
             world = self.save(world, step)
@@ -93,9 +93,9 @@ class UnitOfWork:
 
 
 class Writer:
-    """Runs units against the database, again when another writer was faster.
+    """Run units of work against the database, again when another writer was faster.
 
-    `counted` has how many events of each type were committed here.
+    `event_counts` counts the events committed by this process, by type.
     """
 
     def __init__(self, ports: Ports, feed: Feed) -> None:

@@ -1,4 +1,4 @@
-"""The store channel's side of the control plane: see `crucible.wire.documents.mailbox` for what lies where."""
+"""The control plane's end of the store channel; `crucible.wire.documents.mailbox` has the layout."""
 
 from crucible.control.storelink.invitations import Invitations, store_folder
 from crucible.control.storelink.mailboxes import Mailboxes

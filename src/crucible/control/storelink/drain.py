@@ -1,7 +1,7 @@
-"""Last words: what a machine wrote before it was gone counts, so its attempts are not judged before it is read.
+"""Keep attempts of a gone machine open until its mailbox is drained: what it wrote before it was gone counts.
 
-Mail that is still to be taken in is a sign of life of the attempt that wrote it, and so is mail that could not be
-looked for yet. Both for a time only: a store that never answers again must not keep a job for ever.
+Batches that are still to be stored count as contacts of their attempt, and so does a mailbox that could not be read
+yet. Both for a limited time: a store that never answers again must not keep a job forever.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from crucible.control.upkeep import restore_hold
 from crucible.core.lifecycle import AttemptState, MachineState
 
 LIMIT_SECONDS = 1800.0
-"""So long after a machine's end its mail may take."""
+"""How long after a machine's end its mailbox is waited for."""
 HOLD_SECONDS = 2.0
-"""Seconds between two signs of life; nothing is judged for longer than that after one."""
+"""Seconds between two contacts recorded for an attempt, shorter than the silence that ends it."""
 
 
 _m, _a, _s = t.machines.c, t.attempts.c, t.slots.c
@@ -42,7 +42,7 @@ _OPEN = Statement(
 
 @dataclass(frozen=True)
 class _UnreadAttempt:
-    """An attempt that is not over, on a machine that is gone. `heard`: anything was, ever."""
+    """An open attempt on a machine that is gone. `heard`: it was ever heard of."""
 
     machine: str
     attempt: str
@@ -59,13 +59,13 @@ class MailboxDrain:
         self._held_at: dict[str, float] = {}
 
     def record_poll(self, machine: str, *, left: bool) -> None:
-        """A mailbox was looked into after its machine was gone: whether there is more to take in."""
+        """Record a poll of a gone machine's mailbox. `left`: there is more to store."""
         self._more[machine] = left
 
     async def hold_unread(self, among: Collection[str] | None = None) -> list[str]:
-        """Keeps attempts from being judged whose machine's mail is not read; the machines that are to be read.
+        """Record a contact for each attempt whose machine's mailbox is not drained; return all such machines.
 
-        `among`: machines that may have mail; None: any.
+        `among`: machines that may have a mailbox; None: any.
         """
         now = self._ports.clock.now()
         every, limit = await self._ports.db.read(lambda conn: (_load_unread(conn, self._backends), _limit(conn)))
@@ -78,7 +78,7 @@ class MailboxDrain:
         return [item.machine for item in found]
 
     def _is_unread(self, item: _UnreadAttempt) -> bool:
-        """An attempt of which nothing was ever heard has last words only if they are seen."""
+        """Return whether the mailbox may hold more; before the first poll, only if the attempt was ever heard of."""
         return self._more.get(item.machine, item.heard)
 
     def _is_due(self, attempt: str, now: float) -> bool:
@@ -96,5 +96,5 @@ def _load_unread(conn: Connection, backends: tuple[str, ...]) -> list[_UnreadAtt
 
 
 def _limit(conn: Connection) -> float:
-    """While a restore is not confirmed no mail is taken in, however long that lasts."""
+    """Return how long to wait; without limit while a restore is unconfirmed, since nothing is stored until then."""
     return math.inf if restore_hold.is_held(conn) else LIMIT_SECONDS

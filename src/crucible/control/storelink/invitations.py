@@ -1,4 +1,4 @@
-"""Invitations: which machines are told to talk through the store, what they are given for it, and which cannot."""
+"""Which machines talk through the store, what their bootstrap holds for it, and which backends cannot."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class Invitations:
         self._wanted = wanted
         self._private = False
         self._encrypting: set[str] = set()
-        """Pythons that were seen to have the package."""
+        """Interpreters known to have the package `cryptography`."""
         self._lacking: set[str] = set()
 
     def channel(self, backend: Backend) -> ChannelChoice:
         return choose_channel(backend.capabilities.reach, self._agents_url, self._store_url, self._wanted)
 
     async def make_invitation(self, backend: Backend, machine: str) -> Mapping[str, object] | None:
-        """What the machine's bootstrap says of the store; None where its agent calls us."""
+        """Return the bootstrap's section on the store; None where the agent calls the server."""
         if self.channel(backend).channel is not Channel.STORE:
             return None
         return await self._mailboxes.invitation(machine)
 
     def probe(self, backend: Backend) -> None:
-        """Find out what `rejection` has to know. Blocks: where a Python is asked, for a moment."""
+        """Find out what `rejection` needs. Blocks for a moment while an interpreter is probed."""
         if self.channel(backend).channel is not Channel.STORE:
             return
         folder, python = store_folder(self._store_url), backend.capabilities.agent_python
@@ -55,14 +55,14 @@ class Invitations:
             self._encrypting.add(python)
 
     def rejection(self, backend: Backend, *, secrets: bool) -> Rejection | None:
-        """Why nothing can run there, or nothing that has secrets; None where it can, as far as is known."""
+        """Return why jobs (with `secrets`: jobs with secrets) cannot run there; None if they can, as far as known."""
         python = backend.capabilities.agent_python
         lacking = python if python in self._lacking else ""
         return check_channel(self.channel(backend), private=self._private, secrets=secrets, lacking=lacking)
 
 
 def lacks_cryptography(python: str) -> bool:
-    """Whether this interpreter, started as agents are, cannot encrypt. One that does not answer is not known to."""
+    """Return whether this interpreter, started as agents are, lacks `cryptography`; False if it does not answer."""
     try:
         found = subprocess.run([python, "-I", "-c", PROBE], capture_output=True, timeout=PROBE_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -71,6 +71,6 @@ def lacks_cryptography(python: str) -> bool:
 
 
 def store_folder(store_url: str) -> Path | None:
-    """The store's path, when it is a folder."""
+    """Return the store's path if it is a folder, else None."""
     address = parse_address(store_url) if store_url else None
     return address.path if isinstance(address, FolderAddress) else None

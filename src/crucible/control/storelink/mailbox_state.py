@@ -1,4 +1,4 @@
-"""One machine's mailbox, seen from the control plane: who has spoken, what was last said to whom."""
+"""What the control plane knows of one machine's mailbox: newest heartbeats, and what it last wrote to whom."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from crucible.wire.documents.mailbox import (
 )
 
 QUIET_SECONDS = 60.0
-"""An agent that lives writes several times in this time."""
+"""A living agent writes several times within this."""
 _BLOB = re.compile(r"[a-z]+-[0-9a-f-]{1,100}")
 
 
 @dataclass(frozen=True)
 class MailboxParty:
-    """A speaker and the key of its documents."""
+    """One agent (the host or a runner) and the key of its documents."""
 
     name: str
     key: bytes = field(repr=False)
@@ -38,14 +38,14 @@ class MailboxParty:
 
 @dataclass(frozen=True)
 class _SeenAlive:
-    """A sign of life, and when it was first seen."""
+    """A heartbeat and when it was first seen."""
 
     alive: Heartbeat
     at: float
 
 
 class MailboxState:
-    """Remembers only what saves writing; a control plane that starts anew says everything again."""
+    """In memory only: after a restart the control plane writes everything again."""
 
     def __init__(self, mailboxes: Mailboxes, machine: str) -> None:
         self._mailboxes = mailboxes
@@ -54,18 +54,18 @@ class MailboxState:
         self.refused_claim: bytes | None = None
         self.claim_denied = False
         self.outdated_parties: set[str] = set()
-        """Parties whose documents are of version 0.1.0."""
+        """Parties that write documents of version 0.1.0."""
         self.noted_attempts: set[str] = set()
-        """Attempts whose users know that."""
+        """Attempts whose events already have a note about that."""
         self._last_alive: dict[str, _SeenAlive] = {}
         self._written: dict[str, tuple[int, str]] = {}
 
     async def read_alive(
         self, party: MailboxParty, names: Mapping[str, int], now: float
     ) -> tuple[Heartbeat | None, bool]:
-        """The party's newest sign of life, and whether it has come since the last look.
+        """Return the party's newest heartbeat, and whether it is new since the last poll.
 
-        The first one seen may be old: nothing follows from it.
+        The first one seen may be old, so it does not count as new.
         """
         if heartbeat_name(party.name) not in names:
             return None, False
@@ -84,7 +84,7 @@ class MailboxState:
         return alive, before is not None
 
     def is_quiet(self, now: float, party: str | None = None) -> bool:
-        """Whether nothing new has come of the party, or of any, for so long that its agent has ended."""
+        """Return whether the party (None: every party) has been silent for so long that its agent has ended."""
         heard = (
             self._last_alive if party is None else {party: self._last_alive[party]} if party in self._last_alive else {}
         )
@@ -98,7 +98,7 @@ class MailboxState:
         now: float,
         urls: Mapping[str, str],
     ) -> None:
-        """Tell the party, unless it has been told just that. Secrets of a project are always encrypted."""
+        """Write the party's document, unless it would be the same. Secrets of a project are always encrypted."""
         if alive is None:
             return
         steady = _fingerprint(alive, body, urls)
@@ -113,13 +113,13 @@ class MailboxState:
         self._written[party.name] = (number, steady)
 
     async def urls(self, party: MailboxParty, alive: Heartbeat | None, keys: Mapping[str, str]) -> dict[str, str]:
-        """For what the party always needs, and for what it asks for if it may have that."""
+        """Return signed URLs for what the party always needs, and for what it asks for and may have."""
         wants = (*own_wants(party.name), *(alive.wants if alive is not None else ()))
         granted = {want: key for want in wants if (key := self._key(party, want, keys)) is not None}
         return await self._mailboxes.sign_urls(granted)
 
     async def runner_urls(self, parties: list[str]) -> dict[str, str]:
-        """What runners begin with; their host hands it on."""
+        """Return the signed URLs that runners start with; their host passes them on."""
         root = mailbox_folder(self.machine)
         wants = [want for party in parties for want in own_wants(party)]
         return await self._mailboxes.sign_urls({want: f"{root}/{want[4:]}" for want in wants})
@@ -142,7 +142,7 @@ class MailboxState:
 
 
 def readable_keys(assignment: Assignment | None) -> dict[str, str]:
-    """Where the bundle and the checkpoint of an assignment lie in the store, by the names agents ask for."""
+    """Return the store keys of an assignment's bundle and checkpoint, by the names that agents ask for."""
     keys = {}
     if assignment is not None and assignment.bundle is not None:
         keys[f"bundles/{assignment.bundle}"] = bundle_key(assignment.bundle)
@@ -153,12 +153,12 @@ def readable_keys(assignment: Assignment | None) -> dict[str, str]:
 
 
 def _is_older(alive: Heartbeat, before: Heartbeat) -> bool:
-    """Whether somebody has put back what this life of the agent wrote earlier."""
+    """Return whether an earlier heartbeat of the same agent process was put back: a replay."""
     return alive.life == before.life and alive.count < before.count
 
 
 def _fingerprint(alive: Heartbeat, body: Mapping[str, object], urls: Mapping[str, str]) -> str:
-    """What makes one `down` differ from another. The seconds a machine has left fall all the time."""
+    """Return what makes one document differ from another, without the seconds left, which always change."""
     plain = {name: value for name, value in body.items() if name != "ends_in"}
     desired = plain.get("desired")
     if isinstance(desired, dict):

@@ -1,4 +1,4 @@
-"""The postroom: the mailboxes in the deployment's store, and what an agent is given to reach its own."""
+"""The mailboxes in the deployment's store, and what an agent needs to reach its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LANE = "mailbox"
 DEADLINE = 30.0
 COPY_DEADLINE = 120.0
 URL_SECONDS = 6 * 24 * 3600
-"""How long a signed URL is good. Credentials that end sooner end it sooner."""
+"""How long a signed URL is valid, unless the credentials that signed it expire sooner."""
 
 
 class Mailboxes:
@@ -36,21 +36,21 @@ class Mailboxes:
         self._urls: dict[tuple[str, Method], tuple[str, float]] = {}
 
     async def invitation(self, machine: str) -> dict[str, object]:
-        """What a host's bootstrap says of the store. Holds signed URLs where the store is a bucket: secrets."""
+        """Return the bootstrap's section on the store. For a bucket it holds signed URLs, which are secrets."""
         if self._folder is not None:
             return {"folder": str(self._folder)}
         wants = (f"PUT {CLAIM}", f"GET {CLAIM}", *own_wants(HOST))
         return {"urls": await self.sign_urls({want: f"{mailbox_folder(machine)}/{want[4:]}" for want in wants})}
 
     async def is_private(self) -> bool:
-        """Whether the store is a folder that nobody but this user can open, as it is now."""
+        """Return whether the store is a folder that only this system user can open, as its mode is now."""
         folder = self._folder
         return folder is not None and await self._ports.calls.run(LANE, lambda: is_private(folder), DEADLINE)
 
     async def sign_urls(self, wants: Mapping[str, str]) -> dict[str, str]:
-        """Signed URLs for `METHOD name` -> key; none where agents see the store themselves.
+        """Return signed URLs for `METHOD name` -> key; empty where agents see the store's folder.
 
-        The same URL is given for half its life: a new one each time would look like news.
+        A URL is reused for half its life: a new one each time would change the document each time.
         """
         store, now = self._store, self._ports.clock.now()
         if not isinstance(store, Signs):
@@ -65,7 +65,7 @@ class Mailboxes:
         return {want: self._urls[key, _method(want)][0] for want, key in wants.items()}
 
     async def list_machines(self) -> list[str]:
-        """Machines that have a mailbox."""
+        """Return the machines that have a mailbox."""
 
         def names() -> set[str]:
             return {key.split("/")[1] for key, _ in self._store.list(ROOT) if key.count("/") > 1}
@@ -73,7 +73,7 @@ class Mailboxes:
         return sorted(await self._ports.calls.run(LANE, names, DEADLINE))
 
     async def list_names(self, machine: str) -> dict[str, int]:
-        """Names in the machine's mailbox, with their sizes."""
+        """Return the names in the machine's mailbox, with their sizes."""
         root = mailbox_folder(machine)
 
         def sizes() -> dict[str, int]:
@@ -82,7 +82,7 @@ class Mailboxes:
         return await self._ports.calls.run(LANE, sizes, DEADLINE)
 
     async def get(self, machine: str, name: str, limit: int) -> bytes | None:
-        """The object; None when it is not there or larger than `limit`."""
+        """Return the object; None if it is missing or larger than `limit`."""
         key = f"{mailbox_folder(machine)}/{name}"
 
         def read() -> bytes | None:
@@ -99,7 +99,7 @@ class Mailboxes:
         await self._ports.calls.run(LANE, lambda: self._store.put(key, data), DEADLINE)
 
     async def read_chunks(self, machine: str, name: str) -> AsyncIterator[bytes]:
-        """The object's bytes; NotFound when it is not there."""
+        """Yield the object's bytes. Raises NotFound."""
         key = f"{mailbox_folder(machine)}/{name}"
         run = self._ports.calls.run
         opened: Iterator[bytes] = await run(LANE, lambda: self._store.open_range(key), DEADLINE)
@@ -120,7 +120,7 @@ class Mailboxes:
             await self._ports.calls.run(LANE, delete, COPY_DEADLINE)
 
     async def clear(self, machine: str, below: str = "") -> None:
-        """Forget URLs, and remove what deleting leaves in a folder: empty ones, and pieces never finished."""
+        """Forget URLs, and remove what deleting leaves in a folder store: empty folders and unfinished writes."""
         prefix = f"{mailbox_folder(machine)}/{below}"
         self._urls = {pair: url for pair, url in self._urls.items() if not pair[0].startswith(prefix)}
         if self._folder is None:
@@ -134,5 +134,5 @@ def _method(want: str) -> Method:
 
 
 def own_wants(party: str) -> tuple[str, str]:
-    """What every party needs, all the time."""
+    """Return what every party needs all the time."""
     return f"PUT {heartbeat_name(party)}", f"GET {control_document_name(party)}"

@@ -1,4 +1,4 @@
-"""One look into one machine's mailbox: what its host and its runners left is taken in, and they are answered."""
+"""One poll of one machine's mailbox: store what its host and runners left, and answer them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from crucible.wire.documents.messages import derive_secret
 log = structlog.get_logger(__name__)
 
 LEFT_SECONDS = 600.0
-"""What cannot be taken in of a machine that is gone is kept so long."""
+"""How long batches of a gone machine that cannot be stored are kept."""
 MAKING = (MachineState.INTENDED, MachineState.CREATING)
 OLD_AGENT = (
     "the agent of this attempt is of version 0.1.0, whose documents in the store this server cannot read: it counts as "
@@ -63,7 +63,7 @@ class _Slot:
 
 @dataclass
 class MailboxPoll:
-    """One look into one mailbox; `names` is what lay there when it began. `left`: there is more to take in."""
+    """One poll of one mailbox; `names` is what it held at the start. `more`: there is more to store."""
 
     ports: Ports
     agents: Agents
@@ -76,7 +76,7 @@ class MailboxPoll:
     more: bool = False
 
     async def run(self) -> bool:
-        """Whether anything runs or waits there."""
+        """Poll the mailbox; return whether anything runs or waits there."""
         writers = {found[0] for name in self.names if (found := _writer_of(name)) is not None}
         slots = await self.ports.db.read(lambda conn: _load_slots(conn, self.row.id, writers))
         host, alive, heard = await self._read_host()
@@ -97,7 +97,7 @@ class MailboxPoll:
     # The host
 
     async def _read_host(self) -> tuple[MailboxParty, Heartbeat | None, bool]:
-        """A host that was never heard is news, however long its sign of life has been there."""
+        """Read the host's claim and heartbeat. The first heartbeat of a new machine counts as new, however old."""
         nonce = derive_secret(self.key, "nonce", self.row.id)
         host = MailboxParty(HOST, host_key(nonce, self.row.id))
         await self._claim(host, nonce)
@@ -123,7 +123,7 @@ class MailboxPoll:
         self.row = row or self.row
 
     async def _read_desired(self, heard: Heartbeat | None) -> Desired | None:
-        """What is wanted of the machine; None when nothing is any more."""
+        """Return what is wanted of the machine; None if it is no longer wanted. `heard`: records a contact."""
         try:
             if heard is not None:
                 return await self.agents.desired(self.row.id, -1, 0.0, _parse_devices(heard.devices))
@@ -132,7 +132,7 @@ class MailboxPoll:
             return None
 
     async def _write_to_host(self, host: MailboxParty, alive: Heartbeat | None, document: Desired | None) -> None:
-        """Before its claim is granted a host hears nothing, unless that its time for it is over."""
+        """Write to the host, once its claim is granted; if the claim is denied, only that it is to end."""
         if self.row.claimed_by is None and self.state.claim_denied:
             document = None
         if self.row.claimed_by is None and document is not None:
@@ -146,7 +146,7 @@ class MailboxPoll:
     # Runners
 
     async def _note_old_agents(self, slots: Collection[_Slot]) -> None:
-        """Say once of each attempt that its agent, or its machine's, cannot be understood any more."""
+        """Add one note to each attempt whose agent, or host, is too old for this server."""
         for slot in slots:
             if (
                 not slot.ended
@@ -157,7 +157,7 @@ class MailboxPoll:
                 self.state.noted_attempts.add(slot.attempt)
 
     async def _poll_runner(self, slot: _Slot, assignment: Assignment | None) -> bool:
-        """Whether anything came from it, which may have changed what is wanted of the machine."""
+        """Store what the runner left and answer it; return whether it left anything new."""
         secret = derive_secret(self.key, "attempt", slot.attempt)
         party = MailboxParty(slot.party, runner_key(secret, slot.party))
         alive, fresh = await self.state.read_alive(party, self.names, self.ports.clock.now())
@@ -172,7 +172,7 @@ class MailboxPoll:
         return taken.acked > slot.acked
 
     async def _receive(self, runner: MailboxRunner, acked: int) -> Received:
-        """What cannot be stored now waits; nobody else is kept from being heard and answered."""
+        """Store the runner's batches. What cannot be stored now waits, without holding up other runners."""
         try:
             return await self.receiver.receive(runner, self.names, acked) or Received(acked, more=True)
         except CrucibleError as error:
@@ -187,7 +187,7 @@ class MailboxPoll:
         return {} if wishes is None else wishes.as_json()
 
     async def _read_secrets(self, slot: _Slot, alive: Heartbeat | None) -> Mapping[str, object]:
-        """Encrypted, and for as long as the runner asks for them."""
+        """Return the secrets (they are written encrypted), for as long as the runner asks for them."""
         if alive is None or SECRETS not in alive.wants or slot.ended:
             return {}
         try:
@@ -206,7 +206,7 @@ class MailboxPoll:
         await self.state.write_down(party, alive, {**wishes, "keys": keys}, self.ports.clock.now(), urls)
 
     async def _tidy(self, slot: _Slot, taken: Received) -> None:
-        """Remove what was taken in; of a runner that has ended and heard so, everything."""
+        """Delete what was stored; of a runner that has ended and gone silent, everything."""
         await self.mailboxes.delete(self.row.id, taken.done)
         left = {name for name in self._names_of(slot.party) if name not in taken.done}
         quiet = self.state.is_quiet(self.ports.clock.now(), slot.party)
@@ -221,9 +221,9 @@ class MailboxPoll:
     # The end
 
     async def _clear(self, host: Heartbeat | None) -> None:
-        """A machine that is gone writes no more: once all is taken in, or given up, its mailbox goes.
+        """Delete the mailbox of a gone machine once all is stored or given up.
 
-        One whose host's sign of life has another key than ours is another deployment's, and stays.
+        A mailbox whose host's heartbeat has another key belongs to another deployment, and stays.
         """
         if host is None and heartbeat_name(HOST) in self.names:
             return
@@ -240,13 +240,13 @@ class MailboxPoll:
 
 
 def _writer_of(name: str) -> tuple[str, int] | None:
-    """Attempt and rank of the runner whose object it is."""
+    """Return the attempt and rank of the runner that wrote the object; None if no runner did."""
     parts = name.split("/")
     return parse_runner_party(parts[1]) if parts[0] == "parties" and len(parts) > 2 else None
 
 
 def _load_slots(conn: Connection, machine: str, writers: Collection[str]) -> list[_Slot]:
-    """Those that go on, and those whose runner has left something."""
+    """Return the slots that are open, and those whose runner has left something."""
     query = (
         select(t.slots.c.attempt, t.slots.c.rank, t.slots.c.acked, t.slots.c.ended)
         .where(t.slots.c.machine == machine)

@@ -1,6 +1,6 @@
-"""Intake: batches that a runner left in its mailbox go the way they would have gone over https.
+"""Store the batches that a runner left in its mailbox, as if they had come over HTTPS.
 
-What a message announces is stored before the message is; so a crash anywhere only makes the same happen again.
+What a message announces is stored before the message itself, so after a crash the same simply happens again.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SEGMENTS_A_ROUND = 64
 BYTES_A_ROUND = 32 * 1024 * 1024
 MAX_FOREIGN = 1000
 WAIT_SECONDS = 2.0
-"""Seconds that a round waits for one runner."""
+"""How long a round waits for one runner."""
 LOST_SECONDS = 60.0
-"""How long a message waits for what it announces; then it is told as lost."""
+"""How long a message waits for what it announces; after that it is noted as lost."""
 
 
 @dataclass(frozen=True)
 class MailboxRunner:
-    """Whose mail it is. `deaf`: nothing that we write reaches it, so what it stores is no contact."""
+    """The runner of a mailbox. `deaf`: it cannot read what we write, so its batches count as no contact."""
 
     machine: str
     attempt: str
@@ -60,9 +60,9 @@ class MailboxRunner:
 
 @dataclass(frozen=True)
 class Received:
-    """`acked`: the highest number stored. `done` may be deleted, in this order, once that has been told.
+    """`acked`: the highest number stored. `done` may be deleted, in this order, once the runner knows `acked`.
 
-    `more`: it was not all that can be taken in.
+    `more`: not everything was stored yet.
     """
 
     acked: int
@@ -86,7 +86,7 @@ class _Segment:
 
 
 class _NotThere(Exception):
-    """A blob that a message announces is missing, and may still come."""
+    """A blob that a message announces is missing and may still arrive."""
 
 
 class BatchReceiver:
@@ -99,9 +99,9 @@ class BatchReceiver:
         self._running: dict[tuple[str, str], asyncio.Task[Received]] = {}
 
     async def receive(self, runner: MailboxRunner, names: Mapping[str, int], acked: int) -> Received | None:
-        """What was taken in of this runner; None while that still goes on, as with a large output.
+        """Store what the runner left and return how far that got; None while it is still running (a large output).
 
-        Each call waits a little; the first after it was done has the answer.
+        Each call waits a little; the first call after the end returns the result.
         """
         key = (runner.machine, runner.party)
         if key not in self._running:
@@ -113,7 +113,7 @@ class BatchReceiver:
         return any(key[0] == machine for key in self._running)
 
     async def stop(self) -> None:
-        """Leaves what is going on: it is taken in again at the next start."""
+        """Cancel what is running: it is stored again after the next start."""
         going = tuple(self._running.values())
         for task in going:
             task.cancel()
@@ -121,7 +121,7 @@ class BatchReceiver:
         self._running.clear()
 
     async def _receive(self, runner: MailboxRunner, names: Mapping[str, int], acked: int) -> Received:
-        """Stores what is there in order, as far as no number is missing."""
+        """Store what is there, in order, up to the first missing number."""
         done: list[str] = []
         segments, more = await self._read_segments(runner, names)
         for segment in segments:
@@ -142,10 +142,7 @@ class BatchReceiver:
         return Received(acked, tuple(done), more or bool(done))
 
     async def _read_segments(self, runner: MailboxRunner, names: Mapping[str, int]) -> tuple[list[_Segment], bool]:
-        """What can be read and carries the runner's signature, by the number of the first message.
-
-        Also whether some were left for later.
-        """
+        """Return the segments that carry the runner's signature, in order, and whether some were left for later."""
         found, size = list[_Segment](), 0
         prefix = f"parties/{runner.party}/up/"
         mine = sorted(n for n in names if n.startswith(prefix) and is_segment(n) and not self._is_foreign(runner, n))
@@ -165,7 +162,7 @@ class BatchReceiver:
         return (runner.machine, name) in self._foreign
 
     def _remember_foreign(self, runner: MailboxRunner, name: str) -> None:
-        """Such an object is never read again, nor deleted: it is not ours."""
+        """Never read this object again, nor delete it: it is not ours."""
         log.warning("an object in a mailbox is not its runner's", machine=runner.machine, name=name)
         self._foreign[runner.machine, name] = None
         if len(self._foreign) > MAX_FOREIGN:
@@ -181,7 +178,7 @@ class BatchReceiver:
         return await self._agents.ingest(runner.attempt, runner.rank, raw, contact=not runner.deaf)
 
     async def _store_blob(self, runner: MailboxRunner, message: Message) -> str:
-        """Puts what the message announces into its place; why it is lost. Raises _NotThere while it may come."""
+        """Store what the message announces; return why it is lost, or an empty string. Raises _NotThere."""
         for blob, _ in _list_blobs(runner.party, (message,)):
             try:
                 await self._copy(runner, message, blob)
@@ -236,7 +233,7 @@ def _in_order(segments: list[_Segment]) -> list[_Segment]:
 
 
 def _list_blobs(party: str, messages: Iterable[Message]) -> list[tuple[str, Message]]:
-    """The blobs that messages announce. A message that makes no sense has none; ingest makes a note of it."""
+    """Return the blobs that messages announce. An unreadable message has none; ingest notes it."""
     found = []
     for message in messages:
         try:
@@ -261,7 +258,7 @@ def _blob_name(party: str, message: Message) -> str | None:
 
 
 def _stored_row(runner: MailboxRunner, message: Message) -> Select[tuple[str]]:
-    """Finds the row that says that this was taken in before."""
+    """Return the query for the row that shows that this was stored before."""
     data, sha256 = message.data, str(message.data["sha256"])
     if message.kind is MessageKind.ARTIFACT:
         a = t.artifacts.c
@@ -275,7 +272,7 @@ def _stored_row(runner: MailboxRunner, message: Message) -> Select[tuple[str]]:
 
 
 def _replace_lost(batch: Batch, lost: Mapping[int, str], secret: bytes) -> bytes:
-    """The batch with notes in the place of messages whose content is lost: their numbers must not be missing."""
+    """Return the batch with a note for each message whose content is lost: no number may be missing."""
     messages = (_lost_note(m, lost[m.n]) if m.n in lost else m for m in batch.messages)
     return encode_batch(Batch(batch.attempt, batch.rank, tuple(messages)), secret)
 

@@ -1,8 +1,8 @@
-"""The link through the store: machines that cannot call us are served by looking into their mailboxes.
+"""Serve machines that cannot call the server by polling their mailboxes in the store.
 
-Each round looks into the mailbox of every machine that is not gone, or whose last words are not read, takes in
-what runners left there, and says what is wanted. A mailbox that takes long holds up no other. What it does goes
-through the same functions as the agents' routes, so both ways may be used by the same deployment at once.
+Each round polls the mailbox of every machine that is not gone or not drained, stores what runners left, and writes what
+is wanted. A slow mailbox holds up no other. All of it goes through the same functions as the agents' routes, so one
+deployment may use both channels at once.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ BUSY_SECONDS = 1.0
 IDLE_SECONDS = 2.0
 LOOKS = 3
 LOOK_SECONDS = 1.0
-"""A round waits so many times so long for mailboxes; what is not done by then goes on beside the next one."""
+"""A round waits this many times this long for mailboxes; what is not done then continues beside the next round."""
 SEARCH_SECONDS = 300.0
-"""How often mailboxes of machines that are gone are looked for."""
+"""How often mailboxes of gone machines are searched for."""
 
 
 class StoreLink:
     """`key` is the deployment's, `backends` are this process's. `invites`: new machines are told to use the store.
 
-    Without, only mailboxes are served that are found there: of machines from before that was changed.
+    Without it only mailboxes found in the store are served, of machines launched before the setting changed.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class StoreLink:
         self._search: asyncio.Task[list[str]] | None = None
         self._serving: dict[str, asyncio.Task[bool]] = {}
         self._unreadable: set[str] = set()
-        """Mailboxes that could not be read at the last look."""
+        """Mailboxes that could not be read at the last poll."""
         self.all_read = False
-        """Whether every mailbox was looked into since the start."""
+        """Whether every mailbox was polled since the start."""
 
     async def round(self) -> float:
-        """Serves every mailbox once; seconds until the next round."""
+        """Poll every mailbox once; return the seconds until the next round."""
         for machine in await self._list_machines():
             if machine not in self._serving:
                 self._serving[machine] = asyncio.create_task(self._serve(machine))
@@ -91,7 +91,7 @@ class StoreLink:
         await self._receiver.stop()
 
     async def _wait_briefly(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
-        """Waits a little for the tasks; what machines that are gone have left is kept in mind meanwhile."""
+        """Wait a little for the tasks, recording contacts for undrained attempts meanwhile."""
         pending = set(tasks)
         for _ in range(LOOKS if pending else 0):
             _, pending = await asyncio.wait(pending, timeout=LOOK_SECONDS)
@@ -100,7 +100,7 @@ class StoreLink:
             await self._hold_unread()
 
     async def _hold_unread(self) -> list[str]:
-        """Where nobody is told to use the store, only mailboxes that were found there matter."""
+        """Record contacts for undrained attempts; without `invites` only of mailboxes that were found."""
         only_found = not self._invites and self._searched_at is not None
         return await self._drain.hold_unread(set(self._states) if only_found else None)
 
@@ -113,7 +113,7 @@ class StoreLink:
         return sorted({*found, *gone, *self._states, *await self._find_leftovers()})
 
     async def _find_leftovers(self) -> list[str]:
-        """Mailboxes whose machine may be gone. Those of machines we never had are not ours."""
+        """Return machines that have a mailbox and may be gone; searched for now and then."""
         now = self._ports.clock.now()
         if self._search is None:
             if self._searched_at is not None and now - self._searched_at < SEARCH_SECONDS:
@@ -132,7 +132,7 @@ class StoreLink:
         return found
 
     async def _serve(self, machine: str) -> bool:
-        """Whether there is reason to look again soon. One mailbox's trouble never stops the others."""
+        """Poll one mailbox; return whether to poll again soon. Errors are logged and never stop the others."""
         try:
             row = await self._ports.db.read(lambda conn: repository.load_machine(conn, machine))
             names = await self._mailboxes.list_names(machine)

@@ -1,6 +1,6 @@
-"""Feed: tells those who watch a job, or all jobs, that something changed. A hint; the rows are the truth.
+"""Notify watchers of a job, or of all jobs, that something changed. Only a hint: watchers then read the rows.
 
-What one process publishes reaches the watchers of all that share its wake-ups.
+What one process publishes reaches the watchers of all processes that share its wake-ups.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Watch:
         self._changed.set()
 
     async def changed(self, timeout: float) -> set[Hint]:
-        """What changed since the last call; empty when `timeout` seconds passed without anything."""
+        """Return what changed since the last call; empty if nothing did within `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 await self._changed.wait()
@@ -59,7 +59,7 @@ class Feed:
 
     @contextmanager
     def watch(self, job: str | None) -> Iterator[Watch]:
-        """Watches one job, or with None all of them."""
+        """Watch one job, or with None all jobs, until the context ends."""
         watch = Watch()
         self._watches.setdefault(job, set()).add(watch)
         try:
@@ -81,7 +81,7 @@ class Feed:
             watch.notify(hints)
 
     def _on_remote(self, topic: str | None) -> None:
-        """Another process published; of what was missed nobody knows, so everyone looks at everything."""
+        """Pass on what another process published; after a gap (None) every watcher checks everything."""
         if topic is None:
             for watches in self._watches.values():
                 for watch in watches:

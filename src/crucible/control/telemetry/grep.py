@@ -1,7 +1,7 @@
-"""Grep: the lines of a long text that match, found block by block in time that grows with the text alone.
+"""Find the matching lines of a long text, block by block, in time linear in the text.
 
-Expressions are RE2's: it never goes back, so none takes longer than another kind would by much, and it lets other
-threads run meanwhile. What it does not have (looking around, referring back) is refused with its own words.
+Expressions are RE2's: without backtracking, so no expression is slow, and it releases the GIL. What it lacks
+(look-around, back-references) is rejected with its own message.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import re2
 from crucible.core.errors import BadInput
 
 LONGEST_SHOWN = 2000
-"""Bytes of a line that are shown; of a longer one those around the match."""
+"""Bytes of a line that are shown; of a longer line those around the match."""
 
 NEAR = 2 * LONGEST_SHOWN
-"""Bytes for each line of context in which it is looked for."""
+"""Bytes that are searched for each line of context."""
 
 _MEMORY = 16 * 1024 * 1024
 _WHOLE_TEXT = re.compile(r"(?<!\\)(?:\\\\)*\\[AzZ]|\(\?[a-zA-Z]*-[a-zA-Z]*m")
@@ -59,7 +59,7 @@ class LineMatch:
 
 @dataclass(frozen=True)
 class Pattern:
-    """`text` is looked for as it stands or, with `regex`, as an expression. Raises BadInput for what is none."""
+    """Text to search for, literally or, with `regex`, as an expression. Raises BadInput for an invalid one."""
 
     text: str
     regex: bool = False
@@ -70,7 +70,7 @@ class Pattern:
         object.__setattr__(self, "_found", _compile(self.text, regex=self.regex, case=self.case))
 
     def search(self, data: bytes, start: int) -> int | None:
-        """Where the first match from `start`, the beginning of a line, begins. No match goes over a line's end."""
+        """Return the start of the first match from `start`, a line's beginning. No match spans lines."""
         match = self._found.search(data, start)
         return None if match is None else int(match.start())
 
@@ -91,10 +91,10 @@ def _compile(text: str, *, regex: bool, case: bool) -> re2._Regexp:
 
 def _bad_pattern(text: str, why: str) -> BadInput:
     return BadInput(
-        f"{text[:100]!r} is no expression that can be searched for.",
+        f"{text[:100]!r} is not a valid expression.",
         why=f"{why}.",
         fix="Write it in RE2's syntax (no look-around, no back-references; ^ and $ for a line's ends), "
-        "or leave out `regex` to look for the text as it stands.",
+        "or omit `regex` to search for the text literally.",
         field="q",
     )
 
@@ -102,7 +102,7 @@ def _bad_pattern(text: str, why: str) -> BadInput:
 def search(
     blocks: Iterable[TextBlock], pattern: Pattern, *, most: int, context: int = 0, earlier: Sequence[bytes] = ()
 ) -> Iterator[tuple[TextBlock, list[LineMatch]]]:
-    """Each block with the lines in it that match, the first `most` of them, and `context` lines around each.
+    """Yield each block with its first `most` matching lines and `context` lines around each.
 
     `earlier` are the lines before the first block.
     """
@@ -117,7 +117,7 @@ def search(
 
 
 def _add_following(hits: list[LineMatch], block: TextBlock, context: int) -> list[LineMatch]:
-    """Those at a block's end get the lines that follow them in the next."""
+    """Add following lines from the next block to matches at a block's end."""
     if not context or not hits:
         return hits
     following = tuple(map(_decode_line, lines_of(block.data, context)))
@@ -142,7 +142,7 @@ def _find_matches(block: TextBlock, pattern: Pattern, context: int, earlier: lis
 
 
 def _line_bounds(data: bytes, at: int) -> tuple[int, int]:
-    """Where the line that holds byte `at` begins and ends."""
+    """Return the begin and end of the line that holds byte `at`."""
     end = data.find(b"\n", at)
     return data.rfind(b"\n", 0, at) + 1, len(data) if end < 0 else end
 
@@ -155,7 +155,7 @@ def _make_match(text: bytes, line: int, offset: int, column: int) -> LineMatch:
 
 
 def lines_of(data: bytes, count: int) -> list[bytes]:
-    """The first lines of a text, or with a number below 0 the last; none of an empty one."""
+    """Return the first `count` lines of a text, or with a negative count the last."""
     if not data or not count:
         return []
     if count < 0:

@@ -1,4 +1,4 @@
-"""Health of a job: what is stored of it, gathered for a judgement, and the judgement as it is shown."""
+"""The health of a job: gather its signs from the rows, judge them, and return the view."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from crucible.core.lifecycle import Attempt, Job, JobState, World
 from crucible.core.views.jobs import FindingView, HealthView, ProgressView
 
 POINTS = 512
-"""Of each series, to see its course."""
+"""Points of each series for its overall course."""
 TAIL = 256
-"""Of each series that is longer, and of the machine's: the last points, every one."""
+"""The last points, unthinned, of longer series and of the machine's own series."""
 ATTEMPTS = 3
-"""Attempts that one may have gone on from and that are looked at with it."""
+"""Earlier attempts that one continued from, which are judged with it."""
 
 _s = t.log_segments.c
 _LAST_OUTPUT = Statement(
@@ -100,7 +100,7 @@ def _finding_view(finding: Finding) -> FindingView:
 
 
 def _lineage(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """The last attempt and those that it went on from, the oldest first."""
+    """Return the last attempt and those it continued from, oldest first."""
     found: list[Attempt] = []
     for attempt in reversed(attempts):
         found.insert(0, attempt)
@@ -110,7 +110,7 @@ def _lineage(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def _read_courses(conn: Connection, line: Sequence[Attempt]) -> tuple[dict[str, tuple[Part, ...]], dict[str, Part]]:
-    """The courses of what the attempts reported, and the last points of the last one's."""
+    """Return the courses of the reported series, and the last points of those of the last attempt."""
     series: dict[str, tuple[Part, ...]] = {}
     tails: dict[str, Part] = {}
     for attempt in line:
@@ -132,7 +132,7 @@ def _read(conn: Connection, attempt: Attempt, names: list[str], most: int) -> di
 
 
 def course(series: points.Series) -> Part:
-    """A series as it is drawn. Where that is by the lowest and the highest of each stretch: what lies between them."""
+    """Return a series as drawn; where that is pairs of lowest and highest points, the middle of each pair."""
     part = _to_part(series)
     if series.count <= len(part):
         return part

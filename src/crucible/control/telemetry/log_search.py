@@ -1,7 +1,6 @@
-"""Searching a job's output: stored segments of all attempts, and behind them the live tail.
+"""Search a job's output: the stored segments of all attempts, then the live tail.
 
-Runs in a thread beside the event loop, with a deadline of its own: what it has found until then is the answer, with
-the cursor to go on from.
+Runs in a thread, with a deadline of its own: it returns what it has found by then, and a cursor to continue from.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from crucible.storage.layout import log_segment_key
 SECONDS = 8.0
 """How long one request searches before it answers with what it has."""
 WAITING_SECONDS = 20.0
-"""How long it may wait for others' searches first."""
+"""How long it may wait for a free thread first."""
 BLOCK = 4 * 1024 * 1024
 LEAD = 64 * 1024
-"""Bytes before a cursor in which the lines before the first hit are looked for."""
+"""Bytes before a cursor that are searched for the context of the first hit."""
 
 _CURSOR = re.compile(r"l1:([0-9]{1,7}):([0-9]{1,16}):([0-9]{1,16})")
 _a, _s = t.attempts.c, t.log_segments.c
@@ -47,7 +46,7 @@ _SEGMENTS = Statement(
 
 @dataclass(frozen=True)
 class Query:
-    """What is looked for, and from where: all attempts unless one is named, `context` lines around each hit."""
+    """What to search for and where: all attempts (default) or one, with `context` lines around each hit."""
 
     pattern: Pattern
     attempt: int | None = None
@@ -67,7 +66,7 @@ class _Position:
 
 @dataclass(frozen=True)
 class _AttemptOutput:
-    """An attempt's output from a spot on. `tail` follows the segments and is only known here, for now."""
+    """An attempt's output from a position on. `tail` follows the segments and is in this process's memory only."""
 
     attempt: int
     spot: _Position
@@ -91,7 +90,7 @@ class LogSearch:
         self._store = LogStore(ports.store)
 
     async def find(self, job: str, query: Query) -> HitPage:
-        """Return a page of hits in the order of the output. Whoever cancels this ends the search too."""
+        """Return a page of hits in the order of the output. Cancelling this call ends the search too."""
         spot = read_cursor(query.cursor)
         outputs = await self._ports.db.read(lambda conn: self._load_outputs(conn, job, query.attempt, spot))
         gone = threading.Event()
@@ -168,7 +167,7 @@ def write_cursor(spot: _Position) -> str:
 
 
 def read_cursor(cursor: str | None) -> _Position:
-    """Where a page ended; raises BadInput for what no page has given."""
+    """Return where a page ended. Raises BadInput for an invalid cursor."""
     if cursor is None:
         return _Position()
     try:

@@ -1,4 +1,4 @@
-"""Logs: an attempt's output by byte offset, from stored segments and, beyond them, from the live tail."""
+"""An attempt's output by byte offset, from stored segments and, beyond them, the live tail."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Logs:
         self._store = LogStore(ports.store)
 
     async def page(self, job: str, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
-        """Up to `limit` bytes from `offset` (negative: from the end). A job that never ran has none."""
+        """Return up to `limit` bytes from `offset` (negative: from the end). Empty for a job that never ran."""
         size = max(1, min(limit, LARGEST_PAGE))
         reach = self._tails.known_end
         extent = await self._ports.db.read(lambda conn: _load_extent(conn, job, attempt, offset, size, since, reach))

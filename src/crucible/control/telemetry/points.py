@@ -1,8 +1,8 @@
-"""Metric points, packed: rows of up to 1,024 points per series, drawn at three levels.
+"""Metric points, packed into rows of up to 1,024 points per series and drawn at three levels.
 
 A row keeps its points, the two extremes of each stretch of 32 of them, and its own two extremes. A short
 series is drawn from its points, a longer one from its stretches, a very long one from its rows; each way the
-lowest and the highest point are kept. The order is that in which the points came; no clock is asked.
+lowest and the highest point are kept. Points stay in the order in which they came, whatever their times say.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from crucible.control.db.statement import Row, Statement
 BLOCK = 1024
 STRETCH = 32
 RAW_SHARE = 8
-"""How many points per point drawn are still looked at one by one."""
+"""Up to this many points per point drawn, single points are read."""
 LEVEL_SHARE = 32
-"""How many extremes of stretches per point drawn are still looked at."""
+"""Up to this many extremes of stretches per point drawn, those are read."""
 
 _POINT = struct.Struct("<ddd")
 
 
 class Point(NamedTuple):
-    """`at` is the agent's clock, for people."""
+    """`at` is a time by the agent's clock, for display only."""
 
     step: float
     value: float
@@ -59,14 +59,14 @@ class _PackedBlock:
     data: bytes = b""
 
 
-# Statements are put together once: for a point at a time that takes longer than to run them.
+# Built once: for single points, building a statement takes longer than running it.
 _c = t.metric_blocks.c
 _OF_RANK = (_c.attempt == bindparam("of_attempt"), _c.rank == bindparam("of_rank"))
 _OF_SERIES = (*_OF_RANK, _c.series == bindparam("of_series"))
 
 
 def _names() -> CTE:
-    """The names of a rank's series, each found by one step in the index however many rows it has."""
+    """Return the names of a rank's series: one index step for each name, however many rows it has."""
     first = select(func.min(_c.series).label("name")).where(*_OF_RANK).cte("names", recursive=True)
     following = select(func.min(_c.series)).where(*_OF_RANK, _c.series > first.c.name).scalar_subquery()
     return first.union_all(select(following).where(first.c.name.is_not(None)))
@@ -81,7 +81,7 @@ def _last_rows() -> Select[Any]:
 
 
 def _part_statement(column: Column[Any]) -> Statement:
-    """One packed part of the rows of a series, from one of them on."""
+    """Return the statement for one packed column of a series, from row `first` on."""
     return Statement(select(column).where(*_OF_SERIES, _c.n >= bindparam("first")).order_by(_c.n))
 
 
@@ -94,7 +94,7 @@ _ADD = insert(t.metric_blocks)
 
 
 def append_points(conn: Connection, attempt: str, rank: int, series: str, points: Sequence[Point]) -> None:
-    """Adds points at the end of a series. Only its last row is written again."""
+    """Append points to a series. Only its last row is written again."""
     key = {"of_attempt": attempt, "of_rank": rank, "of_series": series}
     tail = conn.execute(_TAIL, key).first()
     n, room, block = -1, 0, _PackedBlock()
@@ -111,27 +111,27 @@ def append_points(conn: Connection, attempt: str, rank: int, series: str, points
 
 
 def read_series(conn: Connection, attempt: str, names: Sequence[str], most: int) -> dict[str, Series]:
-    """The series of an attempt's first rank, all unless named.
+    """Return series of an attempt's first rank, by name (default: all).
 
-    Each with at most about `most` points that keep its extremes. A `most` below 0 counts from the end: the
-    last `-most` points, every one.
+    Each with at most about `most` points that keep its extremes. A negative `most` returns the last `-most` points,
+    unthinned.
     """
     rows = [row for row in _last_rows_of(conn, attempt) if not names or row["series"] in names]
     return {row["series"]: _read_one(conn, attempt, row, most) for row in rows}
 
 
 def series_names(conn: Connection, attempt: str, rank: int) -> set[str]:
-    """The names of the series that a rank has reported."""
+    """Return the names of the series that a rank has reported."""
     return {name for name in _NAMES.column(conn, of_attempt=attempt, of_rank=rank) if name is not None}
 
 
 def latest_values(conn: Connection, attempt: str) -> dict[str, float | None]:
-    """The last value of every series."""
+    """Return the last value of every series."""
     return {row["series"]: row["last"] for row in _last_rows_of(conn, attempt)}
 
 
 def summarize(conn: Connection, attempt: str) -> dict[str, tuple[float | None, float | None, float | None]]:
-    """The last, lowest and highest value of every series, without reading its points."""
+    """Return the last, lowest and highest value of every series, without reading points."""
     return {row["series"]: (row["last"], row["low"], row["high"]) for row in _last_rows_of(conn, attempt)}
 
 
@@ -144,7 +144,7 @@ def unpack(data: bytes) -> list[Point]:
 
 
 def thin(data: bytes, most: int, least: int = 1) -> list[Point]:
-    """At most about `most` of the packed points: of each stretch the lowest and the highest, in order.
+    """Return at most about `most` of the packed points: the lowest and highest of each stretch, in order.
 
     A stretch has at least `least` points.
     """
@@ -157,7 +157,7 @@ def thin(data: bytes, most: int, least: int = 1) -> list[Point]:
 
 
 def _last_rows_of(conn: Connection, attempt: str) -> Sequence[Row]:
-    """The last row of each series of the first rank, without what is packed in it."""
+    """Return the last row of each series of the first rank, without its packed columns."""
     return _LAST.all(conn, of_attempt=attempt, of_rank=0)
 
 
@@ -168,7 +168,7 @@ def _read_one(conn: Connection, attempt: str, last: Row, most: int) -> Series:
 
 
 def _choose_points(conn: Connection, key: Mapping[str, object], count: int, most: int) -> list[Point]:
-    """The points to show, from the coarsest level that is fine enough."""
+    """Return the points to show, from the coarsest level that is fine enough."""
     if most < 0:
         first = max(count + most, 0)
         return unpack(_read_packed(conn, key, _DATA, first // BLOCK)[first % BLOCK * _POINT.size :])
@@ -180,7 +180,7 @@ def _choose_points(conn: Connection, key: Mapping[str, object], count: int, most
 
 
 def _read_packed(conn: Connection, key: Mapping[str, object], parts: Statement, first: int = 0) -> bytes:
-    """One packed part of a series, from its row `first` on."""
+    """Return one packed column of a series, from row `first` on."""
     return b"".join(parts.column(conn, first=first, **key))
 
 
@@ -189,7 +189,7 @@ def _to_json_points(points: Iterable[Point]) -> tuple[tuple[float, float | None,
 
 
 def _grow(block: _PackedBlock, points: Sequence[Point]) -> _PackedBlock:
-    """The block with more points. Only the stretches that change are looked at again."""
+    """Return the block with more points. Only the stretches that change are computed again."""
     more = pack(points)
     data = block.data + more
     whole = len(block.data) // (STRETCH * _POINT.size)
@@ -214,13 +214,13 @@ def _row(block: _PackedBlock) -> dict[str, object]:
 
 
 def _pairs(data: bytes, size: int) -> bytes:
-    """Of each stretch its two extremes, packed; the same point twice where there is only one."""
-    places = (i * _POINT.size for pair in _extremes(data, size) for i in pair)
-    return b"".join(data[start : start + _POINT.size] for start in places)
+    """Return the two extremes of each stretch, packed; the same point twice if there is only one."""
+    offsets = (i * _POINT.size for pair in _extremes(data, size) for i in pair)
+    return b"".join(data[start : start + _POINT.size] for start in offsets)
 
 
 def _extremes(data: bytes, size: int) -> Iterator[tuple[int, int]]:
-    """Of each stretch of `size` packed points where its lowest and its highest are, in order."""
+    """Yield, for each stretch of `size` packed points, the indexes of its lowest and highest, in order."""
     values = struct.unpack(f"<{len(data) // 8}d", data)[1::3]
     for start in range(0, len(values), size):
         stretch = values[start : start + size]
@@ -229,7 +229,7 @@ def _extremes(data: bytes, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _lowest_and_highest(values: tuple[float, ...]) -> tuple[int, int]:
-    """What is no number counts only where there is nothing else."""
+    """Return the indexes of the lowest and highest value. NaN and infinities are skipped if any value is finite."""
     real: Sequence[float] = values
     if not math.isfinite(sum(values)):
         real = [value for value in values if math.isfinite(value)]

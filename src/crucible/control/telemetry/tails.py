@@ -1,4 +1,4 @@
-"""Tails: the newest output of running attempts, in memory only. A hint: what counts is what the store has."""
+"""The newest output of running attempts, in memory only; what counts is in the store."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class Tail:
 
 
 class OutputTails:
-    """Bounded: the last bytes of the most recently heard attempts."""
+    """Live tails of the most recently heard attempts; bounded in size and number."""
 
     def __init__(self) -> None:
         self._tails: OrderedDict[str, Tail] = OrderedDict()
 
     def add(self, attempt: str, start: int, data: bytes) -> None:
-        """Joins what follows on; starts anew after a gap; ignores what is known."""
+        """Add output: append what follows, start over after a gap, ignore what is known."""
         known = self._tails.pop(attempt, None)
         self._tails[attempt] = _trim(_join(known, start, data))
         while len(self._tails) > KEEP_ATTEMPTS:
             self._tails.popitem(last=False)
 
     def read(self, attempt: str, offset: int, limit: int) -> bytes:
-        """What is known from `offset` on; nothing when that is not here."""
+        """Return what is known from `offset` on; empty if that is not here."""
         tail = self._tails.get(attempt)
         if tail is None or not tail.start <= offset < tail.end:
             return b""
         return tail.data[offset - tail.start : offset - tail.start + limit]
 
     def known_end(self, attempt: str, end: int) -> int:
-        """How far output is known, when `end` bytes of it are stored."""
+        """Return how far output is known, given that `end` bytes of it are stored."""
         tail = self._tails.get(attempt)
         return tail.end if tail is not None and tail.start <= end < tail.end else end
 
