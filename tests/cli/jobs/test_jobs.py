@@ -14,7 +14,7 @@ from tests.control.clouds import FakeCloud
 from tests.control.fakes import FakeBackend
 
 from crucible.cli.options.filters import parse_time
-from crucible.core.job.spec import EnvironmentSpec, Source
+from crucible.core.job.spec import EnvironmentSpec, Retries, Source
 
 pytestmark = pytest.mark.enable_socket
 
@@ -90,6 +90,22 @@ def test_a_job_without_a_name_goes_by_what_it_was_made_from(
 def test_a_shell_command_is_shown_as_it_was_written(cli: Cli, real: RealServer) -> None:
     real.submit(command=("/bin/sh", "-c", "make   train\n | tee log", "sh", "a b"))
     assert "make train | tee log 'a b'" in cli("jobs").out
+
+
+def test_lists_show_a_priority_where_there_is_one(cli: Cli, real: RealServer) -> None:
+    urgent, plain = real.submit(name="urgent", priority=7), real.submit(name="plain")
+    for command in ("jobs", "status"):
+        rows = {row.split()[0]: row for row in cli(command).out.splitlines()[1:]}
+        assert "priority 7" in rows[urgent.short]
+        assert "priority" not in rows[plain.short]
+
+
+def test_a_job_that_waits_for_its_next_attempt_ran_somewhere(cli: Cli, real: RealServer) -> None:
+    job = real.start(retries=Retries(user=1))
+    real.run(job.end, 1)
+    shown = cli("status", job.id).out
+    assert re.search(rf"^Ran last on +{re.escape(PLACE)}$", shown, re.MULTILINE)
+    assert "Will run on" not in shown
 
 
 def test_why_jobs_wait_is_shown(cli: Cli, queued: RunningJob) -> None:

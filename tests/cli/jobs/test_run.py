@@ -132,6 +132,21 @@ def test_waiting_is_explained(cli: Cli, real: RealServer) -> None:
     assert err.index("Waiting:") < err.index(f"Running on {PLACE}")
 
 
+def test_a_job_that_is_queued_again_before_it_started_says_where_it_will_run(cli: Cli, real: RealServer) -> None:
+    async def play(job: RunningJob) -> None:
+        await job.rig.place()
+        await job.rig.performer.perform_due()
+        await job.lose_machine()
+        await job.says('"waiting": "')
+        await job.start()
+        await job.end()
+
+    real.play(play)
+    err = cli("run", "train.py", "--backend", "rehearsal").err
+    print(err)
+    assert "Will run on" in err
+
+
 def test_detach_prints_the_id_alone(cli: Cli, real: RealServer) -> None:
     ran = cli("run", "train.py", "--detach")
     assert (ran.code, ran.out) == (0, f"{real.last.id}\n")

@@ -120,9 +120,10 @@ def _row(job: JobView) -> tuple[str, ...]:
 
 
 def _state(job: JobView) -> str:
-    """Return the status, with the phase where it says more, and the conditions."""
+    """Return the status, with the phase where it says more, the priority if set, and the conditions."""
     finer = "" if job.status in (job.phase, "queued") else job.phase
-    beside = ", ".join(part for part in (finer, short_conditions(job)) if part)
+    priority = f"priority {job.priority}" if job.priority else ""
+    beside = ", ".join(part for part in (finer, priority, short_conditions(job)) if part)
     return f"{job.status} ({beside})" if beside else job.status
 
 

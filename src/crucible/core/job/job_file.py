@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from crucible.core.job.spec import Kind
+from crucible.core.job.spec import MAX_PRIORITY, Kind
 
 PAYLOADS = ("script", "directory", "git", "notebook", "code", "shell", "model")
 NOT_FOR_MODELS = ("args", "entry", "ref", "include", "in_place")
@@ -88,8 +88,8 @@ class JobFile(BaseModel):
     data: tuple[str, ...] | dict[str, str] = Field(
         default=(), description="Paths or URIs that appear under $CRUCIBLE_DATA_DIR."
     )
-    priority: int | None = Field(
-        strict=True, default=None, description="Its turn among your own waiting jobs: higher goes first (default: 0)."
+    priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = Field(
+        default=None, description="Its turn among your own waiting jobs: higher goes first (default: 0)."
     )
     retries: Annotated[int, Field(ge=0)] | dict[str, int] | None = Field(
         default=None, description="Retries after the code itself failed, or one number per cause."
