@@ -132,19 +132,24 @@ def test_waiting_is_explained(cli: Cli, real: RealServer) -> None:
     assert err.index("Waiting:") < err.index(f"Running on {PLACE}")
 
 
-def test_a_job_that_is_queued_again_before_it_started_says_where_it_will_run(cli: Cli, real: RealServer) -> None:
+def test_a_job_that_is_queued_again_before_it_started_says_where_it_will_run(
+    cli: Cli, real: RealServer, backends: tuple[FakeCloud, ...]
+) -> None:
     async def play(job: RunningJob) -> None:
         await job.rig.place()
         await job.rig.performer.perform_due()
+        backends[0].sold_out = set(backends[0].rates)
+        await job.rig.connected.refresh()
         await job.lose_machine()
-        await job.says('"waiting": "')
-        await job.start()
-        await job.end()
+        await job.says("waits for a machine on rehearsal: sold out")
+        await job.cancel()
 
     real.play(play)
     err = cli("run", "train.py", "--backend", "rehearsal").err
-    print(err)
-    assert "Will run on" in err
+    placed = "rehearsal (sim.small: 2 CPUs, 4 GiB, $0.900/h) because you asked for it"
+    waits = "waits for a machine on rehearsal: sold out"
+    assert f"Will run on {placed}; waiting: {waits}\n" in err
+    assert f"Waiting: {waits}" not in err
 
 
 def test_detach_prints_the_id_alone(cli: Cli, real: RealServer) -> None:
