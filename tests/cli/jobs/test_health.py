@@ -113,17 +113,30 @@ def two(real: RealServer) -> tuple[RunningJob, RunningJob]:
 
 
 def test_jobs_are_shown_side_by_side(cli: Cli, two: tuple[RunningJob, RunningJob]) -> None:
-    rows = [row.split() for row in cli("compare", *(job.short for job in two)).out.splitlines()]
-    assert rows[0] == [job.short for job in two]
-    for row in (
+    ran = cli("compare", *(job.short for job in two))
+    assert [row.split() for row in ran.out.splitlines()] == [
+        [job.short for job in two],
         ["≠", "name", "small", "large"],
         ["status", "completed", "completed"],
+        ["health", "finished", "well", "finished", "well"],
         ["≠", "ran", "1m", "00s", "2m", "00s"],
         ["cost", "free", "free"],
         ["≠", "--lr", "0.1", "0.01"],
         ["≠", "loss", "(last)", "0.5", "0.25", "*"],
+        ["≠", "loss", "(best)", "0.4", "0.25", "*"],
+    ]
+    assert ran.err == "≠ differs · * best · --all also shows equal rows\n"
+
+
+def test_a_value_that_a_job_does_not_have_is_a_dash(cli: Cli, real: RealServer, well: RunningJob) -> None:
+    other = real.complete(series={"accuracy": [0.5, 0.75]})
+    rows = [row.split() for row in cli("compare", well.short, other.short).out.splitlines()]
+    for row in (
+        ["≠", "loss", "(last)", "1.01", "-"],
+        ["≠", "loss", "(best)", "1.01", "-"],
+        ["≠", "accuracy", "(best)", "-", "0.75"],
     ):
-        assert row in rows
+        assert row in rows, rows
 
 
 def test_with_all_what_is_the_same_is_shown_too(cli: Cli, two: tuple[RunningJob, RunningJob]) -> None:

@@ -31,7 +31,7 @@ def test_they_are_listed_with_what_is_kept_and_why(cli: Cli, job: RunningJob) ->
     assert heads.split() == ["CHECKPOINT", "STEP", "METRIC", "SIZE", "ATTEMPT", "AGE", "KEPT", "NAME"]
     assert newest.split()[1:6] == ["600", "1.25", "4.883", "KiB", "1"]
     assert "latest, best, the newest  " in newest
-    assert "removed: " in oldest
+    assert "  removed: only the newest and the best are kept  " in oldest
     assert oldest.endswith("step_100.tar")
 
 

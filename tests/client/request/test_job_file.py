@@ -14,7 +14,7 @@ from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput
 from crucible.core.job.job_file import JobFile
-from crucible.core.job.spec import Kind
+from crucible.core.job.spec import MAX_PRIORITY, Kind
 
 
 def read(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> tuple[CodeSource, PartialSpec]:
@@ -332,3 +332,15 @@ def test_the_schema_takes_a_models_name_or_its_table() -> None:
     kinds = [option.get("type") or option["$ref"] for option in schema["properties"]["model"]["anyOf"]]
     assert kinds == ["string", "#/$defs/JobModel", "null"]
     assert set(schema["$defs"]["JobModel"]["properties"]) == {"name", "config", "plugin", "input", "callbacks"}
+
+
+def test_the_schema_bounds_a_priority() -> None:
+    options = JobFile.model_json_schema()["properties"]["priority"]["anyOf"]
+    (whole,) = [option for option in options if option["type"] == "integer"]
+    assert (whole["minimum"], whole["maximum"]) == (-MAX_PRIORITY, MAX_PRIORITY)
+
+
+@pytest.mark.parametrize("priority", [MAX_PRIORITY + 1, -MAX_PRIORITY - 1])
+def test_a_priority_beyond_its_bounds_is_refused(tmp_path: Path, priority: int) -> None:
+    with pytest.raises(BadInput, match="priority"):
+        fields(tmp_path, f"code: x\npriority: {priority}")
