@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -367,11 +368,15 @@ class AgentsServer:
 
     def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a coroutine function in the server's loop and return what it returns."""
+        return self.begin(function, *args, **kwargs).result(SECONDS)
+
+    def begin(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Begin a call in the server's loop, without waiting for what it returns."""
 
         async def run() -> T:
             return await function(*args, **kwargs)
 
-        return asyncio.run_coroutine_threadsafe(run(), background_loop()).result(SECONDS)
+        return asyncio.run_coroutine_threadsafe(run(), background_loop())
 
     # In the server's loop
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.sessions.far_end import FarEnd, around
+from tests.agent.sessions.callers import Callers, around
 
 from crucible.agent.sessions.ports import PortsUnknown, find_ports
 from crucible.wire.http import sessions as s
@@ -33,12 +33,6 @@ while True:
 
 
 @pytest.fixture
-def far() -> Iterator[FarEnd]:
-    with FarEnd() as far:
-        yield far
-
-
-@pytest.fixture
 def echo() -> Iterator[tuple[int, int]]:
     """A process that answers once the other side has ended; its pid and port."""
     with subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE) as process:
@@ -47,9 +41,11 @@ def echo() -> Iterator[tuple[int, int]]:
         process.kill()
 
 
-def test_bytes_go_both_ways_and_each_side_ends_by_itself(far: FarEnd, tmp_path: Path, echo: tuple[int, int]) -> None:
+def test_bytes_go_both_ways_and_each_side_ends_by_itself(
+    callers: Callers, tmp_path: Path, echo: tuple[int, int]
+) -> None:
     pid, port = echo
-    caller = far.open(around(tmp_path, pids=lambda: [pid]), s.Connection(port)).ready()
+    caller = callers.open(around(tmp_path, pids=lambda: [pid]), s.Connection(port)).ready()
     content = bytes(range(256)) * 100
     caller.send(s.data_frame(content), s.end_frame())
     seen = caller.to_the_end()
@@ -59,17 +55,17 @@ def test_bytes_go_both_ways_and_each_side_ends_by_itself(far: FarEnd, tmp_path: 
 
 
 def test_a_port_of_somebody_else_is_refused_and_the_jobs_own_are_named(
-    far: FarEnd, tmp_path: Path, echo: tuple[int, int]
+    callers: Callers, tmp_path: Path, echo: tuple[int, int]
 ) -> None:
     pid, port = echo
     with socket.create_server(("127.0.0.1", 0)) as ours:
         other = ours.getsockname()[1]
-        problem = far.open(around(tmp_path, pids=lambda: [pid]), s.Connection(other)).to_the_end().over.problem
+        problem = callers.open(around(tmp_path, pids=lambda: [pid]), s.Connection(other)).to_the_end().over.problem
     assert problem is not None
     assert (problem.code, problem.why) == ("conflict", f"Ports it listens on: {port}.")
 
 
-def test_a_connection_of_the_job_elsewhere_is_no_port_it_listens_on(far: FarEnd, tmp_path: Path) -> None:
+def test_a_connection_of_the_job_elsewhere_is_no_port_it_listens_on(callers: Callers, tmp_path: Path) -> None:
     """That a process speaks to a server does not lead others there."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -77,26 +73,26 @@ def test_a_connection_of_the_job_elsewhere_is_no_port_it_listens_on(far: FarEnd,
         with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            over = far.open(around(tmp_path, pids=lambda: [process.pid]), s.Connection(port)).to_the_end().over
+            over = callers.open(around(tmp_path, pids=lambda: [process.pid]), s.Connection(port)).to_the_end().over
             process.kill()
     assert over.problem is not None
     assert over.problem.why == "Ports it listens on: none."
 
 
-def test_the_ports_of_a_job_are_told(far: FarEnd, tmp_path: Path, echo: tuple[int, int]) -> None:
+def test_the_ports_of_a_job_are_told(callers: Callers, tmp_path: Path, echo: tuple[int, int]) -> None:
     pid, port = echo
-    assert far.open(around(tmp_path, pids=lambda: [pid]), s.Ports()).to_the_end().over == s.Over(0, ports=(port,))
-    far2 = far.open(around(tmp_path), s.Ports())
-    assert far2.to_the_end().over == s.Over(0, ports=())
+    assert callers.open(around(tmp_path, pids=lambda: [pid]), s.Ports()).to_the_end().over == s.Over(0, ports=(port,))
+    none = callers.open(around(tmp_path), s.Ports())
+    assert none.to_the_end().over == s.Over(0, ports=())
 
 
-def test_the_agents_own_ports_are_not_the_jobs(far: FarEnd, tmp_path: Path) -> None:
+def test_the_agents_own_ports_are_not_the_jobs(callers: Callers, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)):
-        over = far.open(around(tmp_path, pids=lambda: [os.getpid()]), s.Ports()).to_the_end().over
+        over = callers.open(around(tmp_path, pids=lambda: [os.getpid()]), s.Ports()).to_the_end().over
     assert over.ports == ()
 
 
-def test_a_caller_who_leaves_ends_the_connection(far: FarEnd, tmp_path: Path) -> None:
+def test_a_caller_who_leaves_ends_the_connection(callers: Callers, tmp_path: Path) -> None:
     text = (
         "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True);"
         "c, _ = s.accept(); print('came', flush=True); print(len(c.recv(9)), flush=True)"
@@ -104,13 +100,13 @@ def test_a_caller_who_leaves_ends_the_connection(far: FarEnd, tmp_path: Path) ->
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())
-        caller = far.open(around(tmp_path, pids=lambda: [process.pid]), s.Connection(port)).ready()
+        caller = callers.open(around(tmp_path, pids=lambda: [process.pid]), s.Connection(port)).ready()
         assert process.stdout.readline() == b"came\n"
         caller.leave()
         assert process.stdout.readline() == b"0\n", "it saw the end"
 
 
-def test_many_at_once(far: FarEnd, tmp_path: Path) -> None:
+def test_many_at_once(callers: Callers, tmp_path: Path) -> None:
     text = (
         "import socket, threading; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
         "def serve(c):\n    while part := c.recv(9): c.sendall(part)\n    c.close()\n"
@@ -120,10 +116,10 @@ def test_many_at_once(far: FarEnd, tmp_path: Path) -> None:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         found = around(tmp_path, pids=lambda: [process.pid])
-        callers = [far.open(found, s.Connection(port)).ready() for _ in range(12)]
-        for number, caller in enumerate(callers):
+        many = [callers.open(found, s.Connection(port)).ready() for _ in range(12)]
+        for number, caller in enumerate(many):
             caller.send(s.data_frame(str(number).encode()))
-        for number, caller in enumerate(callers):
+        for number, caller in enumerate(many):
             caller.until(str(number).encode())
             caller.send(s.end_frame())
             assert caller.to_the_end().over == s.Over(code=0)
