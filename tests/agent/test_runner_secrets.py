@@ -97,7 +97,7 @@ crucible.report(step=1, **{value: 2.0, "loss": 1.0})
     attempt = control.attempts[A1]
     assert list(attempt.artifacts) == ["kept.txt"]
     assert ended.data["complete"] is False
-    assert any("holds a secret" in note for note in attempt.notes)
+    assert any("contains a secret" in note for note in attempt.notes)
     assert attempt.points("loss")
     assert "plain-name-of-a-file" not in json.dumps([dict(m.data) for m in attempt.messages])
 
@@ -117,7 +117,7 @@ def test_one_that_is_refused_fails_the_job_before_it_starts(machine: Machine, co
     machine.run(script("print('never')", secrets={"TOKEN": "TOKEN"}))
     exited = control.wait_for(A1, MessageKind.EXITED)
     assert exited.data["cause"] == "staging_failed"
-    assert "secrets were not handed over" in str(exited.data["text"])
+    assert "refused the job's secrets" in str(exited.data["text"])
     control.wait_for(A1, MessageKind.ENDED)
     assert b"never" not in control.attempts[A1].log()
 

@@ -30,12 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("host").add_argument("--bootstrap", type=Path, required=True, metavar="FILE")
     commands.add_parser("runner").add_argument("folder", type=Path)
     commands.add_parser("version")
-    given = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     try:
-        if given.command == "host":
-            return _host(given.bootstrap)
-        if given.command == "runner":
-            return _runner(given.folder)
+        if args.command == "host":
+            return _host(args.bootstrap)
+        if args.command == "runner":
+            return _runner(args.folder)
     except (BadBootstrap, NoCryptography) as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -60,13 +60,13 @@ def _runner(folder: Path) -> int:
 
 
 def _log_to(path: Path) -> None:
-    """Log to the file, and send there what anything prints: nobody reads the streams we were started with."""
+    """Log to the file, and redirect stdout and stderr there: nobody reads the streams we were started with."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (descriptor, 1), (descriptor, 2)):
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (descriptor, 1), (descriptor, 2)):
         os.dup2(source, target)
     os.close(descriptor)
-    os.close(nothing)
+    os.close(null)
     logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=sys.stderr, force=True)
 
 

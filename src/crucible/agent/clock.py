@@ -1,4 +1,4 @@
-"""Time on a machine that may sleep: the boot-time clock, how long nobody has answered, when the machine ends."""
+"""The boot-time clock, the machine's deadline, and how long the control plane has been silent."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 
 JUMP_SECONDS = 60.0
 AWAKE_SECONDS = 30.0
-"""How long after a jump the network may need to be there again."""
+"""Seconds that the network may need to come back after the machine slept."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boottime() -> float:
-    """Seconds on a clock that no one sets and that goes on while the machine sleeps, where there is one."""
+    """Return seconds on a clock that nobody sets and that counts sleep, where the system has one.
+
+    CLOCK_MONOTONIC stands still while a machine sleeps, but leases and rented time do not.
+    """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 def boot_id() -> str:
-    """Which boot the boot-time clock counts from; empty where the system does not say."""
+    """Return the id of this boot: boot-time clocks of two boots cannot be compared. Empty if unknown."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -29,7 +32,7 @@ def boot_id() -> str:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When the machine ends: `at` on the boot-time clock, `total` seconds after that was learned."""
+    """When the machine's time is over: `at` on the boot-time clock. `total` is the whole time there was, in seconds."""
 
     at: float
     total: float
@@ -43,7 +46,7 @@ class Deadline:
 
     @classmethod
     def from_dict(cls, doc: object, boot: str) -> Deadline | None:
-        """None also for a deadline of another boot, whose clock is gone. Raises ValueError."""
+        """Return the deadline; None if there is none, or if it is of another boot. Raises ValueError."""
         if not isinstance(doc, dict) or doc.get("boot") != boot:
             return None
         return cls(float(str(doc.get("at"))), float(str(doc.get("total"))))
@@ -53,8 +56,8 @@ class Deadline:
 class Silence:
     """How long the control plane has been silent. Call `tick` at least every few seconds.
 
-    A jump between two ticks (the machine slept, the process was frozen) says nothing about the other side:
-    the silence counts again only once a contact has been tried that began well after it.
+    A jump between two ticks means that this machine slept, or the process was frozen: that is no silence of the
+    control plane. Silence counts again only after a contact has failed that began well after the jump.
     """
 
     last_contact: float
@@ -70,16 +73,16 @@ class Silence:
         return Silence(self.last_contact, now, now if jumped else self.jumped_at)
 
     def contacted(self, now: float) -> Silence:
-        """A contact was made."""
+        """Record that a contact was made."""
         return Silence(now, now)
 
     def failed(self, now: float, began: float) -> Silence:
-        """A contact was tried, from `began` until now, and not made."""
+        """Record that a contact failed, which was attempted from `began` until now."""
         ticked = self.tick(now)
         if ticked.jumped_at is not None and began >= ticked.jumped_at + AWAKE_SECONDS:
             return replace(ticked, jumped_at=None)
         return ticked
 
     def has_lasted(self, seconds: float) -> bool:
-        """Whether it may be held against the other side that it was silent for `seconds`."""
+        """Return whether the control plane has been silent for `seconds`, not counting sleep of this machine."""
         return self.jumped_at is None and self.last_tick - self.last_contact >= seconds

@@ -1,4 +1,4 @@
-"""Files that must survive a crash, and locks that end with their holder."""
+"""Durable and atomic file writes, and file locks that end with their holder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crucible.wire import process
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names created in or removed from the folder durable."""
+    """Make created and removed names in the folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -21,10 +21,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_file(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Replace the file as a whole: a reader sees the old content or the new. Mode 0600.
-
-    With `durable` it is on disk when this returns.
-    """
+    """Replace the file atomically, with mode 0600. If `durable`, the content is on disk when this returns."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -38,7 +35,7 @@ def write_file(path: Path, data: bytes, *, durable: bool = False) -> None:
 
 
 def write_at(descriptor: int, data: bytes, offset: int) -> None:
-    """All of the data at this place in the file. Raises OSError; then any part of it may be there."""
+    """Write all of the data at the offset. After an OSError any part of it may have been written."""
     rest = memoryview(data)
     while rest:
         written = os.pwrite(descriptor, rest, offset)
@@ -50,7 +47,7 @@ def write_json(path: Path, value: dict[str, object], *, durable: bool = False) -
 
 
 def read_json(path: Path) -> dict[str, object] | None:
-    """The object in the file, or None when it is absent or no JSON object."""
+    """Return the JSON object in the file; None if there is no file or no JSON object in it."""
     try:
         value = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
@@ -61,8 +58,7 @@ def read_json(path: Path) -> dict[str, object] | None:
 class Lock:
     """An exclusive lock on a file, held until `release` or the end of the process.
 
-    A forked child shares it: unless the child closes its copy (`close_descriptors`), the lock outlives its
-    holder.
+    A forked child inherits it: unless the child closes its copy (`close_descriptors`), the lock outlives its holder.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -70,7 +66,7 @@ class Lock:
 
     @classmethod
     def take(cls, path: Path) -> Lock | None:
-        """The lock, or None when somebody else holds it."""
+        """Take the lock; returns None if another process holds it."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,7 +80,7 @@ class Lock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock now. True also where that cannot be found out: nobody is taken for dead."""
+    """Return whether a process holds the lock. True if unknown, so that no living process is taken for dead."""
     try:
         return process.is_locked(path)
     except OSError:
@@ -92,10 +88,10 @@ def is_locked(path: Path) -> bool:
 
 
 def close_descriptors(keep: frozenset[int]) -> None:
-    """Close everything above stderr but `keep`: for a forked child, before it does anything else."""
+    """Close every descriptor above stderr except `keep`. A forked child does this first."""
     for name in _open_descriptors():
         if name > 2 and name not in keep:
-            with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed already
+            with contextlib.suppress(OSError):  # one of them was the descriptor of the listing itself
                 os.close(name)
 
 

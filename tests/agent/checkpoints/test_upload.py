@@ -240,7 +240,7 @@ def test_a_notice_makes_the_newest_come_first_while_the_program_still_writes(run
 )
 def test_it_is_tried_until_it_is_stored(run: Run, error: ChannelError, told: str) -> None:
     run.write("a", b"1")
-    run.store.failures = iter([error] * (3 * upload.TOLD_AFTER))
+    run.store.failures = iter([error] * (3 * upload.NOTE_AFTER))
     run.offer("a")
     run.uploader.finish(hurry=False)
     assert run.names() == ["a"]

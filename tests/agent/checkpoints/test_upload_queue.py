@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.agent.checkpoints.entries import file
 
 from crucible.agent.checkpoints.notes import SaveNote
-from crucible.agent.checkpoints.upload_queue import LITTLE_BYTES, LITTLE_COUNT, Mode, UploadQueue
+from crucible.agent.checkpoints.upload_queue import SHORT_BYTES, SHORT_COUNT, Mode, UploadQueue
 from crucible.agent.checkpoints.watch import WholeEntry, WholeReason
 
-LARGE = LITTLE_BYTES
+LARGE = SHORT_BYTES
 
 
 def waiting(*names: str, size: int = 10, metrics: dict[str, float] | None = None) -> UploadQueue:
@@ -36,7 +36,7 @@ def test_while_little_waits_everything_is_stored_in_its_order() -> None:
 def test_when_much_waits_only_the_newest_is_stored() -> None:
     assert order(waiting("a", "b", "c", size=LARGE), Mode.RUNNING) == ["c"]
     assert order(waiting("a", size=LARGE), Mode.RUNNING) == ["a"]
-    many = [str(number) for number in range(LITTLE_COUNT + 1)]
+    many = [str(number) for number in range(SHORT_COUNT + 1)]
     assert order(waiting(*many), Mode.RUNNING) == [many[-1]]
 
 

@@ -98,7 +98,10 @@ def test_a_released_host_quits_when_nothing_runs() -> None:
     play = Play()
     play(hs.DesiredReceived(listing("a"), 0.0))
     assert play(hs.DesiredReceived(listing(release=True), 1.0)) == ()
-    assert play(hs.RunnerEnded("a", 0, True, 2.0)) == (hs.RemoveAttempt("a", 0), hs.ExitHost("no work will come"))
+    assert play(hs.RunnerEnded("a", 0, True, 2.0)) == (
+        hs.RemoveAttempt("a", 0),
+        hs.ExitHost("the machine was released"),
+    )
     assert play.tick(100.0) == ()
 
 
@@ -106,14 +109,14 @@ def test_an_unwanted_machine_quits_when_nothing_runs() -> None:
     play = Play()
     play(hs.DesiredReceived(listing("a"), 0.0))
     assert play(hs.MachineReleased(1.0)) == ()
-    assert hs.ExitHost("no work will come") in play(hs.RunnerEnded("a", 0, True, 2.0))
+    assert hs.ExitHost("the machine was released") in play(hs.RunnerEnded("a", 0, True, 2.0))
 
 
 def test_an_idle_host_quits_after_a_silence() -> None:
     play = Play(idle=60.0)
     play(hs.DesiredReceived(listing(), 0.0))
     assert play.tick(50.0) == ()
-    assert play.tick(20.0) == (hs.ExitHost("idle, and nobody answers"),)
+    assert play.tick(20.0) == (hs.ExitHost("idle, and the control plane does not answer"),)
 
 
 def test_a_contact_keeps_an_idle_host() -> None:
@@ -127,7 +130,7 @@ def test_a_busy_host_outlives_any_silence() -> None:
     play = Play(idle=60.0)
     play(hs.DesiredReceived(listing("a"), 0.0))
     assert play.tick(100_000.0) == ()
-    assert play(hs.RunnerEnded("a", 0, True, play.now)) == (hs.ExitHost("idle, and nobody answers"),)
+    assert play(hs.RunnerEnded("a", 0, True, play.now)) == (hs.ExitHost("idle, and the control plane does not answer"),)
 
 
 def test_a_machine_that_slept_asks_once_before_it_believes_in_silence() -> None:
@@ -135,4 +138,4 @@ def test_a_machine_that_slept_asks_once_before_it_believes_in_silence() -> None:
     assert play(hs.Tick(5000.0)) == ()
     assert play(hs.ContactLost(5001.0, began=10.0)) == ()
     assert play(hs.Tick(5040.0)) == ()
-    assert play(hs.ContactLost(5041.0, began=5040.0)) == (hs.ExitHost("idle, and nobody answers"),)
+    assert play(hs.ContactLost(5041.0, began=5040.0)) == (hs.ExitHost("idle, and the control plane does not answer"),)

@@ -25,7 +25,7 @@ def test_nothing_else_is_taken_for_one(tmp_path: Path) -> None:
         read_result(path)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(BadResult, match="no regular file"):
+    with pytest.raises(BadResult, match="not a regular file"):
         read_result(path)
     path.unlink()
     path.mkdir()

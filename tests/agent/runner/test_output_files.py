@@ -9,7 +9,7 @@ import pytest
 
 from crucible.agent.link.channel import NoRoom
 from crucible.agent.link.connection import ChannelError, Gone, Refused, Unreachable
-from crucible.agent.runner.output_files import TOLD_AFTER, OutputStorer, StoredFile
+from crucible.agent.runner.output_files import NOTE_AFTER, OutputStorer, StoredFile
 
 
 @dataclass
@@ -60,10 +60,10 @@ def test_everything_is_stored_without_a_word(run: Run) -> None:
 
 
 def test_a_short_absence_is_not_worth_a_word(run: Run) -> None:
-    run.server = failing(*[Unreachable("away")] * (TOLD_AFTER - 1))
+    run.server = failing(*[Unreachable("away")] * (NOTE_AFTER - 1))
     assert run.store() == (True, "")
     assert run.notes == []
-    assert len(run.waits) == TOLD_AFTER - 1
+    assert len(run.waits) == NOTE_AFTER - 1
 
 
 def test_a_full_store_is_told_at_once_and_once(run: Run) -> None:
@@ -77,14 +77,14 @@ def test_a_full_store_is_told_at_once_and_once(run: Run) -> None:
 
 @pytest.mark.parametrize("error", [Unreachable("no answer: timed out"), Refused(401, "not yet known")])
 def test_many_tries_are_told_once(run: Run, error: ChannelError) -> None:
-    run.server = failing(*[error] * (5 * TOLD_AFTER))
+    run.server = failing(*[error] * (5 * NOTE_AFTER))
     assert run.store() == (True, "")
     (note,) = run.notes
     assert str(error) in note
 
 
 def test_another_reason_is_told_too(run: Run) -> None:
-    run.server = failing(*[Unreachable("away")] * TOLD_AFTER, *[NoRoom("full")] * 3, Unreachable("away"))
+    run.server = failing(*[Unreachable("away")] * NOTE_AFTER, *[NoRoom("full")] * 3, Unreachable("away"))
     run.store()
     assert ["away" in note for note in run.notes] == [True, False]
     assert "full" in run.notes[1]
@@ -92,8 +92,8 @@ def test_another_reason_is_told_too(run: Run) -> None:
 
 def test_what_is_refused_is_left_out_and_told(run: Run) -> None:
     run.server = failing(Refused(422, "not what was announced"))
-    assert run.store() == (False, "1 output was left out")
-    assert "'a' was left out" in run.notes[0]
+    assert run.store() == (False, "1 output was not stored")
+    assert "'a' was not stored" in run.notes[0]
     assert [file.path for file in run.stored] == ["b", "c"]
 
 

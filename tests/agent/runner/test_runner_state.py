@@ -175,14 +175,14 @@ def test_a_settled_attempt_stops_delivering() -> None:
     assert play(ev.AttemptReleased()) == [ev.Finish(deliver=False)]
 
 
-# The place takes the machine back
+# The provider takes the machine back
 
 
 def test_a_notice_is_told_and_stops_in_time_to_send_what_is_saved() -> None:
     play = Play(grace=100.0).started()
     notice, *rest = play(ev.Tick(5.0), ev.InterruptionNoticed(120.0))
     assert notice == ev.SendMessage(
-        MessageKind.NOTICE, {"seconds": 120.0, "text": "the place takes the machine back in 120 seconds"}
+        MessageKind.NOTICE, {"seconds": 120.0, "text": "the provider takes the machine back in 120 seconds"}
     )
     assert rest == [ev.WriteStopFile(), TERM]
     assert play(ev.Tick(94.9)) == []

@@ -1,6 +1,6 @@
-"""Checkpoints: what a program leaves in its checkpoint folder, watched, verified and stored; and fetched again.
+"""Checkpoints: watch a program's checkpoint folder, verify what is whole, upload it; and fetch one to resume from.
 
-listing ──▶ watch ──▶ waiting ──▶ snapshot (whole) ──▶ upload ──▶ CHECKPOINT
+listing ──▶ watch ──▶ upload_queue ──▶ snapshot (whole) ──▶ upload ──▶ CHECKPOINT message
 """
 
 from __future__ import annotations

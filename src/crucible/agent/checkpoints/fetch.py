@@ -1,4 +1,4 @@
-"""Fetches the checkpoint that a job starts from."""
+"""Fetches the checkpoint that a job resumes from."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from crucible.wire.files.tar_stream import BadArchive
 MAX_BYTES = 1024**4
 MAX_FILES = 1_000_000
 BAD_TRIES = 5
-"""Times that a wrong answer is asked for again: a store may be behind, a transfer may be damaged."""
+"""Retries after a wrong answer: a store may lag behind, or a transfer may be damaged."""
 KEEP_FREE = 256 * 1024**2
 _CHUNK = 1024 * 1024
 
 
 class _Wrong(Exception):
-    """An answer came, and it is not the checkpoint."""
+    """The server answered with something that is not the checkpoint."""
 
 
 def fetch(resume: Resume, job: str, target: Path, channel: Channel, work: StagingContext) -> None:
-    """Make `target` the checkpoint, a file or a folder, verified. Raises StageError, Abandoned, Gone.
+    """Download the checkpoint to `target`, a file or a folder, and verify it.
 
-    Goes on where it broke off; tries until the server is there.
+    Resumes a partial download, and retries until the server answers. Raises StagingError, StagingAborted, Gone.
     """
-    _Fetching(resume, job, target, channel, work).run()
+    _Fetch(resume, job, target, channel, work).run()
 
 
 @dataclass(frozen=True)
-class _Fetching:
+class _Fetch:
     resume: Resume
     job: str
     target: Path
@@ -61,21 +61,21 @@ class _Fetching:
     def _check_name(self) -> None:
         try:
             if "/" in safe_name(self.resume.name):
-                raise self._error("its name is not a plain one")
+                raise self._error("its name is not a plain file name")
         except UnsafePath as error:
             raise self._error(f"its name {error.why}") from error
 
     def _check_room(self) -> None:
         copies = 2 if self.resume.form == "folder" else 1
         if self.resume.size * copies > shutil.disk_usage(self.target.parent).free - KEEP_FREE:
-            raise self._error(f"the disk of the machine has no room for its {self.resume.size} bytes")
+            raise self._error(f"the disk of the machine has less free space than its {self.resume.size} bytes")
 
     def _download(self, part: Path) -> None:
         backoff, wrong = Backoff(), 0
         while True:
             self.work.check_aborted()
             try:
-                self._go_on(part)
+                self._resume_download(part)
                 return
             except Unreachable:
                 pass
@@ -85,7 +85,7 @@ class _Fetching:
                     raise self._error(str(error)) from error
             self.work.aborted.wait(backoff.next())
 
-    def _go_on(self, part: Path) -> None:
+    def _resume_download(self, part: Path) -> None:
         have = part.stat().st_size if part.exists() else 0
         try:
             with open(part, "ab") as file:
@@ -93,11 +93,11 @@ class _Fetching:
                     self.work.check_aborted()
                     file.write(chunk)
         except Refused as error:
-            if error.status != 416:  # asked beyond the end: what we have is judged below
+            if error.status != 416:  # range beyond the end: what we have is checked below
                 raise _Wrong(str(error)) from error
         if not self._is_right(part):
             part.unlink()
-            raise _Wrong("what came is damaged")
+            raise _Wrong("the download is damaged")
 
     def _is_right(self, part: Path) -> bool:
         found = hashlib.sha256()

@@ -1,7 +1,7 @@
-"""Whether a file of a known format is all there, by its own account of itself. Never raises for bad content.
+"""Checks whether a file of a known format is complete, by its own headers. Never raises for bad content.
 
-Each function says whether the open file of `size` bytes is whole; None when it cannot tell at a fair price.
-Contents are not judged, only that nothing is cut off.
+Each function returns whether the open file of `size` bytes is complete; None if that would cost too much to find out.
+Only truncation is detected; contents are not checked.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _zip64_end(file: BinaryIO, stands_at: int) -> tuple[int, int, int, int] | No
     raw = _read(file, stands_at - _LOCATOR64.size, _LOCATOR64.size) if stands_at > _LOCATOR64.size else b""
     if len(raw) != _LOCATOR64.size or not raw.startswith(b"PK\x06\x07"):
         return None
-    place = _LOCATOR64.unpack(raw)[2]
-    raw = _read(file, place, _END64.size) if place + _END64.size <= stands_at else b""
+    position = _LOCATOR64.unpack(raw)[2]
+    raw = _read(file, position, _END64.size) if position + _END64.size <= stands_at else b""
     if len(raw) != _END64.size or not raw.startswith(b"PK\x06\x06"):
         return None
     values = _END64.unpack(raw)
-    return values[7], values[9], values[8], place
+    return values[7], values[9], values[8], position
 
 
 def _zip_entry(file: BinaryIO, directory: bytes, at: int, end: int) -> int:
@@ -153,7 +153,7 @@ def is_json_whole(file: BinaryIO, size: int) -> bool | None:
     if size > MAX_JSON:
         return None
     value = _json(_read(file, 0, size))
-    # A number that lost its last digits is still a number.
+    # A number that lost its last digits is still a valid number.
     return None if isinstance(value, (int, float)) and not isinstance(value, bool) else value is not _BROKEN
 
 
@@ -169,7 +169,7 @@ def _json(data: bytes) -> object:
 
 
 def is_gzip_whole(file: BinaryIO, size: int) -> bool | None:
-    """Unpacked to its end, which is the only way to know."""
+    """Decompress to the end, which is the only way to know."""
     if size > MAX_GZIP:
         return None
     file.seek(0)

@@ -1,4 +1,4 @@
-"""Keeps a program's checkpoints: watches its folder while it runs and sees to it that they are stored."""
+"""Watches a program's checkpoint folder while it runs, and has its checkpoints uploaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crucible.wire.documents.messages import Cause
 
 LOOK_SECONDS = 0.5
 REST = 20
-"""Looking takes at most this fraction of a core, however many files there are."""
+"""Pause after a scan, in multiples of its duration: scans take at most 5 % of a core."""
 MAX_NAMED = 5
 
 _HURRY = frozenset({Cause.INTERRUPTED.value, Cause.SUSPENDED.value, Cause.FENCED.value})
@@ -26,7 +26,7 @@ _STOPPED = _HURRY | {Cause.STOPPED.value, Cause.TIME_LIMIT.value}
 
 
 class CheckpointKeeper:
-    """`noted` may be called from any thread; `watch` once, when the program runs; `finish` once, after its end."""
+    """Call `watch` once, when the program runs, and `finish` once, after its end; `add_note` from any thread."""
 
     def __init__(self, folder: AttemptFolder, channel: Channel, tell: CheckpointCallbacks) -> None:
         self._folder = folder.checkpoints
@@ -42,26 +42,26 @@ class CheckpointKeeper:
         self._watcher: threading.Thread | None = None
 
     def add_note(self, note: SaveNote) -> None:
-        """`crucible.checkpoint.save` said that this one is whole."""
+        """Record that `crucible.checkpoint.save` completed a checkpoint."""
         with self._lock:
             self._notes.append(note)
         self._wake.set()
 
     def watch(self, lives: Callable[[], bool]) -> None:
-        """Look at the folder from time to time; `lives` says whether the program still runs."""
+        """Start scanning the folder; `lives` returns whether the program still runs."""
         self._lives = lives
         self._uploader.start()
-        self._watcher = threading.Thread(target=self._look_on, name="watch", daemon=True)
+        self._watcher = threading.Thread(target=self._scan_loop, name="watch", daemon=True)
         self._watcher.start()
 
     def store_newest_only(self) -> None:
-        """The machine is about to be taken away."""
+        """Upload only the newest checkpoint: the machine is about to be taken away."""
         self._uploader.store_newest_only()
 
     def finish(self, exited: Mapping[str, object]) -> None:
-        """Store what is whole and not stored yet, however long it takes. `exited` is how the program ended.
+        """Store every whole checkpoint that is not stored yet, retrying forever. `exited` is how the program ended.
 
-        All notes must have come. Raises Gone.
+        Call it after the last `add_note`. Raises Gone.
         """
         self._ending.set()
         self._wake.set()
@@ -72,13 +72,13 @@ class CheckpointKeeper:
         self._tell_never_whole([name for name in self._watch.never_whole if name not in self._uploader.stored])
         self._uploader.finish(hurry=exited.get("cause") in _HURRY)
 
-    def _look_on(self) -> None:
+    def _scan_loop(self) -> None:
         while not self._ending.is_set():
             self._wake.clear()
             notes = self._take_notes()
             look = self._look(ProgramState.LIVES)
             if not self._lives():
-                # It may have died before this look: the last one judges.
+                # The program may have died before this scan: `finish` decides with the last one.
                 self._give_back(notes)
                 return
             self._step(look, notes)

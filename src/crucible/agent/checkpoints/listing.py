@@ -1,4 +1,4 @@
-"""What is in the checkpoint folder at one moment: names, and for every file what tells it from a changed one."""
+"""Lists the checkpoint folder: its entries, and for each file the stamp by which a change is noticed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class FileStamp:
 
 @dataclass(frozen=True)
 class CheckpointEntry:
-    """A name in the checkpoint folder. Equal entries have not been written to in between.
+    """A name in the checkpoint folder. If two listings give equal entries, it was not written to in between.
 
-    `inode` and `mtime_ns` are those of the file or folder itself. `moved_in`: something other than writing came
-    last, as it does when what was finished elsewhere is renamed into the folder.
+    `inode` and `mtime_ns` are those of the file or folder itself. `moved_in`: its last change was no write, as after a
+    rename into the folder.
     """
 
     name: str
@@ -47,9 +47,9 @@ class CheckpointEntry:
 
 
 def list_entries(folder: Path) -> tuple[CheckpointEntry, ...]:
-    """Everything in the folder that may be a checkpoint, by name.
+    """Return everything in the folder that may be a checkpoint, by name.
 
-    Unfinished names, links, and what is neither file nor folder are passed over, and what vanishes meanwhile.
+    Skips unfinished names, links, special files, and what disappears meanwhile.
     """
     try:
         names = sorted(name for name in os.listdir(folder) if not is_unfinished(name))
@@ -60,7 +60,7 @@ def list_entries(folder: Path) -> tuple[CheckpointEntry, ...]:
 
 
 def read_entry(folder: Path, name: str) -> CheckpointEntry | None:
-    """The entry of this name as it is now; None when there is none, or it changes too fast to be read."""
+    """Return the entry as it is now; None if there is none, or if it changes too fast to be read."""
     path = folder / name
     try:
         info = path.lstat()
@@ -81,7 +81,7 @@ def _entry(name: str, info: os.stat_result, files: tuple[FileStamp, ...]) -> Che
 
 
 def _marks(top: Path) -> Iterator[FileStamp]:
-    """Everything below the folder but folders with something in them; an empty one ends in `/`."""
+    """Yield every file and empty folder below the folder; the path of an empty folder ends in `/`."""
     left = [(str(top), "")]
     while left:
         folder, below = left.pop()

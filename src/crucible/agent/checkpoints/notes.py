@@ -1,4 +1,4 @@
-"""What `crucible.checkpoint.save` writes to the report file when a checkpoint is whole and on disk."""
+"""Notes in the report file, which `crucible.checkpoint.save` writes when a checkpoint is complete and on disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crucible.wire.documents.checkpoint_names import MAX_STEP
 
 @dataclass(frozen=True)
 class SaveNote:
-    """`inode` and `mtime_ns` say which content of that name is meant; None when that was not told."""
+    """`inode` and `mtime_ns` identify the content that was saved under the name; None if the note has none."""
 
     name: str
     step: int | None = None
@@ -21,14 +21,14 @@ class SaveNote:
     mtime_ns: int | None = None
 
     def means(self, entry: CheckpointEntry) -> bool:
-        """Whether this very content was noted, and not what was written to the same name since."""
+        """Return whether the note is about this content, not about what was written to the name since."""
         if entry.name != self.name:
             return False
         return self.inode is None or (self.inode, self.mtime_ns) == (entry.inode, entry.mtime_ns)
 
 
 def read_note(line: bytes) -> SaveNote | None:
-    """The note in a line of the report file; None for every other line."""
+    """Return the note in a line of the report file; None for any other line."""
     if b'"checkpoint"' not in line:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A private copy of a checkpoint, made while the program may go on writing, or proof that none can be made."""
+"""Copies a checkpoint while the program may write to it, and detects whether it did."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _CHUNK = 1024 * 1024
 
 
 class Changed(Exception):
-    """It is not what it was any more: the program writes to it, or has removed it."""
+    """The checkpoint changed since it was listed, or was removed."""
 
 
 class Torn(Exception):
-    """It is not whole, or cannot be stored; the text says why."""
+    """The checkpoint is not complete, or cannot be stored; the text says why."""
 
 
 @dataclass(frozen=True)
 class CheckpointCopy:
-    """`path` holds exactly the bytes to send. `is_ours`: it is a copy, to be removed."""
+    """`path` holds exactly the bytes to upload. `is_ours`: it is a copy, to be removed afterwards."""
 
     path: Path
     size: int
@@ -47,16 +47,15 @@ class CheckpointCopy:
 
 @dataclass(frozen=True)
 class Snapshotter:
-    """Takes snapshots of what is in `folder`. `scratch` is the attempt's own, emptied at the start."""
+    """Copies entries of `folder` into `scratch`, a folder of the attempt."""
 
     folder: Path
     scratch: Path
 
     def take(self, entry: CheckpointEntry, *, verify: bool, copy: bool) -> CheckpointCopy:
-        """The entry as it was told to be whole. Raises Changed, Torn, or OSError (no room).
+        """Return a copy of the entry as it was listed. Raises Changed, Torn, or OSError (disk full).
 
-        `verify`: check the structure too. `copy`: the program may still write; without it a file is sent from
-        where it is.
+        `verify`: check the structure too. Without `copy` (the program has ended) a file is uploaded from where it is.
         """
         self._check_name(entry.name)
         if not entry.is_folder:
@@ -65,7 +64,7 @@ class Snapshotter:
         try:
             snapshot = self._take_folder(entry, verify)
         except (Torn, OSError):
-            self._check_same(entry)  # that it changes is the better reason
+            self._check_same(entry)  # if it changed meanwhile, Changed is the better reason
             raise
         try:
             self._check_same(entry)
@@ -75,7 +74,7 @@ class Snapshotter:
         return snapshot
 
     def clear(self) -> None:
-        """Remove what a runner left that died."""
+        """Remove copies that a runner left when it died."""
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         for path in self.scratch.iterdir():
             path.unlink()
@@ -92,7 +91,7 @@ class Snapshotter:
             raise Torn(f"its name {error.why}") from error
 
     def _take_file(self, entry: CheckpointEntry, verify: bool, copy: bool) -> CheckpointCopy:
-        """By the open file: that its name has come to mean another file does not matter."""
+        """Work on the open file, so that a rename over its name does not matter."""
         with _open_regular(self.folder / entry.name) as file:
             _check_same_file(file, entry)
             why = why_torn(file, entry.name) if verify else None
@@ -123,7 +122,7 @@ class Snapshotter:
 
     @contextlib.contextmanager
     def _new_file(self, entry: CheckpointEntry) -> Iterator[tuple[BinaryIO, Path]]:
-        """A file in the scratch folder, removed unless it is filled without an error."""
+        """Yield a new file in the scratch folder; it is removed after an error."""
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         target = self.scratch / f"{entry.inode}-{entry.newest_ns}"
         try:
@@ -157,7 +156,7 @@ def _packed(folder: Path, entry: CheckpointEntry) -> Iterator[Packed]:
 
 
 def _open_regular(path: Path) -> BinaryIO:
-    """Without waiting, and no link to elsewhere."""
+    """Open a regular file: not a pipe, which would block, and not a link."""
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
     except FileNotFoundError as error:

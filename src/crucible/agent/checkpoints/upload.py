@@ -1,6 +1,6 @@
-"""Stores checkpoints in the background: one at a time, tried for ever, announced only once they are stored.
+"""Uploads checkpoints in the background: one at a time, retrying forever, announced once they are stored.
 
-Training never waits for it. At most one snapshot is on the disk at a time.
+The program never waits for it. At most one copy is on disk at a time.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from crucible.agent.link.connection import ChannelError, Gone, Refused, Unreacha
 
 log = logging.getLogger(__name__)
 
-TOLD_AFTER = 20
-"""Tries, a good minute of them."""
+NOTE_AFTER = 20
+"""Failed attempts, about a minute of them, before the user is told."""
 FULL_DISK_TRIES = 20
-"""After the program has ended; while it runs it may yet make room."""
+"""Attempts after the program has ended; while it runs, it may still free space."""
 MAX_NOTES = 100
 NICE = 5
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_TRY_AGAIN = (401, 422)
-"""The secret is not known yet; what arrived was not what was announced."""
+_RETRIED = (401, 422)
+"""401: the server does not know the secret yet. 422: the bytes did not have the announced hash."""
 
 
 @dataclass(frozen=True)
 class CheckpointCallbacks:
-    """`announce` says that a checkpoint is stored, `note` what a person should know, `gone` that nobody wants it."""
+    """`announce` reports a stored checkpoint, `note` tells the user, `release` that the attempt is unwanted."""
 
     announce: Callable[[Mapping[str, object]], None]
     note: Callable[[str], None]
@@ -48,10 +48,10 @@ class CheckpointCallbacks:
 
 @dataclass
 class UploadRecord:
-    """`hashes` are by name, the last announced of each.
+    """What was announced of an attempt's checkpoints, on disk for a later runner. `hashes` has the last of each name.
 
-    `before_ns` is when the newest checkpoint that an earlier runner announced was written: an older one that
-    it passed over must not be announced after it.
+    `before_ns` is when the newest checkpoint that an earlier runner announced was written. Older ones that it skipped
+    must not be announced after it, because jobs resume from the last announced.
     """
 
     path: Path
@@ -69,16 +69,16 @@ class UploadRecord:
         return whole.entry.newest_ns < self.before_ns
 
     def add(self, candidate: Candidate, sha256: str) -> None:
-        """If it cannot be written, a later runner announces it again, which is harmless."""
+        """Add an announced checkpoint. If the file cannot be written, a later runner announces it again: harmless."""
         self.hashes[candidate.name] = sha256
         try:
             write_json(self.path, {"hashes": dict(self.hashes), "newest_ns": candidate.entry.newest_ns})
         except OSError as error:
-            log.warning("cannot write down which checkpoints are stored: %s", error)
+            log.warning("cannot record which checkpoints are stored: %s", error)
 
 
 class CheckpointUploader(threading.Thread):
-    """`record` remembers what was announced, also for a runner that comes after this one."""
+    """`record` is the file of what was announced, for this runner and a later one."""
 
     def __init__(self, channel: Channel, photographer: Snapshotter, record: Path, tell: CheckpointCallbacks) -> None:
         super().__init__(name="checkpoints", daemon=True)
@@ -98,7 +98,7 @@ class CheckpointUploader(threading.Thread):
 
     @property
     def stored(self) -> frozenset[str]:
-        """Names that were announced, whatever is in them now."""
+        """Names that were announced, whatever their content is now."""
         return frozenset(self._record.hashes)
 
     def offer(self, whole: WholeEntry) -> None:
@@ -109,14 +109,14 @@ class CheckpointUploader(threading.Thread):
             self._changed.notify_all()
 
     def store_newest_only(self) -> None:
-        """There is little time left: from now on the newest alone counts."""
+        """Upload only the newest from now on: there is little time left."""
         with self._changed:
             self._mode = Mode.HURRY
 
     def finish(self, *, hurry: bool) -> None:
-        """Return once everything that was offered is stored, or cannot be. Raises Gone.
+        """Return once everything offered is stored, or cannot be. Raises Gone.
 
-        Nobody writes to the files any more.
+        Call it when nothing writes to the files any more.
         """
         with self._changed:
             self._mode = Mode.HURRY if hurry or self._mode is Mode.HURRY else Mode.ENDED
@@ -148,7 +148,7 @@ class CheckpointUploader(threading.Thread):
             self._channel.close()
 
     def _next(self) -> Candidate | None:
-        """What to store now, as soon as there is something; None when nothing more will come."""
+        """Wait for the next checkpoint to store; returns None if no more will come."""
         with self._changed:
             while True:
                 candidate = self._waiting.next(self._mode)
@@ -162,14 +162,14 @@ class CheckpointUploader(threading.Thread):
         except Changed:
             self._forget(candidate)
         except Torn as error:
-            self._torn[candidate.name] = str(error)  # perhaps the program goes on with it
+            self._torn[candidate.name] = str(error)  # the program may still complete it
             self._forget(candidate)
         except OSError as error:
             self._no_snapshot(candidate, error)
         else:
-            self._bring(candidate, snapshot)
+            self._upload(candidate, snapshot)
 
-    def _bring(self, candidate: Candidate, snapshot: CheckpointCopy) -> None:
+    def _upload(self, candidate: Candidate, snapshot: CheckpointCopy) -> None:
         self._torn.pop(candidate.name, None)
         try:
             known = self._record.hashes.get(candidate.name) == snapshot.sha256
@@ -187,7 +187,7 @@ class CheckpointUploader(threading.Thread):
         return self._photographer.take(candidate.entry, verify=not noted, copy=not self._finishing)
 
     def _send(self, candidate: Candidate, snapshot: CheckpointCopy) -> bool:
-        """Whether it was stored. False: something else is to be done first, or it will never be."""
+        """Upload, retrying; returns whether it was stored. False: another one is due now, or it cannot be stored."""
         while True:
             try:
                 with open(snapshot.path, "rb") as content:
@@ -198,7 +198,7 @@ class CheckpointUploader(threading.Thread):
             except Unreachable as error:
                 self._later(candidate, error)
             except Refused as error:
-                if error.status not in _TRY_AGAIN:
+                if error.status not in _RETRIED:
                     self._leave_out(candidate, str(error))
                     return False
                 self._later(candidate, error)
@@ -232,8 +232,8 @@ class CheckpointUploader(threading.Thread):
         self._note(f"the checkpoint {candidate.name!a} was not stored: {why}")
 
     def _no_snapshot(self, candidate: Candidate, error: OSError) -> None:
-        patient = not self._finishing or self._tries < FULL_DISK_TRIES
-        if error.errno not in _NO_ROOM or not patient:
+        may_retry = not self._finishing or self._tries < FULL_DISK_TRIES
+        if error.errno not in _NO_ROOM or not may_retry:
             self._tries = 0
             self._leave_out(candidate, error.strerror or "it cannot be read")
         else:
@@ -241,10 +241,10 @@ class CheckpointUploader(threading.Thread):
 
     def _later(self, candidate: Candidate, error: ChannelError) -> None:
         self._tries += 1
-        if isinstance(error, NoRoom) or self._tries == TOLD_AFTER:
-            self._note(f"the checkpoint {candidate.name!a} is not stored yet: {error}; it is tried again until it is")
+        if isinstance(error, NoRoom) or self._tries == NOTE_AFTER:
+            self._note(f"the checkpoint {candidate.name!a} is not stored yet: {error}; retrying until it is")
         with self._changed:
-            # A newer checkpoint does not shorten the pause; the end of the program does, once.
+            # A newer checkpoint does not shorten the wait; the end of the program does, once.
             finishing = self._finishing
             self._changed.wait_for(lambda: self._finishing and not finishing, self._backoff.next())
 
@@ -255,7 +255,7 @@ class CheckpointUploader(threading.Thread):
 
 
 def _be_nice() -> None:
-    """The program comes first. Linux gives each thread its own priority; elsewhere it would be the process's."""
+    """Lower this thread's priority. On Linux only: elsewhere it would be that of the whole process."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

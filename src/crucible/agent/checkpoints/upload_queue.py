@@ -1,9 +1,8 @@
-"""Which checkpoint is stored next. Pure.
+"""Decides which checkpoint is uploaded next. Pure.
 
-The control plane resumes from the checkpoint that was announced last, so they are announced in the order in
-which they became whole, and one that was overtaken is left out. While little waits everything is stored. When
-much waits only the newest is, and those with the lowest or highest metric: which of them is the best is not
-known here. In a hurry it is the newest alone.
+Jobs resume from the checkpoint that was announced last, so checkpoints are announced in the order in which they became
+whole, and older ones are dropped. A short queue is uploaded completely. Of a long one only the newest is, and those
+with the lowest and highest metric: whether low or high is better is not known here. In a hurry it is the newest alone.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from crucible.agent.checkpoints.notes import SaveNote
 from crucible.agent.checkpoints.watch import WholeEntry, WholeReason
 from crucible.wire.documents.checkpoint_names import step_in_name
 
-LITTLE_BYTES = 64 * 1024**2
-LITTLE_COUNT = 10
+SHORT_BYTES = 64 * 1024**2
+SHORT_COUNT = 10
 
 
 class Mode(enum.Enum):
@@ -30,7 +29,7 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A whole checkpoint that is not stored yet; `order` counts up as they become whole."""
+    """A whole checkpoint that is not stored yet; `order` counts up as checkpoints become whole."""
 
     order: int
     entry: CheckpointEntry
@@ -43,8 +42,8 @@ class Candidate:
 
     @property
     def step(self) -> int | None:
-        told = self.note.step if self.note is not None else None
-        return told if told is not None else step_in_name(self.name)
+        noted = self.note.step if self.note is not None else None
+        return noted if noted is not None else step_in_name(self.name)
 
     @property
     def metric(self) -> float | None:
@@ -53,14 +52,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class UploadQueue:
-    """Candidates in their order, one for each name at most. `metrics` are the lowest and the highest stored."""
+    """Candidates in order, at most one per name. `metrics` are the lowest and highest that were stored."""
 
     candidates: tuple[Candidate, ...] = ()
     offered: int = 0
     metrics: tuple[float, float] = (math.inf, -math.inf)
 
     def offer(self, whole: WholeEntry) -> UploadQueue:
-        """What waited under the same name is overwritten by now, and forgotten."""
+        """Add an entry; it replaces one of the same name, whose content is overwritten by now."""
         added = Candidate(self.offered + 1, whole.entry, whole.how, whole.note)
         others = tuple(c for c in self.candidates if c.name != added.name)
         return replace(self, candidates=(*others, added), offered=added.order)
@@ -69,7 +68,7 @@ class UploadQueue:
         return replace(self, candidates=tuple(c for c in self.candidates if c.order != candidate.order))
 
     def stored(self, candidate: Candidate) -> UploadQueue:
-        """It is announced: what is older is overtaken."""
+        """Remove an announced checkpoint and all older ones."""
         left = tuple(c for c in self.candidates if c.order > candidate.order)
         if candidate.metric is None:
             return replace(self, candidates=left)
@@ -77,17 +76,17 @@ class UploadQueue:
         return replace(self, candidates=left, metrics=(min(low, candidate.metric), max(high, candidate.metric)))
 
     def next(self, mode: Mode) -> Candidate | None:
-        """What to store now."""
-        if mode is Mode.RUNNING and self._is_much:
+        """Return the checkpoint to upload now, or None."""
+        if mode is Mode.RUNNING and self._is_long:
             return min(self._worthwhile(), key=_order)
         choose = max if mode is Mode.HURRY else min
         return choose(self.candidates, key=_order, default=None)
 
     @property
-    def _is_much(self) -> bool:
+    def _is_long(self) -> bool:
         size = sum(c.entry.size for c in self.candidates)
         several = len(self.candidates) > 1
-        return several and (size > LITTLE_BYTES or len(self.candidates) > LITTLE_COUNT)
+        return several and (size > SHORT_BYTES or len(self.candidates) > SHORT_COUNT)
 
     def _worthwhile(self) -> Iterable[Candidate]:
         yield max(self.candidates, key=_order)

@@ -1,9 +1,8 @@
-"""Which names of the checkpoint folder are whole now. Pure: looks at the folder go in, whole entries come out.
+"""Decides which entries of the checkpoint folder are whole. Pure: scans of the folder in, whole entries out.
 
-A file or folder is whole when `crucible.checkpoint.save` noted it, when it has not changed for a while under a
-living program, or when the program ended in order. Of what a program that was killed or crashed wrote in its
-last moments only that is whole which it had noted, or had renamed into the folder. A name that is written
-again is another checkpoint.
+An entry is whole when `crucible.checkpoint.save` noted it, when it has not changed for a while under a running program,
+or when the program ended in order. If the program was killed or crashed, what it wrote in its last moments is whole
+only if it was noted, or renamed into the folder. A name that is written again is a new checkpoint.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from crucible.agent.checkpoints.notes import SaveNote
 
 SETTLE_SECONDS = 2.0
 FOLDER_SETTLE_SECONDS = 5.0
-"""Longer than a file's: between two files of one folder a program may compute."""
+"""Longer than for a file: a program may compute between two files of one folder."""
 
 
 class ProgramState(enum.Enum):
-    """What is known of the program after a look at its folder."""
+    """What is known about the program after a scan."""
 
     LIVES = "lives"
-    ENDED = "ended"  # of its own will: exit code 0, or it obeyed a stop
+    ENDED = "ended"  # exit code 0, or it obeyed a stop
     DIED = "died"  # killed, or it crashed
 
 
@@ -39,7 +38,7 @@ class WholeReason(enum.Enum):
 
 @dataclass(frozen=True)
 class FolderScan:
-    """The folder as it was between `began` and `done` (monotonic seconds)."""
+    """The folder as listed between `began` and `done` (monotonic seconds)."""
 
     began: float
     done: float
@@ -49,7 +48,7 @@ class FolderScan:
 
 @dataclass(frozen=True)
 class WholeEntry:
-    """A checkpoint that may be taken, as long as its entry stays equal."""
+    """A checkpoint that may be uploaded, as long as its entry stays equal."""
 
     entry: CheckpointEntry
     how: WholeReason
@@ -58,64 +57,67 @@ class WholeEntry:
 
 @dataclass(frozen=True)
 class EntryState:
-    """One name: what it was at the last look, unchanged since when, and whether that was told to be whole."""
+    """One name: its entry in the last scan, since when it is unchanged, and whether it was returned as whole."""
 
     entry: CheckpointEntry
     since: float
-    told: bool = False
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
 class FolderWatch:
-    """Everything seen so far."""
+    """The state of every name in the folder."""
 
     known: Mapping[str, EntryState] = field(default_factory=dict)
 
     @property
     def never_whole(self) -> tuple[str, ...]:
-        """Names whose present content was never told to be whole."""
-        return tuple(name for name, known in self.known.items() if not known.told)
+        """Names whose present content never became whole."""
+        return tuple(name for name, known in self.known.items() if not known.is_whole)
 
 
 def record_scan(
-    watch: FolderWatch, look: FolderScan, notes: Sequence[SaveNote] = ()
+    watch: FolderWatch, scan: FolderScan, notes: Sequence[SaveNote] = ()
 ) -> tuple[FolderWatch, tuple[WholeEntry, ...]]:
-    """The watch after a look, and what is whole since, oldest first. `notes` were read before the look."""
+    """Return the watch after a scan, and the entries that became whole, oldest first.
+
+    `notes` must have been read before the scan.
+    """
     known: dict[str, EntryState] = {}
     found: list[WholeEntry] = []
-    for entry in look.entries:
-        seen = _seen(watch.known.get(entry.name), entry, look)
-        whole = None if seen.told else _whole(seen, look, notes)
+    for entry in scan.entries:
+        state = _entry_state(watch.known.get(entry.name), entry, scan)
+        whole = None if state.is_whole else _whole(state, scan, notes)
         if whole is not None:
             found.append(whole)
-        known[entry.name] = EntryState(entry, seen.since, seen.told or whole is not None)
+        known[entry.name] = EntryState(entry, state.since, state.is_whole or whole is not None)
     return FolderWatch(known), tuple(sorted(found, key=lambda whole: (whole.entry.newest_ns, whole.entry.name)))
 
 
 def ended_in_order(code: object, cause_is_ours: bool) -> bool:
-    """Whether a program with this exit code (None: a signal ended it) could finish what it was writing.
+    """Return whether a program with this exit code (None: a signal ended it) could finish what it was writing.
 
-    `cause_is_ours`: it was told to stop. One that a signal ended, even TERM, was cut off wherever it was.
+    `cause_is_ours`: the runner stopped it. A signal, even SIGTERM, ends a program in the middle of a write.
     """
     return code == 0 or (cause_is_ours and code is not None)
 
 
-def _seen(before: EntryState | None, entry: CheckpointEntry, look: FolderScan) -> EntryState:
+def _entry_state(before: EntryState | None, entry: CheckpointEntry, scan: FolderScan) -> EntryState:
     if before is not None and before.entry == entry:
         return before
-    return EntryState(entry, look.done)
+    return EntryState(entry, scan.done)
 
 
-def _whole(seen: EntryState, look: FolderScan, notes: Sequence[SaveNote]) -> WholeEntry | None:
-    note = next((note for note in reversed(notes) if note.means(seen.entry)), None)
+def _whole(state: EntryState, scan: FolderScan, notes: Sequence[SaveNote]) -> WholeEntry | None:
+    note = next((note for note in reversed(notes) if note.means(state.entry)), None)
     if note is not None:
-        return WholeEntry(seen.entry, WholeReason.NOTED, note)
-    if look.program is ProgramState.ENDED:
-        return WholeEntry(seen.entry, WholeReason.ENDED)
-    if look.program is ProgramState.DIED and seen.entry.moved_in:
-        return WholeEntry(seen.entry, WholeReason.MOVED_IN)
-    in_parts = seen.entry.is_folder and not seen.entry.moved_in
+        return WholeEntry(state.entry, WholeReason.NOTED, note)
+    if scan.program is ProgramState.ENDED:
+        return WholeEntry(state.entry, WholeReason.ENDED)
+    if scan.program is ProgramState.DIED and state.entry.moved_in:
+        return WholeEntry(state.entry, WholeReason.MOVED_IN)
+    in_parts = state.entry.is_folder and not state.entry.moved_in
     settle = FOLDER_SETTLE_SECONDS if in_parts else SETTLE_SECONDS
-    if look.program is ProgramState.LIVES and look.began - seen.since >= settle:
-        return WholeEntry(seen.entry, WholeReason.SETTLED)
+    if scan.program is ProgramState.LIVES and scan.began - state.since >= settle:
+        return WholeEntry(state.entry, WholeReason.SETTLED)
     return None

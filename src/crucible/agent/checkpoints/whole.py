@@ -1,4 +1,4 @@
-"""Whether a file is torn, as far as its structure tells."""
+"""Checks whether a checkpoint file or folder is truncated, by the structure of its files."""
 
 from __future__ import annotations
 
@@ -32,14 +32,11 @@ _NEEDS_START: dict[str, bytes] = {
     ".hdf5": b"\x89HDF\r\n\x1a\n",
     ".npy": b"\x93NUMPY",
 }
-"""Files that by their name begin like this. With other beginnings they are torn, or not what they say."""
+"""Files with these suffixes begin like this; else they are truncated, or of another format."""
 
 
 def why_folder_torn(path: Path, entry: CheckpointEntry) -> str | None:
-    """Why the folder at `path` is not whole; None when it is, or nothing speaks against it.
-
-    Raises OSError when it cannot be read.
-    """
+    """Return why the folder at `path` is not whole; None if nothing speaks against it. Raises OSError."""
     files = [mark.path for mark in entry.files if not mark.path.endswith("/")]
     if not files:
         return "there is no file in it"
@@ -54,10 +51,10 @@ def why_folder_torn(path: Path, entry: CheckpointEntry) -> str | None:
 
 
 def why_torn(file: BinaryIO, name: str) -> str | None:
-    """The same for an open file that is called `name`."""
+    """Return why the open file named `name` is not whole, or None."""
     info = os.fstat(file.fileno())
     if not stat.S_ISREG(info.st_mode):
-        return "it is no regular file"
+        return "it is not a regular file"
     if info.st_size == 0:
         return "it is empty"
     file.seek(0)
@@ -78,6 +75,6 @@ def _is_whole(file: BinaryIO, size: int, name: str) -> bool | None:
 
 
 def _is_begun(start: bytes, size: int) -> bool | None:
-    """A file so short that it is only the first bytes of a known format is torn."""
+    """A file that holds only the first bytes of a known format is truncated."""
     begun = size < 8 and any(beginning.startswith(start) for beginning, _ in _BY_START)
     return False if begun else None

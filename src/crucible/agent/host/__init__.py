@@ -1,1 +1,1 @@
-"""One host per machine: claims it, and forks a runner for each assignment."""
+"""The host: one process per machine that claims it and forks a runner for each assignment."""

@@ -1,4 +1,4 @@
-"""What a runner finds in its folder, and how the host's bootstrap is read."""
+"""Read the host's bootstrap; write and read the assignment file of a runner."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from crucible.wire.documents.desired import Assignment, Desired, decode_desired,
 
 
 def read_bootstrap(path: Path) -> Bootstrap:
+    """Return the bootstrap in the file. Raises BadBootstrap."""
     doc = read_json(path)
     if doc is None:
-        raise BadBootstrap(f"{path} is not there or is no JSON object")
+        raise BadBootstrap(f"{path} does not exist or is not a JSON object")
     return Bootstrap.from_dict(doc)
 
 
@@ -27,7 +28,11 @@ def server_address(bootstrap: Bootstrap) -> ServerAddress:
 
 @dataclass(frozen=True)
 class AssignmentFile:
-    """What a runner finds in its folder: the assignment, where it is, and how long the machine lives."""
+    """The file `assignment.json` in an attempt's folder: all that a runner is started with.
+
+    It holds the assignment, the machine's bootstrap without the nonce, the lease, and the machine's deadline. The
+    stored key of the bootstrap is `place`, as in version 0.1.0.
+    """
 
     assignment: Assignment
     bootstrap: Bootstrap
@@ -35,7 +40,7 @@ class AssignmentFile:
     deadline: Deadline | None = None
 
     def write(self, folder: Path) -> None:
-        """Durable: once a runner was forked, its successor finds what to do."""
+        """Write the file durably, so that a successor of the runner finds it after any crash."""
         desired = Desired(self.bootstrap.machine, 0, (self.assignment,), self.lease_seconds)
         ends = None if self.deadline is None else self.deadline.to_dict(boot_id())
         doc = {
@@ -47,15 +52,16 @@ class AssignmentFile:
 
     @classmethod
     def read(cls, folder: Path) -> AssignmentFile:
+        """Return the content of the file. Raises BadBootstrap."""
         doc = read_json(folder / "assignment.json")
         if doc is None:
             raise BadBootstrap(f"{folder} has no assignment")
         try:
             desired = decode_desired(json.dumps(doc["desired"]).encode())
-            place = doc["place"]
-            if not isinstance(place, dict):
-                raise BadBootstrap("the assignment does not say where it is")
+            bootstrap = doc["place"]
+            if not isinstance(bootstrap, dict):
+                raise BadBootstrap("the assignment has no bootstrap")
             ends = Deadline.from_dict(doc.get("ends"), boot_id())
-            return cls(desired.assignments[0], Bootstrap.from_dict(place), desired.lease_seconds, ends)
+            return cls(desired.assignments[0], Bootstrap.from_dict(bootstrap), desired.lease_seconds, ends)
         except (KeyError, IndexError, ValueError) as error:
             raise BadBootstrap(f"{folder} has a broken assignment: {error}") from error

@@ -1,7 +1,7 @@
-"""A host: the agent of one machine. It asks what is wanted and forks a runner for each assignment.
+"""The host: polls the machine's desired document and forks a runner for each assignment.
 
-The shell round `host_state`, in a single thread, so that forking is safe. No answer of a server ends it,
-except the ones that say so.
+This is the shell around the reducer `host_state`. It has a single thread, so that forking is safe. Errors of the server
+never end it; only an answer that the machine is not wanted does, or a long silence while it is idle.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ TURN_SECONDS = 0.5
 
 
 class MachineNotNeeded(Exception):
-    """This machine, or this host of it, has nothing to do here."""
+    """The control plane has no use for this machine, or another host has claimed it."""
 
 
 def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None) -> None:
-    """Returns when the host is no longer needed, or at once when the machine has a host already."""
+    """Run the host until it is no longer needed. Returns at once if the machine has a host already."""
     bootstrap.attempts.mkdir(parents=True, exist_ok=True)
     lock = Lock.take(bootstrap.work / "host.lock")
     if lock is None:
-        log.info("this machine has a host already")
+        log.info("exiting: this machine has a host already")
         return
     me = this_process()
     about = {"pid": me.pid, "start_time": me.start_time, "native_id": bootstrap.native_id}
@@ -56,7 +56,7 @@ def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None
     try:
         secret = claim(bootstrap, bootstrap.work / "secret")
     except MachineNotNeeded as reason:
-        log.info("leaving: %s", reason)
+        log.info("exiting: %s", reason)
         return
     devices = detect_devices(Probe())
     limiter = choose_limiter(LimitsProbe(folder=bootstrap.work / "limits"))
@@ -66,7 +66,7 @@ def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None
 
 
 def claim(bootstrap: Bootstrap, secret_file: Path, clock: Callable[[], float] = boottime) -> str:
-    """The machine's secret, from an earlier claim or a new one. Raises NotWanted."""
+    """Return the machine's secret, from an earlier claim or a new one. Raises MachineNotNeeded."""
     if secret_file.exists():
         return secret_file.read_text(encoding="utf-8").strip()
     line = open_machine_channel(bootstrap, None)
@@ -80,12 +80,12 @@ def claim(bootstrap: Bootstrap, secret_file: Path, clock: Callable[[], float] = 
             raise MachineNotNeeded(str(error)) from error
         except Unreachable as error:
             if clock() - began > bootstrap.idle_exit_seconds:
-                raise MachineNotNeeded(f"nobody answers: {error}") from error
+                raise MachineNotNeeded(f"the control plane does not answer: {error}") from error
         time.sleep(backoff.next())
 
 
 class Host:
-    """One request is always under way, or its time to be tried again; children are noticed meanwhile."""
+    """Keeps one long poll open, or waits to retry it, and notices ended runners meanwhile."""
 
     def __init__(self, bootstrap: Bootstrap, line: MachineChannel, runners: RunnerProcesses, devices: str) -> None:
         self._line = line
@@ -114,12 +114,12 @@ class Host:
         if self._asked is None and time.monotonic() >= self._ask_at:
             self._ask()
         if self._wait():
-            self._hear()
+            self._read_answer()
         for key, done in self._runners.ended():
             self._step(hs.RunnerEnded(*key, done, boottime()))
         self._step(hs.Tick(boottime()))
 
-    # Asking
+    # Poll the desired document
 
     def _ask(self) -> None:
         self._asked_at = boottime()
@@ -130,10 +130,10 @@ class Host:
             self._failed(error)
 
     def _wait(self) -> bool:
-        """Wait a turn for an answer or the end of a child; whether the answer is there (or overdue)."""
+        """Wait a turn for the answer or the end of a child. Returns whether the answer is there, or overdue."""
         socket = self._line.socket if self._asked is not None else None
         if isinstance(socket, ssl.SSLSocket) and socket.pending():
-            return True
+            return True  # TLS has decrypted bytes that select does not see
         pause = TURN_SECONDS
         if self._asked is None:
             pause = min(pause, max(0.0, self._ask_at - time.monotonic()))
@@ -144,7 +144,7 @@ class Host:
         overdue = self._asked is not None and time.monotonic() > self._asked
         return overdue or (socket is not None and socket.fileno() in ready)
 
-    def _hear(self) -> None:
+    def _read_answer(self) -> None:
         self._asked = None
         try:
             desired = self._line.answer()
@@ -155,7 +155,7 @@ class Host:
         except ChannelError as error:
             self._failed(error)
             return
-        self._heard()
+        self._on_contact()
         if desired is None:
             self._step(hs.ContactMade(boottime()))
             return
@@ -163,7 +163,7 @@ class Host:
         self._deadline = Deadline.after(desired.ends_in, boottime())
         self._step(hs.DesiredReceived(desired, boottime()))
 
-    def _heard(self) -> None:
+    def _on_contact(self) -> None:
         self._devices = None
         self._backoff.reset()
         if self._trouble:
@@ -177,7 +177,7 @@ class Host:
         self._ask_at = time.monotonic() + self._backoff.next()
         self._step(hs.ContactLost(boottime(), self._asked_at))
 
-    # Doing
+    # Decide and act
 
     def _step(self, event: hs.Event) -> None:
         self._state, actions = hs.step(self._state, event)
@@ -186,14 +186,14 @@ class Host:
 
     def _act(self, action: hs.Action) -> None:
         if isinstance(action, hs.ExitHost):
-            log.info("leaving: %s", action.why)
+            log.info("exiting: %s", action.why)
             self._quit = True
         elif isinstance(action, hs.RemoveAttempt):
             self._runners.remove((action.attempt, action.rank))
         elif isinstance(action, hs.StartRunner):
             self._launch((action.assignment.attempt, action.assignment.rank), action.assignment)
         else:
-            # Where even the order could not be written, the document still tells it.
+            # If not even the assignment file could be written, the desired document still has the assignment.
             key = (action.attempt, action.rank)
             self._launch(key, (self._state.assignments or {}).get(key))
 
@@ -210,7 +210,7 @@ class Host:
 
 
 def _wakeup_pipe() -> int:
-    """A descriptor that becomes readable when a child ends."""
+    """Return a descriptor that becomes readable when a child ends, so that `select` wakes up."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)

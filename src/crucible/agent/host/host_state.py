@@ -1,7 +1,7 @@
-"""What a host decides. Pure: `step` takes what happened and says what to do; the shell in `host.py` does it.
+"""The host's decisions, as a pure reducer: `step` takes an event and returns the actions that `host.py` performs.
 
-A host makes the desired document true: each listed assignment gets one runner, a runner that died gets a
-successor that recovers what it left, and what is done and no longer listed is removed.
+A host makes the desired document true: each assignment in it gets one runner, a runner that died gets a successor that
+recovers the attempt, and an attempt that is done and no longer in the document is removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REMEMBERED = 4096
 
 @dataclass(frozen=True)
 class RunnerStatus:
-    """What the host knows of one runner. `retry_at` is set while it is dead and not done."""
+    """What the host knows about one runner. `retry_at` is set while it is dead and not done."""
 
     alive: bool
     done: bool = False
@@ -33,7 +33,10 @@ class RunnerStatus:
 
 @dataclass(frozen=True)
 class HostState:
-    """`listed` is None until the first document comes; `finished` are attempts whose folder was removed."""
+    """`assignments` is None until the first document arrives; `finished` are attempts whose folder was removed.
+
+    `released`: no more work will come to this machine.
+    """
 
     idle_exit_seconds: float
     silence: Silence
@@ -52,14 +55,14 @@ class DesiredReceived:
 
 @dataclass(frozen=True)
 class MachineReleased:
-    """The control plane has no more use for this machine (410)."""
+    """The control plane no longer wants this machine (410)."""
 
     now: float
 
 
 @dataclass(frozen=True)
 class RunnerAdopted:
-    """An earlier host left a folder; `alive` says its runner lives, `done` that nothing is left to do."""
+    """A folder of an earlier host was found. `alive`: its runner still runs; `done`: the attempt is complete."""
 
     attempt: str
     rank: int
@@ -83,7 +86,7 @@ class ContactMade:
 
 @dataclass(frozen=True)
 class ContactLost:
-    """A contact was tried, from `began` until now, and not made."""
+    """A request failed, which was under way from `began` until `now`."""
 
     now: float
     began: float
@@ -104,7 +107,7 @@ class StartRunner:
 
 @dataclass(frozen=True)
 class RecoverRunner:
-    """Start a successor for a runner that died in the attempt's folder."""
+    """Start a successor for the attempt's runner, which died."""
 
     attempt: str
     rank: int
@@ -112,7 +115,7 @@ class RecoverRunner:
 
 @dataclass(frozen=True)
 class RemoveAttempt:
-    """The attempt is done and settled: its folder goes."""
+    """Remove the folder of an attempt that is done and settled."""
 
     attempt: str
     rank: int
@@ -132,7 +135,7 @@ def begin(idle_exit_seconds: float, now: float) -> HostState:
 
 
 def step(state: HostState, event: Event) -> Step:
-    """The state after the event, and what to do now, in order."""
+    """Return the state after the event, and the actions to perform now, in order."""
     state = _note(state, event)
     state, started = _start(state)
     state, recovered = _recover(state)
@@ -167,7 +170,7 @@ def _note_end(state: HostState, event: RunnerEnded) -> HostState:
     deaths = state.runners.get(key, RunnerStatus(True)).deaths
     if event.done:
         return _with(state, key, RunnerStatus(False, True, deaths))
-    # The first successor comes at once; one that dies again and again is given more and more time.
+    # The first successor starts at once; after more deaths the wait doubles.
     wait = 0.0 if deaths == 0 else min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(deaths - 1, 10))
     return _with(state, key, RunnerStatus(False, False, deaths + 1, event.now + wait))
 
@@ -207,9 +210,9 @@ def _quit(state: HostState) -> Step:
     if state.quitting or working:
         return state, ()
     if state.released:
-        return replace(state, quitting=True), (ExitHost("no work will come"),)
+        return replace(state, quitting=True), (ExitHost("the machine was released"),)
     if state.silence.has_lasted(state.idle_exit_seconds):
-        return replace(state, quitting=True), (ExitHost("idle, and nobody answers"),)
+        return replace(state, quitting=True), (ExitHost("idle, and the control plane does not answer"),)
     return state, ()
 
 

@@ -1,7 +1,7 @@
-"""Hears from the machine's metadata address that the place is about to take the machine back.
+"""Watches the provider's metadata address for the notice that it will take this machine back.
 
-404 is the good answer: nothing was announced. 200 with `{"action", "seconds"}` is a notice. Everything else is
-silence: an address that fails says nothing about the machine.
+404 means that nothing was announced. 200 with `{"action", "seconds"}` is a notice. Every other answer, or none, is
+ignored: a failing address says nothing about the machine.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ EVERY_SECONDS = 1.0
 ANSWER_SECONDS = 1.0
 MAX_ANSWER = 16 * 1024
 UNKNOWN_SECONDS = 30.0
-"""What is assumed where a notice does not say how much time is left."""
+"""Assumed time left, if a notice does not say."""
 EARLIER_SECONDS = 1.0
-"""A notice that says it is so much earlier is another notice."""
+"""A notice counts as a new one if it names a time at least this much earlier."""
 
 
 class BadMetadataUrl(ValueError):
-    """Not an address at which a machine tells about itself."""
+    """The URL is not a metadata address of this machine."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,10 @@ class MetadataUrl:
 
     @classmethod
     def parse(cls, url: str) -> MetadataUrl:
-        """Plain HTTP, on this machine or its link, and named by number: nobody else can answer. Raises BadAddress."""
+        """Return the parsed URL: plain HTTP to a loopback or link-local IP address. Raises BadMetadataUrl.
+
+        Only the provider can answer there, so a forged notice is impossible.
+        """
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port or 80
@@ -54,7 +57,7 @@ class MetadataUrl:
 
 
 def fetch_notice(address: MetadataUrl, seconds: float = ANSWER_SECONDS) -> float | None:
-    """Seconds until the machine is taken; None when nothing was announced or nothing could be learned."""
+    """Return seconds until the machine is taken back; None if nothing was announced, or the request failed."""
     client = HttpClient(BaseUrl("http", address.host, address.port))
     try:
         response = client.send(Request("GET", address.path, seconds, seconds, {"Connection": "close"}))
@@ -76,14 +79,14 @@ def _parse_notice(body: bytes) -> float | None:
 
 
 class InterruptionWatch(threading.Thread):
-    """Asks every second; tells the first notice, and later ones that leave less time than was told."""
+    """Polls every second; calls `noticed` for the first notice, and for later ones that leave less time."""
 
     def __init__(self, address: MetadataUrl, noticed: Callable[[float], None], every: float = EVERY_SECONDS) -> None:
         super().__init__(name="interruption", daemon=True)
         self._address = address
         self._noticed = noticed
         self._every = every
-        self._taken_at = math.inf
+        self._interrupted_at = math.inf
         self._ending = threading.Event()
 
     def end(self) -> None:
@@ -93,19 +96,19 @@ class InterruptionWatch(threading.Thread):
         while not self._ending.is_set():
             seconds = fetch_notice(self._address)
             if seconds is not None and not self._ending.is_set():
-                self._tell(seconds)
+                self._handle(seconds)
             self._ending.wait(self._every)
 
-    def _tell(self, seconds: float) -> None:
-        taken_at = time.monotonic() + seconds
-        if taken_at < self._taken_at - EARLIER_SECONDS:
-            self._taken_at = taken_at
-            log.info("the place takes the machine back in %.0f seconds", seconds)
+    def _handle(self, seconds: float) -> None:
+        interrupted_at = time.monotonic() + seconds
+        if interrupted_at < self._interrupted_at - EARLIER_SECONDS:
+            self._interrupted_at = interrupted_at
+            log.info("the provider takes the machine back in %.0f seconds", seconds)
             self._noticed(seconds)
 
 
 def start_interruption_watch(url: str | None, noticed: Callable[[float], None]) -> InterruptionWatch | None:
-    """A started watch; None where there is nothing to ask."""
+    """Start a watch; returns None if there is no usable URL."""
     if not url:
         return None
     try:

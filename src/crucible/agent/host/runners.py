@@ -1,4 +1,4 @@
-"""The runners of a host as processes: forked, found again, noticed when they end."""
+"""The runners of a host as processes: fork them, adopt those of an earlier host, notice when they end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class RunnerProcesses:
-    """`after_fork` runs first in each child, to set up its log anew. The host must have no threads."""
+    """`after_fork` runs first in each child, to set up logging again. The host must have no threads."""
 
     def __init__(self, bootstrap: Bootstrap, machine: MachineFacts, after_fork: Callable[[], None]) -> None:
         self._bootstrap = bootstrap
@@ -35,7 +35,7 @@ class RunnerProcesses:
         return AttemptFolder.for_attempt(self._bootstrap.attempts, *key)
 
     def adopt(self) -> Iterator[tuple[Key, bool, bool]]:
-        """What an earlier host left: attempt and rank, whether its runner lives, whether it is done."""
+        """Yield the attempts that an earlier host left: the key, whether its runner is alive, whether it is done."""
         for attempt, rank, folder in list_attempts(self._bootstrap.attempts):
             alive = is_locked(folder.lock)
             if alive:
@@ -43,7 +43,7 @@ class RunnerProcesses:
             yield (attempt, rank), alive, folder.done.exists()
 
     def start(self, assignment: Assignment, lease_seconds: float | None, deadline: Deadline | None) -> None:
-        """Write the order down, then fork. Raises OSError."""
+        """Write the assignment file, then fork. Raises OSError."""
         folder = self.folder((assignment.attempt, assignment.rank))
         folder.create()
         AssignmentFile(assignment, self._bootstrap, lease_seconds, deadline).write(folder.root)
@@ -64,10 +64,11 @@ class RunnerProcesses:
         except BaseException:
             log.exception("the runner of %s failed", key)
         finally:
+            # Never return into the host's loop, and run none of its exit handlers.
             os._exit(code)
 
     def ended(self) -> Iterator[tuple[Key, bool]]:
-        """Runners that ended since the last call, and whether their attempt is done."""
+        """Yield the runners that ended since the last call, and whether their attempt is done."""
         for key in [*self._reap(), *self._lost()]:
             yield key, self.folder(key).done.exists()
 
@@ -75,9 +76,9 @@ class RunnerProcesses:
         self.folder(key).remove()
 
     def _run(self, key: Key) -> int:
-        signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(-1)  # it is the host's pipe
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()
+        os.setsid()  # signals to the host's group or terminal do not reach the runner
         close_descriptors(frozenset())
         self._after_fork()
         return run_attempt(self.folder(key), self._machine)
@@ -96,7 +97,7 @@ class RunnerProcesses:
                 yield key
 
     def _lost(self) -> Iterator[Key]:
-        """Runners of an earlier host are not our children: their lock tells."""
+        """Yield adopted runners that ended. They are not our children, so their lock file shows it."""
         for key in list(self._adopted):
             if not is_locked(self.folder(key).lock):
                 self._adopted.discard(key)

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Waits between retries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST = 5.0
 
 
 class Backoff:
-    """Doubling from 0.1 to 5 seconds with jitter, so that many agents do not return at the same instant."""
+    """Doubles from 0.1 to 5 seconds, with jitter so that many agents do not retry at the same instant."""
 
     def __init__(self, first: float = FIRST, most: float = MOST, chance: Callable[[], float] = random.random) -> None:
         self._first = first
@@ -22,7 +22,7 @@ class Backoff:
         self._failures = 0
 
     def next(self) -> float:
-        """Seconds to wait after one more failure: between half and all of the step reached."""
+        """Return the seconds to wait after one more failure: between half and all of the current step."""
         step = min(self._most, self._first * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return step * (0.5 + 0.5 * self._chance())

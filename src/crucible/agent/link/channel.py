@@ -1,6 +1,6 @@
-"""What a runner can say and ask, and the https channel that carries it.
+"""The channel from an agent to the control plane: the contracts for runner and host, and the https implementation.
 
-All calls may be repeated. They raise the errors of `link`; `Gap` says from where to send again.
+Every call is idempotent and raises the errors of `connection`; `Gap` says from which message to send again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from crucible.wire.http.client import HttpError, Request
 
 UPLOAD_SECONDS = 60.0
 UPLOAD_RATE = 5_000_000
-"""Bytes a second that a server stores on a bad day."""
+"""Bytes per second that a slow server is expected to store."""
 LONG_POLL_SLACK = 15.0
 _CHUNK = 256 * 1024
 MAX_SESSIONS = 64
@@ -38,7 +38,7 @@ _SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 class Gap(ChannelError):
-    """The receiver has messages up to `acked` and was sent later ones."""
+    """The receiver has messages up to `acked`, and was sent later ones without those between."""
 
     def __init__(self, acked: int) -> None:
         super().__init__(f"the receiver has messages up to {acked}")
@@ -46,23 +46,23 @@ class Gap(ChannelError):
 
 
 class NoRoom(Unreachable):
-    """The server's store is full: trying again helps once somebody has made room."""
+    """The server's store is full: a retry helps once there is room."""
 
 
 class ClaimedByAnother(ChannelError):
-    """Another machine has the nonce's one claim: this one is a double and has to go."""
+    """Another machine has claimed the single-use nonce: this one is a duplicate and must shut down."""
 
 
 @dataclass(frozen=True)
 class OptionalSeconds:
-    """A number of seconds that was told, or that there is no limit (None)."""
+    """A limit that the server sent: seconds, or None for no limit."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """A session that somebody waits in; `at` is the address of the server that he asked, where it is another."""
+    """A session that a user waits for. `server_url`: the server they are connected to, if it is another."""
 
     id: str
     server_url: str | None = None
@@ -70,7 +70,7 @@ class SessionRequest:
 
 @dataclass(frozen=True)
 class DesiredAttempt:
-    """What is wanted of one attempt now. `lease` and `ends_in` are None where nothing was told of them."""
+    """The desired state of one attempt. `lease` and `ends_in` are None if the server sent none."""
 
     stop: bool = False
     checkpoint: int = 0
@@ -82,7 +82,7 @@ class DesiredAttempt:
 
 @dataclass(frozen=True)
 class LogSegment:
-    """A finished piece of the output: bytes `start` to `end`, in the file `path`."""
+    """A finished segment of the output: bytes `start` to `end`, in the file `path`."""
 
     n: int
     start: int
@@ -92,42 +92,45 @@ class LogSegment:
 
 
 class Channel(Protocol):
-    """The way from one runner to the control plane. `answers`: who takes what is sent is that plane itself."""
+    """The channel of one runner, for one thread.
+
+    `is_direct`: the control plane itself answers. Else a store does, and a successful call is no sign of contact.
+    """
 
     is_direct: bool
 
     def desired(self, known: DesiredAttempt, wait: float) -> DesiredAttempt | None:
-        """What is wanted as soon as it differs from `known`; None after `wait` seconds without a change."""
+        """Return the desired state as soon as it differs from `known`; None after `wait` seconds without a change."""
 
     def send(self, messages: Sequence[Message]) -> int:
-        """The highest number stored. Raises Gap."""
+        """Store the messages; returns the highest number stored. Raises Gap."""
 
     def put_log(self, segment: LogSegment) -> str:
-        """Store the segment; returns its sha256."""
+        """Store the segment; returns its SHA-256."""
 
     def put_tail(self, start: int, data: bytes) -> None:
-        """Show the data to whoever follows now; not stored."""
+        """Send output to users who follow the log now. It is not stored."""
 
     def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
         """Store a file of the outputs. Raises NoRoom."""
 
     def put_checkpoint(self, sha256: str, content: BinaryIO, size: int) -> None:
-        """Store a checkpoint; it is there, and has that hash, when this returns. Raises NoRoom."""
+        """Store a checkpoint; it is stored under its hash when this returns. Raises NoRoom."""
 
     def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
-        """The bundle's bytes from `start` on."""
+        """Yield the bundle's bytes from `start` on."""
 
     def get_checkpoint(self, sha256: str, start: int) -> Iterator[bytes]:
-        """The bytes of a checkpoint of the attempt's job, from `start` on."""
+        """Yield the bytes of a checkpoint of the attempt's job, from `start` on."""
 
     def secrets(self) -> dict[str, str]:
-        """The attempt's variables that are secrets. Raises Refused where one is not there any more, NoCryptography."""
+        """Return the job's secrets by variable. Raises Refused if one was deleted, NoCryptography."""
 
     def close(self) -> None: ...
 
 
 class HttpChannel:
-    """The agents' listener over HTTP, with the attempt's secret."""
+    """A runner's channel over HTTP to the agents' listener, authenticated by the attempt's secret."""
 
     is_direct = True
 
@@ -213,7 +216,7 @@ class HttpChannel:
 
 
 def skip_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Leave out the first `size` bytes: a server that knows no ranges sends what is there already."""
+    """Yield all but the first `size` bytes: a server without range requests sends everything again."""
     for piece in pieces:
         if len(piece) > size:
             yield piece[size:]
@@ -221,31 +224,31 @@ def skip_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 class MachineChannel(Protocol):
-    """The way from a host to the control plane."""
+    """The channel of a host."""
 
     @property
     def socket(self) -> socket.socket | None:
-        """Where an answer will come; None where it has to be looked for."""
+        """The socket on which the answer arrives; None if `answer` has to be polled."""
 
     def claim(self, nonce: str, native_id: str) -> str:
-        """The machine's secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
+        """Claim the machine; returns its secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
 
     def ask(self, version: int, wait: float, devices: str | None) -> float:
-        """Ask for another document than `version`; the seconds after which an answer is overdue."""
+        """Request a document newer than `version`; returns the seconds after which the answer is overdue."""
 
     def answer(self) -> Desired | None:
-        """The document; None when it has not changed. Raises LinkError."""
+        """Return the document; None if it has not changed. Raises ChannelError."""
 
 
 class HttpMachineChannel:
-    """The host's own way: claim the machine, then ask what is wanted of it."""
+    """A host's channel over HTTP to the agents' listener."""
 
     def __init__(self, address: ServerAddress, machine: str, secret: str | None) -> None:
         self.connection = ServerConnection(address, secret)
         self._machine = machine
 
     def claim(self, nonce: str, native_id: str) -> str:
-        """The machine's secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
+        """Claim the machine; returns its secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
         body = json.dumps({"machine": self._machine, "nonce": nonce, "native_id": native_id}).encode()
         headers = {"Content-Type": "application/json"}
         answer = self.connection.receive(Request("POST", "/agent/v1/claim", headers=headers, body=body))
@@ -274,7 +277,7 @@ class HttpMachineChannel:
         return Request("GET", path, headers=headers, seconds=wait + LONG_POLL_SLACK)
 
     def read_desired(self, answer: ServerReply) -> Desired | None:
-        """The document in the answer; None when it has not changed. Raises as `Link.check` does."""
+        """Return the document in the reply; None if it has not changed. Raises as `ServerConnection.check`."""
         if self.connection.check(answer).status != 200:
             return None
         try:
@@ -284,19 +287,19 @@ class HttpMachineChannel:
 
 
 def read_desired_attempt(doc: Mapping[str, object]) -> DesiredAttempt:
-    """What this side understands of it; the rest is passed over."""
+    """Return the desired state in the document. Unknown fields are ignored: servers may be newer than agents."""
     checkpoint = doc.get("checkpoint")
     return DesiredAttempt(
         bool(doc.get("stop")),
         checkpoint if isinstance(checkpoint, int) else 0,
         bool(doc.get("settled")),
-        _told(doc, "lease_seconds"),
-        _told(doc, "ends_in"),
-        _called(doc.get("sessions")),
+        _optional_seconds(doc, "lease_seconds"),
+        _optional_seconds(doc, "ends_in"),
+        _session_requests(doc.get("sessions")),
     )
 
 
-def _called(items: object) -> tuple[SessionRequest, ...]:
+def _session_requests(items: object) -> tuple[SessionRequest, ...]:
     found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     return tuple(
         SessionRequest(item["id"], at if isinstance(at, str) else None)
@@ -305,7 +308,7 @@ def _called(items: object) -> tuple[SessionRequest, ...]:
     )
 
 
-def _told(doc: Mapping[str, object], name: str) -> OptionalSeconds | None:
+def _optional_seconds(doc: Mapping[str, object], name: str) -> OptionalSeconds | None:
     value = doc.get(name)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return OptionalSeconds(float(value))
@@ -313,12 +316,12 @@ def _told(doc: Mapping[str, object], name: str) -> OptionalSeconds | None:
 
 
 def upload_seconds(size: int) -> float:
-    """How long the answer to an upload may take: the server makes it durable first, and slow disks exist."""
+    """Return how long the answer to an upload may take: the server makes it durable first, on a slow disk perhaps."""
     return UPLOAD_SECONDS + size / UPLOAD_RATE
 
 
 def log_message_data(segment: LogSegment, sha256: str) -> tuple[tuple[str, object], ...]:
-    """What the LOG message says of a stored segment."""
+    """Return the fields of the LOG message for a stored segment."""
     return (
         ("n", segment.n),
         ("start", segment.start),

@@ -1,4 +1,4 @@
-"""Which way an agent talks: over https, or through a store when its bootstrap names one."""
+"""Makes the channels of an agent: over https, or through a store if the bootstrap names one."""
 
 from __future__ import annotations
 
@@ -25,49 +25,51 @@ from crucible.wire.documents.crypto import check_cryptography
 from crucible.wire.documents.desired import Assignment
 from crucible.wire.documents.mailbox import HOST, host_key, runner_key, runner_party
 
-DIALS = 8
-DIAL_AGAIN_SECONDS = 0.25
+CONNECT_ATTEMPTS = 8
+RETRY_SECONDS = 0.25
 
 
 def runner_channel_factory(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[], Channel]:
-    """Makes channels of one runner; each is for one thread."""
+    """Return a function that makes channels for one runner; each channel is for one thread."""
     a = assignment
     if bootstrap.store is None:
         return lambda: HttpChannel(server_address(bootstrap), a.attempt, a.rank, a.secret)
     name = runner_party(a.attempt, a.rank)
-    party = _party(bootstrap, bootstrap.store, name, runner_key(a.secret.encode(), name))
-    return lambda: StoreChannel(party, a.attempt, a.rank, a.secret)
+    client = _mailbox_client(bootstrap, bootstrap.store, name, runner_key(a.secret.encode(), name))
+    return lambda: StoreChannel(client, a.attempt, a.rank, a.secret)
 
 
 def session_socket_factory(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[SessionRequest], SessionSocket]:
-    """Opens the lines of sessions of one runner; only over https is anything told of them."""
+    """Return a function that opens a session's socket. Sessions exist over https only."""
     a = assignment
     path = f"/agent/v1/attempts/{quote(a.attempt, safe='')}/{a.rank}/sessions"
 
-    def open_line(called: SessionRequest) -> SessionSocket:
-        address = server_address(bootstrap) if called.server_url is None else ServerAddress(called.server_url)
-        for _ in range(DIALS - 1):
+    def open_socket(request: SessionRequest) -> SessionSocket:
+        address = server_address(bootstrap) if request.server_url is None else ServerAddress(request.server_url)
+        for _ in range(CONNECT_ATTEMPTS - 1):
             try:
-                return open_session_socket(address, f"{path}/{called.id}", a.secret)
+                return open_session_socket(address, f"{path}/{request.id}", a.secret)
             except Refused:
-                # Several servers may stand behind one address, and another of them has the session.
-                time.sleep(DIAL_AGAIN_SECONDS)
-        return open_session_socket(address, f"{path}/{called.id}", a.secret)
+                # Several servers may share one address, and another one may have the session.
+                time.sleep(RETRY_SECONDS)
+        return open_session_socket(address, f"{path}/{request.id}", a.secret)
 
-    return open_line
+    return open_socket
 
 
 def open_machine_channel(bootstrap: Bootstrap, secret: str | None) -> MachineChannel:
-    """The host's line; without a secret it can claim the machine and nothing else."""
+    """Return the host's channel. Without a secret it can only claim the machine."""
     if bootstrap.store is None:
         return HttpMachineChannel(server_address(bootstrap), bootstrap.machine, secret)
     key = host_key(bootstrap.nonce.encode(), bootstrap.machine) if secret is None else secret.encode()
     path = _urls_file(bootstrap)
-    return StoreMachineChannel(_party(bootstrap, bootstrap.store, HOST, key), key, lambda urls: _keep(path, urls))
+    return StoreMachineChannel(
+        _mailbox_client(bootstrap, bootstrap.store, HOST, key), key, lambda urls: _save_urls(path, urls)
+    )
 
 
 def check_channel(bootstrap: Bootstrap) -> None:
-    """Raise NoCryptography if what this machine says has to be encrypted and its Python cannot do that."""
+    """Raise NoCryptography if this machine's documents have to be encrypted and its Python cannot."""
     if bootstrap.store is None:
         return
     folder = _folder(bootstrap, bootstrap.store)
@@ -75,11 +77,11 @@ def check_channel(bootstrap: Bootstrap) -> None:
         check_cryptography()
 
 
-def _party(bootstrap: Bootstrap, store: Mapping[str, object], name: str, key: bytes) -> MailboxClient:
+def _mailbox_client(bootstrap: Bootstrap, store: Mapping[str, object], name: str, key: bytes) -> MailboxClient:
     folder = _folder(bootstrap, store)
     if folder is not None:
         return MailboxClient(folder, name, key)
-    urls = SignedUrls({**_texts(store.get("urls")), **_texts(read_json(_urls_file(bootstrap)))})
+    urls = SignedUrls({**_strings(store.get("urls")), **_strings(read_json(_urls_file(bootstrap)))})
     return MailboxClient(BucketMailbox(urls), name, key, urls)
 
 
@@ -89,14 +91,14 @@ def _folder(bootstrap: Bootstrap, store: Mapping[str, object]) -> FolderMailbox 
 
 
 def _urls_file(bootstrap: Bootstrap) -> Path:
-    """Where the host keeps the URLs that it learned last: its runners, and its successor, begin with them."""
+    """The file with the latest signed URLs: runners and a restarted host start with them."""
     return bootstrap.work / "store-urls.json"
 
 
-def _keep(path: Path, urls: Mapping[str, str]) -> None:
+def _save_urls(path: Path, urls: Mapping[str, str]) -> None:
     if urls:
         write_file(path, json.dumps(dict(urls)).encode())
 
 
-def _texts(value: object) -> dict[str, str]:
+def _strings(value: object) -> dict[str, str]:
     return {str(name): str(url) for name, url in value.items()} if isinstance(value, dict) else {}

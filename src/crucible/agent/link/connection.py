@@ -1,9 +1,9 @@
-"""Requests to the agents' listener, wherever it is now. Every wait has a deadline; one thread at a time.
+"""A connection to the agents' listener, and the errors of every channel.
 
-LinkError
-├── Unreachable    no answer, or one that says "later": try again
-├── Refused        an answer that trying again will hardly change (`status`, `text`)
-└── Gone           what was asked about is no longer wanted (410)
+ChannelError
+├── Unreachable    no answer, or one that says "later": retry
+├── Refused        an answer that a retry will hardly change (`status`, `text`)
+└── Gone           the control plane no longer wants the machine or attempt (410)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LATER = frozenset({408, 425, 429})
 
 
 class ChannelError(Exception):
-    """Nothing useful came back; the subclasses say why."""
+    """A call over a channel failed; the subclasses say why."""
 
 
 class Unreachable(ChannelError):
@@ -41,20 +41,20 @@ class Gone(ChannelError):
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """Where the agents' listener is. The file wins: a server that was started again may have another port."""
+    """Where the agents' listener is. The file takes precedence: a restarted server may have another port."""
 
     url: str | None = None
     file: Path | None = None
 
     def read(self) -> str:
-        """Return the URL; raises Unreachable where no server has said one."""
+        """Return the URL. Raises Unreachable if no server has written one yet."""
         try:
             text = self.file.read_text(encoding="utf-8").strip() if self.file is not None else ""
         except (OSError, UnicodeDecodeError):
             text = ""
         if text or self.url:
             return text or str(self.url)
-        raise Unreachable("no server has said where it listens")
+        raise Unreachable("no server has written its address yet")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ServerReply:
     body: bytes
 
     def json(self) -> dict[str, object]:
-        """The object in the body; an empty one when it holds none."""
+        """Return the JSON object in the body; an empty one if there is none."""
         try:
             value = json.loads(self.body)
         except ValueError:
@@ -72,7 +72,7 @@ class ServerReply:
 
 
 def connect(address: ServerAddress, bearer: str | None = None) -> HttpClient:
-    """A client of the server at that address; raises Unreachable where that is none."""
+    """Return a client of the server at the address. Raises Unreachable if the address is not usable."""
     text = address.read()
     headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
     try:
@@ -82,7 +82,7 @@ def connect(address: ServerAddress, bearer: str | None = None) -> HttpClient:
 
 
 class ServerConnection:
-    """Connects on demand, and reads the address again each time. Everything that is asked may be asked twice."""
+    """Connects on demand, reading the address each time; for one thread. Every request has to be idempotent."""
 
     def __init__(self, address: ServerAddress, bearer: str | None = None) -> None:
         self._address = address
@@ -98,22 +98,22 @@ class ServerConnection:
         self._client = self._sent = None
 
     def ask(self, request: Request) -> ServerReply:
-        """The answer, if it is a 2xx or 304; else LinkError."""
+        """Return the reply if it is a 2xx or 304. Raises ChannelError."""
         return self.check(self.receive(request))
 
     def receive(self, request: Request) -> ServerReply:
-        """The answer, whatever it says; Unreachable when none came."""
+        """Return the reply, whatever its status. Raises Unreachable."""
         return self._answer(self.open(request))
 
     def open(self, request: Request) -> Response:
-        """The answer with its body unread, to be closed by the caller; Unreachable when none came."""
+        """Return the response with its body unread; the caller closes it. Raises Unreachable."""
         try:
             return self._connected().send(replace(request, repeatable=True))
         except HttpError as error:
             raise self._unreachable(error) from error
 
     def send(self, request: Request) -> None:
-        """Send the request; `finish` returns its answer."""
+        """Send the request; `finish` returns its reply."""
         try:
             self._sent = self._connected().start(replace(request, repeatable=True))
         except HttpError as error:
@@ -121,11 +121,11 @@ class ServerConnection:
 
     @property
     def socket(self) -> socket.socket | None:
-        """Where the answer to what was sent will come."""
+        """The socket on which the reply to `send` arrives."""
         return None if self._sent is None else self._sent.socket
 
     def finish(self) -> ServerReply:
-        """The answer to what was sent by `send`."""
+        """Return the reply to the request of `send`."""
         assert self._sent is not None
         try:
             response = self._sent.finish()
@@ -135,7 +135,7 @@ class ServerConnection:
         return self._answer(response)
 
     def check(self, answer: ServerReply) -> ServerReply:
-        """The answer itself, if it is good; else the error that it stands for."""
+        """Return the reply if it is a 2xx or 304; else raise the error that its status stands for."""
         if answer.status < 300 or answer.status == 304:
             return answer
         self.close()

@@ -1,4 +1,4 @@
-"""How a runner says things: into the spool first, whatever the disk thinks of it."""
+"""Sends a runner's messages: redacted, cleaned, and into the spool first."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from crucible.wire.documents.messages import MessageKind
 log = logging.getLogger(__name__)
 
 _MAY_BE_LOST = frozenset({MessageKind.POINTS, MessageKind.PROGRESS, MessageKind.NOTE})
-_FREE = frozenset(
+_JOB_FIELDS = frozenset(
     {"command", "environment", "message", "name", "packages", "python", "series", "text", "value", "what"}
 )
-"""Fields that hold words of the job or of people."""
+"""Fields whose text comes from the job or from users."""
 RETRY_SECONDS = 1.0
 NOTE_LENGTH = 2000
 
 
 class Reporter:
-    """Usable from any thread. `on_message` is called after each message, so that somebody carries it away.
+    """Usable from any thread. `on_message` is called after each stored message, to wake the uploader.
 
-    From when `redactor` is set, every message goes through it before it is stored.
+    Once `redactor` is set, every message is redacted before it is stored.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Reporter:
         self._sleep = sleep
 
     def send(self, kind: MessageKind, data: Mapping[str, object]) -> None:
-        """Store the message. On a full disk the important ones wait for room, the others are dropped."""
-        said = self.redact(data)
+        """Store the message. On a full disk, points, progress and notes are dropped and the others wait."""
+        redacted = self.redact(data)
         while True:
             try:
-                self._spool.append(kind, said)
+                self._spool.append(kind, redacted)
                 break
             except OSError as error:
                 log.warning("cannot store a %s message: %s", kind.value, error)
@@ -51,11 +51,14 @@ class Reporter:
         self._on_message()
 
     def redact(self, data: Mapping[str, object]) -> Mapping[str, object]:
-        """Only what came from the job: the words of the protocol itself are no secrets, whatever those are."""
+        """Return the data with secrets masked, in fields from the job only.
+
+        Protocol fields must stay intact, even if a secret happens to spell `exit`.
+        """
         redactor = self.redactor
         if redactor is None:
             return data
-        return {name: redactor.data(value) if name in _FREE else value for name, value in data.items()}
+        return {name: redactor.data(value) if name in _JOB_FIELDS else value for name, value in data.items()}
 
     def note(self, text: str) -> None:
         self.send(MessageKind.NOTE, {"text": self._short(text)})
@@ -64,15 +67,15 @@ class Reporter:
         self.send(MessageKind.STAGING, {"what": self._short(what)})
 
     def _short(self, text: str) -> str:
-        """Redacted before it is cut: half a secret would not be known again."""
-        said = clean_text(text)
+        """Redact before cutting: half a secret would not be recognized."""
+        cleaned = clean_text(text)
         if self.redactor is not None:
-            said = self.redactor.text(said)
-        return said[:NOTE_LENGTH]
+            cleaned = self.redactor.text(cleaned)
+        return cleaned[:NOTE_LENGTH]
 
 
 def clean_text(text: str) -> str:
-    """Text that every database takes: no lone surrogates, no NUL."""
+    """Return text that every database accepts: no lone surrogates, no NUL."""
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 

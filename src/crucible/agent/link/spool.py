@@ -1,8 +1,8 @@
-"""Messages on disk before they are sent: numbered, framed, checked, in order.
+"""The spool: a runner's messages on disk, numbered and checksummed, until they are acknowledged.
 
-The folder holds segment files named by the number of their first message. A record is its length and CRC,
-then JSON. The newest segment is never removed, so numbers go on after any restart; what a crash tore off at
-the end of it was not sent, because nothing is sent before it is synced.
+The folder holds segment files named by the number of their first message. A record is its length and CRC, then JSON.
+The newest segment is never removed, so that numbering continues after a restart. A torn record at its end was never
+sent, because nothing is sent before it is synced.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DURABLE = frozenset(
 
 @dataclass(frozen=True)
 class _Position:
-    """Where message `n` begins."""
+    """Where message `n` is stored."""
 
     n: int
     segment: Path
@@ -52,7 +52,7 @@ class _Position:
 
 
 class Spool:
-    """Appending and reading may happen in different threads."""
+    """Usable from several threads. Recovers the state of an earlier runner when it is made."""
 
     def __init__(
         self, folder: Path, *, thin_above: int = THIN_ABOVE, wall_clock: Callable[[], float] = time.time
@@ -71,12 +71,12 @@ class Spool:
 
     @property
     def last(self) -> int:
-        """The number of the newest message; 0 when there is none."""
+        """The number of the newest message; 0 if there is none."""
         return self._next - 1
 
     @property
     def first(self) -> int:
-        """The number of the oldest message that may still be here."""
+        """The number of the oldest message that may still be stored."""
         with self._lock:
             return _first(self._segments[0])
 
@@ -90,7 +90,7 @@ class Spool:
             return self._acked >= self.last
 
     def append(self, kind: MessageKind, data: Mapping[str, object]) -> int | None:
-        """Store a message and return its number; None when it was left out because too much is unsent."""
+        """Store a message and return its number; None if it was dropped because too much is unsent."""
         with self._lock:
             kept = self._thin(kind, data)
             if kept is None:
@@ -100,7 +100,7 @@ class Spool:
             return self.last
 
     def unsent(self) -> list[Message]:
-        """The next messages that are not acknowledged, synced, at most a batch of them."""
+        """Return the next batch of unacknowledged messages, synced to disk."""
         with self._lock:
             if self.is_delivered:
                 return []
@@ -114,7 +114,7 @@ class Spool:
             return found
 
     def acknowledge(self, n: int) -> None:
-        """The receiver has everything up to `n`; `n` may also go back, then sending begins again after it."""
+        """Record that the receiver has everything up to `n`. A lower `n` than before sends again from there."""
         with self._lock:
             self._acked = min(n, self.last)
             write_file(self._folder / "acked", str(self._acked).encode())
@@ -122,7 +122,7 @@ class Spool:
                 self._segments.pop(0).unlink()
 
     def all_messages(self) -> Iterator[Message]:
-        """All messages that are still on disk, sent or not."""
+        """Yield every message on disk, sent or not."""
         with self._lock:
             for segment in self._segments:
                 for message, _, _ in _records(segment, 0):
@@ -144,7 +144,7 @@ class Spool:
         for message, _, end in _records(newest, 0):
             after, good = message.n + 1, end
         self._file: BinaryIO = open(newest, "r+b", buffering=0)  # noqa: SIM115
-        self._file.truncate(good)
+        self._file.truncate(good)  # the rest is a record that a crash tore
         self._end = good
         os.fsync(self._file.fileno())
         return after
@@ -165,7 +165,10 @@ class Spool:
         return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
     def _write(self, record: bytes, *, sync: bool) -> None:
-        """All of it, or the spool is as it was: what a disk took half of is written over by the next record."""
+        """Append the whole record, or leave the spool as it was.
+
+        `_end` moves only after success: a half-written record is overwritten by the next one.
+        """
         if self._end + len(record) > SEGMENT_BYTES and self._end > 0:
             self._sync()
             self._file.close()
@@ -186,7 +189,7 @@ class Spool:
         return (len(self._segments) - 1) * SEGMENT_BYTES + self._end
 
     def _thin(self, kind: MessageKind, data: Mapping[str, object]) -> Mapping[str, object] | None:
-        """What is kept of a message: when very much is unsent, of points the last, of progress nothing."""
+        """Return what to keep of a message when much is unsent: the last of the points, nothing of progress."""
         if kind not in (MessageKind.POINTS, MessageKind.PROGRESS) or self._size() <= self._thin_above:
             return data
         series = data.get("series")
@@ -204,10 +207,10 @@ class Spool:
             return 0
 
     def _messages_from(self, n: int) -> Iterator[tuple[Message, int]]:
-        """Messages from `n` on with their sizes. Remembers where it got to: the next call begins there."""
-        place = self._read_at if self._read_at is not None and self._read_at.n == n else self._find(n)
-        for segment in self._segments[self._segments.index(place.segment) :]:
-            start = place.offset if segment == place.segment else 0
+        """Yield messages from `n` on with their sizes. Remembers the position, where the next call usually starts."""
+        position = self._read_at if self._read_at is not None and self._read_at.n == n else self._find(n)
+        for segment in self._segments[self._segments.index(position.segment) :]:
+            start = position.offset if segment == position.segment else 0
             for message, begin, end in _records(segment, start):
                 if message.n >= n:
                     self._read_at = _Position(message.n + 1, segment, end)
@@ -224,7 +227,7 @@ def _first(segment: Path) -> int:
 
 
 def _records(segment: Path, offset: int) -> Iterator[tuple[Message, int, int]]:
-    """Messages with their begin and end, up to the first that is not whole."""
+    """Yield messages with their start and end offsets, up to the first that is not whole."""
     with open(segment, "rb") as file:
         file.seek(offset)
         while True:
@@ -243,7 +246,7 @@ def _records(segment: Path, offset: int) -> Iterator[tuple[Message, int, int]]:
 
 
 def _message(body: bytes) -> Message | None:
-    """None for what no spool has written, though its sum is right: the folder is also within the program's reach."""
+    """Return the message; None if no spool wrote it. The job runs as the same user and could forge a checksum."""
     try:
         n, kind, at, data = json.loads(body)
         return Message(int(n), MessageKind(kind), float(at), dict(data))

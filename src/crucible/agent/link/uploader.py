@@ -1,6 +1,6 @@
-"""Brings everything a runner has on disk to the control plane: log segments, then what is said about them.
+"""Uploads everything a runner has on disk: log segments and messages, retrying forever.
 
-It tries for ever. The order is the spool's; a segment is stored before the message that announces it.
+Messages go in the order of the spool. A log segment is stored before the message that announces it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ TAIL_EVERY = 0.25
 
 
 class Uploader(threading.Thread):
-    """`wake` it when something was written; `stop` ends it, delivered or not."""
+    """Call `wake` after writing something; `stop` ends it, delivered or not."""
 
     def __init__(self, channel: Channel, spool: Spool, log: OutputLog, contacts: ContactTracker) -> None:
-        super().__init__(name="courier", daemon=True)
+        super().__init__(name="uploader", daemon=True)
         self._channel = channel
         self._spool = spool
         self._log = log
@@ -49,7 +49,7 @@ class Uploader(threading.Thread):
 
     @property
     def is_log_done(self) -> bool:
-        """Whether all output that is there has been announced, or the server will not have it."""
+        """Whether all output so far has been announced, or the server refuses it."""
         return self._log_refused or self._log.is_sent
 
     def run(self) -> None:
@@ -64,12 +64,12 @@ class Uploader(threading.Thread):
                 break
             except (ChannelError, OSError) as error:  # OSError: our own disk is full
                 self._contacts.failed(str(error), began)
-                # News does not shorten this pause, else they would become a storm.
+                # A plain wait, not for `wake`: a chatty job must not turn retries into a storm.
                 self._stopping.wait(self._backoff.next())
         self._channel.close()
 
     def _round(self) -> bool:
-        """Send a little of everything; whether there may be more."""
+        """Send a segment, a batch of messages and the tail. Returns whether there may be more."""
         refused: Refused | None = None
         sent = False
         try:
@@ -77,14 +77,14 @@ class Uploader(threading.Thread):
             self._log_refused = False
         except Refused as error:
             self._log_refused = True
-            refused = error  # messages do not wait behind a segment that the server will not have
+            refused = error  # messages do not wait behind a segment that the server refuses
         sent = self._send_messages() or sent
         self._send_tail()
         if refused is not None:
             raise refused
         return sent
 
-    def _made(self) -> None:
+    def _on_success(self) -> None:
         self._backoff.reset()
         if self._channel.is_direct:
             self._contacts.succeeded()
@@ -94,7 +94,7 @@ class Uploader(threading.Thread):
         if segment is None:
             return False
         sha256 = self._channel.put_log(segment)
-        self._made()
+        self._on_success()
         self._announce(segment, sha256)
         return True
 
@@ -109,10 +109,10 @@ class Uploader(threading.Thread):
         try:
             acked = self._channel.send(messages)
         except Gap as gap:
-            if gap.acked == self._last_gap:
+            if gap.acked == self._last_gap:  # going back there has not helped
                 raise
             acked = self._last_gap = gap.acked
-        self._made()
+        self._on_success()
         self._spool.acknowledge(acked)
         return True
 
@@ -123,5 +123,5 @@ class Uploader(threading.Thread):
         if tail is None:
             return
         self._tail_at = time.monotonic()
-        with contextlib.suppress(Refused):  # nobody waits for a hint
+        with contextlib.suppress(Refused):  # the tail is only a hint: the segment brings the same output
             self._channel.put_tail(*tail)

@@ -1,1 +1,1 @@
-"""What a job writes: read, kept on disk, parsed, and cleared of secrets."""
+"""A job's output: read, stored, parsed for metrics, and redacted."""

@@ -1,4 +1,4 @@
-"""Cuts a job's output into lines in bounded memory."""
+"""Splits a job's output into lines, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import NamedTuple
 
 LINE_LIMIT = 65536
 
-# LF, or CRs with the LF after them. A pattern that begins with a set of bytes is searched for fastest.
+# LF, or CRs with the LF after them. Beginning with a set of bytes makes the search fast.
 _ENDS = re.compile(rb"[\r\n](?:(?<=\r)\r*\n?)?")
 
 
 class OutputLine(NamedTuple):
-    """One line without its end. `transient`: it was ended by a carriage return, so another redraw follows."""
+    """One line without its end. `transient`: a carriage return ended it, so a redraw follows."""
 
     data: bytes
     transient: bool = False
 
     @property
     def text(self) -> str:
-        """For the parser; the log keeps `data` as it came."""
+        """The line for the parser; the log stores `data` unchanged."""
         return self.data.decode("utf-8", "replace")
 
 
 class LineCutter:
     """Chunks in, complete lines out; holds at most `limit` bytes of a line.
 
-    The first `limit` bytes of a longer line are kept and the line ends with a marker that says how many were
-    left out. Redraws of a progress bar come out as transient lines; blank redraws are dropped.
+    A longer line is cut after `limit` bytes, with a marker that says how many bytes are missing. Redraws of a progress
+    bar come out as transient lines; blank redraws are dropped.
     """
 
     def __init__(self, limit: int = LINE_LIMIT) -> None:
@@ -40,13 +40,13 @@ class LineCutter:
     def feed(self, data: bytes) -> list[OutputLine]:
         if self._returned and data:
             data = b"\r" + data
-        # A carriage return at the end of a chunk may be half of a CR LF: it waits for the next byte.
+        # A CR at the end of a chunk may be half of a CR LF, so it waits for the next byte.
         body = data.rstrip(b"\r")
         self._returned = len(body) < len(data) or (self._returned and not data)
         return self._cut(body)
 
     def finish(self) -> list[OutputLine]:
-        """What is left of a last line without an end. The cutter is empty afterwards."""
+        """Return the last line if it has no end. The cutter is empty afterwards."""
         self._returned = False
         if not self._kept and not self._left_out:
             return []
@@ -82,9 +82,9 @@ class LineCutter:
 
 
 class RedrawThinner:
-    """Chooses what the log stores: of a bar's redraws only the last one before a line's end or a `flush`.
+    """Chooses the lines to store: of a bar's redraws only the last one before a full line or a `flush`.
 
-    Call `flush` at a steady interval (a second or so) and at the end, so that a long-lived bar is visible.
+    Call `flush` about every second and at the end, so that a long-lived bar is visible.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,7 @@
-"""A job's output on disk, from the moment it is read until it is stored: a row of numbered segments.
+"""A job's output on disk until it is uploaded, as numbered segments.
 
-The folder holds finished segments `<n>-<start>-<lines>.log` and the open one `<n>-<start>.part`. A segment
-is the same bytes however often it is sent, and it is removed once it was stored and announced; so the disk
-holds what is unsent and no more.
+The folder holds finished segments `<n>-<start>-<lines>.log` and the open one `<n>-<start>.part`. A segment has the same
+bytes however often it is sent, and is removed once it is stored and announced, so the disk holds only what is unsent.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LATER_EVERY = 5.0
 
 @dataclass(frozen=True)
 class OutputLimits:
-    """How much output may be kept. `free` tells the bytes free on the disk."""
+    """How much output is kept. `free` returns the free bytes of the disk that holds a folder."""
 
     output_bytes: int | None = None
     low_disk: int = LOW_DISK
@@ -40,7 +39,7 @@ class OutputLimits:
 
 
 def last_announced(messages: Iterable[Message]) -> tuple[int, int]:
-    """Number and end of the last log segment that these messages announce."""
+    """Return number and end of the last log segment that the messages announce."""
     last = (0, 0)
     for message in messages:
         if message.kind is MessageKind.LOG:
@@ -49,24 +48,24 @@ def last_announced(messages: Iterable[Message]) -> tuple[int, int]:
 
 
 class OutputLog:
-    """Written by the pump, sent by the courier; each call is atomic.
+    """Written by the pump, sent by the uploader; each call is atomic.
 
-    `note` is told, once per reason, when output is left out. `announced` is the number and the end of the
-    last segment that an earlier runner announced; what it left behind of those is not sent again.
+    `note` is called once per reason when output is dropped. `announced` is the number and end of the last segment that
+    an earlier runner announced; those are not sent again.
     """
 
     def __init__(
         self,
         folder: Path,
         note: Callable[[str], None],
-        room: OutputLimits | None = None,
+        limits: OutputLimits | None = None,
         announced: tuple[int, int] = (0, 0),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         self._folder = folder
         self._note = note
-        self._room = room or OutputLimits()
+        self._limits = limits or OutputLimits()
         self._clock = clock
         self._lock = threading.RLock()
         self._began = clock()
@@ -87,7 +86,7 @@ class OutputLog:
             return self._start + self._size
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """Keep lines, each without its end. What finds no room is counted and said, never waited for."""
+        """Store lines, each without its end. If the disk is full they are dropped and counted; the job never waits."""
         with self._lock:
             if self._refuses(sum(len(line) + 1 for line in lines)):
                 self._left_out += len(lines)
@@ -114,7 +113,7 @@ class OutputLog:
             return _segment(self._folder / names[0]) if names else None
 
     def remove_segment(self, segment: LogSegment) -> None:
-        """It is stored and announced."""
+        """Remove a segment that is stored and announced."""
         with self._lock:
             segment.path.unlink()
 
@@ -124,7 +123,7 @@ class OutputLog:
             return not self._size and self.unsent() is None
 
     def tail(self) -> tuple[int, bytes] | None:
-        """What was written since the last call, at most its last 64 KiB, with its offset."""
+        """Return the output since the last call, at most its last 64 KiB, with its offset; None if there is none."""
         with self._lock:
             start = max(self._tail_sent, self._tail_end - len(self._tail))
             if start >= self._tail_end:
@@ -147,7 +146,7 @@ class OutputLog:
         self._keep(batch)
 
     def _keep(self, lines: Sequence[bytes]) -> None:
-        """Lines, after a mark for those that were left out before them."""
+        """Write lines, after a mark that counts those dropped before them."""
         marks = [_marker(f"{self._left_out} lines left out: the disk was full")] if self._left_out else []
         kept = [*marks, *lines]
         if not kept:
@@ -172,13 +171,13 @@ class OutputLog:
     def _open(self) -> BinaryIO:
         if self._file is None:
             path = self._folder / f"{self._n:08d}-{self._start}.part"
-            # Unbuffered: what was read from the job outlives a kill of this process.
+            # Unbuffered: what was read from the job survives a kill of this process.
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115
             self._opened_at = self._clock()
         return self._file
 
     def _cut(self) -> None:
-        """Finish the open segment; where the disk does not let us it stays open, to be cut later."""
+        """Finish the open segment. If the disk refuses, it stays open and is finished later."""
         if self._file is None:
             return
         try:
@@ -206,7 +205,7 @@ class OutputLog:
     def _disk_failed(self, error: OSError, lines: int) -> None:
         self._left_out += lines
         if self._file is not None:
-            with contextlib.suppress(OSError):  # what is written next begins at the same place
+            with contextlib.suppress(OSError):  # the next write begins at the same offset
                 os.truncate(self._file.name, self._size)
         self._tell_full(error)
 
@@ -215,12 +214,12 @@ class OutputLog:
             self._is_full = True
             self._note(f"output is being left out: {error.strerror}")
 
-    # Room
+    # Limits
 
     def _refuses(self, size: int) -> bool:
         if self._over:
             return True
-        limit = self._room.output_bytes
+        limit = self._limits.output_bytes
         if limit is not None and self.end + size > limit:
             self._over = True
             text = f"output beyond {limit} bytes is left out"
@@ -233,7 +232,7 @@ class OutputLog:
         if self._clock() - self._checked_at < 1.0:
             return self._is_full
         self._checked_at = self._clock()
-        was_full, self._is_full = self._is_full, self._room.free(self._folder) < self._room.low_disk
+        was_full, self._is_full = self._is_full, self._limits.free(self._folder) < self._limits.low_disk
         if self._is_full and not was_full:
             self._note("output is being left out: the disk is nearly full")
         return self._is_full
@@ -241,7 +240,10 @@ class OutputLog:
     # After a restart
 
     def _recover(self, announced: tuple[int, int]) -> tuple[int, int]:
-        """Finish what an earlier runner left open; the number and the start of the next segment."""
+        """Finish segments that an earlier runner left open. Returns number and start of the next segment.
+
+        A torn last line gets an end, so that offsets stay those of whole lines.
+        """
         for part in sorted(self._folder.glob("*.part")):
             data = part.read_bytes()
             whole = data if not data or data.endswith(b"\n") else data + b"\n"

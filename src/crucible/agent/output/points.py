@@ -1,4 +1,4 @@
-"""Points of a job's series until they are sent. Of two sources of one name the program's own report counts."""
+"""Buffers the points of a job's series until they are sent, from its output and its reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MESSAGE_POINTS = 1000
 MAX_SERIES = 1000
 MAX_NAME = 200
 HELD_SECONDS = 2.0
-"""How long a name that was only printed is kept back: whoever prints a value and reports it does both at once."""
+"""Delay for printed points: a program that prints and reports a value does both within this time."""
 
 Value = Union[None, float, str]
 Points = dict[str, list[list[object]]]
@@ -19,8 +19,8 @@ Points = dict[str, list[list[object]]]
 class PointBuffer:
     """Bounded in memory. `at` is the time of a point, `now` a monotonic clock in seconds.
 
-    A name that was reported once is no longer read from the output, and what was read of it and not sent is
-    dropped: a program that prints its loss and reports it has one series with each point once.
+    Once a name is reported, it is no longer read from the output, and its unsent printed points are dropped: a program
+    that prints its loss and reports it gets one series with each point once.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class PointBuffer:
             self._printed_since.setdefault(name, now)
 
     def take(self, now: float, last: bool = False) -> Points | None:
-        """Points not taken yet, as one message can carry them; None when there are none. `last`: none is kept back."""
+        """Return the next points, as many as fit a message, or None. `last`: do not hold back printed points."""
         taken: Points = {}
         room = MESSAGE_POINTS
         for name in list(self._points):
@@ -79,7 +79,7 @@ class PointBuffer:
         self._counts[name] -= dropped
 
     def _halve(self) -> None:
-        """A job that reports faster than can be sent keeps every other point."""
+        """Keep every other point: the job reports faster than points can be sent."""
         self._points = {name: points[-1::-2][::-1] for name, points in self._points.items()}
         self._pending = sum(len(points) for points in self._points.values())
 

@@ -1,4 +1,4 @@
-"""Drains a job's output as fast as it comes, so that the job never waits for us."""
+"""Drains a job's output as fast as it comes, so that the job never waits for the runner."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which the fcntl module names only from Py
 READ_BYTES = 256 * 1024
 REDRAW_SECONDS = 1.0
 PARSE_SHARE = 0.3
-"""Of a second, how much may be spent on reading metrics out of the output."""
+"""Share of each second that may be spent on parsing the output."""
 
 
 def make_pipe() -> tuple[int, int]:
-    """A pipe with as much room as the system gives: a burst of output does not stop the job."""
+    """Return a pipe with the largest buffer that the system gives, so that a burst of output does not block the job."""
     reading, writing = os.pipe()
     with contextlib.suppress(OSError):
         fcntl.fcntl(writing, _SET_PIPE_SIZE, PIPE_BYTES)
@@ -33,9 +33,9 @@ def make_pipe() -> tuple[int, int]:
 
 
 class Pump(threading.Thread):
-    """Reads `descriptor` to its end (or `stop`), keeps lines in `log`, shows them to the parser.
+    """Reads `descriptor` to its end (or until `stop`), writes lines to `log`, and parses them for metrics.
 
-    With a `redactor` what it hides is in neither. It holds back parts of lines only, as the cutter does.
+    The redactor comes first, so neither sees a secret. It never holds back a complete line.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Pump(threading.Thread):
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Read what is there and end, though somebody may still hold the other end of the pipe."""
+        """Read what is in the pipe, then end, even if another process still holds its writing end."""
         self._stopping.set()
 
     def run(self) -> None:
@@ -110,6 +110,6 @@ class Pump(threading.Thread):
                 self._second, self._parsed_for = begin, 0.0
             if self._parsed_for >= PARSE_SHARE:
                 return
-            for seen in self._parser.feed(line.text):
-                self._telemetry.add_printed(seen)
+            for values in self._parser.feed(line.text):
+                self._telemetry.add_printed(values)
             self._parsed_for += time.monotonic() - begin

@@ -1,8 +1,8 @@
-"""Redaction: secrets in what a program writes become `***`, also across the borders of what was read at once.
+"""Redaction: replaces secrets in a job's output by `***`, also those that are split over two reads.
 
-A value is looked for as it is and in the forms that programs give it (see `secretforms`). Of what might be the
-beginning of one nothing is let through before it is known. No form reaches over the end of a line: a line that
-has ended is never kept back, so nobody waits for one.
+A secret is searched for as it is, and in the encodings that programs write (see `secret_forms`). A tail that may be the
+beginning of a secret is held back until the next bytes decide. No form contains the end of a line, so a complete line
+is never held back.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ MASK = b"***"
 
 
 class Redactor:
-    """`feed` pieces as they come, then `finish`; what comes out has no secret in it, in any piece or over two.
+    """Call `feed` with pieces as they come, then `finish`; the output holds no secret, in one piece or across two.
 
-    `text` and `data` are for what is whole. They touch nothing of a stream and are usable from any thread.
+    `text` and `data` redact complete values. They do not touch the stream, and are usable from any thread.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -30,12 +30,12 @@ class Redactor:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept back for now."""
+        """Number of bytes held back for now."""
         return len(self._held)
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to hide."""
+        """Whether there are no secrets."""
         return self._pattern is None
 
     def feed(self, piece: bytes) -> bytes:
@@ -43,10 +43,10 @@ class Redactor:
             return piece
         text = self._held + piece
         keep = self._starts.in_tail_of(text)
-        if not self._holds_one(text):
+        if not self._has_secret(text):
             self._held = text[keep:]
             return text[:keep]
-        # A whole match may begin before what is kept and reach into it: then less is kept.
+        # A complete match may reach into the tail that would be held back: then less is held back.
         for match in self._pattern.finditer(text):
             if match.start() >= keep:
                 break
@@ -55,17 +55,17 @@ class Redactor:
         return self._pattern.sub(MASK, text[:keep])
 
     def finish(self) -> bytes:
-        """What was kept back; nothing follows."""
+        """Return what was held back; call it at the end."""
         rest, self._held = self._held, b""
-        return self._hidden(rest)
+        return self._mask(rest)
 
     def text(self, text: str) -> str:
-        """A whole text without secrets."""
+        """Return a complete text with secrets masked."""
         raw = text.encode("utf-8", "surrogateescape")
-        return self._hidden(raw).decode("utf-8", "surrogateescape") if self._holds_one(raw) else text
+        return self._mask(raw).decode("utf-8", "surrogateescape") if self._has_secret(raw) else text
 
     def data(self, value: object) -> object:
-        """The same of every text in a JSON value, names included."""
+        """Return a JSON value with secrets masked in every string, keys included."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -74,16 +74,16 @@ class Redactor:
             return {self.text(str(name)): self.data(item) for name, item in value.items()}
         return [self.data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    def _holds_one(self, text: bytes) -> bool:
-        """Many searches for one text each are several times faster than one for many."""
+    def _has_secret(self, text: bytes) -> bool:
+        """Return whether any form is in the text. Many plain searches are several times faster than one regex."""
         return any(form in text for form in self._forms)
 
-    def _hidden(self, text: bytes) -> bytes:
+    def _mask(self, text: bytes) -> bytes:
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
 
 def _pattern(found: list[bytes]) -> Optional[re.Pattern[bytes]]:
-    """The longest form wins. Those that begin alike stand together, so that few are tried at each place."""
+    """Return a pattern in which the longest form wins. Forms with the same first bytes are grouped, for speed."""
     if not found:
         return None
     alike: dict[bytes, list[bytes]] = {}
@@ -94,7 +94,7 @@ def _pattern(found: list[bytes]) -> Optional[re.Pattern[bytes]]:
 
 
 class _Starts:
-    """Where in a text something begins that could go on to be one of the forms."""
+    """Finds where a text may end in the beginning of a form."""
 
     def __init__(self, found: list[bytes]) -> None:
         self._longest = max(map(len, found), default=1) - 1
@@ -106,7 +106,7 @@ class _Starts:
         self._heads = re.compile(b"|".join(map(re.escape, sorted(self._alike)))) if found else None
 
     def in_tail_of(self, text: bytes) -> int:
-        """The first index from which all that follows is the beginning of a form; the end if there is none."""
+        """Return the first index from which the rest of the text is the beginning of a form; its length if none is."""
         if self._heads is None or not text:
             return len(text)
         at = max(0, len(text) - self._longest)

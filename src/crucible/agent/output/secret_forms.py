@@ -1,9 +1,8 @@
-"""The forms in which a secret shows in what a program writes.
+"""The forms in which a secret may appear in a program's output.
 
-As it is, in base64 (also as part of a longer text, and broken into lines), hexadecimal, percent-encoded (what has
-to be, or every byte), and as JSON, Python, HTML and the shell write it down. No form holds the end of a line: of a
-value of several lines each is looked for by itself. What a program does beyond that (compress, encrypt, spell
-backwards) is not seen.
+These are: plain, base64 (also inside a longer text, and wrapped into lines), hexadecimal, percent-encoded (only what
+has to be, or every byte), and escaped as in JSON, Python, HTML and the shell. No form contains the end of a line: each
+line of a multi-line secret is a form of its own. Other encodings (compressed, encrypted, reversed) are not recognized.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator
 
 SHORTEST = 4
-"""Bytes: what is shorter would be found everywhere."""
+"""Bytes. Shorter secrets would match everywhere."""
 WRAPS = (76, 64)
 """Characters after which tools break base64 into lines."""
 SHORTEST_LINE = 8
@@ -27,7 +26,7 @@ _PERCENT = re.compile(rb"%[0-9A-F]{2}")
 
 
 def secret_forms(secrets: Iterable[str]) -> set[bytes]:
-    """Every value in every form; what is too short is left out."""
+    """Return every secret in every form, except those that are too short."""
     found = {form for value in secrets for form in _forms_of(value)}
     return {part for form in found for part in _ENDS.split(form) if len(part) >= SHORTEST}
 
@@ -36,19 +35,19 @@ def _forms_of(value: str) -> Iterator[bytes]:
     raw = value.encode("utf-8", "surrogateescape")
     if len(raw) < SHORTEST:
         return
-    # A program often strips what it reads.
+    # Programs often strip what they read.
     for one in {value, value.strip()} - {""}:
         plain = one.encode("utf-8", "surrogateescape")
         yield plain
-        yield from _written(one, plain)
+        yield from _escaped(one, plain)
         yield from _percent(plain)
         yield from _in_base64(plain)
         hexed = binascii.hexlify(plain)
         yield from (hexed, hexed.upper())
 
 
-def _written(value: str, raw: bytes) -> Iterator[bytes]:
-    """As text in the source of something."""
+def _escaped(value: str, raw: bytes) -> Iterator[bytes]:
+    """Yield the value as escaped in source code and documents."""
     once = json.dumps(value)[1:-1]
     for text in (
         once,
@@ -72,9 +71,9 @@ def _percent(raw: bytes) -> Iterator[bytes]:
 
 
 def _in_base64(raw: bytes) -> Iterator[bytes]:
-    """The middle of it wherever in a longer text it stands: that depends on how many bytes come before.
+    """Yield the base64 of the value at each of the three offsets that it may have in a longer text.
 
-    Of the characters at either end some bits belong to the neighbours, so those characters are left out.
+    Characters at either end also encode bits of the neighbouring bytes, so those are left out.
     """
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + raw)

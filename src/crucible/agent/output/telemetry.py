@@ -1,4 +1,4 @@
-"""What a job says about itself, gathered until it is sent: points of its series, and how far it is."""
+"""Gathers a job's metrics and progress until they are sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_BYTES = 256 * 1024
 
 
 class Telemetry:
-    """Fed by the pump and the report file, emptied by the runner; safe between threads, bounded in memory."""
+    """Fed by the pump and the report file, emptied by the runner. Thread-safe, and bounded in memory."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
@@ -26,44 +26,44 @@ class Telemetry:
         self._wall_clock = wall_clock
         self._lock = threading.Lock()
         self._progress = Progress()
-        self._told: Mapping[str, object] | None = None
+        self._sent: Mapping[str, object] | None = None
         self._points = PointBuffer()
 
-    def add_printed(self, seen: LineValues) -> None:
-        """What a line of the output said."""
+    def add_printed(self, values: LineValues) -> None:
+        """Add the values of a line of output."""
         with self._lock:
             now, at = self._clock(), self._wall_clock()
-            self._progress = update_progress(self._progress, seen, now)
-            for name, value in seen.metrics:
-                self._points.add_printed(name, _step(seen), value, at, now)
+            self._progress = update_progress(self._progress, values, now)
+            for name, value in values.metrics:
+                self._points.add_printed(name, _step(values), value, at, now)
 
-    def add_reported(self, seen: LineValues) -> None:
-        """What the program reported itself; of a name that is also in its output this counts."""
+    def add_reported(self, values: LineValues) -> None:
+        """Add reported values. They take precedence over printed values of the same name."""
         with self._lock:
-            self._progress = update_progress(self._progress, seen, self._clock())
+            self._progress = update_progress(self._progress, values, self._clock())
             at = self._wall_clock()
-            for name, value in seen.metrics:
-                self._points.add_reported(name, _step(seen), value, at)
+            for name, value in values.metrics:
+                self._points.add_reported(name, _step(values), value, at)
 
     def add_sample(self, values: Mapping[str, float]) -> None:
-        """Values of now that belong to no step of the job."""
+        """Add values of now that belong to no step of the job."""
         with self._lock:
             at = self._wall_clock()
             for name, value in values.items():
                 self._points.add_reported(name, None, value, at)
 
     def take_points(self, last: bool = False) -> Points | None:
-        """Points not taken yet, as one message can carry them; None when there are none. `last`: all of them."""
+        """Return the next points, as many as fit a message, or None. `last`: do not hold back printed points."""
         with self._lock:
             return self._points.take(self._clock(), last)
 
     def take_progress(self) -> Mapping[str, object] | None:
-        """How far the job is, when that has changed since the last call."""
+        """Return the progress if it has changed since the last call, else None."""
         with self._lock:
             progress = self._progress.as_dict()
-            if self._progress == Progress() or progress == self._told:
+            if self._progress == Progress() or progress == self._sent:
                 return None
-            self._told = progress
+            self._sent = progress
             return progress
 
 
@@ -76,9 +76,9 @@ def _step(seen: LineValues) -> int | None:
 
 
 class ReportFile:
-    """Reads the lines that a job appends to its report file; `noted` hears of the checkpoints it saved.
+    """Reads the lines that a job appends to its report file; `noted` is called for each checkpoint that it saved.
 
-    `redact` is what becomes of a line before metrics are read out of it.
+    `redact` is applied to a line before metrics are read from it.
     """
 
     def __init__(self, path: Path, telemetry: Telemetry, noted: Callable[[SaveNote], None] = lambda note: None) -> None:
@@ -91,9 +91,9 @@ class ReportFile:
         self._rest = b""
 
     def read(self) -> bool:
-        """Take in what was appended, up to a bound; True when there is more."""
+        """Read what was appended, up to READ_BYTES; returns whether there may be more."""
         try:
-            # Not to wait: the job may have put a pipe there.
+            # Non-blocking: opening a pipe that the job put there would hang.
             with open(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
                 file.seek(self._offset)
                 data = file.read(READ_BYTES)
@@ -106,6 +106,6 @@ class ReportFile:
             note = read_note(line)
             if note is not None:
                 self._noted(note)
-            for seen in self._parser.feed(self.redact(line.decode("utf-8", "replace"))):
-                self._telemetry.add_reported(seen)
+            for values in self._parser.feed(self.redact(line.decode("utf-8", "replace"))):
+                self._telemetry.add_reported(values)
         return len(data) == READ_BYTES

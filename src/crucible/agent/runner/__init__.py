@@ -1,1 +1,1 @@
-"""One runner per attempt, from staging to the last acknowledgement."""
+"""The runner: one process per attempt. `runner.py` tells its life from top to bottom."""

@@ -1,4 +1,4 @@
-"""The folder of one attempt on this machine, and the names in it."""
+"""The folder of one attempt on this machine, and the paths in it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from crucible.wire.files.paths import safe_name
 
 @dataclass(frozen=True)
 class AttemptFolder:
-    """`process` is written before the user's process starts: with it there, nothing may be started again.
+    """`process` is written before the user's program starts: once it exists, the program is never started again.
 
-    `exited` says that the end of the process was told; `done` that everything was acknowledged.
+    `exited` exists once the exit of the program is recorded; `done` once everything is acknowledged.
     """
 
     root: Path
@@ -23,7 +23,7 @@ class AttemptFolder:
     @classmethod
     def for_attempt(cls, attempts: Path, attempt: str, rank: int) -> AttemptFolder:
         if "/" in safe_name(attempt):
-            raise ValueError(f"not the id of an attempt: {attempt!r}")
+            raise ValueError(f"not an attempt id: {attempt!r}")
         return cls(attempts / f"{attempt}-{int(rank)}")
 
     @property
@@ -64,7 +64,7 @@ class AttemptFolder:
 
     @property
     def snapshots(self) -> Path:
-        """Copies of checkpoints on their way to the store."""
+        """Copies of checkpoints that are being uploaded."""
         return self.root / "snapshots"
 
     @property
@@ -73,12 +73,12 @@ class AttemptFolder:
 
     @property
     def resume(self) -> Path:
-        """Holds the checkpoint that the job starts from, under its own name."""
+        """Holds the checkpoint that the job resumes from, under its own name."""
         return self.root / "resume"
 
     @property
     def python(self) -> Path:
-        """Holds the `crucible` that a job can import."""
+        """Holds the `crucible` package that a job can import."""
         return self.root / "python"
 
     @property
@@ -87,7 +87,7 @@ class AttemptFolder:
 
     @property
     def result(self) -> Path:
-        """Where `crucible.result` writes."""
+        """The file that `crucible.result` writes."""
         return self.root / "result.json"
 
     @property
@@ -96,7 +96,7 @@ class AttemptFolder:
 
     @property
     def checkpoint_now(self) -> Path:
-        """Touched each time a checkpoint is asked for."""
+        """Touched each time a checkpoint is requested."""
         return self.root / "checkpoint-now"
 
     @property
@@ -116,7 +116,7 @@ class AttemptFolder:
             folder.mkdir(exist_ok=True)
 
     def clear_stage(self) -> None:
-        """Forget what an earlier runner staged and never used."""
+        """Remove what an earlier runner staged before it died."""
         for folder in (self.work, self.outputs, self.data, self.checkpoints, self.resume, self.python):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -125,7 +125,7 @@ class AttemptFolder:
 
 
 def list_attempts(folder: Path) -> Iterator[tuple[str, int, AttemptFolder]]:
-    """Attempt, rank and folder of everything that is there."""
+    """Yield attempt id, rank and folder of every attempt in the folder."""
     for path in sorted(folder.glob("*-*")) if folder.is_dir() else ():
         attempt, _, rank = path.name.rpartition("-")
         if attempt and rank.isdigit() and path.is_dir():

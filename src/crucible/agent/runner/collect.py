@@ -1,4 +1,4 @@
-"""Collecting what a job left when it ended: its result, its output files, and a word on what is not kept."""
+"""Collects what a job left: its result, its output files, and notes about files that are not kept."""
 
 from __future__ import annotations
 
@@ -23,26 +23,29 @@ class OutputCollector:
     rank: int
     voice: Reporter
 
-    def report(self, staged: FolderBaseline | None) -> None:
-        """The result, and what the job wrote where it is not kept; `staged` is its folder as it was."""
-        self._tell_result()
-        self._note(staged.note() if staged is not None else None)
+    def report(self, baseline: FolderBaseline | None) -> None:
+        """Report the result, and note files that are not kept.
+
+        `baseline` is the working directory before the job ran; None if the job runs in place.
+        """
+        self._report_result()
+        self._note(baseline.note() if baseline is not None else None)
         self._note(empty_folders_note(self.folder.outputs))
 
     def store(self, channel: Channel) -> tuple[bool, str]:
-        """Store the outputs, however long it takes; whether nothing was left out, and a text. Raises Gone."""
+        """Store the outputs, retrying forever. Returns whether all were stored, and else how many not. Raises Gone."""
         redactor = self.voice.redactor
         hide = redactor.text if redactor is not None else str
         return OutputStorer(self.folder.outputs, channel, self._stored, self.voice.note, time.sleep, hide).store()
 
-    def _tell_result(self) -> None:
-        """Of several ranks only the first has a result."""
+    def _report_result(self) -> None:
+        """Send the result; only rank 0 has one."""
         if self.rank != 0:
             return
         try:
             found = read_result(self.folder.result)
         except BadResult as error:
-            self._note(f"the result was left out: {error}")
+            self._note(f"the result was not kept: {error}")
             return
         if found is not None:
             self.voice.send(MessageKind.RESULT, {"kind": found.kind, "value": found.value})
@@ -56,12 +59,12 @@ class OutputCollector:
 
 
 def read_result(path: Path) -> Result | None:
-    """The result; None when the job left none. Raises BadResult for what is none."""
+    """Return the job's result, or None. Raises BadResult if the file is invalid."""
     try:
-        # Without waiting: a job may have left a pipe there.
+        # Non-blocking: opening a pipe that the job left there would hang.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadResult("it is no regular file")
+                raise BadResult("it is not a regular file")
             return decode_result(file.read(MAX_BYTES + 1))
     except FileNotFoundError:
         return None

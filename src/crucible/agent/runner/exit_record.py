@@ -1,4 +1,7 @@
-"""How a job ended, written down before it is said: whoever finishes for a runner that died says the same, and once."""
+"""The record of how a job ended, written before it is reported.
+
+If the runner then dies, its successor reports the same exit, and reports it once.
+"""
 
 from __future__ import annotations
 
@@ -16,39 +19,39 @@ LOST: Mapping[str, object] = {
     "code": None,
     "signal": None,
     "cause": Cause.RUNNER_LOST.value,
-    "text": "the runner died; what was left of the job was ended",
+    "text": "the runner died; the remaining processes of the job were killed",
     "cpu_seconds": None,
     "peak_memory": None,
     "seconds": None,
 }
-"""How an attempt ended whose runner did not live to see it."""
+"""The exit of an attempt whose runner died before it saw one."""
 
 
 @dataclass(frozen=True)
 class ExitData:
-    """`data` is what the EXITED message tells; it comes after the message of number `after`."""
+    """`data` is the content of the EXITED message, which follows the message of number `after`."""
 
     after: int
     data: Mapping[str, object]
 
 
 class ExitRecord:
-    """The file `exited` of an attempt."""
+    """The file `exited` in an attempt's folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: Mapping[str, object] | None = None
 
     def write(self, exited: ExitData) -> None:
-        """A disk that does not take it costs a successor its certainty, not this runner its life."""
+        """Write the record. A failing disk is only logged: a successor then knows less, but this runner goes on."""
         self._written = exited.data
         try:
             write_json(self._path, {"after": exited.after, "data": dict(exited.data)}, durable=True)
         except OSError as error:
-            log.error("cannot write down how the job ended: %s", error)
+            log.error("cannot record how the job ended: %s", error)
 
     def read(self) -> ExitData | None:
-        """As a runner before this one wrote it; None when none did."""
+        """Return what an earlier runner wrote, or None."""
         doc = read_json(self._path)
         if doc is None:
             return None
@@ -56,7 +59,7 @@ class ExitRecord:
         return ExitData(int(str(doc["after"])), data if isinstance(data, dict) else LOST)
 
     def exit_data(self) -> Mapping[str, object]:
-        """As it was said; by a runner before this one, if need be."""
+        """Return how the job ended, as written by this runner or an earlier one."""
         if self._written is not None:
             return self._written
         before = self.read()

@@ -1,4 +1,4 @@
-"""A runner's ear: hears what is wanted of its attempt, and notices when nobody speaks."""
+"""Polls the desired state of an attempt, and notices when the lease has expired without contact."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ WAIT_SECONDS = 25.0
 
 
 class ContactTracker:
-    """Counts the silence over all of a runner's connections, and holds it against the lease.
+    """Tracks contact over all connections of a runner, and compares the silence with the lease.
 
-    `lease_seconds` is the right to run without contact; None: for ever.
+    `lease_seconds`: how long the job may run without contact; None for no limit. `release` is called when the control
+    plane no longer wants the attempt.
     """
 
     def __init__(
-        self, gone: Callable[[], None], lease_seconds: float | None = None, clock: Callable[[], float] = boottime
+        self, release: Callable[[], None], lease_seconds: float | None = None, clock: Callable[[], float] = boottime
     ) -> None:
-        self._gone = gone
+        self._release = release
         self._clock = clock
         self._lock = threading.Lock()
         self._lease_seconds = lease_seconds
@@ -33,7 +34,7 @@ class ContactTracker:
         self._trouble = ""
 
     def now(self) -> float:
-        """For `failed`: ask it before a contact is tried."""
+        """Return the time; take it before a request, for `failed`."""
         return self._clock()
 
     def succeeded(self) -> None:
@@ -44,7 +45,7 @@ class ContactTracker:
             self._trouble = ""
 
     def failed(self, why: str, began: float) -> None:
-        """A contact that was tried from `began` on was not made."""
+        """Record that a request failed, which began at `began`."""
         with self._lock:
             self._silence = self._silence.failed(self._clock(), began)
             if why != self._trouble:
@@ -52,30 +53,34 @@ class ContactTracker:
             self._trouble = why
 
     def release_attempt(self) -> None:
-        self._gone()
+        self._release()
 
     def set_lease(self, seconds: float | None) -> None:
-        """The lease is another from now on."""
+        """Change the lease."""
         with self._lock:
             self._lease_seconds = seconds
 
     def has_lease_expired(self) -> bool:
-        """Whether the silence has outlasted the lease; to be asked at least every few seconds."""
+        """Return whether the silence has outlasted the lease. Call it at least every few seconds."""
         with self._lock:
             self._silence = self._silence.tick(self._clock())
             return self._lease_seconds is not None and self._silence.has_lasted(self._lease_seconds)
 
 
 class DesiredPoller(threading.Thread):
-    """Asks again and again what is wanted of the attempt; tells every answer that says something."""
+    """Long-polls the desired state of the attempt; calls `on_desired` with each change."""
 
     def __init__(
-        self, channel: Channel, contacts: ContactTracker, heard: Callable[[DesiredAttempt], None], known: DesiredAttempt
+        self,
+        channel: Channel,
+        contacts: ContactTracker,
+        on_desired: Callable[[DesiredAttempt], None],
+        known: DesiredAttempt,
     ) -> None:
-        super().__init__(name="listener", daemon=True)
+        super().__init__(name="desired", daemon=True)
         self._channel = channel
         self._contacts = contacts
-        self._heard = heard
+        self._on_desired = on_desired
         self._known = known
         self._ending = threading.Event()
 
@@ -87,7 +92,7 @@ class DesiredPoller(threading.Thread):
         while not self._ending.is_set():
             began = self._contacts.now()
             try:
-                wish = self._channel.desired(self._known, WAIT_SECONDS)
+                desired = self._channel.desired(self._known, WAIT_SECONDS)
             except Gone:
                 self._contacts.release_attempt()
                 return
@@ -97,15 +102,15 @@ class DesiredPoller(threading.Thread):
                 continue
             backoff.reset()
             self._contacts.succeeded()
-            if wish is not None and self._hear(wish):
+            if desired is not None and self._handle(desired):
                 return
-            if wish is not None and wish == self._known:
-                self._ending.wait(1.0)  # the other side repeats itself
-            self._known = wish or self._known
+            if desired is not None and desired == self._known:
+                self._ending.wait(1.0)  # a server that repeats itself must not be polled in a tight loop
+            self._known = desired or self._known
 
-    def _hear(self, wish: DesiredAttempt) -> bool:
-        if wish.settled:
+    def _handle(self, desired: DesiredAttempt) -> bool:
+        if desired.settled:
             self._contacts.release_attempt()
             return True
-        self._heard(wish)
+        self._on_desired(desired)
         return False

@@ -1,4 +1,4 @@
-"""What a job wrote where nothing is kept: files beside its code, and folders with nothing in them."""
+"""Notes about files that a job wrote where they are not kept: in its working directory, or empty folders."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Callable
 MAX_ENTRIES = 10_000
 MAX_SECONDS = 1.0
 NAMED = 3
-_NOT_MEANT = frozenset({"__pycache__", ".git", ".venv", ".ipynb_checkpoints", "node_modules"})
-_NOT_MEANT_ENDINGS = (".pyc", ".pyo", ".swp", "~")
+_TOOL_NAMES = frozenset({"__pycache__", ".git", ".venv", ".ipynb_checkpoints", "node_modules"})
+_TOOL_SUFFIXES = (".pyc", ".pyo", ".swp", "~")
 
 
 @dataclass(frozen=True)
 class FolderBaseline:
-    """A folder as it was before the job ran. `is_whole` is false when it has more than is looked at."""
+    """A folder as it was before the job ran. `is_whole` is false if it has more files than are scanned."""
 
     folder: Path
     files: Mapping[str, tuple[int, int, int]]
@@ -29,21 +29,21 @@ class FolderBaseline:
 
     @classmethod
     def take(cls, folder: Path, clock: Callable[[], float] = time.monotonic) -> FolderBaseline:
-        look = _FolderScan(folder, clock)
-        files = {name: _mark(info) for name, info in look.files()}
-        return cls(folder, files, time.time_ns(), look.is_whole)
+        scan = _FolderScan(folder, clock)
+        files = {name: _mark(info) for name, info in scan.files()}
+        return cls(folder, files, time.time_ns(), scan.is_whole)
 
     def note(self, clock: Callable[[], float] = time.monotonic) -> str | None:
-        """A sentence about the files that were written since, unless there are none."""
-        look = _FolderScan(self.folder, clock)
-        names = [name for name, info in look.files() if self._is_new(name, info)]
+        """Return a sentence about the files that were written since, or None."""
+        scan = _FolderScan(self.folder, clock)
+        names = [name for name, info in scan.files() if self._is_new(name, info)]
         if not names:
             return None
-        some = "" if look.is_whole else "at least "
+        some = "" if scan.is_whole else "at least "
         what = "file" if len(names) == 1 else "files"
         were = "was" if len(names) == 1 else "were"
         return (
-            f"{some}{len(names)} {what} written to the working directory {were} not kept: {_listed(names)}. "
+            f"{some}{len(names)} {what} written to the working directory {were} not kept: {_format_names(names)}. "
             f"Write {'it' if len(names) == 1 else 'them'} to $CRUCIBLE_OUTPUT_DIR."
         )
 
@@ -55,18 +55,18 @@ class FolderBaseline:
 
 
 def empty_folders_note(outputs: Path) -> str | None:
-    """A sentence about the empty folders among the outputs: only files are stored."""
-    look = _FolderScan(outputs, time.monotonic)
-    for _ in look.files():
+    """Return a sentence about empty folders among the outputs, or None: only files are stored."""
+    scan = _FolderScan(outputs, time.monotonic)
+    for _ in scan.files():
         pass
-    if not look.empty:
+    if not scan.empty:
         return None
-    what = "1 empty folder was" if len(look.empty) == 1 else f"{len(look.empty)} empty folders were"
-    return f"{what} not kept with the outputs: {_listed(look.empty)}."
+    what = "1 empty folder was" if len(scan.empty) == 1 else f"{len(scan.empty)} empty folders were"
+    return f"{what} not kept with the outputs: {_format_names(scan.empty)}."
 
 
 class _FolderScan:
-    """One look at a folder, the nearest first, that ends after so many entries and seconds."""
+    """One scan of a folder, breadth first, that ends after MAX_ENTRIES or MAX_SECONDS."""
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
         self._folder = folder
@@ -75,7 +75,7 @@ class _FolderScan:
         self.empty: list[str] = []
 
     def files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Regular files by name. Links are not followed: what they lead to is elsewhere."""
+        """Yield regular files by name. Links are not followed."""
         seen, ends = 0, self._clock() + MAX_SECONDS
         waiting = deque([""])
         while waiting:
@@ -89,7 +89,7 @@ class _FolderScan:
                     self.is_whole = False
                     return
                 path = f"{inside}/{name}" if inside else name
-                info = None if _is_not_meant(name) else _status(self._folder / path)
+                info = None if _is_tool_file(name) else _status(self._folder / path)
                 if info is not None and stat.S_ISDIR(info.st_mode):
                     waiting.append(path)
                 elif info is not None and stat.S_ISREG(info.st_mode):
@@ -99,7 +99,7 @@ class _FolderScan:
 def _entries(folder: Path) -> list[str]:
     try:
         return sorted(os.listdir(folder))
-    except OSError:  # taken away, or made unreadable by the job
+    except OSError:  # removed or made unreadable by the job
         return []
 
 
@@ -110,16 +110,16 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _is_not_meant(name: str) -> bool:
-    """Whether programs leave it there by themselves."""
+def _is_tool_file(name: str) -> bool:
+    """Return whether tools create such files by themselves, so that the user need not hear of them."""
     is_cache = name.startswith(".") and name.endswith("cache")
-    return name in _NOT_MEANT or is_cache or name.endswith(_NOT_MEANT_ENDINGS)
+    return name in _TOOL_NAMES or is_cache or name.endswith(_TOOL_SUFFIXES)
 
 
 def _mark(info: os.stat_result) -> tuple[int, int, int]:
     return info.st_mtime_ns, info.st_size, info.st_ino
 
 
-def _listed(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     shown = [name if name.isprintable() else ascii(name) for name in names[:NAMED]]
     return ", ".join([*shown, "…"] if len(names) > NAMED else shown)

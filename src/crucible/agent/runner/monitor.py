@@ -1,4 +1,4 @@
-"""What is noticed of a job while it runs, and told: its output, what it reports, what it uses."""
+"""Watches a running job: its output, its report file and its resource usage, sent as messages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from crucible.agent.process.meter import Meter
 from crucible.agent.process.user_process import UserProcess
 from crucible.wire.documents.messages import MessageKind
 
-TELL_SECONDS = 0.5
+SEND_SECONDS = 0.5
 DRAIN_SECONDS = 5.0
 
 
 class Monitor:
-    """`report`: the file that the job appends to; `noted` hears of the checkpoints it saved."""
+    """`report` is the file that the job appends to; `noted` is called for each checkpoint that the job saved."""
 
     def __init__(self, report: Path, log: OutputLog, voice: Reporter, noted: Callable[[SaveNote], None]) -> None:
         self._telemetry = Telemetry()
@@ -30,41 +30,44 @@ class Monitor:
         self._voice = voice
         self._pump: Pump | None = None
         self._meter: Meter | None = None
-        self._told_at = 0.0
+        self._sent_at = 0.0
 
     @property
     def started(self) -> bool:
         return self._meter is not None
 
     def redact(self, redactor: Redactor) -> None:
-        """Before metrics are read out of what the job reports."""
+        """Mask secrets in the report file before metrics are read from it."""
         self._report.redact = redactor.text
 
     def start(self, user: UserProcess, output: int, gpus: tuple[int, ...], wake: Callable[[], None]) -> None:
-        """`output` is where the process writes; `wake` is called at its end."""
+        """Start watching. `output` is the reading end of the job's pipe; `wake` is called when output ends."""
         assert user.confinement is not None
         self._pump = Pump(output, self._log, self._telemetry, wake, self._voice.redactor)
         self._pump.start()
         self._meter = Meter(user.pid, user.confinement, self._telemetry, gpus)
 
     def tick(self) -> None:
-        """Call it often while the job runs; it keeps its own intervals."""
+        """Sample and send what is due. Call it often while the job runs."""
         if self._meter is not None:
             self._meter.tick()
-        if time.monotonic() - self._told_at >= TELL_SECONDS:
-            self._told_at = time.monotonic()
-            self._tell()
+        if time.monotonic() - self._sent_at >= SEND_SECONDS:
+            self._sent_at = time.monotonic()
+            self._send()
 
     def finish(self) -> None:
-        """Everything that belongs to the job is gone: the pipe ends, unless a stranger holds it."""
+        """Read the rest of the output, and send what is left. All processes of the job have ended.
+
+        The pipe then has no writer, unless a process outside the job holds it open: so the wait is bounded.
+        """
         if self._pump is not None:
             self._pump.join(DRAIN_SECONDS)
             self._pump.stop()
             self._pump.join(DRAIN_SECONDS)
         self._log.finish()
-        self._tell(last=True)
+        self._send(last=True)
 
-    def _tell(self, last: bool = False) -> None:
+    def _send(self, last: bool = False) -> None:
         while self._report.read() and last:
             pass
         points = self._telemetry.take_points(last)

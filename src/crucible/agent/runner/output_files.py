@@ -1,4 +1,4 @@
-"""Stores the files that a job left in its output folder."""
+"""Stores the files in a job's output folder as artifacts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from crucible.agent.link.connection import ChannelError, Refused, Unreachable
 from crucible.wire.files.paths import UnsafePath, is_inside, safe_name
 
 MAX_FILES = 10_000
-TOLD_AFTER = 20
-"""Tries, a good minute of them."""
+NOTE_AFTER = 20
+"""Failed attempts, about a minute of them, before the user is told."""
 _CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file that was stored, as the ARTIFACT message tells it."""
+    """One stored file: the content of an ARTIFACT message."""
 
     path: str
     size: int
@@ -33,7 +33,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class OutputStorer:
-    """`stored` and `note` are called as files are stored or left out; `wait` sleeps between tries."""
+    """`stored` and `note` are called as files are stored or skipped; `wait` sleeps between attempts."""
 
     folder: Path
     channel: Channel
@@ -41,10 +41,10 @@ class OutputStorer:
     note: Callable[[str], None]
     wait: Callable[[float], None]
     redact: Callable[[str], str] = lambda name: name
-    """A name that this changes tells what must not be told."""
+    """Masks secrets. A file whose name it changes is not stored."""
 
     def store(self) -> tuple[bool, str]:
-        """Store everything, however long it takes; whether nothing was left out, and a text. Raises Gone."""
+        """Store everything, retrying forever. Returns whether all was stored, and else how much not. Raises Gone."""
         left_out: list[str] = []
         delay = _DelayNotes(self.note)
         for number, (name, path) in enumerate(_files(self.folder)):
@@ -54,15 +54,15 @@ class OutputStorer:
                 why = f"there are more than {MAX_FILES} files"
             if why is not None:
                 left_out.append(name)
-                self.note(f"the output {name!a} was left out: {why}")
+                self.note(f"the output {name!a} was not stored: {why}")
             if number >= MAX_FILES:
                 break
-        return not left_out, _words(len(left_out))
+        return not left_out, _count_text(len(left_out))
 
     def _store(self, name: str, path: Path, delay: _DelayNotes) -> str | None:
-        """None, or why not."""
+        """Store one file; returns None, or why it was not stored."""
         if self.redact(name) != name:
-            return "its name holds a secret"
+            return "its name contains a secret"
         try:
             safe_name(name)
         except UnsafePath as error:
@@ -75,10 +75,10 @@ class OutputStorer:
             return error.strerror or "it cannot be read"
 
     def _send(self, name: str, path: Path, delay: _DelayNotes) -> str | None:
-        # Without waiting: a job may have left a pipe there.
+        # Non-blocking: opening a pipe that the job left there would hang.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as content:
             if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
-                return "it is no regular file"
+                return "it is not a regular file"
             sha256, size = _digest(content.fileno())
             backoff = Backoff()
             for tries in itertools.count(1):
@@ -87,34 +87,34 @@ class OutputStorer:
                     self.channel.put_artifact(name, content, size, sha256)
                     break
                 except Unreachable as error:
-                    delay.told(name, tries, error)
+                    delay.note_failure(name, tries, error)
                 except Refused as error:
                     if error.status != 401:
                         return str(error)
-                    delay.told(name, tries, error)
+                    delay.note_failure(name, tries, error)
                 self.wait(backoff.next())
         self.stored(StoredFile(name, size, sha256))
         return None
 
 
-def _words(left_out: int) -> str:
+def _count_text(left_out: int) -> str:
     if not left_out:
         return ""
-    return "1 output was left out" if left_out == 1 else f"{left_out} outputs were left out"
+    return "1 output was not stored" if left_out == 1 else f"{left_out} outputs were not stored"
 
 
 class _DelayNotes:
-    """Tells why outputs are not stored yet: each sort of reason once, however many files and tries."""
+    """Notes why outputs are not stored yet: each kind of error once, however many files and attempts."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._known: set[type[ChannelError]] = set()
 
-    def told(self, name: str, tries: int, error: ChannelError) -> None:
-        lasting = isinstance(error, NoRoom) or tries >= TOLD_AFTER
+    def note_failure(self, name: str, tries: int, error: ChannelError) -> None:
+        lasting = isinstance(error, NoRoom) or tries >= NOTE_AFTER
         if lasting and type(error) not in self._known:
             self._known.add(type(error))
-            self._note(f"the output {name!a} is not stored yet: {error}; it is tried again until it is")
+            self._note(f"the output {name!a} is not stored yet: {error}; retrying until it is")
 
 
 def _digest(descriptor: int) -> tuple[str, int]:
@@ -128,7 +128,7 @@ def _digest(descriptor: int) -> tuple[str, int]:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Files and links below the folder by name. Linked folders are reported as links, not entered."""
+    """Yield files and links below the folder by name. Links to folders are yielded, not entered."""
     for top, folders, files in os.walk(folder):
         folders.sort()
         linked = [name for name in folders if os.path.islink(os.path.join(top, name))]

@@ -1,4 +1,4 @@
-"""Everything between an assignment and a command that can be executed."""
+"""Prepares a job: from its assignment to a command that can be executed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from crucible.wire.shim import write_shim
 
 PYTHON = "{python}"
 NOTE_AFTER = 2
-"""Failed requests for the secrets before the user is told what the job waits for."""
+"""Failed requests for the secrets, before the user is told what the job waits for."""
 
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """What to execute, where and with which variables; `python` and `about` are for people.
+    """What to execute, where, and with which variables; `python` and `about` are shown to users.
 
-    `staged` is the folder as it was, where what the job writes to it is not kept.
+    `baseline` is the working directory before the job ran; None if the job runs in place.
     """
 
     command: tuple[str, ...]
@@ -41,36 +41,37 @@ class PreparedJob:
     about: str
     baseline: FolderBaseline | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values that stand in `env` and must show nowhere else."""
+    """Values of `env` that must be masked everywhere."""
 
 
 def prepare(
-    order: AssignmentFile,
+    assignment_file: AssignmentFile,
     folder: AttemptFolder,
     channel: Channel,
     work: StagingContext,
     host_env: Mapping[str, str],
     machine_has_gpus: bool,
 ) -> PreparedJob:
-    """Stage code, inputs, the checkpoint to start from and environment. Raises StageError, Abandoned, Gone."""
-    assignment, place = order.assignment, order.bootstrap
+    """Stage code, inputs, checkpoint and Python. Raises StagingError, StagingAborted, Gone."""
+    assignment, bootstrap = assignment_file.assignment, assignment_file.bootstrap
     if not assignment.command:
         raise StagingError("the job has no command")
     try:
         folder.make_job_folders()
         write_shim(folder.python)
-        stager = Stager(channel, work, place.cache / "bundles" if place.shared else None)
+        stager = Stager(channel, work, bootstrap.cache / "bundles" if bootstrap.shared else None)
         code = stager.code(assignment, folder)
         stager.data(assignment.data, folder)
         if assignment.resume_from is not None:
             resume = assignment.resume_from
             fetch(resume, assignment.job, folder.resume / resume.name, channel, work)
-        uv = find_uv(place.uv, host_env)
-        builder = EnvironmentBuilder(place.envs, Pythons(host_env, uv), work, host_env, uv)
+        uv = find_uv(bootstrap.uv, host_env)
+        builder = EnvironmentBuilder(bootstrap.envs, Pythons(host_env, uv), work, host_env, uv)
         chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)
     except OSError as error:
         raise StagingError(f"the job could not be prepared: {error}; check the disk of the machine") from error
     cpus = os.cpu_count()
+    # Last: a secret is held in memory no longer than needed, and the newest value is used.
     secrets = fetch_secrets(assignment.secrets, channel, work)
     env = job_environment(assignment, folder, chosen.python, host_env, machine_has_gpus, cpus)
     env.update(secrets)
@@ -81,27 +82,28 @@ def prepare(
 
 
 def fetch_secrets(wanted: Sequence[str], channel: Channel, work: StagingContext) -> dict[str, str]:
-    """Values by variable, however long the server is away. Raises StageError, Abandoned, Gone."""
-    backoff, tries = Backoff(), 0
+    """Return the secrets by variable, retrying while the server is away. They are written nowhere.
+
+    Raises StagingError, StagingAborted, Gone.
+    """
+    backoff, failures = Backoff(), 0
     while wanted:
         work.check_aborted()
         try:
-            found = channel.secrets()
+            values = channel.secrets()
             break
         except Unreachable as error:
-            tries += 1
-            if tries == NOTE_AFTER:
+            failures += 1
+            if failures == NOTE_AFTER:
                 work.status(f"waiting for the job's secrets: {error}")
             work.aborted.wait(backoff.next())
         except NoCryptography as error:
             raise StagingError(f"the job's secrets cannot be read here: {error}") from error
         except Refused as error:
-            raise StagingError(f"the job's secrets were not handed over: {error}") from error
+            raise StagingError(f"the server refused the job's secrets: {error}") from error
     else:
         return {}
-    missing = sorted(set(wanted) - set(found))
+    missing = sorted(set(wanted) - set(values))
     if missing:
-        raise StagingError(
-            f"the server handed over no value for {missing[0]}; set the secret again, then resume the job"
-        )
-    return {name: found[name] for name in wanted}
+        raise StagingError(f"the server sent no value for {missing[0]}; set the secret again, then resume the job")
+    return {name: values[name] for name in wanted}

@@ -1,4 +1,4 @@
-"""The words of a runner's reducer: what happens to an attempt (events), and what is to be done (actions)."""
+"""Events that happen to an attempt, and actions that a runner performs: the input and output of `runner_state`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StagingFailed:
 
 @dataclass(frozen=True)
 class ProcessStarted:
-    """The user's process runs. `data` is what the STARTED message tells beside the pid."""
+    """The user's process runs. `data` is the content of the STARTED message besides the pid."""
 
     pid: int
     data: tuple[tuple[str, object], ...] = ()
@@ -29,7 +29,7 @@ class ProcessStarted:
 
 @dataclass(frozen=True)
 class StartFailed:
-    """The command could not be executed; `code` is what a shell would say (126, 127)."""
+    """The command cannot be executed; `code` is the exit code that a shell would report (126, 127)."""
 
     code: int
     text: str
@@ -37,9 +37,9 @@ class StartFailed:
 
 @dataclass(frozen=True)
 class ProcessEnded:
-    """`code` or `signal` is set. `oom`: something of the job was killed for want of memory.
+    """`code` or `signal` is set. `oom`: a process of the job was killed because of its memory limit.
 
-    `by_itself`: it had ended before the first signal was sent to it.
+    `by_itself`: it ended before the first signal was sent to it.
     """
 
     code: int | None
@@ -62,28 +62,28 @@ class LeaseExpired:
 
 @dataclass(frozen=True)
 class InterruptionNoticed:
-    """The place takes the machine back in so many seconds."""
+    """The provider announced that it takes the machine back in this many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class DeadlineChanged:
-    """When the machine's time is over, as far as is known now; None: never."""
+    """The machine's deadline as known now; None if it has none."""
 
     deadline: Deadline | None
 
 
 @dataclass(frozen=True)
 class CheckpointRequested:
-    """So many checkpoints were asked for since the job began."""
+    """`count` is the number of checkpoints requested since the job began."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class AttemptReleased:
-    """The control plane has settled the attempt without us (410): nothing of it is wanted any more."""
+    """The control plane has settled the attempt (410) and wants nothing more from it."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class StartStaging:
 
 @dataclass(frozen=True)
 class AbortStaging:
-    """Stop preparing, and forget the process that would have been started."""
+    """Stop preparing; the process will not be started."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class StartProcess:
 
 @dataclass(frozen=True)
 class SendSignal:
-    """Send it to the whole process group; KILL also to everything else that belongs to the job."""
+    """Send a signal to the process group; SIGKILL also goes to every other process of the job."""
 
     number: int
 
@@ -143,7 +143,7 @@ class WriteStopFile:
 
 @dataclass(frozen=True)
 class RequestCheckpoint:
-    """Tell the program to save a checkpoint and go on."""
+    """Ask the program to save a checkpoint and continue."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class StoreOutputs:
 
 @dataclass(frozen=True)
 class Finish:
-    """Leave once everything said is acknowledged; at once when `deliver` is false."""
+    """Exit once everything is acknowledged, or at once if not `deliver`."""
 
     deliver: bool = True
 

@@ -1,16 +1,15 @@
-"""What a runner decides, from staging to the end. Pure; the shell in `runner.py` does what `step` says.
+"""The runner's decisions, as a pure reducer: `step` takes an event and returns the actions that `runner.py` performs.
 
     staging ──▶ running ──▶ saving ──▶ ended
 
-A stop writes the stop file and sends TERM; `grace` seconds later KILL follows, again and again until the
-process is gone. The time limit, the end of the lease, a notice of the place and the end of the machine's
-time stop in the same way and differ in the cause that is reported. Where the machine is about to go, KILL
-comes early enough that what was saved can still be sent.
+A stop writes the stop file and sends SIGTERM. SIGKILL follows after the grace period, repeatedly until the process is
+gone. The time limit, an expired lease, an interruption notice and the machine's deadline stop the process in the same
+way, with another cause in the report. If the machine is about to go, SIGKILL comes early enough that what was saved can
+still be sent.
 
-The first cause stays, except that a wanted stop takes the place of one that another attempt would make good.
-A program that ended before the first signal was sent ended by itself. One that ends after it was stopped,
-with whatever code: that it was done just then cannot be told from having saved, so it counts as stopped and
-goes on from its checkpoint.
+The first cause wins, except that a requested stop replaces a cause after which another attempt would follow. A process
+that ended before the first signal ended by itself. One that ends later counts as stopped, whatever its exit code: a
+program that finished just then looks the same as one that saved and left, and continuing from its checkpoint is safe.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ from crucible.wire.documents.messages import Cause, MessageKind
 
 KILL_AGAIN_SECONDS = 5.0
 SEND_SECONDS, SEND_SHARE = 2.0, 0.25
-"""Of the time that is left, what is kept for sending: so many seconds, or such a share."""
-LEAST_PATIENCE = 1.0
-SUSPEND_LEAST, SUSPEND_MOST, SUSPEND_SHARE = 30.0, 300.0, 0.05
+"""Part of the remaining time that is kept for uploads: seconds, or a share if that is more."""
+MIN_KILL_DELAY = 1.0
+SUSPEND_MIN, SUSPEND_MAX, SUSPEND_SHARE = 30.0, 300.0, 0.05
 RETRIED = frozenset({Cause.INTERRUPTED, Cause.SUSPENDED})
-"""Ends after which the job goes on in another attempt."""
+"""Causes after which the job continues in another attempt."""
 
 
 class Phase(enum.Enum):
@@ -68,10 +67,11 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class RunnerState:
-    """`now` and all times are the boot-time clock's. `stopping` is why we end the process, once we do.
+    """All times are of the boot-time clock. `stopping` is why the runner ends the process, once it does.
 
-    `deadline` is the end of the machine's time, `taken_at` the end that the place has announced.
-    `checkpoint` counts the checkpoints that were asked for.
+    `seconds` is the time limit. `starting`: the process is being started. `released`: the control plane wants nothing
+    more. `deadline` is the end of the machine's time, `interrupted_at` the end that the provider announced.
+    `checkpoint` counts requested checkpoints.
     """
 
     grace: float
@@ -94,12 +94,12 @@ Step = tuple[RunnerState, Actions]
 def begin(
     grace: float, seconds: float | None, now: float, deadline: Deadline | None = None, checkpoint: int = 0
 ) -> Step:
-    """`checkpoint`: how many were asked for before; they are not asked for again."""
+    """Return the first state and actions. `checkpoint`: how many were requested before; those are not repeated."""
     return RunnerState(max(0.0, grace), seconds, now, deadline=deadline, checkpoint=checkpoint), (StartStaging(),)
 
 
 def step(state: RunnerState, event: Event) -> Step:
-    """The state after the event, and what to do now, in order. An event out of its place changes nothing."""
+    """Return the state after the event, and the actions, in order. An event that does not fit the phase is ignored."""
     if isinstance(event, Tick):
         return _tick(state if event.now <= state.now else replace(state, now=event.now))
     if isinstance(event, AttemptReleased):
@@ -138,13 +138,13 @@ def _staging(state: RunnerState, event: Event) -> Step:
 
 def _stop_staging(state: RunnerState, cause: Cause) -> Step:
     if state.starting:
-        return replace(state, stopping=_stronger(state.stopping, cause)), ()
-    told = Cause.NOT_STARTED if cause is Cause.STOPPED else cause
-    state, actions = _never_ran(state, told, "stopped before it started")
+        return replace(state, stopping=_stronger_cause(state.stopping, cause)), ()
+    reported = Cause.NOT_STARTED if cause is Cause.STOPPED else cause
+    state, actions = _never_ran(state, reported, "stopped before it started")
     return state, (AbortStaging(), *actions)
 
 
-def _stronger(known: Cause | None, new: Cause) -> Cause:
+def _stronger_cause(known: Cause | None, new: Cause) -> Cause:
     return new if known is None or (new is Cause.STOPPED and known in RETRIED) else known
 
 
@@ -175,7 +175,7 @@ def _running(state: RunnerState, event: Event) -> Step:
 
 
 def _stop(state: RunnerState, cause: Cause) -> Step:
-    state = replace(state, stopping=_stronger(state.stopping, cause))
+    state = replace(state, stopping=_stronger_cause(state.stopping, cause))
     if state.kill_at is not None:
         return state, ()
     kill_at = _kill_at(state)
@@ -191,10 +191,10 @@ def _kill_at(state: RunnerState) -> float:
 
 
 def _interrupt(state: RunnerState, seconds: float) -> Step:
-    said: Actions = ()
+    notice: Actions = ()
     if state.interrupted_at is None and not state.released:
-        text = f"the place takes the machine back in {max(0.0, seconds):.0f} seconds"
-        said = (SendMessage(MessageKind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
+        text = f"the provider takes the machine back in {max(0.0, seconds):.0f} seconds"
+        notice = (SendMessage(MessageKind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
     taken_at = state.now + max(0.0, seconds)
     state = replace(
         state, interrupted_at=taken_at if state.interrupted_at is None else min(state.interrupted_at, taken_at)
@@ -205,11 +205,11 @@ def _interrupt(state: RunnerState, seconds: float) -> Step:
         state, actions = _stop_staging(state, Cause.INTERRUPTED)
     else:
         state, actions = _stop(state, Cause.INTERRUPTED)
-    return state, (*said, *actions)
+    return state, (*notice, *actions)
 
 
 def _checkpoint(state: RunnerState, count: int) -> Step:
-    """A program that has not started has nothing to save; one that is being stopped saves anyway."""
+    """Request a checkpoint from a running program: before the start there is none, and a stop saves one anyway."""
     if count <= state.checkpoint:
         return state, ()
     runs = state.phase is Phase.RUNNING and state.kill_at is None
@@ -252,10 +252,10 @@ def _process_ended(state: RunnerState, event: ProcessEnded) -> Step:
 
 def _exit_cause(state: RunnerState, event: ProcessEnded) -> tuple[Cause, str]:
     stopping = None if event.by_itself else state.stopping
-    # A worker may have died of its memory long before: an end that is made good is no failure.
+    # Before the memory check: a worker may have been killed long ago, and these causes are no failure of the job.
     if stopping in RETRIED:
         return stopping, _TEXTS[stopping]
-    # A worker killed for memory while the job as a whole succeeded is no reason to call it a failure.
+    # Only if the job failed: a worker may have been killed for memory while the job as a whole succeeded.
     if event.oom and event.code != 0:
         return Cause.OUT_OF_MEMORY, "it used more memory than its limit"
     if stopping is Cause.TIME_LIMIT:
@@ -263,19 +263,19 @@ def _exit_cause(state: RunnerState, event: ProcessEnded) -> tuple[Cause, str]:
     if stopping is not None:
         return stopping, _TEXTS[stopping]
     if event.signal is not None:
-        return Cause.SIGNAL, f"ended by {_name(event.signal)}"
+        return Cause.SIGNAL, f"ended by {_signal_name(event.signal)}"
     return Cause.EXIT, ""
 
 
 _TEXTS = {
     Cause.STOPPED: "stopped on request",
-    Cause.FENCED: "out of contact for longer than the lease allows",
-    Cause.INTERRUPTED: "stopped because the place takes the machine back",
-    Cause.SUSPENDED: "stopped before the machine's time is over",
+    Cause.FENCED: "stopped because the machine was out of contact for longer than its lease",
+    Cause.INTERRUPTED: "stopped because the provider takes the machine back",
+    Cause.SUSPENDED: "stopped because the machine's time is nearly over",
 }
 
 
-def _name(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -295,7 +295,7 @@ def _exited_message(
 
 
 def _release(state: RunnerState) -> Step:
-    """End what runs, tell nobody."""
+    """End what runs, and exit without delivering anything."""
     if state.phase is Phase.ENDED:
         return replace(state, released=True), (Finish(deliver=False),)
     if state.released:
@@ -310,23 +310,23 @@ def _release(state: RunnerState) -> Step:
 
 
 def kill_delay(grace: float, now: float, ends: Iterable[float | None]) -> float:
-    """Seconds between TERM and KILL: the grace, or less where the machine goes before what is saved is sent."""
+    """Return seconds between SIGTERM and SIGKILL: the grace, or less if the machine ends before an upload could."""
     known = [at for at in ends if at is not None]
     if not known:
         return grace
     left = min(known) - now
-    return min(grace, max(LEAST_PATIENCE, left - max(SEND_SECONDS, SEND_SHARE * left)))
+    return min(grace, max(MIN_KILL_DELAY, left - max(SEND_SECONDS, SEND_SHARE * left)))
 
 
 def suspend_time(deadline: Deadline, grace: float) -> float:
-    """When the program is to stop so that it can save, and what it saved be sent, before the deadline."""
-    lead = grace + max(SUSPEND_LEAST, min(SUSPEND_MOST, SUSPEND_SHARE * deadline.total))
-    # Where the whole is hardly longer than that, half of it is the program's.
+    """Return when to stop the program, so that it can save and upload before the deadline."""
+    lead = grace + max(SUSPEND_MIN, min(SUSPEND_MAX, SUSPEND_SHARE * deadline.total))
+    # On a machine that lives hardly longer than that, the program gets half of the time.
     return deadline.at - min(lead, deadline.total / 2)
 
 
 def merge_deadlines(new: Deadline | None, known: Deadline | None) -> Deadline | None:
-    """The newer deadline with the longest total: what is told later is what is left, not the whole."""
+    """Return the new deadline with the longer total: later documents name the time left, not the whole."""
     if new is None or known is None:
         return new
     return Deadline(new.at, max(new.total, known.total))

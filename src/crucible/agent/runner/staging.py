@@ -1,4 +1,4 @@
-"""Brings a job's code and inputs to where it will run."""
+"""Stages a job's code and inputs on this machine."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _CHUNK = 256 * 1024
 
 @dataclass(frozen=True)
 class Stager:
-    """`cache` keeps bundles for other attempts of a machine that stays; None on one that does not."""
+    """`cache` keeps bundles for later attempts; None on a machine that runs only one."""
 
     channel: Channel
     work: StagingContext
     cache: Path | None
 
     def code(self, assignment: Assignment, folder: AttemptFolder) -> Path:
-        """The folder the job runs in. Raises StageError, Gone, Abandoned."""
+        """Stage the code; returns the folder the job runs in. Raises StagingError, Gone, StagingAborted."""
         if assignment.in_place is not None:
-            place = Path(assignment.in_place)
-            if not place.is_dir():
-                raise StagingError(f"the folder {place} is not on this machine; run without --in-place")
-            return place
+            user_folder = Path(assignment.in_place)
+            if not user_folder.is_dir():
+                raise StagingError(f"the folder {user_folder} is not on this machine; run without --in-place")
+            return user_folder
         if assignment.bundle is None:
             folder.work.mkdir()
             return folder.work
@@ -59,9 +59,9 @@ class Stager:
             try:
                 target = safe_join(folder.data, item.name)
             except UnsafePath as error:
-                raise StagingError(f"the name of an input: {error}") from error
+                raise StagingError(f"bad name of an input: {error}") from error
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._place(item, target)
+            self._stage_input(item, target)
 
     # Bundles
 
@@ -81,7 +81,7 @@ class Stager:
             return path
         self.cache.mkdir(parents=True, exist_ok=True)
         path = self.cache / f"{sha256}.tar.gz"
-        lock = self.work.take_lock(self.cache / f"{sha256}.lock", "waiting for the code that another job fetches")
+        lock = self.work.take_lock(self.cache / f"{sha256}.lock", "waiting for another job to fetch the same code")
         try:
             if not path.exists() or _sha256(path) != sha256:
                 self._fetch(sha256, path)
@@ -92,7 +92,7 @@ class Stager:
         return path
 
     def _fetch(self, sha256: str, path: Path) -> None:
-        """Download to `path`, going on where an earlier try broke off; tries until the server is there."""
+        """Download to `path`, resuming a partial download and retrying until the server answers."""
         self.work.status("fetching the code")
         part = path.with_name(path.name + ".part")
         backoff = Backoff()
@@ -106,7 +106,7 @@ class Stager:
             except Gone:
                 raise
             except Refused as error:
-                raise StagingError(f"the job's code cannot be fetched: {error}") from error
+                raise StagingError(f"the job's code cannot be downloaded: {error}") from error
         os.replace(part, path)
 
     def _download(self, sha256: str, part: Path) -> None:
@@ -117,17 +117,17 @@ class Stager:
                     self.work.check_aborted()
                     file.write(chunk)
         except Refused as error:
-            if error.status != 416:  # asked beyond the end: we have all of it, or something else
+            if error.status != 416:  # range beyond the end: we have all of it, or other bytes; the hash decides
                 raise
         except OSError as error:
             raise StagingError(f"the job's code cannot be written: {error}") from error
         if _sha256(part) != sha256:
             part.unlink()
-            raise Unreachable("the bundle came damaged")
+            raise Unreachable("the downloaded bundle is damaged")
 
     # Data
 
-    def _place(self, item: DataItem, target: Path) -> None:
+    def _stage_input(self, item: DataItem, target: Path) -> None:
         scheme = urlsplit(item.source).scheme if "://" in item.source else ""
         if scheme in ("http", "https"):
             self.work.status(f"downloading {item.name}")
@@ -168,7 +168,7 @@ class Stager:
         with urllib.request.urlopen(request, timeout=STALL_SECONDS) as answer, open(target, "wb") as file:  # noqa: S310
             size = answer.headers.get("Content-Length")
             if size is not None and int(size) > shutil.disk_usage(target.parent).free - KEEP_FREE:
-                raise StagingError(f"{url} has {size} bytes, for which the disk has no room")
+                raise StagingError(f"{url} has {size} bytes, more than the disk has free")
             while True:
                 self.work.check_aborted()
                 chunk = answer.read(_CHUNK)
@@ -178,7 +178,7 @@ class Stager:
                 if time.monotonic() > deadline:
                     raise StagingError(f"{url} took longer than {DOWNLOAD_SECONDS / 3600:g} hours")
         if size is not None and target.stat().st_size != int(size):
-            raise OSError("it broke off")
+            raise OSError("the download ended early")
 
 
 def _sha256(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What staging needs of its runner: a voice, and to hear that nobody wants it any more."""
+"""What staging needs from its runner: reporting, running programs, and noticing that it was aborted."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _TURN = 0.2
 
 
 class StagingError(Exception):
-    """The job could not be prepared; the text says why and what to do."""
+    """The job cannot be prepared; the text says why and what to do."""
 
 
 class StagingAborted(Exception):
-    """A stop came while the job was being prepared."""
+    """The job was stopped while it was being prepared."""
 
 
 class RemovableLock(Lock):
-    """A lock whose file goes with it. All who lock that file must use this class."""
+    """A lock whose file is removed with it. All who lock that file must use this class."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         super().__init__(descriptor)
@@ -38,10 +38,11 @@ class RemovableLock(Lock):
 
     @classmethod
     def take(cls, path: Path) -> RemovableLock | None:
-        """The lock, or None: somebody else holds it, or removed the file while we reached for it."""
+        """Take the lock; returns None if another process holds it, or removed the file meanwhile."""
         lock = Lock.take(path)
         if lock is None:
             return None
+        # The holder may have removed the file between our open and our lock: then we locked a file without a name.
         ours = cls(lock._descriptor, path)
         if ours._is_there():
             return ours
@@ -49,7 +50,7 @@ class RemovableLock(Lock):
         return None
 
     def remove(self) -> None:
-        """Let go of it and leave no file."""
+        """Release the lock and remove its file."""
         self._path.unlink()
         self.release()
 
@@ -62,7 +63,7 @@ class RemovableLock(Lock):
 
 @dataclass(frozen=True)
 class StagingContext:
-    """`say` tells people what is going on, `log` writes to the job's log, `note` is kept with the job."""
+    """`status` shows what staging does now, `log` writes to the job's log, `note` adds a note to the job."""
 
     status: Callable[[str], None]
     log: Callable[[str], None]
@@ -74,7 +75,7 @@ class StagingContext:
             raise StagingAborted
 
     def take_lock(self, path: Path, waiting: str) -> RemovableLock:
-        """The lock, once it is free; says what it waits for, and hears a stop."""
+        """Return the lock once it is free, showing `waiting` as the status. Raises StagingAborted."""
         lock = RemovableLock.take(path)
         if lock is None:
             self.status(waiting)
@@ -85,7 +86,7 @@ class StagingContext:
         return lock
 
     def run(self, command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float) -> tuple[bool, str]:
-        """Run a program with its output in the job's log; whether it succeeded, and its last lines."""
+        """Run a program with its output in the job's log. Returns whether it succeeded, and its last lines."""
         self.log("$ " + " ".join(command))
         try:
             process = subprocess.Popen(
@@ -101,7 +102,7 @@ class StagingContext:
             return False, f"cannot run {command[0]}: {error.strerror}"
         try:
             last, in_time = self._follow(process, time.monotonic() + seconds)
-            # With its output closed it is as good as over; one that lingers is not waited for.
+            # Its output is closed, so it is about to exit; one that lingers anyway counts as failed.
             ended = in_time and process.wait(timeout=30) == 0
         except subprocess.TimeoutExpired:
             ended = False

@@ -29,7 +29,7 @@ class MessageKind(str, enum.Enum):
     ARTIFACT = "artifact"  # path, size, sha256: a stored file
     CHECKPOINT = "checkpoint"  # name, form (file | folder), size, sha256, step, metric: a stored checkpoint
     RESULT = "result"  # kind, value: the job's result, see results.py; the last one counts
-    NOTICE = "notice"  # seconds, text: the place announced that it takes the machine back
+    NOTICE = "notice"  # seconds, text: the provider announced that it takes the machine back
     NOTE = "note"  # text: something a person should see (output cut, limit not enforced)
     EXITED = "exited"  # code: int|None, signal: int|None, cause: Cause value, text, seconds, cpu_seconds, peak_memory
     ENDED = "ended"  # nothing follows: outputs are in. complete: bool, text
@@ -49,7 +49,7 @@ class Cause(str, enum.Enum):
     STAGING_FAILED = "staging_failed"  # bundle, environment or data could not be prepared
     NOT_STARTED = "not_started"  # stopped before anything ran
     RUNNER_LOST = "runner_lost"  # the runner died; the host ended what was left
-    INTERRUPTED = "interrupted"  # the place takes the machine back
+    INTERRUPTED = "interrupted"  # the provider takes the machine back
     SUSPENDED = "suspended"  # the machine's time is nearly over
     FENCED = "fenced"  # out of contact for longer than the lease allows
 

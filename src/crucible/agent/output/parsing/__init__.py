@@ -1,4 +1,4 @@
-"""Reads training progress and metrics out of a job's output. Pure: text in, values out."""
+"""Parses training progress and metrics from a job's output. Pure: text in, values out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""tqdm bars, also as Lightning and Hugging Face print them, and Lightning's rich bar.
+"""Parses progress bars: tqdm, also as Lightning and Hugging Face print it, and Lightning's rich bar.
 
     45%|████      | 45/100 [00:10<00:12, 4.5it/s, loss=0.12]
     Epoch 3:  45%|████      | 45/100 [00:10<00:12, 4.5it/s, v_num=0, train_loss=0.123]
     Epoch 3/9 ━━━━━━━━━━━━ 45/100 0:00:10 • 0:00:12 4.5it/s v_num: 0 train_loss: 0.123
 
-A bar over bytes or one labelled as download, tokenising, evaluation and the like is no training progress. Any
+A bar that counts bytes, or is labeled as download, tokenizing, evaluation and the like, is no training progress. Any
 other bar without metrics is `bare`.
 """
 

@@ -1,11 +1,11 @@
-"""Keras 2 and 3, verbose 1 and 2.
+"""Parses the output of Keras 2 and 3, with verbose 1 and 2.
 
     Epoch 3/10
     12/100 [==>...........................] - ETA: 3s - loss: 0.1234 - accuracy: 0.9012
     100/100 ━━━━━━━━━━━━━━━━━━━━ 1s 5ms/step - accuracy: 0.9012 - loss: 0.1234 - val_loss: 0.2345
     100/100 - 1s - 5ms/step - loss: 0.1234
 
-The epoch stands on a line of its own, so it is remembered for the bars that follow.
+The epoch is on a line of its own, so it is remembered for the bars that follow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _METRIC = re.compile(rf" - ([A-Za-z_][\w./@-]{{0,60}}): ({NUMBER})(?=\s|$)")
 
 
 class Keras:
-    """Stateful in the epoch last announced."""
+    """Remembers the last epoch line."""
 
     def __init__(self) -> None:
         self._epoch: Optional[int] = None

@@ -1,4 +1,4 @@
-"""What one line of output said."""
+"""The values that a line of output holds, and which names count as metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_METRICS = 64
 
 _EXPONENT = r"(?:[eE][-+]?\d{1,4})?"
 NUMBER = rf"[-+]?(?:\d{{1,20}}(?:\.\d{{0,20}})?{_EXPONENT}|\.\d{{1,20}}{_EXPONENT}|[nN]a[nN]|[iI]nf(?:inity)?)"
-"""Every count is bounded, so that no text makes matching slow."""
+"""Every repetition is bounded, so that no text makes matching slow."""
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -30,11 +30,11 @@ _NOT_METRICS = word_set(
 
 @dataclass(frozen=True)
 class LineValues:
-    """Epochs and steps as printed (some programs count from 0), metrics by name.
+    """Epochs and steps as printed (some programs count from 0), and metrics by name.
 
-    `within_epoch`: the step counts from the start of the epoch. `bare`: it comes from a bar that shows only
-    how far it is, which may be anything; it counts only while nothing better is known. `from_zero`: the program says
-    that its first epoch is 0, which after a resume no number shows.
+    `within_epoch`: the step counts from the start of the epoch. `bare`: it comes from a bar without metrics, which may
+    show any work; it counts only while nothing better is known. `from_zero`: the program says that its first epoch is
+    0, which no number shows after a resume.
     """
 
     step: Optional[int] = None
@@ -48,18 +48,18 @@ class LineValues:
 
 
 def clean_metrics(pairs: Iterable[tuple[str, float]]) -> Metrics:
-    """Pairs that are metrics, the last value of each name, at most MAX_METRICS."""
+    """Return the pairs that are metrics: the last value of each name, at most MAX_METRICS."""
     kept = {name: value for name, value in pairs if name and name.lower() not in _NOT_METRICS}
     return tuple(kept.items())[:MAX_METRICS]
 
 
 def count(text: Optional[str]) -> Optional[int]:
-    """A count of steps or epochs; None for none, and for numbers too large to be one."""
+    """Return a count of steps or epochs; None if there is none, or it is too large to be one."""
     return int(text) if text and len(text) <= 15 and text.isdecimal() else None
 
 
 def normal_name(name: str) -> str:
-    """`Train Loss` and `train loss` are one series: `train_loss`."""
+    """Return the name of the series: `Train Loss` and `train loss` are both `train_loss`."""
     return re.sub(r"\s+", "_", name.strip().lower())
 
 
@@ -72,11 +72,11 @@ _PARTS = re.compile(r"[_/.\-@\s]")
 
 
 def is_strong(name: str) -> bool:
-    """A name that says metric wherever it stands before a number: `val_loss`, `acc@1`, `train/accuracy`."""
+    """Return whether the name is surely a metric, on any line: `val_loss`, `acc@1`, `train/accuracy`."""
     return not _STRONG.isdisjoint(_PARTS.split(name.lower()))
 
 
 def is_known(name: str) -> bool:
-    """A name that says metric on a line that also has a step or an epoch."""
+    """Return whether the name is a metric on a line that also has a step or an epoch."""
     lowered = name.lower()
     return is_strong(lowered) or lowered in _WEAK or not _WEAK.isdisjoint(_PARTS.split(lowered))

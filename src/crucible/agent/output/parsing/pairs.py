@@ -1,11 +1,11 @@
-"""Lines of words and numbers: nanoGPT and the loops people write by hand.
+"""Parses lines of words and numbers: nanoGPT, and hand-written training loops.
 
     iter 100: loss 2.4543, time 23.11ms, mfu 1.20%
     Epoch [3/10], Step [100/600], Loss: 0.1234
     Train Epoch: 1 [640/60000 (1%)]  Loss: 2.293
 
-A number counts only with evidence around it: a step or an epoch with metrics, `epoch 3/10` as the whole
-message, or a name that cannot be anything but a metric (`val_loss: 0.5`). Prose that mentions one does not.
+A number counts only with evidence around it: a step or an epoch with metrics, `epoch 3/10` as the whole message, or a
+name that is surely a metric (`val_loss: 0.5`). A number in prose does not count.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PAIR = re.compile(
     rf"(\s{{0,4}}=\s{{0,4}}|\s{{0,4}}:\s{{0,4}}|\s{{1,6}})({NUMBER})%?(?=[\s,;|)\]}}(]|\.?$|\.\s)",
     re.IGNORECASE,
 )
-_RETOLD = re.compile(r"\b(?:best|resum|load|restor|sav|from|early|stopp|previous)", re.IGNORECASE)
+_LOOKS_BACK = re.compile(r"\b(?:best|resum|load|restor|sav|from|early|stopp|previous)", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z]{1,40})\s{1,4}$")
 _OPENERS = word_set("train training start starting begin beginning info debug")
 _WORDS = re.compile(r"[A-Za-z]{3,}")
@@ -54,19 +54,19 @@ def parse(line: str) -> Optional[LineValues]:
     epoch = _EPOCH.search(line)
     step = _STEP.search(line)
     first = min((m.start() for m in (epoch, step) if m is not None), default=0)
-    if _RETOLD.search(line[: first + 1] if first else line[:40]):
+    if _LOOKS_BACK.search(line[: first + 1] if first else line[:40]):
         return None
     metrics = clean_metrics(_metrics(line, evident=epoch is not None or step is not None))
     if metrics:
-        return _seen(line, epoch, step, metrics)
+        return _values(line, epoch, step, metrics)
     if epoch is not None and _announces(line, epoch):
-        return _seen(line, epoch, step, ())
+        return _values(line, epoch, step, ())
     if step is not None and step[3] and _announces(line, step):
-        return _seen(line, None, step, ())
+        return _values(line, None, step, ())
     return None
 
 
-def _seen(line: str, epoch: Optional[re.Match[str]], step: Optional[re.Match[str]], metrics: Metrics) -> LineValues:
+def _values(line: str, epoch: Optional[re.Match[str]], step: Optional[re.Match[str]], metrics: Metrics) -> LineValues:
     at, total = (count(step[2]), count(step[3])) if step is not None else (None, None)
     if epoch is None:
         return LineValues(at, None, total, None, metrics)

@@ -1,4 +1,4 @@
-"""One line of output in, what it said out."""
+"""Parses one line of output."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _HINTS = (
     "auc",
     "bleu",
 )
-_COLOURS = r"\x1b\[[0-9;?]{0,32}[A-Za-z]"
+_COLORS = r"\x1b\[[0-9;?]{0,32}[A-Za-z]"
 _TITLES = r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"
-_ESCAPES = re.compile(rf"{_COLOURS}|{_TITLES}|\x1b[()][A-B0-2]|[\b\x00]")
+_ESCAPES = re.compile(rf"{_COLORS}|{_TITLES}|\x1b[()][A-B0-2]|[\b\x00]")
 
 
 class OutputParser:
     """Feed it every line, redraws included. Never raises; reads the first 4 KB of a line, in linear time.
 
-    Styles are tried from the most to the least particular and the first that knows the line wins. The only
-    state is the epoch that Keras announces on a line of its own.
+    Formats are tried from the most to the least specific, and the first that matches wins. The only state is the epoch
+    that Keras prints on a line of its own.
     """
 
     def __init__(self) -> None:

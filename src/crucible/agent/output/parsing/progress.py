@@ -1,4 +1,4 @@
-"""How far a job is: a fold over what its output said."""
+"""A job's progress: a fold over the values of its lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Optional, Union
 from crucible.agent.output.parsing.line_values import Epoch, LineValues, Metrics
 
 SMOOTHED_OVER = 60.0
-"""Seconds: how far back the rate remembers."""
+"""Seconds over which the rate is smoothed."""
 
 MEASURED_OVER = 1.0
 """Seconds between two measures of the rate; shorter ones are noise."""
@@ -35,10 +35,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Progress:
-    """What is shown of a running job. `fraction` is 0..1, or None while no total is known.
+    """What users see of a running job. `fraction` is 0..1, or None while no total is known.
 
-    Epochs of a total count most, then steps of a total; a bare bar counts only while there is neither. `epoch` is
-    as the program counts; `shown_epoch` is what everybody is told, so that the last of two is 2 of 2.
+    Epochs of a total take precedence over steps of a total; a bare bar counts only if there is neither. `epoch` is as
+    the program counts; `shown_epoch` counts from 1, so that the last of two is 2 of 2.
     """
 
     fraction: Optional[float] = None
@@ -55,12 +55,12 @@ class Progress:
 
     @property
     def shown_epoch(self) -> Optional[Epoch]:
-        """Counted from 1, whatever the program begins with; a part of an epoch stays as it is."""
+        """The epoch counted from 1, whatever the program begins with; a fractional epoch stays as it is."""
         counted = self.from_zero and isinstance(self.epoch, int)
         return self.epoch + 1 if counted and self.epoch is not None else self.epoch
 
     def as_dict(self) -> dict[str, Value]:
-        """The fields of a PROGRESS message; a loss that is no finite number is left out, as JSON has none."""
+        """Return the fields of a PROGRESS message. A loss that is not finite is None, as JSON cannot hold it."""
         loss = self.loss if self.loss is not None and math.isfinite(self.loss) else None
         return {
             "fraction": self.fraction,
@@ -74,64 +74,64 @@ class Progress:
         }
 
 
-def update_progress(progress: Progress, seen: LineValues, now: float) -> Progress:
-    """`progress` after a line said `seen`; `now` is a monotonic clock in seconds."""
-    if seen.bare and not _bar_counts(progress, seen):
+def update_progress(progress: Progress, line: LineValues, now: float) -> Progress:
+    """Return the progress after a line; `now` is a monotonic clock in seconds."""
+    if line.bare and not _bar_counts(progress, line):
         return progress
-    after = _position(progress, seen)
-    fraction, source = _fraction(after, seen)
+    after = _position(progress, line)
+    fraction, source = _fraction(after, line)
     if fraction is not None and source >= progress.source:
         after = _moved(replace(after, source=source), min(1.0, max(0.0, fraction)), now)
-    loss = _loss(seen.metrics)
+    loss = _loss(line.metrics)
     after = after if loss is None else replace(after, loss=loss)
     return replace(after, message=_message(after))
 
 
-def _bar_counts(progress: Progress, seen: LineValues) -> bool:
+def _bar_counts(progress: Progress, line: LineValues) -> bool:
     if progress.source > _BARE or (progress.epoch is not None and progress.total_epochs):
         return False
-    if progress.source < _BARE or seen.total_steps == progress.total_steps:
+    if progress.source < _BARE or line.total_steps == progress.total_steps:
         return True
     # Another bar beside the one followed: the longer one is the work, unless the followed one is done.
-    return progress.fraction == 1.0 or (seen.total_steps or 0) > (progress.total_steps or 0)
+    return progress.fraction == 1.0 or (line.total_steps or 0) > (progress.total_steps or 0)
 
 
-def _position(progress: Progress, seen: LineValues) -> Progress:
-    if seen.epoch is not None:
-        progress = replace(progress, epoch=seen.epoch, from_zero=_from_zero(progress, seen))
-    if seen.total_epochs is not None:
-        progress = replace(progress, total_epochs=seen.total_epochs)
-    if seen.step is not None:
-        progress = replace(progress, step=seen.step, total_steps=seen.total_steps or progress.total_steps)
-    elif seen.total_steps is not None:
-        progress = replace(progress, total_steps=seen.total_steps)
+def _position(progress: Progress, line: LineValues) -> Progress:
+    if line.epoch is not None:
+        progress = replace(progress, epoch=line.epoch, from_zero=_from_zero(progress, line))
+    if line.total_epochs is not None:
+        progress = replace(progress, total_epochs=line.total_epochs)
+    if line.step is not None:
+        progress = replace(progress, step=line.step, total_steps=line.total_steps or progress.total_steps)
+    elif line.total_steps is not None:
+        progress = replace(progress, total_steps=line.total_steps)
     return progress
 
 
-def _from_zero(progress: Progress, seen: LineValues) -> bool:
-    """Parts of an epoch say themselves how much is done: of them 0 is a beginning, not the first."""
-    if isinstance(seen.epoch, float):
+def _from_zero(progress: Progress, line: LineValues) -> bool:
+    """Return whether epochs count from 0. A fractional epoch says nothing about it: 0.0 is a beginning."""
+    if isinstance(line.epoch, float):
         return False
-    return progress.from_zero or seen.from_zero or seen.epoch == 0
+    return progress.from_zero or line.from_zero or line.epoch == 0
 
 
-def _fraction(after: Progress, seen: LineValues) -> tuple[Optional[float], int]:
-    if seen.epoch is not None and after.total_epochs:
-        return (_epochs_done(after, seen) / after.total_epochs, _EPOCHS)
-    if seen.step is not None and after.total_steps and not seen.within_epoch:
-        return (seen.step / after.total_steps, _BARE if seen.bare else _STEPS)
+def _fraction(after: Progress, line: LineValues) -> tuple[Optional[float], int]:
+    if line.epoch is not None and after.total_epochs:
+        return (_epochs_done(after, line) / after.total_epochs, _EPOCHS)
+    if line.step is not None and after.total_steps and not line.within_epoch:
+        return (line.step / after.total_steps, _BARE if line.bare else _STEPS)
     return (None, 0)
 
 
-def _epochs_done(after: Progress, seen: LineValues) -> float:
-    assert seen.epoch is not None
-    if isinstance(seen.epoch, float):
-        return seen.epoch
-    before = seen.epoch if after.from_zero else seen.epoch - 1
-    if seen.within_epoch and seen.step is not None and seen.total_steps:
-        return before + min(1.0, seen.step / seen.total_steps)
+def _epochs_done(after: Progress, line: LineValues) -> float:
+    assert line.epoch is not None
+    if isinstance(line.epoch, float):
+        return line.epoch
+    before = line.epoch if after.from_zero else line.epoch - 1
+    if line.within_epoch and line.step is not None and line.total_steps:
+        return before + min(1.0, line.step / line.total_steps)
     # A line with results is printed after the epoch, one without when it begins.
-    return before + (1 if seen.metrics and seen.step is None else 0)
+    return before + (1 if line.metrics and line.step is None else 0)
 
 
 def _moved(progress: Progress, fraction: float, now: float) -> Progress:

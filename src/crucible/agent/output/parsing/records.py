@@ -1,4 +1,4 @@
-"""Lines that are one record: JSON, a Python dict as the Hugging Face Trainer prints it, `crucible.report`.
+"""Parses lines that are one record: JSON, a Python dict as the Hugging Face Trainer prints it, `crucible.report`.
 
     {"step": 5, "loss": 0.1}
     {'loss': 0.5, 'learning_rate': 5e-05, 'epoch': 0.5}
@@ -36,12 +36,12 @@ def parse(line: str) -> Optional[LineValues]:
         return _reported(document)
     numbers = _numbers(document)
     evident = any(key in numbers for key in (*_STEPS, "epoch")) or any(is_strong(key) for key in numbers)
-    return _seen(numbers) if evident else None
+    return _values(numbers) if evident else None
 
 
 def _load(text: str) -> Mapping[str, object]:
     if text.startswith("{'"):
-        # Never evaluated: a flat dict is read item by item, anything nested is not a record of metrics.
+        # Never evaluated: a flat dict is read item by item; a nested one is no record of metrics.
         return dict(_ITEM.findall(text)) if text.count("{") == 1 else {}
     try:
         document = json.loads(text)
@@ -70,10 +70,10 @@ def _reported(document: Mapping[str, object]) -> Optional[LineValues]:
     step = _number(document.get("step"))
     if step is not None:
         numbers["step"] = step
-    return replace(_seen(numbers), from_zero=document.get("from_zero") is True) if numbers else None
+    return replace(_values(numbers), from_zero=document.get("from_zero") is True) if numbers else None
 
 
-def _seen(numbers: Numbers) -> LineValues:
+def _values(numbers: Numbers) -> LineValues:
     return LineValues(
         step=_whole(_first(numbers, _STEPS)),
         epoch=_epoch(numbers.get("epoch")),
