@@ -10,7 +10,10 @@ import sys
 from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 from structlog.testing import capture_logs
+from tests.server.loopback import Loopback
 
 from crucible.server.http.listen import TELL_SECONDS, AcceptErrorLog, PortInUse, bind, port_of, url_of
 
@@ -97,3 +100,28 @@ def test_a_process_lets_itself_open_more_files(limits: tuple[int, int], then: tu
         pytest.skip("this system allows fewer")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == str(then)
+
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+CLOSE_FRAME = b"\x88\x82" + bytes(4) + (1000).to_bytes(2, "big")
+
+
+@pytest.mark.enable_socket
+async def test_a_socket_that_its_client_is_closing_does_not_disturb_the_shutdown() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        socket = WebSocket(scope, receive, send)
+        await socket.accept()
+        await socket.receive()
+
+    loopback = Loopback(app)
+    await loopback.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(loopback.url.rpartition(":")[2]))
+    writer.write(UPGRADE)
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    (connection,) = loopback._listener.server_state.connections
+    connection.data_received(CLOSE_FRAME)
+    await loopback.close()
+    writer.close()

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from crucible.core.errors import Trouble
 
@@ -121,6 +122,13 @@ class AcceptErrorLog:
             log.error("connections cannot be taken", why=str(context.get("exception")), fix=fix)
 
 
+class _WebSocketProtocol(WebSocketsSansIOProtocol):
+    def shutdown(self) -> None:
+        # The client has closed it: uvicorn would send a close frame all the same, which raises and ends the shutdown.
+        if not self.transport.is_closing():
+            super().shutdown()
+
+
 class UvicornListener(uvicorn.Server):
     """One uvicorn server in a loop that others share. Signals are the loop's business, not its."""
 
@@ -148,7 +156,7 @@ def _config(app: ASGIApp, connections: int, tls: TlsFiles | None) -> uvicorn.Con
         app,
         loop="none",
         http="h11",
-        ws="websockets-sansio",
+        ws=_WebSocketProtocol,
         ws_max_size=64 * 1024,
         ws_ping_interval=20.0,
         ws_ping_timeout=20.0,
