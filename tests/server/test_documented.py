@@ -52,7 +52,7 @@ def test_filters_are_parameters_with_words(document: Any) -> None:
 def test_a_spec_in_a_batch_is_that_of_a_submission(document: Any) -> None:
     schemas = document["components"]["schemas"]
     assert set(schemas["BatchItem"]["properties"]["spec"]["properties"]) == set(schemas["JobSpec"]["properties"])
-    assert schemas["Batch"]["properties"]["jobs"]["maxItems"] == 500
+    assert schemas["JobBatch"]["properties"]["jobs"]["maxItems"] == 500
 
 
 def test_every_answer_with_a_body_says_its_type(document: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from crucible.core.compute.resources import format_duration, format_memory
-from crucible.core.job.kinds import PYTHON
+from crucible.core.job.spec import PYTHON
 from crucible.core.views.jobs import BriefJobView, CostView, EnvironmentView, HealthView, JobView, ProgressView
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crucible.core.errors import UnknownName
-from crucible.core.job.kinds import Kind
+from crucible.core.job.spec import Kind
 from crucible.core.job.states import JobState, Status, states_of
 from crucible.core.job.tags import MAX_KEY, MAX_VALUE, Tag, parse_tag
 

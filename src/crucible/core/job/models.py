@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.job.kinds import PYTHON, Kind
+from crucible.core.job.spec import PYTHON, Kind
 
 RUNNER = "crucible.inside.plugin"
 KINDS = {"train": Kind.TRAIN, "infer": Kind.INFERENCE, "benchmark": Kind.BENCHMARK}

@@ -7,6 +7,7 @@ bundle + command + environment here.
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import Annotated
 
@@ -16,27 +17,13 @@ from crucible.core.compute.gpus import find_gpus
 from crucible.core.compute.offers import Market
 from crucible.core.compute.pricing import MICROS
 from crucible.core.compute.resources import Resources
-from crucible.core.job.kinds import PYTHON, Kind, Shape, SourceKind
 from crucible.core.job.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 from crucible.core.people.identity import PROJECT_PATTERN
 from crucible.core.people.project_secrets import MOST_SECRETS, SECRET_PATTERN
 
-__all__ = [
-    "DEFAULT_BACKEND",
-    "PYTHON",
-    "DataInput",
-    "EnvironmentSpec",
-    "JobName",
-    "JobSpec",
-    "KeepPolicy",
-    "Kind",
-    "Retries",
-    "Shape",
-    "Source",
-    "SourceKind",
-]
-
 DEFAULT_BACKEND = "local"
+PYTHON = "{python}"
+"""As the first item of a command: the job's own Python, whichever the environment gives."""
 MAX_ARGUMENTS_BYTES = 128 * 1024
 MAX_ENV = 256
 MAX_DIFF = 256 * 1024
@@ -54,6 +41,30 @@ _TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pa
 _PROJECT = Annotated[str, Field(pattern=PROJECT_PATTERN)]
 _SECRET = Annotated[str, Field(pattern=SECRET_PATTERN)]
 _TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
+
+
+class Kind(enum.StrEnum):
+    """A label with defaults; the life of a job is decided by its shape."""
+
+    TRAIN = "train"
+    INFERENCE = "inference"
+    BENCHMARK = "benchmark"
+    SERVE = "serve"
+
+
+class Shape(enum.StrEnum):
+    TASK = "task"
+    SERVICE = "service"
+
+
+class SourceKind(enum.StrEnum):
+    SCRIPT = "script"
+    DIRECTORY = "directory"
+    GIT = "git"
+    NOTEBOOK = "notebook"
+    CODE = "code"
+    SHELL = "shell"
+    PLUGIN = "plugin"
 
 
 class _Frozen(BaseModel):
