@@ -99,7 +99,7 @@ def test_a_browser_signs_in_and_gets_her_own(browser: httpx2.Client) -> None:
 def test_who_was_not_let_in_is_told_so(browser: httpx2.Client, provider: OpenIdProvider) -> None:
     provider.person = EVE
     refused = browser.get("/api/v1/login/oidc", headers={"Accept": "text/html"})
-    assert (refused.status_code, "Nobody has let you in here." in refused.text) == (403, True)
+    assert (refused.status_code, "You are not a user of this server." in refused.text) == (403, True)
     assert browser.get("/api/v1/me").status_code == 401
 
 

@@ -1,8 +1,4 @@
-"""Channels: the ways an agent and the control plane can talk, and which one a place allows.
-
-Pure: the answer follows from how a place reaches us, the server's address, the store's address and what is known of the
-machines.
-"""
+"""Channels between agents and the control plane: choose the one that a backend's machines can use."""
 
 from __future__ import annotations
 
@@ -18,12 +14,12 @@ class Channel(enum.StrEnum):
     STORE = "store"
     """Both sides read and write a shared folder or a bucket."""
     TUNNEL = "tunnel"
-    """Https through the place's own ssh."""
+    """HTTPS through an ssh tunnel of the backend."""
 
 
 @dataclass(frozen=True)
 class ChannelChoice:
-    """`channel` is None when there is none: then `why`, and the `fix`, a setting, say what is missing."""
+    """The channel, or None with `why` there is none and the setting that fixes it."""
 
     channel: Channel | None
     why: str
@@ -32,7 +28,7 @@ class ChannelChoice:
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a backend's machines cannot be used, and what repairs that."""
+    """Why a backend's machines cannot be used, and the fix."""
 
     why: str
     fix: str
@@ -45,13 +41,12 @@ BUCKETS = ("s3", "gs", "az", "azure", "abfs")
 
 
 def choose_channel(reach: str, server_url: str, store_url: str, wanted: Channel = Channel.HTTPS) -> ChannelChoice:
-    """The channel for agents on machines of that reach (`backends.base.Reach`).
+    """Return the channel for agents on machines of this reach (`backends.base.Reach`).
 
-    `server_url` is the agents' listener, `store_url` a path or the URL of a bucket. `wanted` is taken where
-    both ways would do.
+    `server_url` is the agents' listener, `store_url` a path or the URL of a bucket. `wanted` decides where both work.
     """
     if reach == "tunnel":
-        return ChannelChoice(Channel.TUNNEL, "the place is reached by ssh")
+        return ChannelChoice(Channel.TUNNEL, "the backend is reached by ssh")
     https, store = _calls(reach, server_url), _stores(reach, store_url)
     if wanted is Channel.STORE and store:
         return ChannelChoice(Channel.STORE, store)
@@ -80,7 +75,7 @@ def check_channel(choice: ChannelChoice, *, private: bool, secrets: bool, lackin
 
 
 def _calls(reach: str, server_url: str) -> str:
-    """Why agents there can call the server; empty when they cannot."""
+    """Return why agents there can call the server; empty if they cannot."""
     if not server_url:
         return ""
     if reach == "loopback":
@@ -89,7 +84,7 @@ def _calls(reach: str, server_url: str) -> str:
 
 
 def _stores(reach: str, store_url: str) -> str:
-    """Why agents there can use the store; empty when they cannot."""
+    """Return why agents there can use the store; empty if they cannot."""
     scheme = urlsplit(store_url).scheme if "://" in store_url else ""
     if scheme in BUCKETS:
         return "the store is a bucket"
@@ -106,12 +101,12 @@ def _why_none(reach: str) -> str:
 
 def _fix(reach: str) -> str:
     if reach == "internet":
-        return "Set store to a bucket (s3://…, gs://…, az://…), or serve on an address that the place can reach."
-    return "Set store to a folder that the place shares with this computer, or to a bucket."
+        return "Set store to a bucket (s3://…, gs://…, az://…), or serve on an address that its machines can reach."
+    return "Set store to a folder that its machines share with this computer, or to a bucket."
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the address means "this computer" to everybody."""
+    """Return whether the address is a loopback or wildcard address, which means another computer elsewhere."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback or ip_address(host).is_unspecified

@@ -1,11 +1,11 @@
 """Every error Crucible raises on purpose, as one tree.
 
-CrucibleError                what happened, why, and the command or setting that mends it
+CrucibleError                what happened, why, and the command or setting that fixes it
 ├── BadInput                 the request cannot be understood or is out of bounds (usage, exit code 2)
-│   └── UnknownName          a name nobody knows; carries the nearest known one
+│   └── UnknownName          an unknown name; carries the nearest known one
 ├── NotFound                 no such job, attempt, machine, artifact (exit code 3)
 ├── NotAllowed               missing, wrong or expired credentials (exit code 4)
-├── Forbidden                we know who asks, and he may not (exit code 4)
+├── Forbidden                the caller is known and may not (exit code 4)
 ├── TooManyAttempts             too often, or too fast; carries the seconds to wait (exit code 4)
 ├── Conflict                 the thing changed meanwhile, or is in a state that forbids this (exit code 5)
 ├── NoCapacity               nothing that is connected can hold this (exit code 6)
@@ -26,7 +26,7 @@ from typing import ClassVar
 
 
 class CrucibleError(Exception):
-    """An expected failure, told to a person in three parts.
+    """An expected failure, explained to the user in three parts.
 
     `what` happened in one sentence, `why` it likely did, and the `fix`: a command or a setting.
     `data` holds values that programs read (never secrets).

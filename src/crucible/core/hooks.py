@@ -1,4 +1,4 @@
-"""Hooks: what a project tells an address of its own, and what becomes of a message that is not taken."""
+"""Webhooks of a project: events, formats, and the retry policy for messages that are not accepted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 FIRST_WAIT, LONGEST_WAIT = 5.0, 3600.0
-"""Seconds before a message is sent again: the first of them, doubled after every try up to the last."""
+"""Seconds before a message is sent again: the first of them, doubled after every attempt up to the longest."""
 JITTER = 0.2
 """The part of a wait by which it may be shorter or longer."""
 GIVE_UP = 24 * 3600.0
@@ -25,7 +25,7 @@ GONE = 410
 
 
 class HookEvent(enum.StrEnum):
-    """What can be told of: the words of the event feed."""
+    """Events that a hook can subscribe to, as the event feed names them."""
 
     STARTED = "started"
     CHECKPOINT = "checkpoint"
@@ -41,7 +41,7 @@ class HookEvent(enum.StrEnum):
 
 
 ENDS = (HookEvent.COMPLETED, HookEvent.FAILED, HookEvent.CANCELLED)
-"""What is told of unless somebody says otherwise."""
+"""The events of a hook that names none."""
 
 
 class HookFormat(enum.StrEnum):
@@ -52,7 +52,7 @@ class HookFormat(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of one try. Without a status nobody answered, and `text` says why."""
+    """The receiver's reply to one attempt. `status` is None if there was no answer; `text` then says why."""
 
     status: int | None
     text: str = ""
@@ -73,7 +73,7 @@ class DeliveryOutcome(enum.StrEnum):
 
 @dataclass(frozen=True)
 class FailureStreak:
-    """How a receiver has done lately: failures in a row, and since when."""
+    """Failures of a receiver in a row, and since when."""
 
     failures: int = 0
     since: float | None = None
@@ -81,7 +81,7 @@ class FailureStreak:
 
 @dataclass(frozen=True)
 class DeliveryVerdict:
-    """`passed`: the next message's turn has come. `not_before`: when to call again. `disabled`: why, if it is."""
+    """The outcome of a delivery. `not_before`: when to call again. `disabled`: why the hook was disabled, if it was."""
 
     outcome: DeliveryOutcome
     streak: FailureStreak
@@ -94,7 +94,7 @@ class DeliveryVerdict:
 
 
 def judge_delivery(before: FailureStreak, reply: Reply, happened: float, now: float, jitter: float) -> DeliveryVerdict:
-    """What becomes of a message about something that `happened`, after this reply. `jitter` is between -1 and 1."""
+    """Return the verdict on a message about an event at `happened`, after this reply. `jitter` is between -1 and 1."""
     if reply.accepted:
         return DeliveryVerdict(DeliveryOutcome.DELIVERED, FailureStreak(), now)
     since = now if before.since is None else before.since
@@ -111,7 +111,7 @@ def _wait(failures: int, jitter: float) -> float:
 
 def _disabled(reply: Reply, since: float, now: float) -> str:
     if reply.status == GONE:
-        return "The receiver answered 410 Gone: it wants no more."
+        return "The receiver answered 410 Gone."
     if now - since >= DISABLE:
-        return f"Nothing was taken for {DISABLE / 86400:g} days."
+        return f"No message was accepted for {DISABLE / 86400:g} days."
     return ""

@@ -42,17 +42,17 @@ class _Request(BaseModel):
 
 
 class Resumption(_Request):
-    """From where and at which place a job goes on."""
+    """The checkpoint and backend from which a job continues."""
 
     checkpoint: Annotated[
         str | None,
-        Field(min_length=1, max_length=1024, description="id, short id, name, `latest` or `best`; latest unless given"),
+        Field(min_length=1, max_length=1024, description="id, short id, name, `latest` or `best`; default: latest"),
     ] = None
-    backend: Annotated[str | None, Field(min_length=1, max_length=200, description="the job's own unless given")] = None
+    backend: Annotated[str | None, Field(min_length=1, max_length=200, description="default: the job's own")] = None
 
 
 class TrainingResumption(Resumption):
-    """From where a training job goes on, and on which executor; the newest checkpoint and its own unless given."""
+    """The checkpoint and executor from which a training job continues (default: the newest, and its own)."""
 
     checkpoint: Annotated[str | None, Field(min_length=1, max_length=1024, alias="resume_from")] = None
     backend: Annotated[str | None, Field(min_length=1, max_length=200, alias="executor")] = None
@@ -69,7 +69,7 @@ class UserChange(_Request):
     ] = None
     email: Annotated[Email | None, Field(description="an empty one takes it away")] = None
     subject: Annotated[
-        str | None, Field(max_length=MAX_SUBJECT, description="the OpenID provider's own name for him")
+        str | None, Field(max_length=MAX_SUBJECT, description="the OpenID provider's own name for the user")
     ] = None
 
 
@@ -96,7 +96,7 @@ class NewUser(_Request):
     name: Annotated[str, Field(min_length=1, max_length=MAX_USER)]
     admin: Annotated[bool, Field(description="may do everything, everywhere")] = False
     password: Password | None = None
-    email: Annotated[Email | None, Field(description="by which he signs in with the OpenID provider")] = None
+    email: Annotated[Email | None, Field(description="with which they sign in with the OpenID provider")] = None
 
 
 class NewProject(_Request):
@@ -119,7 +119,7 @@ class NewHook(_Request):
 
 
 class HookChange(_Request):
-    """What is left out stays. Enabling one that was disabled: it is told what happens from then on."""
+    """What is left out stays. Enabling one that was disabled: it gets the events from then on."""
 
     url: _Url | None = None
     events: _Events | None = None
@@ -136,7 +136,7 @@ class JobRename(_Request):
 
 
 class TagChange(_Request):
-    """`remove` comes first; a tag that is added takes the place of one with its key."""
+    """`remove` comes first; a tag that is added replaces one with the same key."""
 
     add: _TagTexts = []
     remove: _TagTexts = []
@@ -160,7 +160,7 @@ class NewNote(_Request):
 
 
 class PruneRequest(_Request):
-    """How long ago a job must have ended; 30 days unless given."""
+    """How long ago a job must have ended (default: 30 days)."""
 
     older_than_seconds: Annotated[float | None, Field(ge=0, le=LONGEST_AGE, allow_inf_nan=False)] = None
     dry_run: Annotated[bool, Field(description="only say what would be removed")] = False

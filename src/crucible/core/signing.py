@@ -29,7 +29,7 @@ def signing_secret(key: bytes) -> Secret:
 
 
 def sign_message(secrets: Iterable[Secret], message: str, body: bytes, at: float) -> dict[str, str]:
-    """The headers of a message. Several secrets give several signatures: whoever knows one of them is content."""
+    """The headers of a message. Several secrets give several signatures: a receiver accepts any that it knows."""
     seconds = str(int(at))
     signatures = (f"{VERSION},{_digest(secret, message, seconds, body)}" for secret in secrets)
     return {ID: message, TIME: seconds, SIGNATURE: " ".join(signatures)}

@@ -84,9 +84,9 @@ ROUTERS = tuple(
 SCHEMAS = "#/components/schemas/"
 STREAMED = re.compile(r"/api/v1/bundles/[^/]*")
 ANYWHERE = (401, 403, 422, 429, 500, 503, 507)
-"""Problems that every operation may answer with."""
+"""Statuses of problems that every operation may answer with."""
 WITH_BODY = (400, 413)
-"""And every one that takes a body."""
+"""Further statuses of operations that take a body."""
 
 
 def build_api(
@@ -105,10 +105,10 @@ def build_api(
     public_url: str = "",
     proxies: Sequence[Network] = THIS_COMPUTER,
 ) -> FastAPI:
-    """The API over `control`. Every route and socket but the open ones needs to know who asks; `token` is the owner's.
+    """Return the API over `control`. All but the open paths need a token or session; `token` is the owner's.
 
-    `hosts`: the names it answers to besides those of this computer. `secure`: it is reached encrypted.
-    `public_url`: how others call it. `proxies`: where those before it connect from, if it does not encrypt itself.
+    `hosts`: host names it answers to besides loopback. `secure`: clients connect encrypted. `public_url`: its URL for
+    other computers. `proxies`: networks of the proxies in front of it, if it does not encrypt itself.
     """
     app = FastAPI(
         title="Crucible",
@@ -151,7 +151,7 @@ def _add_openapi(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document: bearer everywhere but the open paths, views for answers, problems for every failure."""
+    """Return the OpenAPI document: bearer auth on all but the open paths, views as answers, problems for failures."""
     document: dict[str, Any] = get_openapi(title=app.title, version=app.version, routes=app.routes)
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -168,14 +168,14 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _socket_schemas() -> dict[str, Any]:
-    """Return what the sockets of jobs and sessions send and take; OpenAPI has no sockets."""
+    """Return schemas of the frames on the sockets of jobs and sessions, which OpenAPI cannot describe."""
     frame = TypeAdapter(AnyFrame).json_schema(mode="serialization", ref_template=f"{SCHEMAS}{{model}}")
     cursors = {kind.__name__: kind.model_json_schema() for kind in (Cursors, FeedCursor)}
     return {**frame.pop("$defs"), "Frame": frame, **cursors, **_session_schemas()}
 
 
 def _session_schemas() -> dict[str, Any]:
-    """Return the frames of a session that are JSON: its opening, its end, and the size of its terminal."""
+    """Return schemas of the JSON frames of a session: its opening, its end, and the terminal size."""
     kinds = TypeAdapter(tuple[wire.Command, wire.Connection, wire.Ports, wire.Over, wire.Size])
     found = kinds.json_schema(ref_template=f"{SCHEMAS}Session{{model}}")["$defs"]
     for name, kind in wire.OPENINGS.items():
@@ -187,7 +187,7 @@ def _session_schemas() -> dict[str, Any]:
 
 
 def _responses(operation: dict[str, Any]) -> dict[str, Any]:
-    """Its own, and the problems it shares with others; of 422 FastAPI tells a form that is never sent."""
+    """Return an operation's responses with the shared problems; FastAPI's own 422 has a form that is never sent."""
     statuses = (*ANYWHERE, *WITH_BODY) if "requestBody" in operation else ANYWHERE
     own = problems.add_content({code: told for code, told in operation["responses"].items() if code != "422"})
     return {str(status): told for status, told in problems.problem_responses(*statuses).items()} | own

@@ -1,4 +1,4 @@
-"""What routes are given: the control plane, and what this server knows of itself."""
+"""Dependencies of routes: the control plane, the caller, and facts about this server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crucible.server.security.size_limits import MAX_BUNDLE
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """This server: `nonce` tells one run from another, `on_stop` asks it to end."""
+    """Facts about this server: `nonce` differs for each run, `on_stop` asks the server to stop."""
 
     nonce: str
     version: str
@@ -28,13 +28,13 @@ class ServerInfo:
     bundle_limit: int = MAX_BUNDLE
     started_at: str = ""
     secure: bool = False
-    """It is reached encrypted, here or at a proxy before it."""
+    """Clients connect encrypted, to this server or to a proxy in front of it."""
     public_url: str = ""
-    """How others than this computer call it; empty if they do not."""
+    """Its URL for other computers; empty if they cannot reach it."""
 
 
 async def _who(connection: HTTPConnection) -> Identity:
-    """Return the caller. On open paths nobody is known, and nobody may do anything."""
+    """Return the caller; on open paths it is NOBODY, who has no permissions."""
     return connection.scope.get(IDENTITY) or NOBODY
 
 

@@ -1,6 +1,6 @@
-"""The state folder as the server keeps it: who runs, its secrets, and how it is found.
+"""The server's state folder: its lock, secrets, ports and discovery file.
 
-It is for its owner alone. Files that others read are replaced whole, so nobody sees half of one.
+Only its owner may read it. Files that other processes read are replaced atomically.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AlreadyRunning(Conflict):
 
 @dataclass(frozen=True)
 class Discovery:
-    """How to find the server that runs; the content of server.json."""
+    """How to find the running server; the content of server.json."""
 
     url: str
     agents_url: str
@@ -40,7 +40,7 @@ class Discovery:
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports of the last run: the next one asks for them again."""
+    """The ports of the last run, which the next run tries to reuse."""
 
     api: int | None = None
     agents: int | None = None
@@ -68,7 +68,7 @@ class StateFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder for this process; it ends with the process, however that ends."""
+        """Lock the folder for this process; the lock ends with the process. Raises AlreadyRunning."""
         with _file_errors(self.path):
             descriptor = os.open(self.path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -132,7 +132,7 @@ class StateFolder:
 
 
 def open_state_folder(path: Path) -> StateFolder:
-    """The state folder, made if it is missing and closed to others."""
+    """Return the state folder; create it if it is missing, and close it to other users."""
     with _file_errors(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -174,7 +174,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 @contextlib.contextmanager
 def _file_errors(path: Path) -> Iterator[None]:
-    """Failures of the file system as errors with a fix."""
+    """Turn errors of the file system into Trouble or DiskFull with a fix."""
     try:
         yield
     except CrucibleError:

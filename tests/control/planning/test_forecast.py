@@ -115,7 +115,7 @@ OFFER = {
     "ceiling_micros_per_hour": 0,
     "fit": "no GPU needed",
     "pros": ["free", "starts within a minute"],
-    "cons": ["nobody knows how long it takes, so the price is by the hour"],
+    "cons": ["its run time is unknown, so the price is by the hour"],
     "simulated": False,
     "most_micros": 0,
     "paid_seconds": None,

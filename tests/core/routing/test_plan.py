@@ -280,13 +280,13 @@ def test_a_place_that_ends_its_machines_is_none_for_what_takes_longer_and_keeps_
     assert whys(found)["colab t4 on_demand"] == why
     kept = plan(work(25.0, checkpoint_seconds=HOUR), among=(day, XLARGE))
     assert best(kept) == "t4"
-    assert "goes on on another machine every 1d 0h" in kept.ranked[0].cons
+    assert "moves to another machine every 1d 0h" in kept.ranked[0].cons
 
 
 def test_a_job_of_unknown_length_goes_by_the_hour() -> None:
     found = plan(work(None), among=PAID)
     assert best(found) == "g4dn.xlarge"
-    assert "nobody knows how long it takes, so the price is by the hour" in found.ranked[0].cons
+    assert "its run time is unknown, so the price is by the hour" in found.ranked[0].cons
 
 
 def test_the_order_of_the_offers_does_not_matter() -> None:

@@ -169,7 +169,7 @@ async def test_what_is_refused_is_told_to_a_person_in_words(town: Town, browser:
     refused = await browser.get(url, headers=HTML)
     assert refused.status_code == 403
     assert refused.headers["content-type"].startswith("text/html")
-    assert "Nobody has let you in here." in refused.text
+    assert "You are not a user of this server." in refused.text
     assert "crucible_session" not in refused.headers["set-cookie"]
 
 

@@ -1,4 +1,4 @@
-"""Budget: what the most that a job may cost buys at an offer. Pure; money is in micro-dollars."""
+"""How long a job's budget lasts at an offer. Money is in micro-dollars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crucible.core.compute.resources import MAX_SECONDS, Resources
 
 LEAST_SECONDS = 1.0
 """Minimum useful run time."""
-RAISE_IT = "Raise max_cost_usd (--max-cost), ask for less, or name a cheaper place."
+RAISE_IT = "Raise max_cost_usd (--max-cost), ask for less, or name a cheaper backend."
 
 
 def billable_seconds(money: int, rate: int, billing: Billing) -> int:
@@ -21,14 +21,14 @@ def billable_seconds(money: int, rate: int, billing: Billing) -> int:
 
 
 def affordable_seconds(max_cost: int | None, offer: Offer) -> float | None:
-    """Return how long a try may run there, after the start, which is billed too. None: no limit."""
+    """Return how long an attempt may run there after its start, which is billed too. None: no limit."""
     if max_cost is None or not offer.rate:
         return None
     return min(billable_seconds(max_cost, offer.rate, offer.billing) - offer.startup_seconds, MAX_SECONDS)
 
 
 def exceeds_budget(max_cost: int | None, offer: Offer) -> str:
-    """Say why not even the shortest try can be paid there; empty when one can."""
+    """Return why the budget does not pay for even the shortest attempt there; empty if it does."""
     seconds = affordable_seconds(max_cost, offer)
     if max_cost is None or seconds is None or seconds >= LEAST_SECONDS:
         return ""
@@ -45,6 +45,6 @@ def capped(need: Resources, max_cost: int | None, offer: Offer) -> Resources:
 
 
 def usd(micros: int) -> str:
-    """`$1.35`, `$0.0016`, `$0.000001`: whole cents, or what there is below them."""
+    """Format as `$1.35`, `$0.0016` or `$0.000001`: whole cents, or as many digits as there are below them."""
     cents = f"${micros / MICROS:.2f}"
     return cents if micros >= MICROS or not micros % (MICROS // 100) else f"${micros / MICROS:.6f}".rstrip("0")

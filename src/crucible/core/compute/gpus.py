@@ -186,7 +186,7 @@ GPUS: tuple[Gpu, ...] = (
 
 
 def find_gpu(name: str) -> Gpu:
-    """The type of exactly this name, or what a driver or provider calls it; raises UnknownName."""
+    """Return the type of this name, ours or a driver's or provider's. Raises UnknownName, also for a group."""
     found = _ONE.get(_plain(name))
     if found is None:
         raise UnknownName("GPU type", name, names(), fix="`crucible catalog gpus` lists them.")
@@ -194,20 +194,20 @@ def find_gpu(name: str) -> Gpu:
 
 
 def find_gpus(name: str) -> tuple[Gpu, ...]:
-    """All that a person may mean: `A100` is four types, `T4` is one; raises UnknownName."""
+    """Return every type that the name may mean: `A100` is four types, `T4` is one. Raises UnknownName."""
     found = _MANY.get(_plain(name))
     return found if found else (find_gpu(name),)
 
 
 @lru_cache(maxsize=1024)
 def display_name(name: str) -> str:
-    """Our name of a type, whatever a driver or provider calls it; a name that nobody knows as it is."""
+    """Return our name of a GPU type for any driver's or provider's name of it; an unknown name is returned as it is."""
     found = _ONE.get(_plain(name))
     return name if found is None else found.name
 
 
 def join_types(types: Sequence[str]) -> str:
-    """Types as people say them: where all of a group are there, its name stands for them."""
+    """Join type names with "or"; a group's name replaces its members where all of them are there."""
     left = list(types)
     for group in dict.fromkeys(group for one in GPUS for group in one.groups):
         members = [one.name for one in find_gpus(group)]
@@ -221,7 +221,7 @@ def is_gpu(name: str) -> bool:
 
 
 def names() -> tuple[str, ...]:
-    """Every name of one type or of a group."""
+    """Return every name of a type or a group."""
     return tuple(dict.fromkeys([*(one.name for one in GPUS), *(group for one in GPUS for group in one.groups)]))
 
 
@@ -230,7 +230,7 @@ _VENDOR_WORDS = re.compile(r"\b(nvidia|amd|instinct|tesla|geforce|quadro)\b", re
 
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
-    """Without case, blanks, dashes and the vendor's words, which drivers and people add as they like."""
+    """Normalize a name: no case, blanks, dashes or vendor words, which drivers and users add as they like."""
     return "".join(re.findall(r"[a-z0-9]+", _VENDOR_WORDS.sub(" ", name).lower()))
 
 

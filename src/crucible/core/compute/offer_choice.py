@@ -1,7 +1,6 @@
-"""Choosing among a place's offers where machines are made on demand: the cheapest of those that did not fail.
+"""Choose among a backend's offers where machines are made on demand: the cheapest that has not failed the job.
 
-Pure: what was asked for, what is offered, what was tried before. The `resources` of a spec are the effective ones
-here, with what its tier gives.
+The `resources` of a spec are the effective ones here, tier included.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from crucible.core.compute.resources import Allocation
 from crucible.core.job.spec import JobSpec
 
 OfferKind = tuple[str, str, Market]
-"""Region, instance type and market: what a place has or has not."""
+"""Region, instance type and market: capacity is there or lacking for all three together."""
 
 NOTHING_FAILED: Mapping[OfferKind, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Choice:
-    """`offer` is None when there is none; `why` says what is wrong with those there are.
+    """The chosen offer, or None with `why` none fits.
 
-    `all_failed_before`: every kind that fits has failed the job before; this one least often.
+    `all_failed_before`: every kind of offer that fits has failed this job before; the chosen one least often.
     """
 
     offer: Offer | None
@@ -35,7 +34,7 @@ class Choice:
 
 
 def choose_offer(spec: JobSpec, offers: Iterable[Offer], failures: Mapping[OfferKind, int] = NOTHING_FAILED) -> Choice:
-    """Of the offers that fit, those whose kind failed the job least often, and of these the cheapest."""
+    """Return the cheapest of the fitting offers whose kind has failed the job least often."""
     reasons = {offer: why_not(spec, offer) for offer in offers}
     fitting = [offer for offer, why in reasons.items() if not why]
     if not fitting:
@@ -67,7 +66,7 @@ def why_never(spec: JobSpec, offer: Offer) -> str:
 
 
 def wrong_gpu(types: tuple[str, ...], offer: Offer) -> str:
-    """Why its GPU is none of these types; empty when it is, or when any will do."""
+    """Return why the offer's GPU is not one of these types; empty if it is, or if any type will do."""
     has = offer.capacity.gpu_name
     if not types or display_name(has) in types:
         return ""
@@ -79,7 +78,7 @@ def offer_kind(offer: Offer) -> OfferKind:
 
 
 def allocate_whole_machine(spec: JobSpec, offer: Offer) -> Allocation:
-    """A machine made for one attempt is all its own; of its GPUs it gets those it asked for, of time what it pays."""
+    """Return the slots of a machine made for one attempt: all of it, the GPUs requested, the time the budget pays."""
     capacity = offer.capacity
     _, _, gpus = scheduling.demand(spec.resources, capacity)
     seconds = budget.affordable_seconds(spec.max_cost_micros, offer)

@@ -1,4 +1,4 @@
-"""Offers: the places that could run a job, as data."""
+"""Offers: what can be rented or used to run a job, with its price."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Availability(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Billing:
-    """How a provider turns time into money: rounded up to `granularity` seconds, at least `minimum`."""
+    """A provider's billing rule: time is rounded up to `granularity` seconds, and at least `minimum` is billed."""
 
     granularity: int = 1
     minimum: int = 0
@@ -30,11 +30,11 @@ class Billing:
 
 @dataclass(frozen=True)
 class Tariff:
-    """What else a place charges and promises; None: not known.
+    """What else a provider charges and promises; None: unknown.
 
     Money is in micro-dollars. `commitment_years`: what a reserved price binds to, paid whether used or not.
     `interruption`: between which shares of its spot machines a provider says it takes back in a month.
-    `dedicated`: the machine is nobody else's while it is ours. `longest_seconds`: after which it is ended, whatever
+    `dedicated`: the machine is single-tenant. `longest_seconds`: after which it is ended, whatever
     runs there. `source`: where the price was read.
     """
 
@@ -49,7 +49,7 @@ class Tariff:
 
 @dataclass(frozen=True)
 class Offer:
-    """A place that could run it.
+    """A machine type that could run a job.
 
     `rate` is micro-dollars per hour; `why_not` is set when it is not runnable.
     """

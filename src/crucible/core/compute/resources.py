@@ -29,7 +29,7 @@ _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 class Resources(BaseModel):
-    """What a job asks for. None means: as much as the place gives, and no limit."""
+    """What a job asks for. None: as much as the machine has, and no limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -40,9 +40,9 @@ class Resources(BaseModel):
     seconds: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = None
 
     def merged_onto(self, base: Resources) -> Resources:
-        """These wishes on top of a tier's: what is said here wins; None and 0 mean: not said.
+        """Merge onto a tier's resources: values given here override; None and 0 count as not given.
 
-        It goes by value, so that a spec means the same after a trip through JSON with all its fields.
+        Goes by value, not by which fields are set, so a spec means the same after a round trip through JSON.
         """
         said = {name: value for name, value in self if value}
         return base.model_copy(update=said)

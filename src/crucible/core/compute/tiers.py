@@ -11,7 +11,7 @@ from crucible.core.views.compute import TierView
 
 @dataclass(frozen=True)
 class Tier:
-    """A named size. `rate` is its list price in micro-dollars per hour; local places charge nothing."""
+    """A named size. `rate` is its list price in micro-dollars per hour; local backends charge nothing."""
 
     id: str
     name: str
@@ -104,7 +104,7 @@ DEFAULT_TIER = "CPU_SMALL"
 
 
 def get_tier(name: str) -> Tier:
-    """The tier of that name, whatever the case and dashes."""
+    """Return the tier of this name, in any case and with - or _. Raises UnknownName."""
     tier = TIERS.get(name.upper().replace("-", "_"))
     if tier is None:
         raise UnknownName("tier", name, TIERS, fix="`crucible tiers` lists them.")
@@ -112,5 +112,5 @@ def get_tier(name: str) -> Tier:
 
 
 def effective_resources(tier: str | None, requested: Resources) -> Resources:
-    """The job's size: its own wishes over its tier's."""
+    """Return the job's resources: its own merged onto its tier's."""
     return requested.merged_onto(get_tier(tier).resources) if tier else requested

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from crucible.core.health.values import Part, Point
 
 NEAR = 5
-"""Points on each side that tell whether a series began anew."""
+"""Points compared on each side to tell whether a series was restarted."""
 FARTHEST = 1e100
 
 
@@ -35,7 +35,8 @@ class Curve:
 def curve_of(parts: Sequence[Part], sign: float = 1.0) -> Curve:
     """What the parts show of the run that goes on now; `sign` -1 turns a curve that should rise upside down.
 
-    Going on from a checkpoint repeats some steps; a run from the beginning (another fold, another try) starts anew.
+    Going on from a checkpoint repeats some steps; a run from the beginning (another fold or attempt) restarts
+    the curve.
     """
     runs = [run for part in parts for run in _split(part) if run]
     current: list[Point] = []

@@ -14,7 +14,7 @@ from crucible.core.health.values import Finding, HealthInputs, Point, Verdict
 STALL_TIMES = 10.0
 """Times the usual interval between two reports that a job may take for one."""
 LEAST_STALL = 120.0
-"""Seconds that nobody worries about."""
+"""Seconds without progress that are never a stall."""
 BUSY_TIMES = 5.0
 """How much longer a program may be silent while it computes."""
 BUSY_PERCENT = 20.0

@@ -30,7 +30,7 @@ class ComparedJob:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One thing of all jobs, in their order; `winner` is the place of the best, where one is best."""
+    """One thing of all jobs, in their order; `winner` is the index of the best value, if one is best."""
 
     name: str
     values: tuple[Value, ...]
@@ -60,7 +60,7 @@ def compare_jobs(jobs: Sequence[ComparedJob]) -> Comparison:
 
 
 def parse_arguments(command: Sequence[str]) -> dict[str, Value]:
-    """What was said on a command line: `--lr 0.1`, `--lr=0.1`, `--amp`, and the rest in order."""
+    """Parse the arguments of a command line: `--lr 0.1`, `--lr=0.1`, `--amp`, and the rest in order."""
     found: dict[str, Value] = {}
     rest: list[str] = []
     words = list(command)

@@ -58,13 +58,13 @@ class JobFile(BaseModel):
     in_place: bool = Field(default=False, description="Run in the folder itself instead of a copy.")
     python: str | None = Field(default=None, description="Interpreter or virtual environment of the job.")
     name: str | None = Field(default=None, description="What to call the job.")
-    project: str | None = Field(default=None, description="Whose job it is; your only project unless given.")
+    project: str | None = Field(default=None, description="Project to run the job in (default: your only project).")
     kind: Kind | None = Field(default=None, description="A label with defaults.")
     backend: str | None = Field(
-        default=None, description="Where to run; places after the first are its fallback.", examples=["rehearsal,local"]
+        default=None, description="Backend; those after the first are its fallback.", examples=["rehearsal,local"]
     )
     fallback: str | tuple[str, ...] = Field(
-        default=(), description="Where to go on, in this order, when a place has no machine or took it back."
+        default=(), description="Fallback backends, in order, when one has no machine or took it back."
     )
     market: str | None = Field(default=None, description="spot, on_demand or reserved.", examples=["spot"])
     regions: str | tuple[str, ...] = Field(default=(), description="Only these regions.")
@@ -76,7 +76,7 @@ class JobFile(BaseModel):
     gpu_memory: str | int | None = Field(default=None, description="Memory of each GPU.", examples=["16G"])
     time: str | int | float | None = Field(default=None, description="Time limit.", examples=["1h30m"])
     max_cost_usd: float | None = Field(
-        default=None, description="What a try may cost; where machines bill it is ended when that is spent."
+        default=None, description="Maximum cost of an attempt; on machines that bill, it is ended when that is spent."
     )
     env_files: tuple[str, ...] = Field(default=(), description="Files of NAME=VALUE lines.")
     env: dict[str, str | bool | int | float | None] = Field(
@@ -95,12 +95,12 @@ class JobFile(BaseModel):
         default=None, description="Retries after the code itself failed, or one number per cause."
     )
     retry_wait: str | int | float | None = Field(
-        default=None, description="Time before a retry; 60s unless said.", examples=["30s"]
+        default=None, description="Time before a retry (default: 60s).", examples=["30s"]
     )
     keep: Annotated[int, Field(ge=1)] | dict[str, int | bool] | None = Field(
         default=None, description="How many of the newest checkpoints stay, or a table of latest, best, every."
     )
-    seed: int | None = Field(default=None, description="What $CRUCIBLE_SEED says.")
+    seed: int | None = Field(default=None, description="Value of $CRUCIBLE_SEED.")
     resume_from: str | None = Field(default=None, description="A checkpoint of any job to start from, by its id.")
     grace: str | int | float | None = Field(default=None, description="Time between TERM and KILL.")
     tags: tuple[str, ...] = Field(default=(), description="Labels to find it by.")
@@ -152,7 +152,7 @@ class JobFile(BaseModel):
 
 
 def format_argument(value: str | bool | int | float) -> str:
-    """An argument or a variable as the program gets it; truth is `true` or `false`, as files write it."""
+    """Return an argument or a variable as the program gets it; booleans are `true` or `false`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -117,7 +117,7 @@ class DataInput(_Frozen):
 
 
 class Retries(_Frozen):
-    """Separate budgets: places that take machines back, our or their infrastructure, the user's own code."""
+    """Retry budgets by cause: backends that take machines back, infrastructure failures, the user's own code."""
 
     interruption: Annotated[int, Field(ge=0, le=1000)] = 10
     infrastructure: Annotated[int, Field(ge=0, le=1000)] = 3
@@ -138,7 +138,7 @@ class JobSpec(_Frozen):
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
     name: JobName | None = None
     project: _PROJECT | None = None
-    """Whose it is; unless given, the submitter's only one or the default project."""
+    """The project it belongs to (default: the submitter's only one, or the default project)."""
     kind: Kind = Kind.TRAIN
     shape: Shape = Shape.TASK
     bundle: Annotated[str, Field(pattern=_SHA256)] | None = None
@@ -165,13 +165,13 @@ class JobSpec(_Frozen):
     max_cost_usd: Annotated[float, Field(ge=0, le=MAX_USD)] | None = Field(
         default=None, exclude_if=lambda given: given is None
     )
-    """What a try may cost: where machines bill it ends when that is spent, and starts on none that costs more."""
+    """Maximum cost of an attempt: on machines that bill, it is ended when that is spent."""
     priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda n: not n)] = 0
     """Its turn among the waiting jobs of the same user in the same project: higher goes first."""
     retries: Retries = Retries()
     keep: KeepPolicy = KeepPolicy()
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    """What $CRUCIBLE_SEED says; made from the job's id when nobody chose one."""
+    """Value of $CRUCIBLE_SEED (default: made from the job's id)."""
     resume_from: _TEXT | None = None
     """The id of a checkpoint, of any job, that the first attempt starts from."""
     rerun_of: _TEXT | None = None

@@ -52,7 +52,7 @@ def check_count(count: int) -> None:
     if count > MAX_TAGS:
         raise BadInput(
             f"A job has at most {MAX_TAGS} tags; this would make {count}.",
-            fix="Remove some that nobody looks for: crucible tag JOB --remove TAG",
+            fix="Remove some that are not needed: crucible tag JOB --remove TAG",
             field="tags",
         )
 

@@ -3,9 +3,9 @@
     advance(world, fact, now) -> Step(world, events, effects, touched)
 
 Pure and total: any fact in any state gives an answer, and a fact that means nothing there changes nothing.
-Facts may come twice, late or out of order. What has ended stays ended, unless somebody asks to resume it. The
+Facts may come twice, late or out of order. What has ended stays ended, unless a user asks to resume it. The
 outcome of an attempt is decided by its runner's exit report; where none can come (its machine is gone and the
-settle window has passed) by what the place says.
+settle window has passed) by what the backend says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts: everything that can come in. Each is a value; `advance` decides what it means."""
+"""Facts: every input of `advance` and `advance_machine`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Impossible:
 
 @dataclass(frozen=True)
 class NothingSaved:
-    """The machine's time was over and nothing was saved: the next try would begin where this one did."""
+    """The machine's time was over and nothing was saved: the next attempt would begin where this one did."""
 
 
 @dataclass(frozen=True)
 class MovedOn:
-    """The place the job waits for has nothing for it; it goes on to the next in its line."""
+    """The backend the job waits for has no machine for it; the job moves on to its next backend."""
 
     backend: str
     why: str
@@ -57,7 +57,7 @@ class CancelRequested:
 
 @dataclass(frozen=True)
 class ResumeRequested:
-    """The ended job is wanted again: from this checkpoint (None: the newest), at this place (None: its line)."""
+    """The ended job is wanted again: from this checkpoint (None: the newest), on this backend (None: its first)."""
 
     resume_from: str | None = None
     backend: str | None = None
@@ -73,7 +73,7 @@ class CheckpointRequested:
 
 @dataclass(frozen=True)
 class InterruptionNoticed:
-    """The place announced to an attempt's machine that it takes it back in so many seconds."""
+    """The backend announced that it takes back an attempt's machine in `seconds`."""
 
     attempt: str
     seconds: float
@@ -125,7 +125,7 @@ class RunnerContacted:
 class Tick:
     """Time passed, or something around the job changed: look again.
 
-    `listening_since`: before that nobody could have heard the runner, so its silence says nothing.
+    `listening_since`: before that no message could arrive, so silence proves nothing.
     """
 
     listening_since: float = 0.0
@@ -151,7 +151,7 @@ class LaunchAnswered:
 
 @dataclass(frozen=True)
 class LaunchRefused:
-    """The place said no and certainly made nothing."""
+    """The backend refused, and certainly made no machine."""
 
     why: str
 
@@ -169,9 +169,7 @@ class LaunchLost:
 
 @dataclass(frozen=True)
 class FoundNothing:
-    """A find by token came back empty. `asked_at`: when the place was asked, since an answer that was long on its way
-    is as old (None: just now).
-    """
+    """A search by token found no machine. `asked_at`: when it was sent; a slow answer is that old (None: just now)."""
 
     asked_at: float | None = None
 
@@ -183,18 +181,20 @@ class HostSeen:
 
 @dataclass(frozen=True)
 class SeenUp:
-    """The place says it is there."""
+    """The backend lists the machine as running."""
 
 
 @dataclass(frozen=True)
 class SeenHalted:
-    """The place is there, our host is not."""
+    """The backend lists the machine, but our host on it has stopped."""
 
 
 @dataclass(frozen=True)
 class SeenGone:
-    """`absent_for`: seconds from when who tells it first found nothing to when he asked again, on a clock that nobody
-    sets (None: from when it was first told, on the usual one).
+    """The backend no longer lists the machine.
+
+    `absent_for`: seconds since the observer first missed it, on a monotonic clock (None: since the first such fact, on
+    the wall clock).
     """
 
     interrupted: bool = False
@@ -204,7 +204,7 @@ class SeenGone:
 
 @dataclass(frozen=True)
 class Unwanted:
-    """Its owner needs it no longer."""
+    """The machine's owner no longer needs it."""
 
     why: str
 

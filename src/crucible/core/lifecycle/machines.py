@@ -1,7 +1,7 @@
 """Transitions of one machine: intended, creating, up, releasing, gone.
 
-A machine is `gone` only when its launch is settled and the place says so twice, or when the place refused to
-make it. What was up once is not gone because launching it again was refused: what the place shows decides.
+A machine is `gone` only when its launch is settled and the backend says so twice, or when the backend refused to
+make it. What was up once is not gone because launching it again was refused: what the backend lists decides.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _found_nothing(machine: Machine, now: float, asked_at: float) -> Machine:
 
 
 def _host_seen(machine: Machine, now: float) -> Machine:
-    """A host that speaks has claimed its machine under the place's own id, which settles the launch."""
+    """A host that speaks has claimed its machine under the provider's own id, which settles the launch."""
     native_id = machine.claimed_by or machine.native_id
     settled = machine.launch_settled or native_id is not None
     seen = replace(_there(machine), last_seen=now, empty_finds=0, native_id=native_id, launch_settled=settled)

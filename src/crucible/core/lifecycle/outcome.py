@@ -1,4 +1,4 @@
-"""How an attempt's end becomes the job's next state: another try, or the end."""
+"""How an attempt's end becomes the job's next state: another attempt, or the end."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FIRST_WAIT = 2.0
 """Seconds before the first retry after trouble of ours; doubles up to the job's own wait."""
 
 UNBEGUN_TRIES = 20
-"""A job that never began anywhere is not charged for it, but a place that keeps vanishing has an end."""
+"""A job that never began is not charged, but machines that keep vanishing must not be retried for ever."""
 
 REFUSALS = 100_000
-"""A place without capacity is asked again for as long as somebody wants the job."""
+"""A backend without capacity is asked again for as long as the job is wanted."""
 
 SUSPENSIONS = 1000
-"""Times a job may go on after its place's time was over."""
+"""Times a job may continue after its machine reached its maximum run time."""
 
 
 def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, detail: str = "") -> Step:
@@ -61,7 +61,7 @@ def end_job(world: World, reason: Reason, detail: str, now: float, attempt: Atte
 def _judge(job: Job, reason: Reason) -> Reason:
     """A program that had completed has completed; otherwise a wish to cancel outranks how it ended.
 
-    A stop that nobody wanted is our trouble.
+    A stop that was not requested is an infrastructure failure.
     """
     if job.desired is DesiredState.CANCEL:
         return reason if reason is Reason.COMPLETED else Reason.CANCELLED

@@ -9,10 +9,10 @@ from crucible.core.job.states import JobState
 
 
 class Retry(enum.StrEnum):
-    """Which budget another try is taken from. NEVER: there is none.
+    """Which retry budget the next attempt uses. NEVER: no retry.
 
-    UNBEGUN: nothing ran, nothing is charged. REFUSAL: a place had nothing, which may last. SUSPENSION: the
-    place's time was over, which was known before.
+    UNBEGUN: nothing ran, nothing is charged. REFUSAL: a backend had no machine, which may last. SUSPENSION: the
+    machine reached its maximum run time, which was known before.
     """
 
     NEVER = "never"
@@ -62,7 +62,7 @@ class Reason(enum.StrEnum):
 
     @property
     def moves_on(self) -> bool:
-        """Whether the place failed the job, so that the next try goes to the next place in its line."""
+        """Whether the backend failed the job, so that the next attempt goes to the job's next backend."""
         return self in _LEAVES
 
 
@@ -103,7 +103,7 @@ _VERDICTS = {
         "The code, its environment or its data could not be prepared.",
         "The log says which step failed: crucible logs {job}",
     ),
-    Reason.INTERRUPTED: _failed(Retry.INTERRUPTION, Payer.PLATFORM, "The place took the machine back."),
+    Reason.INTERRUPTED: _failed(Retry.INTERRUPTION, Payer.PLATFORM, "The backend took the machine back."),
     Reason.SUSPENDED: _failed(
         Retry.SUSPENSION,
         Payer.USER,
@@ -117,7 +117,7 @@ _VERDICTS = {
         "The computer was restarted, or its agent ended.",
     ),
     Reason.NOT_BEGUN: _failed(Retry.UNBEGUN, Payer.PLATFORM, "The machine went away before the job had begun there."),
-    Reason.REFUSED: _failed(Retry.REFUSAL, Payer.PLATFORM, "The place had no machine for it."),
+    Reason.REFUSED: _failed(Retry.REFUSAL, Payer.PLATFORM, "The backend had no machine for it."),
     Reason.RUNNER_LOST: _failed(
         Retry.INFRASTRUCTURE,
         Payer.PLATFORM,

@@ -19,7 +19,7 @@ ENDING_MARGIN = 60.0
 """A machine that is gone so many seconds before its end, or later, has come to its end."""
 
 HOST_GRACE = 120.0
-"""Seconds that hosts and runners have to make contact once somebody listens again."""
+"""Seconds that hosts and runners have to make contact once the server listens again."""
 
 SETTLE_WINDOW = 5.0
 """Seconds that a vanished machine's last messages may still take to arrive."""
@@ -64,10 +64,10 @@ def check_attempt(world: World, now: float, listening_since: float = 0.0) -> Ste
 
 
 def fence_deadline(world: World, attempt: Attempt, listening_since: float = 0.0) -> float | None:
-    """When the attempt may be replaced though its place cannot say what became of it; None: never.
+    """Return when the attempt may be replaced though its backend cannot say what became of it; None: never.
 
     By then its agents, which count the same silence, have long ended it by themselves. All of it counts from when
-    somebody listened again: a clock that was set forward looks like a long silence, and is none to an agent.
+    the server listened again: a clock that was set forward looks like a long silence, and is none to an agent.
     """
     held = _held(world, attempt)
     if not held or any(machine.lease_seconds is None for machine in held):
@@ -142,7 +142,7 @@ def _why_never_up(attempt: Attempt, lost: list[Machine]) -> Reason:
 
 
 def _silence(world: World, attempt: Attempt, now: float, listening_since: float = 0.0) -> Step:
-    """Only a sign of life makes a job reachable again: that somebody listens anew is none."""
+    """Update the UNREACHABLE condition. Only a message marks a job reachable again; a restarted listener does not."""
     conditions = world.job.conditions
     marked = Condition.UNREACHABLE in conditions
     deaf_until = 0.0 if marked else listening_since

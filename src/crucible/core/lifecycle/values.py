@@ -18,7 +18,7 @@ from crucible.core.people.identity import DEFAULT_PROJECT
 class Job:
     """`due_at` is when the sweep should look again; None: only a message can move it.
 
-    `backend` is the place it is at or goes to next. `reopened_at`: attempts there were when it was last
+    `backend` is where it runs or goes next. `reopened_at`: attempts there were when it was last
     reopened; `resume_from`: the checkpoint chosen then. `checkpoint` counts the checkpoints asked for.
     """
 

@@ -1,6 +1,6 @@
 """Who asks, and what they may do. Whatever is not granted here is refused.
 
-A user has a role in each project that he is a member of; an administrator may do everything everywhere. A token
+A user has a role in each project that they are a member of; an administrator may do everything everywhere. A token
 stands for its user, and can be held to fewer permissions, to one project, or to one job (a share link).
 """
 
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from crucible.core.errors import BadInput, Forbidden
 
 DEFAULT_PROJECT = "default"
-"""The project of whoever runs Crucible for himself; it is always there."""
+"""The project of a single-user installation; it always exists."""
 
 MOST_LISTED = 5
 """Projects that a refusal names."""
@@ -59,10 +59,10 @@ EVERY_PERMISSION = frozenset(Permission)
 
 
 class LoginMethod(enum.StrEnum):
-    """How somebody proved who he is."""
+    """How the caller proved their identity."""
 
     OWNER = "owner"
-    """The token in the state folder: whoever can read that file owns everything in it."""
+    """The token in the state folder: anyone who can read that file owns the server."""
     TOKEN = "token"
     SESSION = "session"
     SHARE = "share"
@@ -85,7 +85,7 @@ class Identity:
 
     @property
     def authority(self) -> Hashable:
-        """All that decides what he sees: two who have it in common get the same answers."""
+        """All that decides what the caller may see; callers with equal authority get the same answers."""
         own = {name: value for name, value in vars(self).items() if name not in ("roles", "token")}
         return (*own.items(), frozenset(self.roles.items()))
 
@@ -100,7 +100,7 @@ class Identity:
         return self.admin or permission in self._role(project)
 
     def projects(self, permission: Permission) -> frozenset[str] | None:
-        """Those in which he may; None for all there are."""
+        """Return the projects in which the caller has the permission; None for all."""
         if self.admin and self.project is None and permission in self.scopes:
             return None
         known = {*self.roles, *((self.project,) if self.project else ())}
@@ -108,8 +108,10 @@ class Identity:
 
     @property
     def default_project(self) -> str:
-        """Where his jobs go when he does not say. Raises Forbidden where he has no project to submit in, BadInput
-        where he has several and has to say."""
+        """Return the project of jobs that name none.
+
+        Raises Forbidden if the user can submit to no project, BadInput if to several and none is the default.
+        """
         if self.project is not None:
             return self.project
         known = self.projects(Permission.WRITE)
@@ -122,12 +124,12 @@ class Identity:
         return next(iter(known))
 
     def require(self, permission: Permission, project: str | None = None) -> None:
-        """Raise Forbidden unless he may."""
+        """Raise Forbidden unless the caller has the permission."""
         if not self.may(permission, project):
             raise self.permission_error(permission, project)
 
     def permission_error(self, permission: Permission, project: str | None) -> Forbidden:
-        """It names the token where another one of his would do, else what he himself would have to be."""
+        """Return the error for a missing permission; it blames the token if the user has the permission themselves."""
         if self.job is not None or self._user_may(permission, project):
             return self.token_error(permission, project)
         why = f"{self.name} is {self._describe_role(project)}{_where(project)}."
@@ -135,7 +137,7 @@ class Identity:
 
     def token_error(self, permission: Permission, project: str | None) -> Forbidden:
         if self.via is LoginMethod.SHARE:
-            why, fix = "A share link shows one job and nothing else.", "Ask whoever gave it to you to let you in."
+            why, fix = "A share link shows one job and nothing else.", "Ask the person who gave it to you for access."
             return _refused(permission, project, why, fix)
         why = f"The {self.via} in use does not reach that far."
         return _refused(permission, project, why, "Use a token with more scopes: `crucible tokens create --help`.")
@@ -146,7 +148,7 @@ class Identity:
             raise self.no_project_error()
 
     def no_project_error(self) -> Forbidden:
-        """The refusal for somebody who may submit in no project at all."""
+        """Return the error for a user who may submit to no project at all."""
         if Permission.WRITE not in self.scopes:
             return self.token_error(Permission.WRITE, self.project)
         if self._narrowed:

@@ -75,7 +75,7 @@ class ProviderResponse:
 
 @dataclass(frozen=True)
 class LoginResult:
-    """Somebody signed in. `session` for his browser; or `handover`, the address at which his command gets a code."""
+    """A completed login: the `session` for a browser, or `handover`, the URL at which a waiting command gets a code."""
 
     user: str
     session: TokenView | None = field(repr=False, default=None)
@@ -85,33 +85,33 @@ class LoginResult:
 
 @dataclass(frozen=True)
 class ProviderIdentity:
-    """Whom the provider vouches for. `email` only if the provider says that it is his; in small letters."""
+    """The identity that the provider vouches for. `email` is lower case, and None unless the provider verified it."""
 
     subject: str
     email: str | None = None
 
     def subject_hash(self, issuer: str) -> str:
-        """What is kept of him: as long for every provider, and the same for nobody else."""
+        """Return what is stored of the identity: a hash of fixed length, unique per issuer and subject."""
         return hashlib.sha256(f"{issuer} {self.subject}".encode()).hexdigest()
 
 
 class LoginRefusal(enum.StrEnum):
-    """Why somebody whom the provider knows does not come in here."""
+    """Why an identity that the provider vouches for is not let in."""
 
     UNVERIFIED = "unverified"
     DOMAIN = "domain"
     UNKNOWN = "unknown"
     DISABLED = "disabled"
     TIED = "tied"
-    """The user of that address is tied to somebody else of the same provider."""
+    """The user with this address is tied to another identity of the same provider."""
 
     @property
     def error(self) -> Forbidden:
-        """What he is told. Who is a user here, and who is kept out, is not told apart."""
+        """The error shown. It does not reveal whether the address belongs to a disabled user or to none."""
         if self is LoginRefusal.UNVERIFIED:
             return Forbidden(
                 "Your provider does not say that your e-mail address is yours.",
-                why="Whoever can write any address into his account could come in as somebody else.",
+                why="Anyone who can enter an unverified address at the provider could sign in as another user.",
                 fix="Confirm the address at your provider and sign in again.",
             )
         if self is LoginRefusal.DOMAIN:
@@ -121,7 +121,7 @@ class LoginRefusal(enum.StrEnum):
                 fix="Sign in at your provider with the account of your organisation; the setting is oidc_domains.",
             )
         return Forbidden(
-            "Nobody has let you in here.",
+            "You are not a user of this server.",
             why="Only users that an administrator made come in.",
             fix="Ask an administrator: crucible users add NAME --email YOUR-ADDRESS",
         )
@@ -139,7 +139,7 @@ def read_claims(claims: Mapping[str, object]) -> ProviderIdentity:
 
 
 def check_domain(client: OpenIdClient, person: ProviderIdentity) -> LoginRefusal | None:
-    """What speaks against him whoever he is here."""
+    """Return why the identity's e-mail domain is refused, or None."""
     if client.domains is None:
         return None
     if person.email is None:
@@ -153,7 +153,7 @@ def validate_client(client: OpenIdClient) -> OpenIdClient:
     if parts.scheme != "https" and not client.is_local:
         raise BadInput(
             f"The provider {client.issuer!r} is not encrypted.",
-            why="Whoever is on the way could sign in as anybody.",
+            why="Anyone on the network path could sign in as any user.",
             fix="Set oidc_issuer to its https:// address.",
         )
     if not parts.hostname or parts.query or parts.fragment or len(client.issuer) > MAX_ISSUER:
@@ -164,7 +164,7 @@ def validate_client(client: OpenIdClient) -> OpenIdClient:
     if client.project is not None and client.domains is None:
         raise BadInput(
             "New users are made for the e-mail addresses of some domains only.",
-            why="Everybody who has an account at the provider could come in.",
+            why="Everyone with an account at the provider could sign in.",
             fix="Set oidc_domains along with oidc_create_users, such as example.org",
         )
     return client
@@ -187,7 +187,7 @@ def validate_local_path(path: str) -> str:
     if len(path) > MAX_PATH or not _LOCAL.fullmatch(path):
         raise BadInput(
             "`next` is no path of this server.",
-            why="A login that ends at another site could be somebody's trap.",
+            why="A login that redirects to another site could be phishing.",
             fix="Give a path such as /jobs, without the server's name.",
             field="next",
         )

@@ -1,4 +1,4 @@
-"""Experience: what past jobs really took beside what was predicted, and what that says about the next prediction.
+"""Correct runtime predictions by what past jobs really took.
 
 Ratios of real to predicted time are taken together from the general to the particular: all jobs, those of the same
 framework, of the same GPU, of both, of the same script. Each level starts from what the one above says and moves away
@@ -89,7 +89,7 @@ class Accuracy:
 
 
 class PastRuns:
-    """What past jobs taught, sorted once, so that it can be asked about every GPU of a long list."""
+    """Past jobs, grouped once, so that corrections for many GPUs are cheap."""
 
     def __init__(self, lessons: Iterable[PastRun] = ()) -> None:
         usable = [lesson for lesson in lessons if lesson.analytic > 0 and lesson.real > 0]

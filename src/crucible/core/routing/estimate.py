@@ -1,4 +1,4 @@
-"""Estimate: what the whole job would cost at a place and how long it would take, from the wait to the last byte."""
+"""Estimate what a whole job would cost at an offer and how long it would take, from the wait to the last byte."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MONTH = 30 * 86400.0
 NVLINK_SHARE = 0.9
 """What each further GPU adds; measured scaling of data parallel training on one machine lies about there."""
 BANDWIDTH = 100e6
-"""Bytes a second between a place and the store, as assumed."""
+"""Bytes per second between a machine and the store, as assumed."""
 LONGEST = 10 * 365 * 86400.0
 """What would take longer is as good as never done."""
 

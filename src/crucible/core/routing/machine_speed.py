@@ -1,4 +1,4 @@
-"""Knowledge: how fast machines are beside each other, and how often they are taken back; as data sheets say it."""
+"""How fast machines are relative to each other, and how often they are taken back, by data sheets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learned: how fast machines are for one program, after what jobs like it took on each of them."""
+"""Machine speeds for one program, corrected by what similar jobs took."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNNAMED = "unnamed"
 
 
 class CorrectedSpeeds:
-    """Knowledge in which each GPU, and having none, is as slow as experience says.
+    """A SpeedModel in which each GPU, and having none, is as slow as past runs say.
 
     What a program takes on its GPU of reference is corrected by itself (`of(compute)`): the two together make the time
     on any machine that of the model, times the factor of that machine.

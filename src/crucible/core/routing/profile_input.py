@@ -1,4 +1,4 @@
-"""Reading: what a job is to the router, from what its request says and, where it says nothing, from its program."""
+"""Make the workload of a job from its request and, where that is silent, from the profile of its program."""
 
 from __future__ import annotations
 

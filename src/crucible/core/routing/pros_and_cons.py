@@ -62,7 +62,7 @@ def cons(work: Workload, offer: Offer, estimated: Estimate) -> Iterator[str]:
         yield f"takes {format_duration(offer.startup_seconds)} to start"
     longest, seconds = offer.tariff.longest_seconds, estimated.seconds
     if longest is not None and seconds is not None and seconds > longest:
-        yield f"goes on on another machine every {format_duration(longest)}"
+        yield f"moves to another machine every {format_duration(longest)}"
     if offer.market is Market.SPOT:
         yield _interrupted(work, offer, estimated)
     if max(offer.billing.granularity, offer.billing.minimum) >= COARSE:
@@ -96,7 +96,7 @@ def _shared(work: Workload, offer: Offer) -> Iterator[str]:
 
 def _interrupted(work: Workload, offer: Offer, estimated: Estimate) -> str:
     if not work.checkpoint_seconds:
-        return "may be taken back at any time, and without checkpoints it begins anew"
+        return "may be taken back at any time, and without checkpoints it starts over"
     if not estimated.lost:
         return "may be taken back at any time"
     return f"may be taken back; about {format_duration(estimated.lost)} of work done again"
@@ -104,6 +104,6 @@ def _interrupted(work: Workload, offer: Offer, estimated: Estimate) -> str:
 
 def _unsure(estimated: Estimate) -> Iterator[str]:
     if estimated.seconds is None:
-        yield "nobody knows how long it takes, so the price is by the hour"
+        yield "its run time is unknown, so the price is by the hour"
     elif estimated.confidence is Confidence.LOW:
         yield "how long it takes there is a rough guess"

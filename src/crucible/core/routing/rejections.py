@@ -1,4 +1,4 @@
-"""Why an offer is none for a job, and by how much it misses. What was asked for counts in a fixed order."""
+"""Why an offer cannot run a job, and how far off it is."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class OfferCheck:
         if request.gpu_types and display_name(offer.capacity.gpu_name) not in request.gpu_types:
             return f"has {offer.capacity.gpu_name or 'no GPU'}, not {join_types(request.gpu_types)}"
         if request.dedicated and offer.tariff.dedicated is False:
-            return "shares its machines with others, and only dedicated ones are wished for"
+            return "shares its machines with others, and only dedicated ones were requested"
         return ""
 
     def distance(self, offer: Offer, estimated: Estimate) -> float:

@@ -1,4 +1,4 @@
-"""Work: what a job is to the router."""
+"""Workload: what a job needs, as routing sees it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from crucible.core.views.compute import OfferView
 
 
 class TariffView(View):
-    """What else a place charges and promises; None: not known."""
+    """What else a provider charges and promises; None: not known."""
 
     egress_micros_per_gb: int | None = None
     storage_micros_per_gb_month: int | None = None

@@ -5,7 +5,7 @@ from crucible.core.views.jobs import BriefJobView
 
 
 class LineView(View):
-    """One setting or measure of all compared jobs, in their order; `winner` is the place of the best."""
+    """One setting or measure of all compared jobs, in their order; `winner` is the index of the best."""
 
     name: str
     values: tuple[str | int | float | bool | None, ...] = ()

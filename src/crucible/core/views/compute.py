@@ -1,4 +1,4 @@
-"""Places and machines."""
+"""Backends, offers and machines."""
 
 from crucible.core.compute.offers import Availability, Billing, Market, Offer
 from crucible.core.compute.resources import Capacity
@@ -13,7 +13,7 @@ class BillingView(View):
 
 
 class OfferView(View):
-    """A place that could run a job, with its price by the hour; `why` it cannot just now."""
+    """What could run a job, with its price by the hour; `why` it cannot just now."""
 
     backend: str = ""
     region: str = ""
@@ -79,7 +79,7 @@ class BackendView(PartialView):
 
 
 class OtherBackendView(View):
-    """A place that is known and not connected: `why`, with the command that connects it where there is one."""
+    """A backend that is known and not connected: `why`, with the command that connects it where there is one."""
 
     name: str
     why: str = ""

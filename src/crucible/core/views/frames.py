@@ -22,7 +22,7 @@ class Cursors(BaseModel):
 
     after: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
-    attempt: Annotated[int | None, Field(ge=1, le=1_000_000, description="the newest unless given")] = None
+    attempt: Annotated[int | None, Field(ge=1, le=1_000_000, description="default: the newest")] = None
 
 
 class FeedCursor(BaseModel):

@@ -4,7 +4,7 @@ from crucible.core.views.base import PartialView, View, sometimes
 
 
 class DeliveryView(PartialView):
-    """One try. `status` is the receiver's; without one nobody answered, and `answer` says why."""
+    """One attempt. `status` is the receiver's; null if there was no answer, and `answer` says why."""
 
     id: str
     type: str

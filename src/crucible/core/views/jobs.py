@@ -1,4 +1,4 @@
-"""Jobs, their tries and what is known of them."""
+"""Jobs, their attempts, checkpoints, cost and health."""
 
 from pydantic import Field
 
@@ -35,7 +35,7 @@ class CostView(View):
     rate_micros_per_hour: int = 0
     estimated_remaining_micros: int | None = None
     remaining_unknown: str | None = None
-    """Why nobody can say what is still to come."""
+    """Why the remaining cost is unknown."""
 
 
 class FindingView(View):
@@ -106,7 +106,7 @@ class CheckpointPage(View):
 
 
 class AttemptView(PartialView):
-    """One try; `resume_from` is the checkpoint it began with, `reason` and `detail` say why it ended."""
+    """One attempt; `resume_from` is the checkpoint it began with, `reason` and `detail` say why it ended."""
 
     number: int
     id: str = ""
@@ -130,7 +130,7 @@ class AttemptView(PartialView):
     ended_at: str | None = None
     last_seen: str | None = None
     facts: dict[str, object] | None = None
-    """What its runner told of it."""
+    """What its runner reported about the machine."""
 
 
 class SourceView(View):
@@ -206,7 +206,7 @@ class BriefJobView(View):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any of it runs, or ran, at a simulated place."""
+        """Whether any of it runs, or ran, on a simulated backend."""
         return self.simulated
 
 

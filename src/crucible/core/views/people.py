@@ -123,7 +123,7 @@ class SecretPage(View):
 
 
 class RotationView(View):
-    """How many secrets were encrypted anew."""
+    """How many secrets were encrypted again."""
 
     secrets: int
     keys: int = 1

@@ -11,7 +11,7 @@ from crucible.core.views.profiles import ProfileView
 
 
 class CallView(View):
-    """A call of a place's own interface; `token` makes it idempotent."""
+    """A call of a provider's own interface; `token` makes it idempotent."""
 
     backend: str = ""
     token: str = ""
@@ -20,11 +20,11 @@ class CallView(View):
 
 
 class PlannedView(OfferView, PartialView):
-    """An offer for one job: what all of it costs and when it would be done there; None where nobody knows.
+    """An offer for one job: what all of it costs and when it would be done there; None if unknown.
 
     `most_micros`: what it costs if the machine lives until its hard end. `paid_seconds`: after which it is ended there,
     because `max_cost_usd` is spent; None: it is not. `score` is 1 for the best, and up to
-    `ceiling_micros_per_hour` it stays one. `call` would be sent to the place for the one that is chosen.
+    `ceiling_micros_per_hour` it stays one. `call` would be sent to the provider for the one that is chosen.
     """
 
     simulated: bool = False
@@ -51,7 +51,7 @@ class PlannedView(OfferView, PartialView):
 
 
 class RejectedView(OfferView):
-    """With the reason in `why`; `alike` of the same place are out for the same."""
+    """With the reason in `why`; `alike` counts offers of the same backend rejected for the same reason."""
 
     alike: int = 1
 

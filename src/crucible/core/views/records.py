@@ -11,7 +11,7 @@ class EventView(PartialView):
     at: str | float | None = None
     data: dict[str, object] = Field(default_factory=dict)
     cursor: int = sometimes(0)
-    """Its place among the events of all jobs; `job` is whose it is. In the feed of all."""
+    """Its position among the events of all jobs, and the `job` it belongs to; in the feed of all jobs."""
     job: str = sometimes("")
 
 

@@ -6,7 +6,7 @@ from crucible.core.views.base import PartialView, View, sometimes
 
 
 class RestoredView(View):
-    """The database came from a backup, and nobody has said yet that it is right. Times are seconds since 1970."""
+    """The database came from a backup, and no administrator has confirmed it yet. Times are seconds since 1970."""
 
     restored_at: float
     backup_at: float | None = None

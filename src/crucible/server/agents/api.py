@@ -1,7 +1,7 @@
-"""The listener agents speak to: its own port, its own secrets, none of the public API.
+"""The API for agents: its own port, its own secrets, none of the public API.
 
-A host shows its machine's secret, a runner its attempt's. Only a claim comes without: it brings the nonce of
-the machine's bootstrap instead.
+A host authenticates with its machine's secret, a runner with its attempt's. Only a claim has neither: it sends the
+nonce of the machine's bootstrap instead.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Hash = Annotated[str, Header(alias="X-Content-SHA256", pattern=r"^[0-9a-f]{64}$"
 
 
 async def _no_browsers(connection: HTTPConnection) -> None:
-    """Agents are programs; a page that finds this port has no business here."""
+    """Refuse browsers: agents are programs, and send no Origin."""
     if "origin" in connection.headers:
         raise ForeignSite("Pages may not speak to this port.", fix="Use the server's own address.")
 
@@ -78,7 +78,7 @@ async def _attempt_in_query(
 
 
 def _router(path: str, *checks: Callable[..., Awaitable[None]]) -> APIRouter:
-    """Its routes are not for browsers, and pass these checks."""
+    """Return a router whose routes refuse browsers and run these checks."""
     return APIRouter(prefix=f"/agent/v1{path}", dependencies=[Depends(check) for check in (_no_browsers, *checks)])
 
 
@@ -89,7 +89,7 @@ code = _router("/bundles", _attempt_in_query)
 
 
 def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> FastAPI:
-    """The agents' listener over `control`. Once `closing` is set, requests that wait are answered at once."""
+    """Return the agents' API over `control`. Once `closing` is set, waiting requests are answered at once."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.control = control
     app.state.closing = closing or asyncio.Event()
@@ -113,7 +113,7 @@ class Claim(BaseModel):
 
 @claims.post("/claim")
 async def claim(body: Claim, control: AgentsControl) -> ClaimedView:
-    """The machine's secret, for the one host that comes first with the right nonce."""
+    """Return the machine's secret to the first host with the right nonce."""
     return ClaimedView(secret=await control.claim(body.machine, body.nonce, body.native_id))
 
 
@@ -146,7 +146,7 @@ async def attempt_desired(
     wait: Wait = 0.0,
     sessions: Annotated[str | None, Query(max_length=MAX_SESSIONS, pattern=r"^[a-z0-9,-]*$")] = None,
 ) -> DesiredAttemptView | Response:
-    """What is wanted of one runner, as soon as it differs from what the runner says it knows."""
+    """Return what one runner should do, as soon as it differs from what the runner knows."""
     known = None if sessions is None else frozenset(sessions.split(","))
     found = await _until_closing(request, control.attempt_desired(attempt, rank, stop, checkpoint, wait, known))
     return Response(status_code=304) if found is None else found
@@ -154,14 +154,14 @@ async def attempt_desired(
 
 @attempts.get("/secrets")
 async def secrets(attempt: Name, rank: Rank, control: AgentsControl, response: Response) -> SecretsView:
-    """The variables of the attempt that are secrets: for its runner, just before it starts the program."""
+    """Return the attempt's secret variables, for its runner just before it starts the program."""
     response.headers["Cache-Control"] = "no-store"
     return SecretsView(secrets=await control.secrets(attempt))
 
 
 @attempts.websocket("/sessions/{session}")
 async def meet(socket: WebSocket, attempt: Name, rank: Rank, session: Name, control: AgentsControl) -> None:
-    """The line of a session that somebody has asked for; 404 unless it is one of this attempt, and not yet taken."""
+    """Connect the agent to a requested session; 404 unless it belongs to this attempt and has no agent yet."""
     with control.accept_session(attempt, session) as meeting:
         await socket.accept()
         await join_session(meeting, socket)
@@ -230,7 +230,7 @@ async def bundle(sha256: Sha256, request: Request, control: AgentsControl) -> Re
 
 
 async def _until_closing(request: Request, waiting: Coroutine[Any, Any, T | None]) -> T | None:
-    """What `waiting` gives; None at once when the server closes, so that nobody holds up its end."""
+    """Return what `waiting` returns, or None as soon as the server closes, so that no request delays its end."""
     closing: asyncio.Event = request.app.state.closing
     asked, closed = asyncio.ensure_future(waiting), asyncio.ensure_future(closing.wait())
     try:

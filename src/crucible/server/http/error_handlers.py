@@ -1,4 +1,4 @@
-"""Which problem each exception becomes."""
+"""Exception handlers: turn every error into a problem response."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 class _NoRoute:
-    """Where nothing is, for sockets too: the framework closes those without a word."""
+    """Answers unknown paths, sockets included, which the framework would close without a reason."""
 
     def __init__(self, requests: ASGIApp) -> None:
         self._requests = requests
@@ -66,9 +66,9 @@ class _NoRoute:
 
 
 def bad_fields(errors: Sequence[Any], kind: object = None) -> BadInput:
-    """Validation errors of a `kind` of model told as one problem.
+    """Return one error for all validation errors of a model of type `kind`.
 
-    What was sent is not repeated: it may hold secrets.
+    Input is not repeated: it may hold secrets.
     """
     fields = [{"field": _path(e["loc"]), "message": _message(e)} for e in errors[:MAX_FIELDS]]
     first = fields[0]
@@ -76,8 +76,8 @@ def bad_fields(errors: Sequence[Any], kind: object = None) -> BadInput:
     if errors[0]["type"] == EXTRA and (meant := suggest_field(kind, _within(errors[0]["loc"]))):
         return BadInput(f"There is no field {where!r}.", fix=meant, errors=fields)
     return BadInput(
-        f"The field {where!r} is not right: {first['message']}.",
-        why=f"{len(errors)} fields are not right." if len(errors) > 1 else "",
+        f"The field {where!r} is invalid: {first['message']}.",
+        why=f"{len(errors)} fields are invalid." if len(errors) > 1 else "",
         fix=f"Change {where!r} and send it again; GET /openapi.json says what is allowed.",
         errors=fields,
     )
@@ -99,7 +99,7 @@ async def _validation_error(connection: HTTPConnection, error: Exception) -> Res
 
 
 def _body(connection: HTTPConnection) -> object:
-    """The model of the body that is sent here; None where there is none."""
+    """Return the model of the route's body, or None."""
     field = getattr(connection.scope.get("route"), "body_field", None)
     return None if field is None else field.field_info.annotation
 
@@ -142,13 +142,13 @@ def _no_route(connection: HTTPConnection) -> NoSuchRoute:
 
 
 def _methods(connection: HTTPConnection) -> str:
-    """Those of all routes at this path; the framework names only the first one's."""
+    """Return the methods of all routes at this path; the framework names only those of the first."""
     at_path = (route for route in connection.app.routes if route.matches(connection.scope)[0] is not Match.NONE)
     return ", ".join(sorted({method for route in at_path for method in getattr(route, "methods", None) or ()}))
 
 
 def _message(error: Any) -> str:
-    """What is wrong with a field, without the words that the library puts before our own."""
+    """Return what is wrong with a field, without pydantic's prefix."""
     if error["type"] == EXTRA:
         return "there is no such field"
     return str(error["msg"]).removeprefix("Value error, ")

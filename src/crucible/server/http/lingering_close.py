@@ -1,4 +1,4 @@
-"""Refusals reach whoever still sends: with bytes unread a connection is reset, and the answer is lost on the way."""
+"""Read the rest of a body before refusing it: closing with unread bytes resets the connection and loses the answer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ SECONDS = 5.0
 
 
 class LingeringClose:
+    """Drops what is left of a body before an error response is sent."""
+
     def __init__(self, app: ASGIApp, *, most: int = MOST_BYTES, seconds: float = SECONDS) -> None:
         self.app = app
         self._most = most
@@ -36,7 +38,7 @@ class LingeringClose:
 
 
 class _Body:
-    """A request's body on its way in. Who `waits` to be told to go on sends nothing until somebody reads."""
+    """A request's body as it arrives. A client that `waits` (Expect: 100-continue) sends nothing until it is read."""
 
     def __init__(self, receive: Receive, *, waits: bool) -> None:
         self._receive = receive

@@ -1,4 +1,4 @@
-"""Listening: sockets bound before anything is promised, and uvicorn without its own ideas about signals."""
+"""Bind sockets, and run uvicorn on them without its signal handlers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STUCK_MILLISECONDS = 120_000
 TELL_SECONDS = 30.0
 
 CONNECTIONS = 2000
-"""Requests and sockets at once; who comes then is told to try again."""
+"""Requests and sockets at once; further ones get 503."""
 FILES = 2 * CONNECTIONS
 """Files this process wants to be allowed to have open: connections of both listeners, and what else it holds."""
 
@@ -102,9 +102,9 @@ def raise_file_limit(wanted: int = FILES) -> None:
 
 
 class AcceptErrorLog:
-    """What a loop says when the process may open no more files, told once in a while.
+    """Loop exception handler that logs "too many open files" every 30 seconds at most.
 
-    The loop itself says it for every connection that waits, again each second.
+    The loop itself would report it each second for every waiting connection.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, careful headers, and the net under unexpected errors."""
+"""Middleware around every request: request ids, security headers, unexpected errors, NUL characters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestMiddleware:
-    """The outermost layer. A request's own X-Request-ID is kept when it is sane, else one is made.
+    """Outermost middleware: sets the request id, security headers and `version`, and answers unexpected errors.
 
-    With `version` every answer tells it.
+    A request's own X-Request-ID is kept if it is valid; else one is made.
     """
 
     def __init__(self, app: ASGIApp, version: str = "") -> None:
@@ -57,7 +57,7 @@ class RequestMiddleware:
             try:
                 if not broken:
                     await send(message)
-            except LocalProtocolError:  # what came was no HTTP, and the listener has said so: nobody waits for us
+            except LocalProtocolError:  # the client did not speak HTTP and h11 has answered: drop ours
                 broken = True
 
         with structlog.contextvars.bound_contextvars(request_id=name):
@@ -88,9 +88,9 @@ def _add_headers(message: Message, name: str, versions: Mapping[str, str]) -> No
 
 def _unexpected(name: str, error: Exception) -> Internal:
     return Internal(
-        "The server hit an error it does not know.",
+        "The server hit an unexpected error.",
         why=f"{type(error).__name__}; the details are in server.log under {name}.",
-        fix="Try again; if it stays, report it with those lines of server.log.",
+        fix="Try again. If it persists, report it with those lines of server.log.",
     )
 
 

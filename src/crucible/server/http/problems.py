@@ -1,4 +1,4 @@
-"""Every failure as one form: application/problem+json (RFC 9457) that says what to do next."""
+"""Error responses as application/problem+json (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def request_id(connection: HTTPConnection) -> str:
 
 
 def problem_response(error: CrucibleError, request: str, headers: dict[str, str] | None = None) -> Response:
-    """The answer for an error."""
+    """Return the response for an error."""
     headers = {**error_headers(error), **(headers or {})}
     return Response(to_json(problem_members(error, request)), error.http_status, headers, media_type=MEDIA_TYPE)
 
 
 def problem_members(error: CrucibleError, request: str) -> dict[str, object]:
-    """The problem itself. An error's `data` are further members, which never replace the usual ones."""
+    """Return the members of the problem. An error's `data` adds members, and never replaces the standard ones."""
     status = error.http_status
     return {
         **{name: value for name, value in error.data.items() if value is not None},
@@ -52,7 +52,7 @@ def problem_members(error: CrucibleError, request: str) -> dict[str, object]:
 def problem_responses(
     *statuses: int, also: Mapping[int, str] = MappingProxyType({})
 ) -> dict[int | str, dict[str, Any]]:
-    """The problems a route may answer with, for its OpenAPI entry.
+    """Return the problems a route may answer with, for its OpenAPI entry.
 
     `also` says when it answers with another status than its own; `with_content` adds what it answers then.
     """
@@ -89,12 +89,12 @@ def close_code(error: CrucibleError) -> int:
 
 
 def close_reason(error: CrucibleError) -> str:
-    """What happened, in the 123 bytes a close has room for."""
+    """Return what happened, cut to the 123 bytes that a close frame has room for."""
     return error.what.encode()[:MAX_REASON].decode(errors="ignore")
 
 
 def error_headers(error: CrucibleError) -> dict[str, str]:
-    """What HTTP wants beside such a status."""
+    """Return the headers that HTTP requires with the error's status."""
     if error.http_status == HTTPStatus.METHOD_NOT_ALLOWED:
         return {"Allow": str(error.data.get("allow", ""))}
     if error.http_status == HTTPStatus.UNAUTHORIZED:

@@ -15,7 +15,7 @@ _NAMES = frozenset({"authorization", "key", "nonce", "password", "secret", "toke
 _VALUES = re.compile(r"(bearer[ .]+)[^\s\"',;]+", re.IGNORECASE)
 
 REFUSED_SOCKET = "ASGI callable returned without completing handshake."
-"""What uvicorn calls an error of ours: a socket that was refused with a problem. Anybody can ask for one."""
+"""uvicorn logs this as an error for each socket refused with a problem, which any client can provoke."""
 
 LogFields = MutableMapping[str, Any]
 
@@ -37,10 +37,7 @@ class TeeWriter:
 
 
 class LossyWriter:
-    """Writes to a file whose disk may be full or away: what it does not take is left out, counted and said later.
-
-    Whoever logs has something else to do, and that goes on.
-    """
+    """Writer that never fails: lines a full or missing disk does not take are dropped, counted and reported later."""
 
     def __init__(self, file: TextIO | TeeWriter) -> None:
         self._file = file
@@ -60,7 +57,7 @@ class LossyWriter:
         return len(text)
 
     def flush(self) -> None:
-        """Every write has done it."""
+        """Do nothing: every write flushes."""
 
 
 def configure_logging(file: TextIO | TeeWriter) -> None:

@@ -20,8 +20,8 @@ router = APIRouter(prefix="/api/v1", tags=["backends"])
 async def backends(control: Control) -> BackendPage:
     """Each backend of this server with its abilities and its offers.
 
-    `others` are places that are known and not connected: `why` has the command that connects each, or says that there
-    is none.
+    `others` are known backends that are not connected; `why` has the command that connects each, or says that there is
+    none.
     """
     return await control.backends.list_backends()
 
@@ -31,8 +31,8 @@ async def plan(request: PlanRequest, control: Control, who: Who) -> PlanView:
     """What a program needs (`profile`, with evidence), and where it would run and for how much. Changes nothing.
 
     Takes what `POST /api/v1/jobs` takes and the program's text, `{"code": "..."}` alone will do: it may be unfinished,
-    and the same text is read once, so that one may ask while somebody types. `offers` best first, each with what the
-    whole job costs and when it would be done: those that can run it, then those of providers that are not connected
+    and the same text is read once, so clients may call this while the user types. `offers` best first, each with what
+    the whole job costs and when it would be done: those that can run it, then those of providers that are not connected
     (`runnable` false, `why` with what connects them). `rejected` with the reason. `chosen`, with the call
     that would be sent if what `job` says is added to the submission, or null, and `why`. `learned` says by how much the
     times that past jobs took correct the estimate.

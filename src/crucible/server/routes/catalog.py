@@ -69,7 +69,7 @@ async def compare(
     request: Request,
     control: Control,
     who: Who,
-    provider: Annotated[str | None, Query(max_length=100, description="whose they are; told by the types")] = None,
+    provider: Annotated[str | None, Query(max_length=100, description="whose prices (default: by the types)")] = None,
     over: Annotated[float, Query(ge=0, le=MOST_PERCENT, description="percent from which two prices differ")] = 10.0,
 ) -> PriceComparisonView:
     """The prices in use beside another table, sent as CSV with InstanceType, Region, Price and perhaps SpotPrice."""

@@ -1,4 +1,4 @@
-"""Hooks of projects: addresses that are told what becomes of jobs. For those who manage the project."""
+"""Hooks of projects: URLs that get job events. For admins of the project."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ async def add(project: ProjectName, wish: NewHook, control: Control, who: Who) -
 
 @router.get("/{hook}", responses=problem_responses(404, 409))
 async def show(project: ProjectName, hook: HookRef, control: Control, who: Who) -> HookView:
-    """One hook: what it is told, and how it does."""
+    """Show one hook: its events and how its deliveries went."""
     return await control.hooks.get(who, project, hook)
 
 
 @router.patch("/{hook}", responses=problem_responses(404, 409))
 async def change(project: ProjectName, hook: HookRef, wish: HookChange, control: Control, who: Who) -> HookView:
-    """Change a hook's address or events; enable or disable it. Enabling one that waits tries it at once."""
+    """Change a hook's address or events; enable or disable it. Enabling one that waits for a retry retries at once."""
     return await control.hooks.change(who, project, hook, url=wish.url, events=wish.events, enabled=wish.enabled)
 
 
@@ -73,7 +73,7 @@ async def deliveries(
     who: Who,
     limit: Annotated[int, Query(ge=1, le=MOST_DELIVERIES)] = 50,
 ) -> DeliveryPage:
-    """The last tries to tell it something, newest first; 100 are kept."""
+    """List the last delivery attempts, newest first; 100 are kept."""
     return await control.hooks.list_deliveries(who, project, hook, limit=limit)
 
 

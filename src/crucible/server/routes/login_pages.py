@@ -53,7 +53,7 @@ def html_page(
 def login_form(provider: str | None, name: str = "", error: CrucibleError | None = None) -> str:
     """Name and password, and the way to the OpenID provider where there is one, which `provider` is a link to.
 
-    `refused` is what came of the last try, with this `name`.
+    `error` is that of the last attempt, with this `name`.
     """
     said, bad = "", ""
     if error is not None:

@@ -1,4 +1,4 @@
-"""Machines: whatever bills or holds slots for us."""
+"""Machines: anything that bills or holds slots."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def machines(
 
 @router.get("/orphans")
 async def orphans(control: Control, who: Who) -> OrphanPage:
-    """Machines that carry our tag at the places themselves, and that we do not know or that should be gone.
+    """List machines that carry our tag at their backend but are unknown here or should be gone.
 
-    Asks every connected place, so it may take a while. Nothing is ended.
+    Asks every connected backend, so it may take a while. Nothing is terminated.
     """
     return await control.machines.list_orphans(who)
 

@@ -37,6 +37,6 @@ async def confirm(control: Control, who: Who) -> ConfirmedView:
     """Say that the database, which came from a backup, is right: what was held back since the restore is done.
 
     Until then nothing from before the restore is ended, as what the copy does not know may be in use, and jobs
-    wait until no machine from before lives and every place has shown that all it holds is known.
+    wait until no machine from before lives and every backend has shown that all its machines are known.
     """
     return await control.maintenance.confirm_restore(who)

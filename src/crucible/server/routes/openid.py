@@ -43,7 +43,7 @@ async def begin(
     next: Annotated[str | None, Query(max_length=MAX_PATH, description="path of this server to end at")] = None,
     port: Annotated[int | None, Query(ge=1024, le=65535, description="where a command listens on 127.0.0.1")] = None,
     challenge: Annotated[str | None, Query(pattern=CHALLENGE_PATTERN, description="the command's, S256")] = None,
-    state: Annotated[str | None, Query(pattern=ECHO_PATTERN, description="told to the command again")] = None,
+    state: Annotated[str | None, Query(pattern=ECHO_PATTERN, description="returned to the command")] = None,
 ) -> Response:
     """Sends a browser to the provider. With `port`, `challenge` and `state` it is a command that gets the session."""
     try:
@@ -99,7 +99,7 @@ def _command(port: int | None, challenge: str | None, state: str | None) -> Wait
 
 
 def _redirect_uri(request: Request, server: ServerInfo) -> str:
-    """As it is written down at the provider: by the server's public name, which it has whoever asks."""
+    """Return the redirect URI as registered at the provider: on the public URL, whatever the request's host."""
     base = server.public_url or str(request.base_url)
     return f"{base.rstrip('/')}{PATH}/callback"
 

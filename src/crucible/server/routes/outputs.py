@@ -38,7 +38,7 @@ async def logs(
     limit: LogBytes = MiB,
     since: Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="seconds since 1970")] = None,
 ) -> PlainTextResponse:
-    """Output of one attempt (the newest unless named) as it was written.
+    """Output of one attempt (default: the newest) as it was written.
 
     `X-Crucible-Next` is the offset to go on from; with `X-Crucible-Complete: true` nothing follows it.
     """
@@ -90,7 +90,7 @@ async def search_logs(
 
 
 async def _while_read(request: Request, work: Coroutine[Any, Any, HitPage]) -> HitPage:
-    """What `work` answers; it is cancelled as soon as nobody waits for that any more."""
+    """Return the result of `work`; cancel it as soon as the client disconnects."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait({task}, timeout=POLL_SECONDS))[0]:
@@ -106,7 +106,7 @@ async def metrics(
     id: JobRef,
     control: Control,
     who: Who,
-    series: Annotated[list[str] | None, Query(max_length=200, description="names; all unless given")] = None,
+    series: Annotated[list[str] | None, Query(max_length=200, description="names (default: all)")] = None,
     points: Annotated[int, Query(ge=1, le=10_000, description="at most this many of each series")] = 500,
 ) -> MetricsView:
     """Each series with count, last, min, max and its points `[step, value, at]`."""

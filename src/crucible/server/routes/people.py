@@ -38,7 +38,7 @@ async def me(control: Control, who: Who) -> MeView:
 
 @router.get("/users")
 async def list_users(control: Control, who: Who) -> UserPage:
-    """Everybody, with the projects that they are in; for administrators."""
+    """List all users with their projects; for administrators."""
     return await control.people.list_users(who)
 
 
@@ -52,7 +52,7 @@ async def add_user(wish: NewUser, control: Control, who: Who) -> UserView:
 async def change_user(name: UserName, wish: UserChange, control: Control, who: Who) -> UserView:
     """What is given changes. A new password ends the user's sessions and tokens; one's own needs the old one.
 
-    A new e-mail address has the user tied anew to a person of the OpenID provider, at the next sign-in with it.
+    After a change of the e-mail address, the next OpenID login with it ties the user to that identity.
     """
     return await control.people.change_user(who, name, wish)
 

@@ -21,7 +21,7 @@ router = APIRouter(tags=["server"])
 
 COUNTED = (
     ("submitted", "submitted", "submitted"),
-    ("placed", "placed", "given a place"),
+    ("placed", "placed", "placed"),
     ("retried", "retrying", "queued again"),
 )
 """Counters of jobs: name, the event that counts, and what it means."""
@@ -60,7 +60,7 @@ class GaugeCollector(Collector):
         for status, count in stored.jobs.items():
             jobs.add_metric([status], count)
         yield jobs
-        yield GaugeMetricFamily("crucible_queue_length", "Jobs that wait for a place.", stored.queue)
+        yield GaugeMetricFamily("crucible_queue_length", "Jobs that wait for a machine.", stored.queue)
         machines = GaugeMetricFamily("crucible_machines", "Machines that are not gone.", labels=["backend", "state"])
         for labels, count in stored.machines.items():
             machines.add_metric(labels, count)

@@ -1,4 +1,4 @@
-"""Tokens: what programs use in a user's place, and links that show one job."""
+"""Tokens for programs, and links that show one job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _ONE_DAY = NewShareLink()
 
 @router.get("/tokens")
 async def list_tokens(
-    control: Control, who: Who, all: Annotated[bool, Query(description="everybody's; for administrators")] = False
+    control: Control,
+    who: Who,
+    all: Annotated[bool, Query(description="of all users; for administrators")] = False,
 ) -> TokenPage:
     """Your tokens, sessions and share links, newest first; never the tokens themselves."""
     return await control.tokens.list_tokens(who, all=all)

@@ -1,4 +1,4 @@
-"""Who asks: one guard before every route and socket. Whom it does not know, it refuses.
+"""Authentication before every route and socket.
 
 A browser on this computer can be made to send requests here by any page it shows. Three things keep such a
 page out: it has no token, its Host names another site (DNS rebinding), or its Origin does (CSRF). A session's
@@ -49,7 +49,7 @@ class ForeignSite(NotAllowed):
 class AuthMiddleware:
     """Lets a request through if its Host is one of `hosts`, its Origin is our own, and it is known who asks.
 
-    `token` is the owner's; whom others stand for is for `identify` to say.
+    `token` is the owner's; `identify` resolves all others.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, identify: Identify, hosts: frozenset[str] = LOOPBACK) -> None:
@@ -162,7 +162,7 @@ def _split(url: str) -> SplitResult:
 def _missing_token(what: str) -> NotAllowed:
     return NotAllowed(
         what,
-        why="Whoever can send requests here can run programs as you.",
+        why="Anyone who can send requests here could run programs as you.",
         fix="Log in again: `crucible login URL`. A program sends `Authorization: Bearer <token>`: `crucible tokens "
         "create` makes one, and the owner's is in the file `token` of the state folder, which `crucible doctor` names.",
     )

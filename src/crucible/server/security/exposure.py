@@ -1,4 +1,4 @@
-"""Who can reach the server: this computer alone, or others, and then only encrypted and with people who log in."""
+"""Who can reach the server: this computer alone, or others, and then only encrypted and with users."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(reach: Exposure) -> None:
-    """Raise RefusedByPolicy for a server that others could reach in the open, BadInput for half an answer."""
+    """Raise RefusedByPolicy for a public server without encryption, BadInput for incomplete settings."""
     if reach.tls is not None:
         _check_tls(reach.tls)
     if not reach.is_public:
@@ -59,7 +59,7 @@ def check_exposure(reach: Exposure) -> None:
     if not reach.is_encrypted:
         raise RefusedByPolicy(
             f"The server does not listen on {reach.host!r} without encryption.",
-            why="Whoever is on the way could read tokens, and run programs as their owners.",
+            why="Anyone on the network path could read tokens, and run programs as their owners.",
             fix="Use --host 127.0.0.1 and an ssh tunnel; or set tls_certificate and tls_key; or, behind a proxy that "
             "encrypts, behind_proxy = true and public_url = https://...",
         )
@@ -72,7 +72,7 @@ def check_exposure(reach: Exposure) -> None:
 
 
 def check_people(reach: Exposure, can_log_in: bool) -> None:
-    """Raise RefusedByPolicy for a server that others reach and nobody can log in to."""
+    """Raise RefusedByPolicy for a public server that no user can log in to."""
     if reach.is_public and not can_log_in:
         raise RefusedByPolicy(
             "The server does not listen for others before it has users.",

@@ -1,4 +1,4 @@
-"""Proxies before the server: who asks through one, and how. Only what a proxy of ours says is believed.
+"""The client's address and scheme behind trusted proxies.
 
 A proxy adds whom it speaks for at the end of X-Forwarded-For; what stands before that came with the request, and
 whoever sent it may have made it up. So the last entry counts, and only where the connection itself comes from a proxy.
@@ -29,7 +29,7 @@ _PLAIN = ("http", "ws")
 
 
 class ProxyHeaders:
-    """Puts what a proxy says of a request into its place: the address that asks, and whether it came encrypted.
+    """Replaces client address and scheme by those that a trusted proxy forwarded.
 
     `trusted`: where our proxies connect from. They speak plain HTTP with us: where we encrypt ourselves, there is none.
     """
@@ -55,7 +55,7 @@ def trusted_networks(networks: Sequence[str]) -> tuple[Network, ...]:
 
 
 def server_url(request: HTTPConnection, public_url: str) -> str:
-    """How whoever asks calls this server: others by its public name, this computer as it did."""
+    """Return this server's URL as the caller reaches it: the public URL, or for this computer its own."""
     public = public_url.rstrip("/")
     if public and urlsplit(public).hostname == request.url.hostname:
         return public
@@ -80,7 +80,7 @@ def _last(values: Sequence[str]) -> str:
 
 
 def _address(text: str) -> Address | None:
-    """With or without a port, as proxies write it; None for what is no address."""
+    """Parse an address with or without a port, as proxies write it; None if it is not one."""
     if len(text) > MAX_ENTRY or "%" in text:
         return None
     bracketed = text.startswith("[") and "]" in text

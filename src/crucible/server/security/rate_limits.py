@@ -1,7 +1,6 @@
-"""How often somebody may ask: each has a bucket that fills with time, and a request takes one drop out of it.
+"""Rate limits: a token bucket for each user, and a much smaller one for each address that logs in.
 
-The owner, who asks from this computer, is not held up. Whoever tries to log in is known by his address only, and gets
-far fewer tries.
+The owner, who calls from this computer, is not limited.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from crucible.server.security.auth import IDENTITY
 
 LOGINS = frozenset({"/login", "/api/v1/login", "/api/v1/login/oidc", "/api/v1/login/oidc/callback"})
 MAX_BUCKETS = 10_000
-"""Buckets that are kept; of those that were not used lately the oldest goes first."""
+"""Number of buckets kept; the least recently used goes first."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class TokenBuckets:
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str) -> float:
-        """Seconds to wait until there is a drop; 0 when one was taken."""
+        """Take a token; return 0, or the seconds until there is one."""
         now = self._now()
         left, at = self._left.pop(name, (float(self._rate.burst), now))
         filled = min(left + (now - at) * self._rate.second, float(self._rate.burst))
@@ -54,7 +53,7 @@ class TokenBuckets:
 
 
 class RateLimit:
-    """Answers 429, with the seconds to wait, to whoever asks too often. The guard before it knows who that is."""
+    """Answers 429 with the seconds to wait. Needs the identity that AuthMiddleware set."""
 
     def __init__(self, app: ASGIApp, *, users: Rate, strangers: Rate) -> None:
         self.app = app
@@ -68,7 +67,7 @@ class RateLimit:
             return
         error = TooManyAttempts(
             "Too many requests.",
-            why="So many at once would hold up everybody else.",
+            why="So many at once would slow down other users.",
             fix=f"Try again in {max(1, round(wait))} s.",
             retry_after=max(1, round(wait)),
         )
@@ -85,5 +84,5 @@ class RateLimit:
 
 
 def _name(who: Identity) -> str:
-    """Whose bucket it is: a user's, however many tokens he has; whoever looks on by a share link has one by himself."""
+    """Return the bucket's name: one for all tokens of a user, one for each share link."""
     return who.token if who.via is LoginMethod.SHARE and who.token is not None else who.user

@@ -61,10 +61,10 @@ async def idempotency_key(
 
 
 def validate_key(key: str | None) -> str | None:
-    """Raises BadInput for what is no key."""
+    """Return the key. Raises BadInput if it is invalid."""
     if key is not None and (len(key) > MAX_KEY or not _VISIBLE.fullmatch(key)):
         raise BadInput(
-            "The Idempotency-Key is not right.",
+            "The Idempotency-Key is invalid.",
             why=f"It has to be 1 to {MAX_KEY} visible ASCII characters.",
             fix="Send a UUID, made once per submission.",
             field="Idempotency-Key",

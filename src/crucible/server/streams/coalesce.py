@@ -1,4 +1,4 @@
-"""Gathering: those who ask the same, or wait for the same, do it together."""
+"""Run identical concurrent reads and waits once, for all callers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ T = TypeVar("T")
 
 @dataclass
 class _Waiters:
-    """Who is to be told, and what finds it out."""
+    """Futures that wait for one result, and the task that produces it."""
 
     waiting: set[asyncio.Future[Any]] = field(default_factory=set)
     task: asyncio.Task[None] | None = None
 
     async def resolve(self, read: Callable[[], Awaitable[Any]]) -> None:
-        """What `read` returns or raises is told to all who wait when it is there."""
+        """Give the result or the exception of `read` to all that wait by then."""
         try:
             found = await read()
-        except Exception as error:  # noqa: BLE001  it is theirs who asked
+        except Exception as error:  # noqa: BLE001  each caller gets it
             for one in self._undone():
                 one.set_exception(error)
         else:
@@ -41,7 +41,7 @@ class _Waiters:
 
 
 class Coalescer:
-    """One who leaves takes an answer from nobody else."""
+    """A caller that is cancelled does not affect the others."""
 
     def __init__(self) -> None:
         self._asking: dict[Hashable, _Waiters] = {}
@@ -62,7 +62,7 @@ class Coalescer:
         return found
 
     async def _answer(self, key: Hashable, party: _Waiters, read: Callable[[], Awaitable[Any]]) -> None:
-        await asyncio.sleep(0)  # whoever was woken together comes in
+        await asyncio.sleep(0)  # callers woken in the same turn of the loop join before the read begins
         del self._asking[key]
         await party.resolve(read)
 
@@ -84,7 +84,7 @@ class Coalescer:
         self._close(key, party)
 
     def _close(self, key: Hashable, party: _Waiters) -> None:
-        """Nobody joins it any more; again is harmless."""
+        """Stop others from joining; idempotent."""
         if self._awaiting.get(key) is party:
             del self._awaiting[key]
             if party.task is not None and not party.waiting:

@@ -34,9 +34,9 @@ class LogDecoder:
 
 
 class PointCursor:
-    """How many points of each series were given out. They are told apart by their place in it alone.
+    """How many points of each series were given out. They are identified by their position alone.
 
-    `from` in a frame is the place of its first point: 0 draws the series anew, more goes on from there.
+    `from` in a frame is the position of its first point: 0 redraws the series, more continues it.
     """
 
     def __init__(self) -> None:

@@ -13,13 +13,13 @@ from crucible.core.errors import Unreachable
 from crucible.wire.http.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, FrameKind, frame_kind
 
 MAX_AHEAD = 2 * WINDOW
-"""Bytes that are kept of somebody whose session has not begun: what he may send without credit, and changes of size."""
+"""Bytes kept from a client before its session begins: what it may send without credit, and terminal sizes."""
 SEND_SECONDS = 30.0
 """Credit bounds what is on the way, so a socket that takes nothing for so long is stuck."""
 
 
 class ConnectionLost(Exception):
-    """Whoever was at the other end takes nothing any more."""
+    """The other end takes no more frames."""
 
 
 class SocketConnection:
@@ -40,7 +40,7 @@ class SocketConnection:
         return self._ahead.popleft() if self._ahead else await self._read()
 
     async def wait_closed(self) -> None:
-        """Returns once he has gone. What he sends until then is kept; raises BadFrame for more than he may send."""
+        """Return once the peer has closed. Frames until then are kept; raises BadFrame for more than it may send."""
         kept = 0
         while (frame := await self._read()) is not None:
             self._ahead.append(frame)
@@ -99,7 +99,7 @@ async def relay_frames(client: SessionStream, agent: SessionStream) -> None:
 
 
 async def _forward(source: SessionStream, target: SessionStream, allowed: frozenset[FrameKind]) -> bool:
-    """Whether the session was told to be over; not where one of them has gone."""
+    """Forward frames; return True after an OVER frame, False if either end has gone."""
     with contextlib.suppress(ConnectionLost):
         while (frame := await source.receive()) is not None:
             kind = frame_kind(frame, allowed)

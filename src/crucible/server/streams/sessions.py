@@ -54,7 +54,7 @@ async def _hold(line: SocketConnection, job: RunningJob) -> CrucibleError | None
             s.frame_kind(frame, frozenset({s.FrameKind.OPEN}))
             await _run(line, job, frame)
     except s.BadFrame as error:
-        return BadInput("A frame of the session is not right.", why=f"{error}.", fix="See docs/attach.md, Frames.")
+        return BadInput("A frame of the session is invalid.", why=f"{error}.", fix="See docs/attach.md, Frames.")
     except TimeoutError:
         return TimedOut("The session was not opened.", fix="Send the OPEN frame at once.")
     except CrucibleError as error:
@@ -68,7 +68,7 @@ async def _hold(line: SocketConnection, job: RunningJob) -> CrucibleError | None
 
 
 async def _run(line: SocketConnection, job: RunningJob, frame: bytes) -> None:
-    """From the opening to the end. Whoever leaves before his session has begun has asked for nothing."""
+    """Run the session from its opening to its end. A client that leaves before it begins cancels it."""
     async with contextlib.AsyncExitStack() as held:
         coming = asyncio.ensure_future(held.enter_async_context(job.session(s.read_opening(frame))))
         leaving = asyncio.ensure_future(line.wait_closed())

@@ -39,7 +39,7 @@ async def stream_job(
     who: Who,
     cursors: Annotated[Cursors, Query()],
 ) -> None:
-    """Events above `after`, output from `offset` of `attempt` (the newest unless named), then what follows.
+    """Events above `after`, output from `offset` of `attempt` (default: the newest), then what follows.
 
     Closed with 1000 once the job has ended and all was sent; the last frame is the job itself.
     """
@@ -89,7 +89,7 @@ async def _until_closed(socket: WebSocket) -> None:
 
 
 async def until_access_ends(socket: WebSocket, seconds: float) -> None:
-    """Returns when whoever opened the socket may not any more, or may something else."""
+    """Return when the caller's token has ended or its permissions have changed."""
     still = socket.scope.get(STILL_ALLOWED, _always)  # the owner's token is a file, and ends with it
     while True:
         await asyncio.sleep(seconds)
