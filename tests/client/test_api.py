@@ -231,7 +231,7 @@ def test_jobs_are_cancelled_by_filter_or_ids(real_api: Api, real: RealServer) ->
 
 def test_labels_have_the_same_words_as_the_command(real_api: Api, real: RealServer) -> None:
     job = real.complete(output=b"one\ntwo\n", spec={"tags": ("a",)}).id
-    assert real_api.labels.tag(job, add=["b"], remove=["a"]) == real_api.labels.tags(job) == ("b",)
+    assert real_api.labels.change_tags(job, add=["b"], remove=["a"]) == real_api.labels.tags(job) == ("b",)
     assert real_api.labels.rename(job, "x").name == "x"
     note = real_api.labels.add_note(job, "good")
     assert real_api.labels.notes(job) == (note,)

@@ -62,7 +62,7 @@ async def test_a_reader_who_is_behind_holds_the_thread_back() -> None:
     assert seen == 3 * ROOM
 
 
-async def test_the_newest_stands_for_those_before_it() -> None:
+async def test_the_newest_replaces_those_before_it() -> None:
     read, filled = threading.Event(), threading.Event()
 
     def counts(stop: Stop) -> Iterator[int]:
@@ -72,7 +72,7 @@ async def test_the_newest_stands_for_those_before_it() -> None:
         filled.set()
 
     found: list[int] = []
-    async for item in iterate_in_thread(counts, stands_for=lambda old, new: old < 10 and new < 10):
+    async for item in iterate_in_thread(counts, replaces=lambda old, new: old < 10 and new < 10):
         found.append(item)
         if item == 0:
             read.set()

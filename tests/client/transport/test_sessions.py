@@ -17,7 +17,7 @@ from crucible.client.sdk import port_forward
 from crucible.client.sdk.exec import execute
 from crucible.client.sdk.port_forward import PortForward, ports_of, require_port
 from crucible.client.transport.http import Endpoint, Transport
-from crucible.client.transport.sessions import SessionOver, command_of, open_session
+from crucible.client.transport.sessions import SessionOver, make_command, open_session
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, TimedOut, Unreachable
 from crucible.core.secret import Secret
 from crucible.wire.http import sessions as s
@@ -213,7 +213,7 @@ def test_what_is_no_command(stage: Stage, command: object) -> None:
 @pytest.mark.parametrize("words", [("",), ("a\0b",), ("x" * 40_000,), ("x",) * 2000])
 def test_commands_that_no_session_takes(words: tuple[str, ...]) -> None:
     with pytest.raises(BadInput, match="cannot be run"):
-        command_of(words)
+        make_command(words)
 
 
 def test_after_its_end_nothing_is_sent(stage: Stage) -> None:

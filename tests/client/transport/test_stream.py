@@ -155,7 +155,7 @@ def test_a_server_that_was_taken_down_is_not_started_again(real: RealServer, job
         return Endpoint(real.url, Secret(TOKEN))
 
     api = Api(Endpoint(real.url, Secret(TOKEN), embedded=True), relocate=start, find_running=lambda: None)
-    timing = stream.Timing(time, handover=0.05, first_wait=0.01)
+    timing = stream.Timing(time, replacement_wait=0.05, first_wait=0.01)
     with pytest.raises(Unreachable, match="was stopped") as caught:
         list(stream.follow(api, job.id, Cursors(), lambda _text: None, timing))
     assert f"crucible logs -f {job.short}" in caught.value.fix

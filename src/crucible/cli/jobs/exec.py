@@ -54,11 +54,11 @@ def run_in_job(
         cli.out.json(done.as_json())
         return done.code
     from crucible.cli.jobs.terminal import AttachedTerminal, terminal_size
-    from crucible.client.transport.sessions import command_of
+    from crucible.client.transport.sessions import make_command
 
     size = terminal_size() if tty else None
     term = cli.environ.get("TERM", "") if tty else ""
-    with api.session(job.id, command_of(words, size, term)) as opened:
+    with api.session(job.id, make_command(words, size, term)) as opened:
         over = AttachedTerminal(opened, tty=tty, stdin=stdin).run()
     if over.job_ended:
         cli.out.warn("The job has ended, and with it the command.")

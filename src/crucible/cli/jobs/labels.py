@@ -29,7 +29,7 @@ def tag(
     with cli.api() as api:
         found = find_job(api, job)
         changed = (
-            api.labels.tag(found.id, add=tags or (), remove=remove or ())
+            api.labels.change_tags(found.id, add=tags or (), remove=remove or ())
             if tags or remove
             else api.labels.tags(found.id)
         )

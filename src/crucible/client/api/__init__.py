@@ -1,4 +1,4 @@
-"""The client of one server. `Api` has a method or a resource for each of its routes."""
+"""The API of a server: `Api` has a method, or a resource with methods, for each route."""
 
 from crucible.client.api.client import Api
 

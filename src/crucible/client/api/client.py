@@ -1,4 +1,4 @@
-"""The client of one server: its routes as typed methods. Jobs are here; the rest is by resource."""
+"""The routes of a server as typed methods: those of jobs here, the others on resources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from crucible.core.views.search import HitPage
 from crucible.core.views.server import ServerView
 from crucible.wire.http.client import Response
 
-if TYPE_CHECKING:  # most commands neither follow a job nor enter one
+if TYPE_CHECKING:  # loaded on use: most commands need none of these
     from crucible.client.sdk.exec import ExecResult
     from crucible.client.sdk.port_forward import PortForward
     from crucible.client.transport.sessions import Session
@@ -38,7 +38,7 @@ _PAGE = 500
 
 
 class Api(Resource):
-    """One server. A job is named by its id, short id, an ending of three or more characters, or `last`."""
+    """The API of one server. A job is named by its id, short id, a suffix of three or more characters, or `last`."""
 
     def __init__(
         self,
@@ -76,17 +76,17 @@ class Api(Resource):
         return self._send(routes.HAS_BUNDLE, sha256=sha256).status_code == 200
 
     def put_bundle(self, sha256: str, path: Path) -> None:
-        """Upload the archive; again is harmless, because its name is its hash."""
+        """Upload the archive; idempotent, because its name is its hash."""
         headers = {"Content-Length": str(path.stat().st_size), "Content-Type": "application/gzip"}
         self._send(routes.PUT_BUNDLE, content=lambda: _pieces(path), headers=headers, sha256=sha256)
 
     def submit(self, spec: JobSpec, *, key: str | None = None) -> JobView:
-        """Submit once: however often the request has to be repeated, `key` makes it one job."""
+        """Submit a job once: `key` makes it one job however often the request is retried."""
         return self._call(routes.SUBMIT, body=spec.model_dump(mode="json"), headers=idempotency(key))
 
-    def plan(self, ask: PlanRequest) -> PlanView:
-        """Return what a program needs, where it would run and for how much; nothing is sent to any provider."""
-        return self._call(routes.PLAN, body=ask.model_dump(mode="json", exclude_defaults=True))
+    def plan(self, request: PlanRequest) -> PlanView:
+        """Return what a program needs, where it would run and at what cost; no provider is contacted."""
+        return self._call(routes.PLAN, body=request.model_dump(mode="json", exclude_defaults=True))
 
     def predictions(self, *, limit: int = 50, cursor: str | None = None) -> PredictionPage:
         """Return a page of predicted and actual run times of jobs, newest first, and the accuracy of all that count."""
@@ -108,32 +108,32 @@ class Api(Resource):
 
     def jobs(
         self,
-        wanted: JobFilter | None = None,
+        filter: JobFilter | None = None,
         *,
         statuses: Iterable[str] = (),
         active: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> JobPage:
-        """Return a page of the jobs that match, newest first. `statuses` and `active` are short for a filter's."""
+        """Return a page of the jobs that match, newest first. `statuses` and `active` replace those of a filter."""
         short: dict[str, Any] = {"status": tuple(statuses), "active": "true" if active else None}
-        filters = short if wanted is None else _query_of(wanted)
+        filters = short if filter is None else _query_of(filter)
         return self._call(routes.LIST_JOBS, query={**filters, "limit": limit, "cursor": cursor})
 
     def cancel(self, ref: str) -> JobView:
-        """Ask a job to end; asking again, or for one that has ended, is harmless."""
+        """Ask a job to end; idempotent, also for one that has ended."""
         return self._call(routes.CANCEL, job=ref)
 
     def resume(self, ref: str, *, checkpoint: str | None = None, backend: str | None = None) -> JobView:
-        """Reopen a job that has ended. Never repeated: the second time it would be found running."""
+        """Reopen a job that has ended. Never retried: a second request would find it running."""
         return self._call(routes.RESUME, body=without_none({"checkpoint": checkpoint, "backend": backend}), job=ref)
 
     def rerun(self, ref: str, *, key: str | None = None) -> JobView:
-        """Submit a new job from what was recorded of this one; `key` makes it one, as in `submit`."""
+        """Submit a new job with the recorded inputs of this one; `key` as in `submit`."""
         return self._call(routes.RERUN, headers=idempotency(key), job=ref)
 
     def health(self, ref: str) -> HealthView:
-        """Return how a job does, with evidence and advice."""
+        """Return a job's health, with evidence and advice."""
         return self._call(routes.HEALTH, job=ref)
 
     def compare(self, refs: Iterable[str]) -> ComparisonView:
@@ -143,15 +143,15 @@ class Api(Resource):
     # What a job wrote
 
     def ask_checkpoint(self, ref: str) -> JobView:
-        """Have the running program save a checkpoint now; it is listed once it is stored."""
+        """Ask the running program to save a checkpoint now; it is listed once it is stored."""
         return self._call(routes.ASK_CHECKPOINT, job=ref)
 
     def checkpoints(self, ref: str) -> tuple[CheckpointView, ...]:
-        """Return the checkpoints, newest first, with those that were not kept."""
+        """Return the checkpoints, newest first, including those that were not kept."""
         return self._call(routes.CHECKPOINTS, job=ref).items
 
     def checkpoint(self, ref: str, checkpoint: str) -> CheckpointView:
-        """Return one by its id, short id or name, or `latest` or `best`."""
+        """Return a checkpoint by its id, short id or name, or `latest` or `best`."""
         return self._call(routes.CHECKPOINT, job=ref, checkpoint=checkpoint)
 
     def checkpoint_path(self, ref: str, checkpoint: str) -> str:
@@ -214,32 +214,32 @@ class Api(Resource):
         notice: Callable[[str], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Iterator[Frame]:
-        """Yield everything about a job from the cursors on, each thing once, until it has ended and its log is out.
+        """Yield all frames of a job from the cursors on, each once, until it has ended and its log is complete.
 
-        Goes on over lost connections and a restarted server. `notice` is told, in words, when that happens.
-        `stop` is asked now and then; once it says yes, nothing more comes.
+        Continues across lost connections and server restarts; `notice` is called with a message when that happens.
+        `stop` is called every half second; once it returns true the stream ends.
         """
         from crucible.client.transport import stream
         from crucible.core.views.frames import Cursors
 
         return stream.follow(self, ref, cursors or Cursors(), notice or _silent, stream.Timing(time, stop))
 
-    def session(self, ref: str, wanted: Opening) -> Session:
-        """A command, or a connection to a port, at a running job."""
+    def session(self, ref: str, opening: Opening) -> Session:
+        """Open a session at a running job: a command, or a connection to a port."""
         from crucible.client.transport.sessions import open_session
 
-        return open_session(self.transport, ref, wanted)
+        return open_session(self.transport, ref, opening)
 
     def execute(
         self, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
     ) -> ExecResult:
-        """Run a command in a running job's surroundings, to its end."""
+        """Run a command where the job's program runs, and wait for it to end."""
         from crucible.client.sdk.exec import execute
 
         return execute(self.transport, ref, command, input=input, timeout=timeout)
 
     def ports(self, ref: str) -> tuple[int, ...]:
-        """The ports that processes of a running job listen on."""
+        """Return the ports that processes of a running job listen on."""
         from crucible.client.sdk.port_forward import ports_of
 
         return ports_of(self.transport, ref)
@@ -252,16 +252,16 @@ class Api(Resource):
         *,
         notice: Callable[[CrucibleError], None] | None = None,
     ) -> PortForward:
-        """Lead a port of this computer (the same unless named, 0 for any) to one that a running job listens on."""
+        """Forward a local port (default: the same number; 0: any free one) to one that a running job listens on."""
         from crucible.client.sdk.port_forward import PortForward, require_port
 
         require_port(self.ports(ref), remote)
         return PortForward(self.transport, ref, remote, local, notice or (lambda error: None))
 
 
-def _query_of(wanted: JobFilter) -> dict[str, Any]:
-    plain = wanted.model_dump(mode="json", exclude_defaults=True)
-    return {**plain, "active": "true"} if wanted.active else plain
+def _query_of(filter: JobFilter) -> dict[str, Any]:
+    plain = filter.model_dump(mode="json", exclude_defaults=True)
+    return {**plain, "active": "true"} if filter.active else plain
 
 
 def _silent(_text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a server has: backends, machines, the catalog, models, and its upkeep."""
+"""Backends and machines, the catalog, models, training tasks, and maintenance."""
 
 from __future__ import annotations
 
@@ -31,41 +31,41 @@ _ENDED: TypeAdapter[MachineView | OrphanView] = TypeAdapter(MachineView | Orphan
 
 
 class ComputeApi(Resource):
-    """Backends, and the machines there."""
+    """Backends and their machines."""
 
     def backends(self) -> tuple[BackendView, ...]:
         return self.backends_page().items
 
     def backends_page(self) -> BackendPage:
-        """Return the connected backends, and the others that are known, each with what connects it."""
+        """Return the connected backends, and the known others, each with how to connect it."""
         return self._call(routes.BACKENDS)
 
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         return self._call(routes.MACHINES, query={"all": "true" if all else None}).items
 
     def orphans(self) -> tuple[OrphanView, ...]:
-        """Return machines that carry the deployment's tag and are unknown to it, or should be gone."""
+        """Return machines that carry the deployment's tag and are unknown to it, or that should be gone."""
         return self._call(routes.ORPHANS).items
 
     def terminate(self, ref: str) -> MachineView | OrphanView:
-        """End a machine, or an orphan by the provider's id; asking again is harmless."""
+        """Terminate a machine, or an orphan by the provider's id; idempotent."""
         return _ENDED.validate_json(self._send(routes.TERMINATE, machine=ref).content)
 
 
 class CatalogApi(Resource):
-    """What can be rented and for how much."""
+    """Offers and their prices."""
 
-    def page(self, wanted: OfferFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> PricePage:
+    def page(self, filter: OfferFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> PricePage:
         """Return offers that match, cheapest first."""
-        filters = (wanted or OfferFilter()).model_dump(mode="json", exclude_defaults=True)
+        filters = (filter or OfferFilter()).model_dump(mode="json", exclude_defaults=True)
         return self._call(routes.CATALOG, query={**filters, "limit": limit, "cursor": cursor})
 
-    def walk(self, wanted: OfferFilter | None = None, *, cursor: str | None = None) -> Iterator[PriceView]:
-        """Yield all that match, page by page; `cursor` is the `next` of an earlier page."""
+    def walk(self, filter: OfferFilter | None = None, *, cursor: str | None = None) -> Iterator[PriceView]:
+        """Yield all offers that match; `cursor` is the `next` of an earlier page."""
         while True:
-            found = self.page(wanted, limit=PAGE, cursor=cursor)
-            yield from found.items
-            cursor = found.next
+            page = self.page(filter, limit=PAGE, cursor=cursor)
+            yield from page.items
+            cursor = page.next
             if cursor is None:
                 return
 
@@ -76,15 +76,15 @@ class CatalogApi(Resource):
         return self._call(routes.CATALOG_GPUS).items
 
     def audit(self) -> PriceAuditView:
-        """Return what is wrong with the prices in use."""
+        """Return the problems of the prices in use."""
         return self._call(routes.CATALOG_AUDIT)
 
     def refresh(self, provider: str, regions: Sequence[str] = ()) -> RefreshView:
-        """Have the server ask a provider for its prices; of all its known regions unless some are named."""
+        """Have the server fetch a provider's prices (default: of all its known regions)."""
         return self._call(routes.CATALOG_REFRESH, body={"provider": provider, "regions": list(regions)})
 
     def compare(self, table: bytes, *, provider: str | None = None, over: float = 10.0) -> PriceComparisonView:
-        """Compare the prices in use with another table (CSV); `over` percent apart they differ."""
+        """Compare the prices in use with another table (CSV); reports those that differ by more than `over` percent."""
         return self._call(
             routes.CATALOG_COMPARE,
             content=table,
@@ -94,17 +94,17 @@ class CatalogApi(Resource):
 
 
 class Models(Resource):
-    """Model plugins of the server's Python."""
+    """Model plugins that the server offers."""
 
     def list_models(self) -> tuple[ModelView, ...]:
-        """Return all of them, the broken ones with `error`."""
+        """Return all models; broken ones have `error`."""
         return self._call(routes.MODELS).items
 
     def get(self, name: str) -> ModelView:
         return self._call(routes.MODEL, name=name)
 
     def submit(self, order: ModelOrder, job: Mapping[str, object] | None = None, *, key: str | None = None) -> JobView:
-        """Submit a job that trains, asks or measures a model. `job` are fields of a spec: `backend`, `resources`, …"""
+        """Submit a job that trains a model, predicts with it or evaluates it. `job`: fields of a spec, as `backend`."""
         body = {
             "method": order.method,
             "config": order.config,
@@ -119,7 +119,7 @@ class Training(Resource):
     """Training tasks of tenants."""
 
     def orchestrate(self, task: Mapping[str, object], *, key: str | None = None) -> TaskView:
-        """Submit once: however often the request has to be repeated, `key` makes it one job."""
+        """Submit a task once: `key` makes it one job however often the request is retried."""
         return self._call(routes.ORCHESTRATE, body=task, headers=idempotency(key))
 
     def status(self, task_id: str) -> TaskView:
@@ -128,7 +128,7 @@ class Training(Resource):
 
 class Maintenance(Resource):
     def prune(self, *, older_than: float | None = None, dry_run: bool = False) -> PruneView:
-        """Remove what retention allows, older than so many seconds (default: the server's own time)."""
+        """Remove what retention allows, older than this many seconds (default: the server's setting)."""
         return self._call(routes.PRUNE, body={"older_than_seconds": older_than, "dry_run": dry_run})
 
     def backup(self, path: str) -> BackupView:

@@ -1,4 +1,4 @@
-"""What people write on jobs (names, tags, notes), and many jobs in one request."""
+"""Names, tags and notes of jobs, and requests for many jobs at once."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Labels(Resource):
     def tags(self, ref: str) -> tuple[str, ...]:
         return self._call(routes.TAGS, job=ref).items
 
-    def tag(self, ref: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Remove tags, then add some; return the tags of the job after that."""
+    def change_tags(self, ref: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
+        """Remove tags, then add some; return the job's tags."""
         return self._call(routes.CHANGE_TAGS, body={"add": list(add), "remove": list(remove)}, job=ref).items
 
     def notes(self, ref: str) -> tuple[NoteView, ...]:
         return self._call(routes.NOTES, job=ref).items
 
     def add_note(self, ref: str, text: str) -> NoteView:
-        """Leave a note. Never repeated: it would be there twice."""
+        """Add a note. Never retried: it could be added twice."""
         return self._call(routes.ADD_NOTE, body={"text": text}, job=ref)
 
     def delete_note(self, ref: str, note: str) -> NoteView:
@@ -37,16 +37,16 @@ class Labels(Resource):
 
 class BulkJobs(Resource):
     def submit(self, specs: Sequence[JobSpec], *, keys: Sequence[str] | None = None) -> SubmittedPage:
-        """Submit up to 500 jobs, each with a key of its own; the answer has the result of each."""
-        made = keys if keys is not None else [uuid.uuid4().hex for _ in specs]
-        jobs = [{"spec": s.model_dump(mode="json"), "key": key} for s, key in zip(specs, made, strict=True)]
+        """Submit up to 500 jobs, each with a key of its own; the response has the result of each."""
+        keys = keys if keys is not None else [uuid.uuid4().hex for _ in specs]
+        jobs = [{"spec": s.model_dump(mode="json"), "key": key} for s, key in zip(specs, keys, strict=True)]
         return self._call(routes.SUBMIT_MANY, body={"jobs": jobs})
 
     def cancel(
-        self, wanted: JobFilter | None = None, *, ids: Sequence[str] = (), dry_run: bool = False
+        self, filter: JobFilter | None = None, *, ids: Sequence[str] = (), dry_run: bool = False
     ) -> CancelledPage:
-        """Ask for the end of the jobs that match (up to 1,000, newest first), or of those of these ids."""
+        """Ask the jobs that match (up to 1,000, newest first), or those with these ids, to end."""
         which: dict[str, object] = (
-            {"ids": list(ids)} if wanted is None else {"filter": wanted.model_dump(mode="json", exclude_defaults=True)}
+            {"ids": list(ids)} if filter is None else {"filter": filter.model_dump(mode="json", exclude_defaults=True)}
         )
         return self._call(routes.CANCEL_MANY, body={**which, "dry_run": dry_run})

@@ -1,4 +1,4 @@
-"""People, their projects and tokens, and the secrets and hooks of projects."""
+"""Users, projects and tokens; secrets and webhooks of projects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class People(Resource):
     def add_user(
         self, name: str, *, admin: bool = False, password: str | None = None, email: str | None = None
     ) -> UserView:
-        """With `email` they sign in with the OpenID provider, if it says that the address is theirs."""
+        """Add a user. With `email` they log in with the OpenID provider, if it has verified that address."""
         body = {"name": name, "admin": admin, "password": password, "email": email}
         return self._call(routes.ADD_USER, body=body)
 
@@ -48,11 +48,11 @@ class People(Resource):
         email: str | None = None,
         subject: str | None = None,
     ) -> UserView:
-        """Change what is given. Your own password needs the old one; an empty e-mail address takes it away.
+        """Change what is not None. Your own password needs the old one; an empty `email` removes the address.
 
         `subject` is the OpenID provider's own name for the user.
         """
-        given = {
+        fields = {
             "admin": admin,
             "disabled": disabled,
             "password": password,
@@ -60,7 +60,7 @@ class People(Resource):
             "email": email,
             "subject": subject,
         }
-        return self._call(routes.CHANGE_USER, body=without_none(given), name=name)
+        return self._call(routes.CHANGE_USER, body=without_none(fields), name=name)
 
     def projects(self) -> tuple[ProjectView, ...]:
         return self._call(routes.PROJECTS).items
@@ -89,7 +89,7 @@ class People(Resource):
         project: str | None = None,
         user: str | None = None,
     ) -> TokenView:
-        """Make a token; it stands in this answer and nowhere else."""
+        """Create a token; only this response contains it."""
         body = {"name": name, "scopes": sorted(scopes), "days": days, "project": project, "user": user}
         return self._call(routes.MAKE_TOKEN, body=body)
 
@@ -97,18 +97,18 @@ class People(Resource):
         return self._call(routes.REVOKE_TOKEN, token=ref)
 
     def share(self, job: str, *, name: str = "share link", hours: float = 24.0) -> TokenView:
-        """Make a token that shows one job to anyone who has it."""
+        """Create a token that allows anyone who has it to see one job."""
         return self._call(routes.SHARE, body={"name": name, "hours": hours}, job=job)
 
     def login(self, name: str, password: str) -> TokenView:
         return self._call(routes.LOGIN, body={"name": name, "password": password})
 
     def login_ways(self) -> WaysView:
-        """Return how people log in there."""
+        """Return the ways to log in to the server."""
         return self._call(routes.LOGIN_WAYS)
 
     def fetch_session(self, code: str, verifier: str) -> TokenView:
-        """Return the session for a code that a browser handed over (see handover.py)."""
+        """Return the session token for an authorization code (see oauth_callback.py)."""
         return self._call(routes.LOGIN, body={"code": code, "verifier": verifier})
 
     def login_link(self) -> LinkView:
@@ -122,13 +122,13 @@ class People(Resource):
 
 
 class Secrets(Resource):
-    """Values go to the server and never come back."""
+    """Secrets of projects; the server never returns their values."""
 
     def list_secrets(self, project: str) -> tuple[SecretView, ...]:
         return self._call(routes.SECRETS, project=project).items
 
     def set(self, project: str, name: str, value: str) -> SecretView:
-        """Set a secret; again is harmless: the last value stays."""
+        """Set a secret; the last value wins."""
         return self._call(routes.SET_SECRET, body={"value": value}, project=project, name=name)
 
     def remove(self, project: str, name: str) -> None:
@@ -139,7 +139,7 @@ class Secrets(Resource):
 
 
 class Hooks(Resource):
-    """A hook is named by its id, or an ending of it of three or more characters."""
+    """Webhooks of projects. A hook is named by its id, or a suffix of it of three or more characters."""
 
     def list_hooks(self, project: str) -> tuple[HookView, ...]:
         return self._call(routes.HOOKS, project=project).items
@@ -155,7 +155,7 @@ class Hooks(Resource):
         events: Sequence[HookEvent | str] = ENDS,
         format: HookFormat | str = HookFormat.JSON,
     ) -> HookView:
-        """Add a hook. Its `secret` is what messages are signed with; it is not shown again."""
+        """Add a hook. Its `secret` signs messages; only this response contains it."""
         body = {"url": url, "events": [str(event) for event in events], "format": str(format)}
         return self._call(routes.ADD_HOOK, body=body, project=project)
 
@@ -168,7 +168,7 @@ class Hooks(Resource):
         events: Sequence[HookEvent | str] | None = None,
         enabled: bool | None = None,
     ) -> HookView:
-        """Change what is given."""
+        """Change what is not None."""
         names = None if events is None else [str(event) for event in events]
         body = without_none({"url": url, "events": names, "enabled": enabled})
         return self._call(routes.CHANGE_HOOK, body=body, project=project, hook=hook)
@@ -181,13 +181,13 @@ class Hooks(Resource):
         self._send(routes.REMOVE_HOOK, project=project, hook=hook)
 
     def test(self, project: str, hook: str) -> DeliveryView:
-        """Send a ping now; return what the receiver answered."""
+        """Send a ping now and return the receiver's response."""
         return self._call(routes.TEST_HOOK, project=project, hook=hook)
 
     def deliveries(self, project: str, hook: str, *, limit: int = 50) -> tuple[DeliveryView, ...]:
-        """Return the last tries, newest first."""
+        """Return the latest delivery attempts, newest first."""
         return self._call(routes.DELIVERIES, query={"limit": limit}, project=project, hook=hook).items
 
 
-def without_none(given: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in given.items() if value is not None}
+def without_none(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}

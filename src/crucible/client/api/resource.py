@@ -1,4 +1,4 @@
-"""Calling routes: the path is filled in, the request sent, the answer read as the model that the table names."""
+"""Calls routes: fills in the path, sends the request, and validates the response with the route's model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Resource:
         headers: Mapping[str, str] | None = None,
         **names: str,
     ) -> V:
-        """Send the request, its path filled in with `names`, and return the answer. Raises what the server refused."""
+        """Send the request, its path filled in with `names`, and return the response. Raises the server's error."""
         response = self._transport.request(
             route.method,
             path_of(route, **names),
@@ -44,7 +44,7 @@ class Resource:
             repeat=route.repeat,
             seconds=route.seconds,
         )
-        return read(route.answer, response)
+        return _validate(route.answer, response)
 
     def _send(
         self,
@@ -68,17 +68,17 @@ class Resource:
 
 
 def path_of(route: Route[V] | RawRoute | WebSocketRoute, **names: str) -> str:
-    """Return the path with each name quoted; only the path of an artifact may hold slashes."""
+    """Return the path with each name quoted; only `path`, of an artifact, may contain slashes."""
     quoted = {key: quote(name, safe="/" if key == "path" else "") for key, name in names.items()}
     return route.path.format(**quoted)
 
 
-def read(kind: type[V], response: Response) -> V:
+def _validate(kind: type[V], response: Response) -> V:
     try:
         return kind.model_validate_json(response.content)
     except ValidationError as error:
         raise Trouble(
-            "The server's answer cannot be understood.",
+            "The server's response is invalid.",
             why=f"{error.error_count()} fields of {kind.__name__} differ; first: {error.errors()[0]['loc']}.",
             fix="Check that it is a Crucible server, and its version, with `crucible doctor`.",
         ) from error

@@ -51,7 +51,7 @@ V = TypeVar("V", bound=View)
 
 @dataclass(frozen=True)
 class Route(Generic[V]):
-    """`repeat`: the request may be sent again without harm (None: if it is a read). `seconds`: wait for the answer."""
+    """`repeat`: the request may be retried (None: if it is a read). `seconds`: timeout (None: the client's default)."""
 
     method: str
     path: str
@@ -79,11 +79,11 @@ UPLOAD_SECONDS = 600.0
 PLAN_SECONDS = 60.0
 BULK_SECONDS = 120.0
 MODEL_SECONDS = 180.0
-"""A model plugin is asked in a process that may import a large framework."""
+"""The server describes a model plugin in a process that may import a large framework."""
 ORPHANS_SECONDS = 120.0
-"""Every backend is asked."""
+"""The server queries every backend."""
 HOOK_TEST_SECONDS = 60.0
-"""A receiver has ten seconds; looking up its name may take as long."""
+"""A receiver has ten seconds; its DNS lookup may take as long."""
 COMPARE_SECONDS = 120.0
 REFRESH_SECONDS = 960.0
 MAINTENANCE_SECONDS = 600.0

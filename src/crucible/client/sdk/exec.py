@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crucible.client.request.checks import invalid_value
 from crucible.client.transport.http import Transport
-from crucible.client.transport.sessions import Session, SessionOver, command_of, open_session
+from crucible.client.transport.sessions import Session, SessionOver, make_command, open_session
 from crucible.core.errors import CrucibleError, TimedOut
 from crucible.wire.http.sessions import FrameKind
 
@@ -43,7 +43,7 @@ def execute(
     """Raises TimedOut after `timeout` seconds; the command is ended then."""
     if isinstance(command, str) or not command or not all(isinstance(word, str) for word in command):
         raise invalid_value("command", command, "is a list of texts, such as ['ls', '-l']")
-    with open_session(transport, ref, command_of(tuple(command))) as session:
+    with open_session(transport, ref, make_command(tuple(command))) as session:
         return _run(session, input, timeout)
 
 

@@ -198,7 +198,7 @@ class Job(Awaitable["Job"]):
         Who is slower than the news gets the newest; a move to another place is never left out.
         """
         job = await self._known()
-        async with aclosing(iterate_in_thread(lambda stop: job.monitor(stop=stop), stands_for=_stands_for)) as statuses:
+        async with aclosing(iterate_in_thread(lambda stop: job.monitor(stop=stop), replaces=_replaces)) as statuses:
             async for status in statuses:
                 yield status
 
@@ -298,6 +298,6 @@ def _known(job: SyncJob) -> Future[SyncJob]:
     return found
 
 
-def _stands_for(old: JobStatus, new: JobStatus) -> bool:
+def _replaces(old: JobStatus, new: JobStatus) -> bool:
     """A move is told even to a reader who is late."""
     return not old.backend_changed and not new.backend_changed

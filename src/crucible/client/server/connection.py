@@ -1,4 +1,4 @@
-"""Which server a command talks to: the named one, or our own embedded one."""
+"""Chooses the server a command talks to: the named one, or our own embedded one."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ def make_embedded(settings: Settings, version: str, environ: Mapping[str, str]) 
 
 
 def connect(settings: Settings, embedded: Embedded) -> Api:
-    """The API to talk to. A named server is taken at its word, and never replaced by an embedded one."""
+    """Return the API of the named server, or of the embedded one, which is started if needed."""
     seconds = settings.request_seconds.value
     if settings.server.value is not None:
-        return Api(_named(settings, settings.server.value, embedded.environ), seconds=seconds)
-    own = _Own(settings, embedded)
+        return Api(_named_endpoint(settings, settings.server.value, embedded.environ), seconds=seconds)
+    own = _OwnServer(settings, embedded)
     return Api(own.ensure(), seconds=seconds, relocate=own.ensure, find_running=own.find_running)
 
 
 def connect_if_up(settings: Settings, embedded: Embedded) -> Api | None:
-    """The same, but nothing is started: None if no server is named and none of ours is up."""
+    """Return the API of the named server, or of the embedded one; None if neither is named or running."""
     if settings.server.value is not None:
         return connect(settings, embedded)
-    endpoint = _Own(settings, embedded).find_running()
+    endpoint = _OwnServer(settings, embedded).find_running()
     return Api(endpoint, seconds=settings.request_seconds.value) if endpoint else None
 
 
 @dataclass(frozen=True)
-class _Own:
-    """The embedded server, asked as whoever the setting `token` names: that may be somebody who may do less."""
+class _OwnServer:
+    """The embedded server, with the token of the settings if there is one: its user may have fewer permissions."""
 
     settings: Settings
     embedded: Embedded
 
     def ensure(self) -> Endpoint:
-        return self._as_said(self.embedded.ensure())
+        return self._with_token(self.embedded.ensure())
 
     def find_running(self) -> Endpoint | None:
         endpoint = self.embedded.find_running()
-        return None if endpoint is None else self._as_said(endpoint)
+        return None if endpoint is None else self._with_token(endpoint)
 
-    def _as_said(self, endpoint: Endpoint) -> Endpoint:
-        said = self.settings.token.value
-        return endpoint if said is None else replace(endpoint, token=said)
+    def _with_token(self, endpoint: Endpoint) -> Endpoint:
+        token = self.settings.token.value
+        return endpoint if token is None else replace(endpoint, token=token)
 
 
-def _named(settings: Settings, url: str, environ: Mapping[str, str]) -> Endpoint:
-    """Our own token goes to a named server only if that is the embedded one of this state folder.
+def _named_endpoint(settings: Settings, url: str, environ: Mapping[str, str]) -> Endpoint:
+    """Return the endpoint of a named server, with the token of the settings or of a login at this server.
 
-    One that a login gave goes to the server that gave it.
+    The embedded server's own token is only ever sent to the embedded server of this state folder.
     """
     token = settings.token.value or logins.load(default_logins(environ)).token(url)
     if token is None:

@@ -1,4 +1,4 @@
-"""Finding the embedded server: what `server.json` says, and whether it is true."""
+"""Finds the embedded server: reads `server.json` and checks that the server it names is running."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROBE_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Discovery:
-    """What a server wrote about itself when it became ready."""
+    """What a server writes to `server.json` when it becomes ready."""
 
     url: str
     pid: int
@@ -38,13 +38,13 @@ class Discovery:
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs. A file left behind by a killed server names a dead or another process."""
+        """Whether its process runs. After a kill, the file names a dead process, or another with the same id."""
         return self.process.alive
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """A probe's answer. `ready` may be false while a server starts."""
+    """The answer to a probe. `ready` may be false while a server starts."""
 
     ready: bool
     nonce: str
@@ -52,15 +52,15 @@ class ProbeResult:
 
 
 def read_discovery(home: Path) -> Discovery | None:
-    """The content of `server.json`; None when there is none, or it makes no sense."""
+    """Return the content of `server.json`; None if it is missing or invalid."""
     try:
-        said = json.loads((home / "server.json").read_text(encoding="utf-8"))
+        content = json.loads((home / "server.json").read_text(encoding="utf-8"))
         return Discovery(
-            url=str(said["url"]).rstrip("/"),
-            pid=int(said["pid"]),
-            start_time=str(said["start_time"]),
-            version=str(said["version"]),
-            nonce=str(said["nonce"]),
+            url=str(content["url"]).rstrip("/"),
+            pid=int(content["pid"]),
+            start_time=str(content["start_time"]),
+            version=str(content["version"]),
+            nonce=str(content["nonce"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -79,17 +79,17 @@ def probe(url: str, route: RawRoute, seconds: float = PROBE_SECONDS) -> ProbeRes
     try:
         with closing(HttpClient(read_address(url))) as http:
             response = http.send(Request(route.method, route.path, seconds, seconds))
-            said = json.loads(response.content)
+            body = json.loads(response.content)
     except (HttpError, BadInput, ValueError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(body, dict):
         return None
-    ready = response.status_code == 200 and said.get("ready", True) is True
-    return ProbeResult(ready, str(said.get("nonce", "")), str(said.get("version", "")))
+    ready = response.status_code == 200 and body.get("ready", True) is True
+    return ProbeResult(ready, str(body.get("nonce", "")), str(body.get("version", "")))
 
 
 def find_server(home: Path) -> Discovery | None:
-    """The embedded server that runs and answers with its own nonce, if there is one."""
+    """Return the running embedded server, if one answers with the nonce of `server.json`."""
     found = read_discovery(home)
     if found is None or not found.alive:
         return None
@@ -103,7 +103,7 @@ def endpoint_of(home: Path, found: Discovery) -> Endpoint:
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock for the block if it is free; the block learns whether it is held."""
+    """Hold the lock for the block if it is free; yields whether it is held."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -1,4 +1,4 @@
-"""What `crucible doctor` looks at: the surroundings that Crucible needs, each with its fix."""
+"""The checks of `crucible doctor`: what Crucible needs of this computer, each with its fix."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Check:
 
 
 def _can_listen() -> str | None:
-    """None, or why no port of the loopback can be had."""
+    """Return None, or why no port of 127.0.0.1 can be opened."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
             listener.bind(("127.0.0.1", 0))
@@ -76,7 +76,7 @@ def _can_listen() -> str | None:
 
 
 def _cannot_write(folder: Path) -> str | None:
-    """None, or why nothing can be written there. That there is no room is another matter."""
+    """Return None, or why the folder cannot be written to. A full disk is another check."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -86,7 +86,7 @@ def _cannot_write(folder: Path) -> str | None:
 
 @dataclass(frozen=True)
 class SystemInfo:
-    """This computer, as the checks see it."""
+    """This computer, as the checks see it; tests replace parts of it."""
 
     environ: Mapping[str, str]
     version: tuple[int, ...] = tuple(sys.version_info[:3])
@@ -105,7 +105,7 @@ class SystemInfo:
 
 
 def check_machine(machine: SystemInfo, home: Path) -> Iterator[Check]:
-    """All checks that need no server."""
+    """Yield all checks that need no server."""
     yield _python(machine)
     yield from _home(machine, home)
     yield _clock(machine)
@@ -131,7 +131,7 @@ def _python(machine: SystemInfo) -> Check:
 def _home(machine: SystemInfo, home: Path) -> Iterator[Check]:
     there = next(path for path in (home, *home.parents) if path.exists())
     fix = "Set CRUCIBLE_HOME to a folder on a local disk that you may write to."
-    why = machine.cannot_write(there) if there.is_dir() else f"{there} is no folder"
+    why = machine.cannot_write(there) if there.is_dir() else f"{there} is not a folder"
     if why is not None:
         yield Check("state folder", CheckStatus.BROKEN, f"{home} cannot be written: {why}", fix)
         return
@@ -153,7 +153,7 @@ def _disk(machine: SystemInfo, there: Path) -> Check:
 
 
 def _clock(machine: SystemInfo) -> Check:
-    """Our own files cannot come from the future; a clock that says so is wrong."""
+    """Check the clock against the age of our own files, which cannot be from the future."""
     ours = Path(__file__).stat().st_mtime
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(machine.now()))
     if machine.now() < ours - 86400:
@@ -165,7 +165,7 @@ def _ports(machine: SystemInfo) -> Check:
     why = machine.can_listen()
     if why is not None:
         return Check("ports", CheckStatus.BROKEN, f"no port on 127.0.0.1: {why}", "Check the loopback interface.")
-    return Check("ports", CheckStatus.OK, "127.0.0.1 can be listened on")
+    return Check("ports", CheckStatus.OK, "ports of 127.0.0.1 can be opened")
 
 
 def _tool(machine: SystemInfo, name: str, purpose: str, how: str) -> Check:
@@ -181,7 +181,7 @@ def is_network(filesystem: str) -> bool:
 
 
 def filesystem_of(path: Path, mounts: Path = _MOUNTS) -> str | None:
-    """The type of the file system that holds the resolved `path`; None where the system does not say."""
+    """Return the type of the file system that holds the resolved `path`; None if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

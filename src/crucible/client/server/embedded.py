@@ -1,7 +1,7 @@
 """The embedded server: found, or started detached by the first command that needs it.
 
-`server.lock` decides who runs, `server.json` says how to find it, and `start.lock` lets one starter at a time
-work: of two, the second finds the first one's server. A server is ready when it answers with its nonce.
+The running server holds `server.lock` and describes itself in `server.json`. `start.lock` lets one command at a time
+start it; the second then finds the first one's server. A server is ready when it answers with its nonce.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ COMMAND = (sys.executable, "-m", "crucible.app", "serve", "--embedded")
 POLL_SECONDS = 0.02
 STOP_SECONDS = 15.0
 STARTS = 3
-"""A server that is killed while it starts is started again this often."""
+"""How often to start a server that is killed while it starts."""
 
 _TAIL_LINES = 12
 _LONGEST_LINE = 300
-_OURS = ("CRUCIBLE_SERVER", "CRUCIBLE_TOKEN")
+_NOT_INHERITED = ("CRUCIBLE_SERVER", "CRUCIBLE_TOKEN")
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Embedded:
         return self.home / "server.log"
 
     def find_running(self) -> Endpoint | None:
-        """The server if it is up, of whatever version; nothing is started."""
+        """Return the server if it is running, whatever its version; starts nothing."""
         running = find_server(self.home)
         return endpoint_of(self.home, running) if running else None
 
     def ensure(self) -> Endpoint:
-        """Our server, started if need be. Raises what kept it from starting, in its own words."""
+        """Return our server in our version, started if needed. Raises the error that kept it from starting."""
         running = find_server(self.home)
         if running is None or running.version != self.version:
             self._refuse_inside_a_job()
@@ -66,7 +66,7 @@ class Embedded:
         return endpoint_of(self.home, running)
 
     def stop(self) -> bool:
-        """Stop the server and wait until its process is gone; False if none was up. Jobs live on."""
+        """Stop the server and wait until its process is gone; False if none was running. Jobs go on."""
         running = read_discovery(self.home)
         if running is None or not running.alive:
             return False
@@ -76,36 +76,38 @@ class Embedded:
                 return True
             running.process.send(number)
         if not self._wait_for_end(running):
-            raise TimedOut(f"The server (process {running.pid}) does not end.", fix=f"Look at {self.log}, then end it.")
+            raise TimedOut(
+                f"The server (process {running.pid}) does not stop.", fix=f"Check {self.log}, then kill the process."
+            )
         return True
 
     # Starting
 
     def _start_once(self) -> Discovery:
-        """Start the server, or use the one that another starter brings up meanwhile."""
+        """Start the server, or return the one that another command starts meanwhile."""
         _make_home(self.home)
         deadline = self.clock.monotonic() + self.start_seconds
         while True:
-            with try_lock(self.home / "start.lock") as ours:
-                if ours:
+            with try_lock(self.home / "start.lock") as is_held:
+                if is_held:
                     return self._start(self.clock.monotonic() + self.start_seconds)
             running = find_server(self.home)
             if running is not None and running.version == self.version:
                 return running
             if self.clock.monotonic() > deadline + self.start_seconds:
-                raise self._late("Another command has been starting it for too long.")
+                raise self._not_started("Another command has been starting it for too long.")
             self.clock.sleep(POLL_SECONDS)
 
     def _start(self, deadline: float) -> Discovery:
-        running = self._settled(deadline)
+        running = self._wait_for_settled(deadline)
         for _ in range(STARTS):
             if running is not None:
                 return running
             running = self._spawn(deadline)
-        raise self._late("It was killed each time while it started.")
+        raise self._not_started("It was killed each time while it started.")
 
-    def _settled(self, deadline: float) -> Discovery | None:
-        """The server of our version if one is up; None once it is certain that nobody runs."""
+    def _wait_for_settled(self, deadline: float) -> Discovery | None:
+        """Return the running server of our version, or None once no server runs; stops one of another version."""
         while True:
             running = find_server(self.home)
             if running is not None and running.version == self.version:
@@ -115,14 +117,14 @@ class Embedded:
             elif not is_locked(self.home / "server.lock"):
                 return None
             elif self.clock.monotonic() > deadline:
-                raise self._late("A server holds the state folder but does not get ready.")
+                raise self._not_started("A server holds the state folder but does not get ready.")
             self.clock.sleep(POLL_SECONDS)
 
     def _spawn(self, deadline: float) -> Discovery | None:
-        """Start one process and wait for it; None if it was killed before it was ready."""
+        """Start one process and wait until it is ready; None if it was killed before."""
         nonce = secrets.token_hex(16)
         begins = self.log.stat().st_size if self.log.exists() else 0
-        child = self._detached(nonce)
+        child = self._spawn_process(nonce)
         while self.clock.monotonic() < deadline:
             running = read_discovery(self.home)
             if running is not None and running.nonce == nonce and _is_ready(running):
@@ -131,14 +133,14 @@ class Embedded:
                 return self._after_exit(child.returncode, begins, deadline)
             self.clock.sleep(POLL_SECONDS)
         child.terminate()
-        raise self._late(f"It was not ready within {self.start_seconds:g} seconds.")
+        raise self._not_started(f"It was not ready within {self.start_seconds:g} seconds.")
 
-    def _detached(self, nonce: str) -> subprocess.Popen[bytes]:
-        """A process of its own session that holds none of our files and writes to the log.
+    def _spawn_process(self, nonce: str) -> subprocess.Popen[bytes]:
+        """Start a process in a session of its own that inherits no files and writes to the log.
 
-        Its state folder is said by a flag: the variable would also move the user's own settings, which it reads.
+        The state folder is passed as a flag: $CRUCIBLE_HOME would also move the user's settings, which it reads.
         """
-        passed = {name: value for name, value in self.environ.items() if name not in _OURS}
+        passed = {name: value for name, value in self.environ.items() if name not in _NOT_INHERITED}
         with open(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             return subprocess.Popen(
                 [*self.command, "--home", str(self.home), "--nonce", nonce],
@@ -152,18 +154,18 @@ class Embedded:
             )
 
     def _after_exit(self, code: int, begins: int, deadline: float) -> Discovery | None:
-        """Our process is gone: use the winner's server, say what it said, or (None) it was killed."""
+        """Return the server that won the race, or None if our process was killed. Raises the error that ended it."""
         if is_locked(self.home / "server.lock"):
-            return self._settled(deadline)
-        told = last_error(self.log, begins)
-        if told is not None:
-            raise told
+            return self._wait_for_settled(deadline)
+        error = last_error(self.log, begins)
+        if error is not None:
+            raise error
         if code < 0:
             return None
         raise Trouble(
             f"The server ended with code {code} before it was ready.",
             why=self._last_lines(begins),
-            fix=f"Its log is {self.log}; `crucible doctor` checks the surroundings.",
+            fix=f"Its log is {self.log}; `crucible doctor` checks this computer.",
         )
 
     # Stopping
@@ -196,12 +198,12 @@ class Embedded:
                 fix="Name one with --server or CRUCIBLE_SERVER, or run this command outside the job.",
             )
 
-    def _late(self, why: str) -> CrucibleError:
+    def _not_started(self, why: str) -> CrucibleError:
         lines = self._last_lines(0)
         return Unreachable(
             "The embedded server did not start.",
             why=f"{why} The end of its log:\n{lines}" if lines else why,
-            fix=f"Its log is {self.log}; `crucible doctor` checks the surroundings.",
+            fix=f"Its log is {self.log}; `crucible doctor` checks this computer.",
             log=str(self.log),
         )
 
@@ -211,17 +213,17 @@ class Embedded:
 
 
 def last_error(log: Path, begins: int = 0) -> CrucibleError | None:
-    """The error that a server wrote as its last line when it gave up, looking from byte `begins` on."""
+    """Return the error that a server logged as its last line, reading the log from byte `begins` on."""
     lines = _log_lines(log, begins)
     try:
-        said = json.loads(lines[-1])["error"] if lines else None
+        problem = json.loads(lines[-1])["error"] if lines else None
     except (ValueError, KeyError, TypeError):
         return None
-    return error_from(said) if isinstance(said, dict) else None
+    return error_from(problem) if isinstance(problem, dict) else None
 
 
 def _shortened(line: str) -> str:
-    """A line with a traceback in it would hide the others."""
+    """Return the line, cut: one with a traceback would hide the others."""
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
 
 
@@ -242,14 +244,14 @@ def _is_ready(running: Discovery) -> bool:
 
 
 def _make_home(home: Path) -> None:
-    """The state folder, with the lock file in it, so that what is wrong with the place shows here."""
+    """Create the state folder and the lock file in it, so that a folder that cannot be used fails here."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(home / "start.lock", os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise DiskFull(
-                f"There is no room left for the state folder {home}.",
+                f"The disk is full: no room for the state folder {home}.",
                 fix="Make room, or set CRUCIBLE_HOME to a folder on another local disk.",
             ) from error
         raise Trouble(

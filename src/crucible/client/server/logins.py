@@ -1,4 +1,4 @@
-"""Servers that the user has logged in to: where, as whom, and the token. A file for his eyes only."""
+"""The servers that the user has logged in to, with user and token, in a file that only the user may read."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Login:
 
 @dataclass(frozen=True)
 class Logins:
-    """`current` is the server that commands talk to when none is named."""
+    """`current` is the default server of commands."""
 
     servers: dict[str, Login]
     current: str | None = None
 
     def token(self, url: str) -> Secret | None:
-        """A token goes to the server that gave it, and to no other."""
+        """Return the token of this server; it must not be sent to another."""
         known = self.servers.get(url)
         return None if known is None else Secret(known.token)
 
@@ -46,11 +46,11 @@ class Logins:
 
 
 def load(path: Path) -> Logins:
-    """Nothing for a file that is not there; raises BadInput for one that cannot be read."""
+    """Return the logins of the file, none if it does not exist. Raises BadInput if it cannot be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        servers = {str(url): Login(**login) for url, login in found["servers"].items()}
-        return Logins(servers, found.get("current"))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        servers = {str(url): Login(**login) for url, login in content["servers"].items()}
+        return Logins(servers, content.get("current"))
     except FileNotFoundError:
         return Logins({})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -60,7 +60,7 @@ def load(path: Path) -> Logins:
 
 
 def save(path: Path, logins: Logins) -> None:
-    """Replaced as a whole, and closed to others from the first byte on."""
+    """Replace the file atomically; it is never readable by other users."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
@@ -73,18 +73,18 @@ def save(path: Path, logins: Logins) -> None:
 
 
 def check_encrypted(url: str, *, insecure: bool = False) -> None:
-    """Raise RefusedByPolicy where a password or a token would be sent for everyone on the way to read."""
+    """Raise RefusedByPolicy if a password or token would be sent unencrypted over a network."""
     parts = urlsplit(url)
-    if parts.scheme == "https" or insecure or _is_here(parts.hostname or ""):
+    if parts.scheme == "https" or insecure or _is_loopback_host(parts.hostname or ""):
         return
     raise RefusedByPolicy(
         f"{url} is not encrypted.",
-        why="Whoever is on the way could read your token, and run programs as you.",
-        fix="Use the server's https:// address; --insecure if you know that the way is safe.",
+        why="Others on the network could read your token and run programs as you.",
+        fix="Use the server's https:// address; or --insecure on a network that you trust.",
     )
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback_host(host: str) -> bool:
     try:
         return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
     except ValueError:

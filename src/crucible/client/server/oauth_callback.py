@@ -1,6 +1,6 @@
-"""Signing in by the browser (RFC 8252): a listener on this computer that the browser hands a code to.
+"""Login in the browser (RFC 8252): a listener on this computer that receives the authorization code.
 
-The code is good only together with a verifier that never leaves this process, so who sees it on the way has nothing.
+The code is useless without the verifier, which never leaves this process (PKCE).
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from crucible.core.errors import TimedOut
 from crucible.core.people.openid import make_challenge
 
 HOST = "127.0.0.1"
-SLOWEST = 5.0
-"""Seconds a connection gets to say what it wants; the next one waits."""
+REQUEST_SECONDS = 5.0
+"""How long a connection may take to send its request; connections are served one at a time."""
 DONE = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Crucible</title>
 <p>The command is logged in. You can close this page.</p></html>
 """
 
 
 class BrowserLogin:
-    """Listens from the start; `code` waits for the browser."""
+    """Listens from when it is created; `code` waits for the browser."""
 
     def __init__(self, server: str, *, now: Callable[[], float] = time.monotonic) -> None:
         self._server = server
         self._now = now
-        self._echo = secrets.token_urlsafe(24)
+        self._state = secrets.token_urlsafe(24)
         self.verifier = secrets.token_urlsafe(48)
         self._listener = _Listener((HOST, 0), _Handler)
-        self._listener.echo = self._echo
+        self._listener.state = self._state
 
     def __enter__(self) -> BrowserLogin:
         return self
@@ -47,19 +47,19 @@ class BrowserLogin:
 
     @property
     def url(self) -> str:
-        """What the browser has to open."""
-        query = {"port": self.port, "challenge": make_challenge(self.verifier), "state": self._echo}
+        """The page to open in the browser."""
+        query = {"port": self.port, "challenge": make_challenge(self.verifier), "state": self._state}
         return f"{self._server}{routes.LOGIN_OPENID.path}?{urlencode(query)}"
 
     def code(self, seconds: float) -> str:
-        """The code, once the browser brings it; raises TimedOut."""
+        """Wait for the browser and return its code. Raises TimedOut."""
         until = self._now() + seconds
         while self._listener.code is None:
             left = until - self._now()
             if left <= 0:
                 raise TimedOut(
-                    f"Nobody signed in within {seconds:g} s.",
-                    why="The browser did not come back, or said why not.",
+                    f"Nobody logged in within {seconds:g} s.",
+                    why="The browser did not return, or it shows why.",
                     fix="Run `crucible login` again, or use a token: crucible login URL --token-stdin < token.txt",
                 )
             self._listener.timeout = min(left, 0.5)
@@ -68,28 +68,28 @@ class BrowserLogin:
 
 
 class _Listener(HTTPServer):
-    echo = ""
+    state = ""
     code: str | None = None
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that breaks off is no news."""
+        """Ignore connections that break off."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = SLOWEST
+    timeout = REQUEST_SECONDS
     server: _Listener
 
     def do_GET(self) -> None:
-        found = parse_qs(urlsplit(self.path).query)
-        code, state = found.get("code", [""])[0], found.get("state", [""])[0]
-        ours = self.headers.get("Host", "") == f"{HOST}:{self.server.server_address[1]}"
-        if not ours or not code or not secrets.compare_digest(state.encode(), self.server.echo.encode()):
-            self._say(404, b"")
+        query = parse_qs(urlsplit(self.path).query)
+        code, state = query.get("code", [""])[0], query.get("state", [""])[0]
+        is_our_host = self.headers.get("Host", "") == f"{HOST}:{self.server.server_address[1]}"
+        if not is_our_host or not code or not secrets.compare_digest(state.encode(), self.server.state.encode()):
+            self._respond(404, b"")
             return
         self.server.code = code
-        self._say(200, DONE)
+        self._respond(200, DONE)
 
-    def _say(self, status: int, body: bytes) -> None:
+    def _respond(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
@@ -100,4 +100,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """The code stands in the request's path; it is not for the terminal."""
+        """Log nothing: the request's path contains the code."""

@@ -1,6 +1,6 @@
-"""Putting a copy of the database in the place of an embedded server's own, while that server is down.
+"""Restores a backup into the embedded server, which must be stopped.
 
-The work is done by `python -m crucible.app db restore FILE`: it holds the state folder's lock meanwhile.
+`python -m crucible.app db restore FILE` does the work, holding the lock of the state folder.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def restore(
     command: Sequence[str] | None = None,
     seconds: float = SECONDS,
 ) -> dict[str, object]:
-    """Restore the state folder `home` from `file`; what the program tells of it. Raises in its own words.
+    """Restore the state folder `home` from `file` and return the program's report. Raises the program's error.
 
-    `force` also takes a copy of another deployment's database, for its history. `in_use`: a PostgreSQL database is
-    replaced even while a process seems to work on it.
+    `force` accepts a backup of another deployment. `in_use` replaces a PostgreSQL database even while a process seems
+    to use it.
     """
-    flags = [flag for flag, said in (("--force", force), ("--in-use", in_use)) if said]
+    flags = [flag for flag, is_set in (("--force", force), ("--in-use", in_use)) if is_set]
     try:
         done = subprocess.run(
             [*(command or COMMAND), str(file), "--home", str(home), *flags],
@@ -48,29 +48,29 @@ def restore(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        why, fix = f"It was given {seconds:g} seconds.", "Look whether the disk is slow or full; then restore again."
-        raise TimedOut("The restore did not end in time.", why=why, fix=fix) from error
+        why, fix = f"The limit is {seconds:g} seconds.", "Check whether the disk is slow or full; then restore again."
+        raise TimedOut("The restore timed out.", why=why, fix=fix) from error
     if done.returncode:
         raise _failure(done.stderr, done.returncode)
-    return _told(done.stdout)
+    return _read_report(done.stdout)
 
 
-def _told(text: str) -> dict[str, object]:
-    """The object on the last line, if there is one."""
+def _read_report(text: str) -> dict[str, object]:
+    """Return the JSON object on the last line, if there is one."""
     lines = text.strip().splitlines()
     try:
-        found = json.loads(lines[-1]) if lines else {}
+        report = json.loads(lines[-1]) if lines else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return report if isinstance(report, dict) else {}
 
 
-def _failure(said: str, code: int) -> CrucibleError:
-    problem = _told(said).get("error")
+def _failure(stderr: str, code: int) -> CrucibleError:
+    problem = _read_report(stderr).get("error")
     if isinstance(problem, dict):
         return error_from(problem)
     return Trouble(
         f"The restore failed with code {code}.",
-        why="\n".join(said.strip().splitlines()[-_LAST_LINES:]),
-        fix="The database is as it was before; `crucible doctor` checks the surroundings.",
+        why="\n".join(stderr.strip().splitlines()[-_LAST_LINES:]),
+        fix="The database is unchanged; `crucible doctor` checks this computer.",
     )

@@ -1,4 +1,4 @@
-"""The user's own `config.toml`: one setting set or taken away, everything else in it as it was."""
+"""Sets and removes single settings in the user's `config.toml`, leaving the rest of the file as it is."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TABLE = re.compile(r"\s*\[")
 
 
 def set_setting(path: Path, name: str, value: str) -> None:
-    """Raises UnknownName, and BadInput for a value that the setting cannot have; then the file is as it was."""
-    _known(name)
-    _replace(path, [*_without(path, name), f"{name} = {_written(value)}"])
+    """Set a setting. Raises UnknownName, and BadInput for an invalid value; then the file is unchanged."""
+    _check_name(name)
+    _replace(path, [*_without(path, name), f"{name} = {_as_toml(value)}"])
 
 
 def unset_setting(path: Path, name: str) -> bool:
-    """Whether it was there."""
-    _known(name)
+    """Remove a setting; return whether it was set."""
+    _check_name(name)
     kept = _without(path, name)
     if len(kept) == len(_lines(path)):
         return False
@@ -30,8 +30,8 @@ def unset_setting(path: Path, name: str) -> bool:
     return True
 
 
-def _written(value: str) -> str:
-    """Numbers and flags as they are, all else as a text."""
+def _as_toml(value: str) -> str:
+    """Return the value in TOML: numbers and flags as they are, anything else as a string."""
     if value in ("true", "false") or re.fullmatch(r"-?\d+(\.\d+)?", value):
         return value
     return json.dumps(value)
@@ -41,7 +41,7 @@ def _without(path: Path, name: str) -> list[str]:
     kept = []
     for line in _lines(path):
         if _TABLE.match(line):
-            raise BadInput(f"{path} has tables, which settings are not.", fix="Mend it by hand.")
+            raise BadInput(f"{path} has tables, but settings are plain values.", fix="Remove the tables.")
         key = _KEY.match(line)
         if key is None or key[1].strip('"') != name:
             kept.append(line)
@@ -54,11 +54,11 @@ def _lines(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read.", why=str(error), fix="Mend or remove the file.") from error
+        raise BadInput(f"{path} cannot be read.", why=str(error), fix="Correct or remove the file.") from error
 
 
 def _replace(path: Path, lines: list[str]) -> None:
-    """Only if the settings can still be read with it; closed to others, since it may hold a token."""
+    """Replace the file if the settings are still valid; only the user may read it, as it may hold a token."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
@@ -76,6 +76,6 @@ def _replace(path: Path, lines: list[str]) -> None:
     fresh.replace(path)
 
 
-def _known(name: str) -> None:
+def _check_name(name: str) -> None:
     if name not in NAMES:
         raise UnknownName("setting", name, NAMES)

@@ -1,1 +1,1 @@
-"""HTTP and WebSockets to one server: retries, errors, streams."""
+"""HTTP and WebSocket connections to a server: retries, errors, streams."""

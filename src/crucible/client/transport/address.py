@@ -1,4 +1,4 @@
-"""Where a server is reached: its URL, and the proxy before it."""
+"""The address of a server, and the proxy on the way to it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def read_address(url: str) -> BaseUrl:
-    """Return the parts of a server's URL; BadInput if it is none."""
+    """Return the parts of a server's URL. Raises BadInput if it is not one."""
     try:
         return BaseUrl.parse(url)
     except ValueError as error:
         fix = "Write it like https://crucible.example.org."
-        raise BadInput(f"{url!r} is no address of a server.", why=str(error), fix=fix) from error
+        raise BadInput(f"{url!r} is not the address of a server.", why=str(error), fix=fix) from error
 
 
 def is_loopback(url: str) -> bool:
@@ -25,13 +25,13 @@ def is_loopback(url: str) -> bool:
 
 
 def proxy_for(address: BaseUrl) -> Proxy | None:
-    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's settings, name for an address.
+    """Return the proxy for an address, from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY or the system's settings.
 
-    None for this computer: a proxy would look for the loopback on its own.
+    None for a loopback address, which the proxy would resolve to itself.
     """
     if address.host in LOOPBACK:
         return None
-    from urllib.request import getproxies, proxy_bypass  # slow to load, and needed beyond this computer only
+    from urllib.request import getproxies, proxy_bypass  # slow to import, and only needed for remote servers
 
     known = getproxies()
     url = known.get(address.scheme) or known.get("all")
@@ -47,7 +47,7 @@ def _read_proxy(url: str) -> Proxy:
     if base is None or base.scheme != "http":
         raise BadInput(
             "The proxy in the environment cannot be used.",
-            why="It has to be reached by http://; connections to servers are encrypted through it all the same.",
+            why="Only http:// proxies are supported; connections to https:// servers are encrypted through them too.",
             fix="Change HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, or add the server's name to NO_PROXY.",
         )
     return Proxy(base.host, base.port, _credentials(urlsplit(url)))

@@ -1,4 +1,4 @@
-"""A blocking iterator, run in a thread of its own and read by an event loop."""
+"""Runs a blocking iterator in a thread of its own, to be read by an event loop."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 Stop = Callable[[], bool]
-ROOM = 1000
-"""How many items a reader may be behind before the thread waits for it."""
+MAX_PENDING = 1000
+"""Items that may wait for the reader before the thread waits too."""
 
 
 async def iterate_in_thread(
-    items: Callable[[Stop], Iterator[T]], *, stands_for: Callable[[T, T], bool] = lambda old, new: False
+    items: Callable[[Stop], Iterator[T]], *, replaces: Callable[[T, T], bool] = lambda old, new: False
 ) -> AsyncGenerator[T, None]:
-    """What `items(stop)` yields. Whoever stops reading makes `stop` true, and the thread ends at its next look.
+    """Yield what `items(stop)` yields. When the reader stops, `stop()` becomes true; the iterator must check it.
 
-    Of two items that wait to be read, the later takes the place of the earlier where `stands_for(earlier, later)`.
+    An item that waits to be read is replaced by a later one where `replaces(earlier, later)`.
     """
-    box = _Queue(asyncio.get_running_loop(), stands_for)
-    threading.Thread(target=box.fill, args=(items,), name="crucible-follow", daemon=True).start()
+    queue = _Queue(asyncio.get_running_loop(), replaces)
+    threading.Thread(target=queue.fill, args=(items,), name="crucible-follow", daemon=True).start()
     try:
-        while (found := await box.take()) is not None:
-            for item in found:
+        while (items_read := await queue.read()) is not None:
+            for item in items_read:
                 yield item
     finally:
-        box.stop()
+        queue.stop()
 
 
 class _Queue(Generic[T]):
-    """What one thread puts in and one event loop takes out."""
+    """A queue that one thread fills and one event loop reads."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, stands_for: Callable[[T, T], bool]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, replaces: Callable[[T, T], bool]) -> None:
         self._loop = loop
-        self._stands_for = stands_for
+        self._replaces = replaces
         self._changed = threading.Condition()
         self._filled = asyncio.Event()
         self._waiting: deque[T] = deque()
@@ -51,41 +51,41 @@ class _Queue(Generic[T]):
             for item in items(lambda: self._stopped):
                 if not self._put(item):
                     return
-        except BaseException as error:  # noqa: BLE001  it is raised where the items are read
+        except BaseException as error:  # noqa: BLE001  raised again in `read`
             self._error = error
         finally:
             self._done = True
-            self._tell()
+            self._notify()
 
     def _put(self, item: T) -> bool:
-        """Whether it was wanted; waits while the reader is far behind."""
+        """Add an item, waiting while the reader is far behind. Return False once the reader has stopped."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or len(self._waiting) < ROOM)
-            if self._waiting and self._stands_for(self._waiting[-1], item):
+            self._changed.wait_for(lambda: self._stopped or len(self._waiting) < MAX_PENDING)
+            if self._waiting and self._replaces(self._waiting[-1], item):
                 self._waiting.pop()
             self._waiting.append(item)
-        self._tell()
+        self._notify()
         return not self._stopped
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._filled.set)
-        except RuntimeError:  # the loop is closed: nobody reads any more
+        except RuntimeError:  # the loop is closed, so nothing reads any more
             self._stopped = True
 
     # In the loop
 
-    async def take(self) -> list[T] | None:
-        """What has come, at least one thing; None after the last. Raises what the iterator raised."""
+    async def read(self) -> list[T] | None:
+        """Return the waiting items, at least one; None after the last. Raises what the iterator raised."""
         while True:
             self._filled.clear()
-            done = self._done
+            done = self._done  # before the items: after it is set none is added
             with self._changed:
-                found = list(self._waiting)
+                waiting = list(self._waiting)
                 self._waiting.clear()
                 self._changed.notify()
-            if found:
-                return found
+            if waiting:
+                return waiting
             if done:
                 break
             await self._filled.wait()

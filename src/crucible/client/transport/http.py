@@ -1,4 +1,4 @@
-"""HTTP to one server: base URL, token, deadlines, problem answers, and repeats where they cannot do harm."""
+"""HTTP to one server: base URL, token, timeouts, errors, and retries where they are safe."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _RETRIED = frozenset({429, 502, 503})
 
 Query: TypeAlias = Mapping[str, str | int | float | Sequence[str] | None]
 Content: TypeAlias = bytes | Callable[[], Iterator[bytes]]
-"""A request body; a function that opens it anew where the request may be repeated."""
+"""A request body; a function that opens it again for each attempt."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a server is and the token it wants. `embedded`: ours, found or started in the state folder."""
+    """The address of a server and its token. `embedded`: our own server, found or started in the state folder."""
 
     url: str
     token: Secret | None = None
@@ -43,7 +43,7 @@ class Endpoint:
 
 
 class Transport:
-    """Requests to one endpoint. `relocate` says where the server is now, after it stopped answering."""
+    """Sends requests to one server. `relocate` returns where it is now, after it stopped answering."""
 
     def __init__(
         self,
@@ -56,19 +56,19 @@ class Transport:
         self._seconds = seconds
         self._relocate = relocate
         self._http = _http(endpoint)
-        self._left: list[HttpClient] = []
+        self._retired: list[HttpClient] = []
         self._skew = VersionCheck(embedded=endpoint.embedded)
 
     def close(self) -> None:
-        for http in (*self._left, self._http):
+        for http in (*self._retired, self._http):
             http.close()
 
     def relocate(self) -> Endpoint:
-        """Find the server again (an embedded one may have restarted on another port); raises Unreachable."""
+        """Find the server again: an embedded one may have restarted on another port. Raises Unreachable."""
         if self._relocate is not None:
             endpoint = self._relocate()
             if endpoint != self.endpoint:
-                self._left.append(self._http)  # another thread may be using it
+                self._retired.append(self._http)  # not closed yet: another thread may be using it
                 self.endpoint, self._http = endpoint, _http(endpoint)
         return self.endpoint
 
@@ -84,29 +84,30 @@ class Transport:
         repeat: bool | None = None,
         seconds: float | None = None,
     ) -> Response:
-        """Send and read the whole answer; an error answer is raised. `repeat` allows retries (reads: yes).
+        """Send a request and return its response, read in full. Raises an error response as the error it describes.
 
-        What may be repeated is idempotent on the server: reads, content-addressed puts, keyed posts.
+        `repeat` allows retries (default: for reads). Only requests that are idempotent on the server may be retried:
+        reads, content-addressed puts, posts with a key.
         """
 
         def send() -> Response:
             data, more = (content, {}) if body is None else (_encoded(body), {"Content-Type": "application/json"})
-            asked = self._asked(method, _target(path, query), data, {**more, **(headers or {})}, seconds)
-            return self._send(asked)
+            request = self._request_of(method, _target(path, query), data, {**more, **(headers or {})}, seconds)
+            return self._send(request)
 
         repeated = method in ("GET", "HEAD") if repeat is None else repeat
         try:
-            return RetryPolicy().run(send, self._again) if repeated else send()
+            return RetryPolicy().run(send, self._should_retry) if repeated else send()
         except HttpError as error:
-            raise self._told(error) from error
-        except _RetryLater as busy:
-            raise busy.error from busy
+            raise self._error_from(error) from error
+        except _RetryLater as later:
+            raise later.error from later
 
     @contextmanager
     def download(self, path: str, *, headers: Mapping[str, str] | None = None) -> Iterator[Response]:
-        """An answer whose body is read in pieces by the caller; 416 is left to the caller too."""
+        """Yield a response whose body the caller reads in pieces. Raises an error response, except 416."""
         try:
-            response = self._http.send(self._asked("GET", path, None, headers or {}, None))
+            response = self._http.send(self._request_of("GET", path, None, headers or {}, None))
             try:
                 if response.status_code >= 400 and response.status_code != 416:
                     raise error_from_response(response)
@@ -114,49 +115,49 @@ class Transport:
             finally:
                 response.close()
         except HttpError as error:
-            raise self._told(error) from error
+            raise self._error_from(error) from error
 
-    def _asked(
+    def _request_of(
         self, method: str, target: str, content: Content | None, headers: Mapping[str, str], seconds: float | None
     ) -> Request:
         wait = seconds or self._seconds
         data = content() if callable(content) else content
         return Request(method, target, wait, min(wait, CONNECT_SECONDS), headers, data)
 
-    def _send(self, asked: Request) -> Response:
-        response = self._http.send(asked)
+    def _send(self, request: Request) -> Response:
+        response = self._http.send(request)
         self._skew.check(response.headers)
         if response.status_code in _RETRIED:
             raise _RetryLater(error_from_response(response))
-        if response.status_code >= 400 and asked.method != "HEAD":
+        if response.status_code >= 400 and request.method != "HEAD":
             raise error_from_response(response)
         response.read()
         return response
 
-    def _again(self, error: Exception) -> bool:
-        """Whether to try once more; moves to where the server is now if it went away."""
+    def _should_retry(self, error: Exception) -> bool:
+        """Return whether to retry, after finding the server again if it went away."""
         if isinstance(error, _RetryLater | ResponseTimeout) or (isinstance(error, NotConnected) and error.timed_out):
             return True
         if not isinstance(error, HttpError):
             return False
         if self._relocate is None:
-            # A named server that refuses to be reached is told at once: waiting would only hide it.
+            # The user named this server: report at once that it cannot be reached, waiting would only hide it.
             return not isinstance(error, NotConnected)
         self.relocate()
         return True
 
-    def _told(self, error: HttpError) -> CrucibleError:
+    def _error_from(self, error: HttpError) -> CrucibleError:
         if not isinstance(error, ResponseTimeout):
             return unreachable(self.endpoint, str(error))
         return TimedOut(
             f"The server at {self.endpoint.url} did not answer in time.",
-            why="It is busy, or the network is.",
+            why="The server or the network is busy.",
             fix="Try again, or set CRUCIBLE_REQUEST_SECONDS higher.",
         )
 
 
 class _RetryLater(Exception):
-    """The server asks to come back later; `error` is what to say if it never gets better."""
+    """The server asks to retry later; `error` is raised after the last attempt."""
 
     def __init__(self, error: CrucibleError) -> None:
         super().__init__(str(error))
@@ -165,16 +166,16 @@ class _RetryLater(Exception):
 
 def unreachable(endpoint: Endpoint, why: str) -> Unreachable:
     fix = (
-        "Start it anew with `crucible up`; `crucible doctor` looks for the cause."
+        "Restart it with `crucible up`; `crucible doctor` looks for the cause."
         if endpoint.embedded
-        else "Check the address (--server, CRUCIBLE_SERVER, or `crucible login`) and that the server is up;"
-        " without one named, or after `crucible logout`, Crucible runs its own."
+        else "Check the address (--server, CRUCIBLE_SERVER, or `crucible login`) and that the server is up."
+        " Without a named server, or after `crucible logout`, Crucible runs its own."
     )
     return Unreachable(f"The server at {endpoint.url} does not answer.", why=why, fix=fix, url=endpoint.url)
 
 
 def error_from_response(response: Response) -> CrucibleError:
-    """The error an answer of 400 or above stands for, whatever its body."""
+    """Return the error of a response with status 400 or above, whatever its body."""
     try:
         problem = json.loads(response.content)
     except (ValueError, RecursionError):
@@ -196,7 +197,9 @@ def _http(endpoint: Endpoint) -> HttpClient:
     token = endpoint.token.reveal() if endpoint.token else ""
     if not token.isascii() or not token.isprintable():
         raise NotAllowed(
-            "The token is none.", why="It holds letters that no token has.", fix="Set CRUCIBLE_TOKEN to a valid token."
+            "The token is not valid.",
+            why="It has invalid characters.",
+            fix="Set CRUCIBLE_TOKEN to a valid token.",
         )
     headers = {"User-Agent": f"crucible/{__version__}", **auth_headers(endpoint)}
     return HttpClient(address, headers=headers, proxy=proxy_for(address))
@@ -207,10 +210,10 @@ def _encoded(body: object) -> bytes:
 
 
 def _target(path: str, query: Query | None) -> str:
-    """Raises BadInput for a name in the path that is empty: it would ask for something else, or for nothing."""
+    """Return the path with its query. Raises BadInput for an empty name in the path, which would name another route."""
     if "//" in path or path.endswith("/"):
-        fix = "Give a name or an id; a variable of the shell may be unset."
-        raise BadInput("A name is empty.", why=f"It would ask for {path}.", fix=fix)
+        fix = "Give a name or an id; a shell variable may be unset."
+        raise BadInput("A name is empty.", why=f"The request would be for {path}.", fix=fix)
     pairs = _pairs(query)
     return f"{path}?{urlencode(pairs)}" if pairs else path
 

@@ -1,4 +1,4 @@
-"""Problem answers of the server, turned back into the error they were."""
+"""Converts between errors and their JSON: problem responses of the server, and error objects of its log."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _BY_STATUS: dict[int, type[CrucibleError]] = {
 _BY_CODE: dict[str, type[CrucibleError]] = {
     kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CrucibleError)
 }
-"""Leaves that other rooms add come as the nearest kind of the core, with their own code in `data`."""
+"""Errors that are defined outside core become the nearest class here, with their own code in `data`."""
 
 
 def error_from(problem: Mapping[str, object], status: int = 500) -> CrucibleError:
-    """The error that a problem object, or an error object of the server's log, tells of."""
+    """Return the error that a problem response, or an error object of the server's log, describes."""
     code = str(problem.get("code", ""))
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status) or (BadInput if 400 <= status < 500 else Trouble)
-    said = (problem.get(key) for key in ("what", "detail", "title"))
-    what = next(filter(None, said), f"The server answered {status}.")
+    texts = (problem.get(key) for key in ("what", "detail", "title"))
+    what = next(filter(None, texts), f"The server answered {status}.")
     data = {str(key): value for key, value in problem.items() if key not in _STANDARD}
     if kind is not _BY_CODE.get(code) and code:
         data["code"] = code
@@ -57,19 +57,16 @@ def error_from(problem: Mapping[str, object], status: int = 500) -> CrucibleErro
 
 
 def error_object(error: CrucibleError) -> dict[str, object]:
-    """The error as programs read it; the inverse of `error_from`."""
+    """Return the error as JSON for programs; the inverse of `error_from`."""
     code = error.data.get("code", error.code)
     parts = {"code": code, "what": error.what, "why": error.why, "fix": error.fix}
     return {**{key: value for key, value in error.data.items() if key not in parts}, **parts}
 
 
 def _make(kind: type[CrucibleError], what: str, why: str, fix: str, data: dict[str, object]) -> CrucibleError:
-    # The server has already worded it, so leaves that word themselves from other arguments are passed by.
+    # Subclasses build their message from other arguments; the server has sent the message, so __init__ is bypassed.
     error = kind.__new__(kind)
     CrucibleError.__init__(error, what, why=why, fix=fix, **data)
     if isinstance(error, UnknownName):
         error.meant = str(data["meant"]) if data.get("meant") else None
     return error
-
-
-__all__ = ["error_from", "error_object"]

@@ -1,4 +1,4 @@
-"""Trying again, with growing waits, what may be tried again."""
+"""Retries with exponential backoff."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """At most so many `attempts` within so many `seconds`; waits double from `first` up to `longest`.
+    """At most `attempts` attempts within `seconds`; waits double from `first` up to `longest`.
 
-    A little chance is added to each wait, so that many who were turned away together do not come back together.
+    Up to `jitter` seconds are added to each wait, so that clients that failed together do not return together.
     """
 
     attempts: int = 5
@@ -27,18 +27,18 @@ class RetryPolicy:
     jitter: float = 0.1
     clock: MonotonicClock = field(default=time, repr=False)
 
-    def run(self, act: Callable[[], T], again: Callable[[Exception], bool]) -> T:
-        """What `act` returns. When it raises, `again` says whether to try once more; the last error is raised."""
+    def run(self, call: Callable[[], T], should_retry: Callable[[Exception], bool]) -> T:
+        """Return what `call` returns. Raises its last error when `should_retry` or the attempts say so."""
         deadline = self.clock.monotonic() + self.seconds
         for wait in self._waits():
             try:
-                return act()
+                return call()
             except Exception as error:
-                if self.clock.monotonic() + wait > deadline or not again(error):
+                if self.clock.monotonic() + wait > deadline or not should_retry(error):
                     raise
             self.clock.sleep(wait)
-        return act()
+        return call()
 
     def _waits(self) -> Iterator[float]:
         for n in range(self.attempts - 1):
-            yield min(self.first * 2**n, self.longest) + random.uniform(0, self.jitter)  # noqa: S311  no secret
+            yield min(self.first * 2**n, self.longest) + random.uniform(0, self.jitter)  # noqa: S311  not a secret

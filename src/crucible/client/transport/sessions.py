@@ -1,4 +1,4 @@
-"""A session at a running job: frames over a WebSocket, with credit both ways (see `crucible.wire.http.sessions`)."""
+"""Sessions at running jobs: frames over a WebSocket, with flow control (see `crucible.wire.http.sessions`)."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ CREDIT_BYTES = s.WINDOW // 4
 
 
 class SessionOver(Exception):
-    """Nothing can be sent any more."""
+    """The session has ended; nothing can be sent any more."""
 
 
 class Session(AbstractContextManager["Session"]):
-    """One session, from its opening on. One thread reads `frames`, another may write."""
+    """An open session. One thread reads `frames`, another may write."""
 
-    def __init__(self, connection: ClientConnection, held: ExitStack) -> None:
+    def __init__(self, connection: ClientConnection, resources: ExitStack) -> None:
         self._connection = connection
-        self._held = held
+        self._resources = resources
         self._window = s.CreditWindow()
-        self._room = threading.Condition()
+        self._writable = threading.Condition()
         self._ended = False
-        self._passed_on = 0
+        self._consumed = 0
         self.over: s.Over | None = None
-        """How it ended, after the last of `frames`."""
+        """How the session ended; set after the last of `frames`."""
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End it, whatever it is at; what runs for it is ended there."""
+        """End the session at once; the command that runs for it is ended."""
         self._end()
         with contextlib.suppress(OSError):
-            self._held.close()
+            self._resources.close()
 
     def frames(self) -> Iterator[tuple[s.FrameKind, bytes]]:
-        """READY, data and ends, as they come; a piece counts as passed on when the next is asked for.
+        """Yield READY, data and end frames until the session has ended; `over` then says how.
 
-        After the last `over` says how it ended. Raises what the server or the agent refused it for.
+        Data counts as consumed when the next frame is requested. Raises the error that the server or the agent sent.
         """
         try:
             while self.over is None:
-                frame = self._received()
+                frame = self._receive()
                 kind = s.frame_kind(frame, s.FROM_AGENT)
                 if kind is s.FrameKind.CREDIT:
-                    self._give(s.read_credit(frame))
+                    self._add_credit(s.read_credit(frame))
                 elif kind is s.FrameKind.OVER:
                     self.over = s.read_over(frame)
                 else:
                     yield kind, frame[1:]
-                    self._pass_on(len(frame) - 1)
+                    self._return_credit(len(frame) - 1)
         except s.BadFrame as error:
             raise Unreachable(
-                "The server does not speak as it should.",
+                "The server sent an invalid frame.",
                 why=f"{error}.",
-                fix="Let this computer, the server and the job's agent have the same version: crucible --version",
+                fix="Use the same version on this computer, the server and the job's agent: crucible --version",
             ) from error
         finally:
             self._end()
@@ -78,11 +78,11 @@ class Session(AbstractContextManager["Session"]):
             raise problem_of(self.over.problem)
 
     def write(self, data: bytes) -> None:
-        """Send input, once there is room for it; raises SessionOver."""
+        """Send input, waiting while the other side has no room for it. Raises SessionOver."""
         for at in range(0, len(data), s.CHUNK):
             part = data[at : at + s.CHUNK]
-            with self._room:
-                self._room.wait_for(lambda: self._ended or self._window.room >= s.CHUNK)
+            with self._writable:
+                self._writable.wait_for(lambda: self._ended or self._window.room >= s.CHUNK)
                 self._window.spend(len(part))
             self._send(s.data_frame(part))
 
@@ -100,41 +100,41 @@ class Session(AbstractContextManager["Session"]):
         except (ConnectionClosed, OSError) as error:
             raise SessionOver from error
 
-    def _received(self) -> bytes:
+    def _receive(self) -> bytes:
         try:
             frame = self._connection.recv()
         except (ConnectionClosed, OSError) as error:
             raise Unreachable(
-                "The session broke off.",
-                why="The server has gone, or the way to it.",
+                "The session was disconnected.",
+                why="The server or the connection to it was lost.",
                 fix="The job goes on; try again.",
             ) from error
         return frame if isinstance(frame, bytes) else frame.encode()
 
-    def _pass_on(self, count: int) -> None:
-        self._passed_on += count
-        if self._passed_on >= CREDIT_BYTES:
+    def _return_credit(self, count: int) -> None:
+        self._consumed += count
+        if self._consumed >= CREDIT_BYTES:
             with contextlib.suppress(SessionOver):
-                self._send(s.credit_frame(self._passed_on))
-            self._passed_on = 0
+                self._send(s.credit_frame(self._consumed))
+            self._consumed = 0
 
-    def _give(self, count: int) -> None:
-        with self._room:
+    def _add_credit(self, count: int) -> None:
+        with self._writable:
             self._window.grant(count)
-            self._room.notify()
+            self._writable.notify()
 
     def _end(self) -> None:
-        with self._room:
+        with self._writable:
             self._ended = True
-            self._room.notify()
+            self._writable.notify()
 
 
-def open_session(transport: Transport, ref: str, wanted: s.Opening) -> Session:
-    """A session at a job; raises what the server refuses it for."""
+def open_session(transport: Transport, ref: str, opening: s.Opening) -> Session:
+    """Open a session at a job. Raises what the server refuses it for."""
     endpoint = transport.endpoint
-    held = ExitStack()
+    resources = ExitStack()
     try:
-        connection = held.enter_context(
+        connection = resources.enter_context(
             connect(
                 _address(endpoint, ref),
                 additional_headers=auth_headers(endpoint),
@@ -145,26 +145,26 @@ def open_session(transport: Transport, ref: str, wanted: s.Opening) -> Session:
                 proxy=None if is_loopback(endpoint.url) else True,
             )
         )
-        connection.send(s.open_frame(wanted))
+        connection.send(s.open_frame(opening))
     except InvalidStatus as refused:
         raise _refusal(refused) from refused
     except (InvalidHandshake, InvalidURI) as refused:
         raise Unreachable(
-            "The server does not open sessions.",
+            "The server did not open a session.",
             why=f"{refused}.",
-            fix="A proxy in front of it has to let WebSockets through.",
+            fix="Let WebSockets through, if there is a proxy in front of the server.",
         ) from refused
     except (OSError, EOFError, ConnectionClosed) as error:
         raise unreachable(endpoint, str(error)) from error
-    return Session(connection, held)
+    return Session(connection, resources)
 
 
 def problem_of(problem: s.Problem) -> CrucibleError:
     return error_from(asdict(problem), problem.status)
 
 
-def command_of(words: tuple[str, ...], size: s.Size | None = None, term: str = "") -> s.Command:
-    """Raises BadInput for what no command can be."""
+def make_command(words: tuple[str, ...], size: s.Size | None = None, term: str = "") -> s.Command:
+    """Return the command frame. Raises BadInput for words that no command can have."""
     try:
         return s.Command(words, size, term)
     except s.BadFrame as error:

@@ -1,6 +1,6 @@
-"""Following one job: frames over a WebSocket, from cursors, over lost connections and restarted servers.
+"""Follows one job: frames over a WebSocket, from cursors on, across lost connections and restarted servers.
 
-Where a WebSocket cannot be had (behind some proxies) the same frames come from polling.
+Without a WebSocket (behind some proxies) the same frames come from polling.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ if TYPE_CHECKING:
 
 OPEN_SECONDS = 10.0
 GOING_AWAY = frozenset({1001, 1012})
-"""Close codes of a server that was told to stop; a crash has none."""
+"""Close codes of a server that was asked to stop; a crash has none."""
 
 MAX_FRAME = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Timing:
-    """`patience`: how long a server may be away. `handover`: how long after it was told to stop.
+    """Waits in seconds. `patience`: for a lost server; `replacement_wait`: for the successor of a stopped one.
 
-    `stop` ends the following early; it is asked at least every `look` seconds, and while a server is away.
+    `stop` ends the stream early; it is called at least every `check_seconds`, and while the server is away.
     """
 
     clock: MonotonicClock
     stop: Callable[[], bool] | None = None
-    look: float = 0.5
+    check_seconds: float = 0.5
     poll: float = 0.5
     first_wait: float = 0.1
     longest_wait: float = 5.0
     patience: float = 300.0
-    handover: float = 8.0
+    replacement_wait: float = 8.0
 
     @property
     def stopped(self) -> bool:
         return self.stop is not None and self.stop()
 
     @property
-    def silence(self) -> float | None:
-        """How long to wait for a frame before looking whether to stop."""
-        return None if self.stop is None else self.look
+    def receive_timeout(self) -> float | None:
+        """How long to wait for a frame before `stop` is checked."""
+        return None if self.stop is None else self.check_seconds
 
 
 class _Lost(Exception):
-    """The connection ended before the job did; `told` when the server said that it goes."""
+    """The connection ended before the job did; `announced` if the server said that it is stopping."""
 
-    def __init__(self, why: str, *, told: bool = False) -> None:
+    def __init__(self, why: str, *, announced: bool = False) -> None:
         super().__init__(why)
-        self.told = told
+        self.announced = announced
 
 
 class _NoWebSocket(Exception):
@@ -73,11 +73,11 @@ class _NoWebSocket(Exception):
 
 
 class _Stopped(Exception):
-    """Whoever followed wants no more."""
+    """The caller's `stop` returned true."""
 
 
-class _Seen:
-    """Keeps the cursors and lets each thing through once."""
+class _Progress:
+    """Keeps the cursors, so that each event and each piece of log is yielded once."""
 
     def __init__(self, cursors: Cursors) -> None:
         self.cursors = cursors
@@ -107,49 +107,49 @@ class _Seen:
 
 
 def follow(api: Api, ref: str, cursors: Cursors, notice: Callable[[str], None], timing: Timing) -> Iterator[Frame]:
-    """Frames until the job has ended and its log is out; each event and each piece of log once."""
-    seen = _Seen(cursors)
-    frames = _socket
-    away = _Away(api, notice, timing)
+    """Yield frames until the job has ended and its log is complete; each event and each piece of log once."""
+    progress = _Progress(cursors)
+    frames = _frames_from_socket
+    reconnect = _Reconnect(api, notice, timing)
     while True:
         try:
-            for frame in frames(api, ref, seen, timing):
-                away.back()
-                if seen.new(frame):
+            for frame in frames(api, ref, progress, timing):
+                reconnect.succeeded()
+                if progress.new(frame):
                     yield frame
             return
         except _Stopped:
             return
         except _NoWebSocket:
-            frames = _polling
+            frames = _frames_from_polling
         except (_Lost, Unreachable, TimedOut) as lost:
             if timing.stopped:
                 return
-            away.wait(ref, lost)
+            reconnect.wait(ref, lost)
 
 
-class _Away:
-    """Waiting for a server that went away, and finding it again."""
+class _Reconnect:
+    """Waits for a server that went away, and finds it again."""
 
     def __init__(self, api: Api, notice: Callable[[str], None], timing: Timing) -> None:
         self._api, self._notice, self._timing = api, notice, timing
         self._since: float | None = None
         self._next_wait = timing.first_wait
 
-    def back(self) -> None:
+    def succeeded(self) -> None:
         if self._since is not None:
             self._notice("The server is back.")
         self._since, self._next_wait = None, self._timing.first_wait
 
     def wait(self, ref: str, lost: Exception) -> None:
-        """Return when it is worth another try; raise Unreachable when patience is over."""
+        """Return when the next attempt is due. Raises Unreachable when patience is over."""
         clock = self._timing.clock
         if self._since is None:
             self._since = clock.monotonic()
-            self._notice("The server does not answer; the job goes on. Looking for it again …")
-        told = isinstance(lost, _Lost) and lost.told
-        if told and self._api.find_running is not None:
-            self._wait_for_another(ref, self._api.find_running)
+            self._notice("The server does not answer; the job goes on. Reconnecting …")
+        announced = isinstance(lost, _Lost) and lost.announced
+        if announced and self._api.find_running is not None:
+            self._wait_for_replacement(ref, self._api.find_running)
             return
         if clock.monotonic() - self._since > self._timing.patience:
             raise unreachable(self._api.transport.endpoint, str(lost))
@@ -157,52 +157,52 @@ class _Away:
         self._next_wait = min(self._next_wait * 2, self._timing.longest_wait)
         self._api.transport.relocate()
 
-    def _wait_for_another(self, ref: str, found: Callable[[], Endpoint | None]) -> None:
-        """Somebody stopped our embedded server: do not start it again, but use one that takes its place."""
+    def _wait_for_replacement(self, ref: str, find_running: Callable[[], Endpoint | None]) -> None:
+        """Use the successor of an embedded server that was stopped on purpose; start none."""
         clock = self._timing.clock
-        end = clock.monotonic() + self._timing.handover
+        end = clock.monotonic() + self._timing.replacement_wait
         while clock.monotonic() < end:
-            if found() is not None:
+            if find_running() is not None:
                 self._api.transport.relocate()
                 return
             clock.sleep(self._timing.first_wait)
         raise Unreachable(
             "The server was stopped.",
-            why="Jobs go on without it; their news waits for the next server.",
-            fix=f"Follow again with `crucible logs -f {short(ref) if is_id(ref) else ref}`: that starts the server.",
+            why="Jobs go on without it; their updates arrive with the next server.",
+            fix=f"Follow again with `crucible logs -f {short(ref) if is_id(ref) else ref}`: this starts the server.",
         )
 
 
 # Over a WebSocket
 
 
-def _socket(api: Api, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
-    with _opened(api, ref, seen.cursors) as connection:
+def _frames_from_socket(api: Api, ref: str, progress: _Progress, timing: Timing) -> Iterator[Frame]:
+    with _open_socket(api, ref, progress.cursors) as connection:
         try:
             while True:
-                if (frame := _frame(_received(connection, timing))) is not None:
+                if (frame := _frame(_receive(connection, timing))) is not None:
                     yield frame
         except ConnectionClosed as closed:
             code = closed.rcvd.code if closed.rcvd else None
             if code == 1008:
                 raise _NoWebSocket(str(closed)) from closed
             if code != 1000:
-                raise _Lost(str(closed), told=code in GOING_AWAY) from closed
-        if not seen.ended:
-            yield from _last_look(api, ref)
+                raise _Lost(str(closed), announced=code in GOING_AWAY) from closed
+        if not progress.ended:
+            yield from _final_frame(api, ref)
 
 
-def _received(connection: ClientConnection, timing: Timing) -> str | bytes:
+def _receive(connection: ClientConnection, timing: Timing) -> str | bytes:
     while not timing.stopped:
         try:
-            return connection.recv(timeout=timing.silence)
+            return connection.recv(timeout=timing.receive_timeout)
         except TimeoutError:
             continue
     raise _Stopped
 
 
-def _last_look(api: Api, ref: str) -> Iterator[Frame]:
-    """The stream was closed as finished, but no frame said that the job ended."""
+def _final_frame(api: Api, ref: str) -> Iterator[Frame]:
+    """Yield the job's last state, for a stream that was closed as finished before a frame said so."""
     job = api.job(ref)
     if not job.ended:
         raise _Lost("The server closed the stream before the job's end.")
@@ -210,7 +210,7 @@ def _last_look(api: Api, ref: str) -> Iterator[Frame]:
 
 
 @contextmanager
-def _opened(api: Api, ref: str, cursors: Cursors) -> Iterator[ClientConnection]:
+def _open_socket(api: Api, ref: str, cursors: Cursors) -> Iterator[ClientConnection]:
     endpoint = api.transport.endpoint
     try:
         connection = connect(
@@ -222,7 +222,7 @@ def _opened(api: Api, ref: str, cursors: Cursors) -> Iterator[ClientConnection]:
             proxy=None if is_loopback(endpoint.url) else True,
         )
     except InvalidStatus as refused:
-        api.job(ref)  # raises what is wrong with the token or the job, in the server's words
+        api.job(ref)  # raises the server's own error, if the token or the job is the cause
         raise _NoWebSocket(str(refused)) from refused
     except (InvalidHandshake, InvalidURI) as refused:
         raise _NoWebSocket(str(refused)) from refused
@@ -238,7 +238,7 @@ def _address(endpoint: Endpoint, ref: str, cursors: Cursors) -> str:
 
 
 def _frame(text: str | bytes) -> Frame | None:
-    """The frame in a message; None for one of a kind that only newer servers send."""
+    """Return the frame of a message; None for a kind that only newer servers send."""
     try:
         return _FRAMES.validate_json(text)
     except ValidationError as error:
@@ -253,21 +253,21 @@ _FRAMES: TypeAdapter[Frame] = TypeAdapter(AnyFrame)
 # By polling
 
 
-def _polling(api: Api, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
+def _frames_from_polling(api: Api, ref: str, progress: _Progress, timing: Timing) -> Iterator[Frame]:
     while True:
-        job = api.job(ref)  # before the log: if it has ended, the log read next is all there is
-        for event in api.events(ref, after=seen.cursors.after):
+        job = api.job(ref)  # before the log: if the job has ended, the log that is read next is complete
+        for event in api.events(ref, after=progress.cursors.after):
             yield EventFrame(cursor=event.n, event=event)
-        complete = yield from _new_text(api, ref, seen)
+        complete = yield from _new_log(api, ref, progress)
         yield JobFrame(job=job)
         if (job.ended and complete) or timing.stopped:
             return
         timing.clock.sleep(timing.poll)
 
 
-def _new_text(api: Api, ref: str, seen: _Seen) -> Generator[Frame, None, bool]:
-    """The log from the cursor to its present end, over all attempts; returns whether that is all of it."""
-    attempt, offset = seen.cursors.attempt, seen.cursors.offset
+def _new_log(api: Api, ref: str, progress: _Progress) -> Generator[Frame, None, bool]:
+    """Yield the log from the cursor to its current end, over all attempts; return whether it is complete."""
+    attempt, offset = progress.cursors.attempt, progress.cursors.offset
     while True:
         page = api.logs(ref, attempt=attempt, offset=offset)
         attempt = page.attempt or None

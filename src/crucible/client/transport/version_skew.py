@@ -1,4 +1,4 @@
-"""Version skew: what a server's answers say about its version, compared with our own."""
+"""Compares the version of a server with ours."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ log = logging.getLogger("crucible")
 
 
 class IncompatibleServer(Conflict):
-    """The server's API is another one: its answers could be misunderstood."""
+    """The server's API version differs from ours, so its answers could be misread."""
 
     code = "incompatible_server"
 
 
 class VersionCheck:
-    """Looks at every answer of one server; tells once, on standard error unless logging is set up."""
+    """Checks every response of one server; warns once, on standard error unless logging is configured."""
 
     def __init__(self, *, embedded: bool, version: str = __version__) -> None:
         self._embedded = embedded
         self._version = version
-        self._told = False
+        self._warned = False
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Raises IncompatibleServer. A server that does not say its version is taken as it is."""
+        """Raise IncompatibleServer for another API version. A server that sends no version passes."""
         theirs, api = headers.get(VERSION_HEADER, ""), headers.get(API_HEADER, "")
         if api.isdigit() and int(api) != API:
             raise IncompatibleServer(
                 f"The server is version {theirs or 'unknown'}, this command {self._version}.",
-                why=f"They do not understand each other: its API is number {api}, ours {API}.",
+                why=f"They are not compatible: its API version is {api}, ours is {API}.",
                 fix=self._fix(theirs),
             )
-        if versions_differ(theirs, self._version) and not self._told:
-            self._told = True
+        if versions_differ(theirs, self._version) and not self._warned:
+            self._warned = True
             log.warning(
-                "The server is version %s, this command %s: they may differ in what they know. %s",
+                "The server is version %s, this command %s: features may be missing. %s",
                 theirs,
                 self._version,
                 self._fix(theirs),
@@ -46,5 +46,5 @@ class VersionCheck:
 
     def _fix(self, theirs: str) -> str:
         if self._embedded:
-            return "`crucible down`, then any command, starts the server anew in this version; jobs go on."
-        return f"Bring both to one version: pip install crucible-ml=={theirs}, or upgrade the server."
+            return "`crucible down`, then any command, restarts the server in this version; jobs go on."
+        return f"Use the same version on both: pip install crucible-ml=={theirs}, or upgrade the server."
