@@ -192,7 +192,7 @@ def test_the_server_that_goes_takes_its_sessions_along_and_not_the_job(tmp_path:
         pid = int(command.stdout.readline())
         crucible.kill()
         _, said = command.communicate(timeout=20)
-        assert (command.returncode, b"broke off" in said) == (9, True), said
+        assert (command.returncode, b"was disconnected" in said) == (9, True), said
         until(lambda: not alive(pid), 20, "the command to be hung up")
         crucible.start()
         assert crucible.job(job)["status"] == "running"

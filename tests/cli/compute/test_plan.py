@@ -184,7 +184,7 @@ def test_here_by_name_needs_no_plan(cli: Cli, real: RealServer) -> None:
         (("--deadline", "soon"), "--deadline: 'soon' is no length of time"),
         (("--hours", "-1"), "--hours"),
         (("--max-cost", "-1"), "--max-cost must"),
-        (("--gpu", "A100", "--gpus", "0"), "It wants A100, and no GPU."),
+        (("--gpu", "A100", "--gpus", "0"), "--gpu A100 conflicts with --gpus 0."),
     ],
 )
 def test_what_cannot_be_asked(cli: Cli, real: RealServer, flags: tuple[str, ...], words: str) -> None:

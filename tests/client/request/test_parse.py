@@ -33,7 +33,7 @@ def test_a_variable_the_shell_does_not_have_is_bad_input() -> None:
 
 @pytest.mark.parametrize("item", ["1A=x", "=x", "A-B=x", "A B"])
 def test_a_bad_name_is_bad_input(item: str) -> None:
-    with pytest.raises(BadInput, match="no name"):
+    with pytest.raises(BadInput, match="is not the name"):
         read_variables([item], {})
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from crucible.client.payload.base import Payload
 from crucible.client.request.job_request import make_spec
-from crucible.client.request.planning import apply_plan, needs_no_plan, plan_request, program_of
+from crucible.client.request.planning import apply_plan, needs_no_plan, plan_request, program_files
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import Capacity
 from crucible.core.errors import BadInput
@@ -43,16 +43,16 @@ def planned(payload: Payload = PAYLOAD, **fields: object) -> PlanRequest:
 
 
 def test_the_texts_of_a_program_are_sent_the_one_that_is_started_first() -> None:
-    assert list(program_of(PAYLOAD)) == ["train.py", "model.py", "config.yaml"]
-    assert program_of(PAYLOAD)["train.py"] == "import model\ufffd"
+    assert list(program_files(PAYLOAD)) == ["train.py", "model.py", "config.yaml"]
+    assert program_files(PAYLOAD)["train.py"] == "import model\ufffd"
 
 
 def test_a_huge_bundle_is_read_in_part() -> None:
     many = tuple(Entry.of_bytes(f"m{n}.py", b"x" * 10) for n in range(1000))
-    assert len(program_of(replace(PAYLOAD, entries=(*many, *(PAYLOAD.entries or ()))))) == 400
-    assert "train.py" in program_of(replace(PAYLOAD, entries=(*many, *(PAYLOAD.entries or ()))))
+    assert len(program_files(replace(PAYLOAD, entries=(*many, *(PAYLOAD.entries or ()))))) == 400
+    assert "train.py" in program_files(replace(PAYLOAD, entries=(*many, *(PAYLOAD.entries or ()))))
     large = tuple(Entry.of_bytes(f"m{n}.py", b"x" * 900_000) for n in range(20))
-    assert sum(map(len, program_of(replace(PAYLOAD, entries=large)).values())) <= 6_000_000
+    assert sum(map(len, program_files(replace(PAYLOAD, entries=large)).values())) <= 6_000_000
 
 
 def test_of_a_huge_program_the_beginning_is_read(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_of_a_huge_program_the_beginning_is_read(tmp_path: Path) -> None:
     large = Entry("train.py", file, size=file.stat().st_size)
     other = Entry("model.py", file, size=file.stat().st_size)
     for payload in (replace(PAYLOAD, entries=(large, other)), replace(PAYLOAD, entries=None, in_place=str(tmp_path))):
-        found = program_of(payload)
+        found = program_files(payload)
         assert list(found) == ["train.py"]
         assert found["train.py"].startswith("import torch")
         assert len(found["train.py"]) == 1_000_000
@@ -71,7 +71,7 @@ def test_what_runs_in_place_is_read_there(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch")
     (tmp_path / "model.py").write_text("1")
     (tmp_path / "data.csv").write_text("1")
-    found = program_of(replace(PAYLOAD, entries=None, in_place=str(tmp_path)))
+    found = program_files(replace(PAYLOAD, entries=None, in_place=str(tmp_path)))
     assert found == {"train.py": "import torch", "model.py": "1"}
 
 
@@ -86,7 +86,7 @@ def test_a_question_holds_what_was_said_and_no_secrets() -> None:
 
 
 def test_a_kind_of_gpu_and_no_gpu() -> None:
-    with pytest.raises(BadInput, match="It wants T4, and no GPU"):
+    with pytest.raises(BadInput, match="--gpu T4 conflicts with --gpus 0"):
         planned(gpu_types=("T4",), resources={"gpus": 0})
     assert planned(gpu_types=("T4",)).gpu_types == ("T4",)
 

@@ -102,7 +102,7 @@ def test_more_than_any_place_has() -> None:
     assert {item["backend"] for item in raised.value.data["rejected"]} == {"local", "cheap", "quick", "play"}  # type: ignore[attr-defined]
     with pytest.raises(NoCapacity, match="offers nothing"):
         rank((backend("empty"),), GPU, Preferences())
-    with pytest.raises(NoCapacity, match="connected to none"):
+    with pytest.raises(NoCapacity, match="connected to no backend"):
         rank((), GPU, Preferences())
 
 
@@ -115,7 +115,7 @@ def test_places_that_would_cost_too_much_are_left_out() -> None:
     needs = Requirements(gpu_memory_gb=16, duration_hours_estimated=3, max_cost_usd=2)
     line = rank((QUICK, CHEAP), needs, Preferences())
     assert line.names == ("cheap",)
-    assert "3 hours there cost $6.00" in line.rejected["quick"]
+    assert "3 hours cost $6.00" in line.rejected["quick"]
     with pytest.raises(RefusedByPolicy, match="Raise max_cost_usd"):
         rank((QUICK,), needs, Preferences())
     for little in (0, 0.0005):

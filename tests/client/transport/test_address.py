@@ -35,7 +35,7 @@ def test_the_parts_of_a_url(url: str, address: BaseUrl) -> None:
     ["", "http://", "crucible.example", "ftp://a", "http://[::1", "http://a:port", "http://a:70000", "http:// a"],
 )
 def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(BadInput, match="no address"):
+    with pytest.raises(BadInput, match="not the address"):
         read_address(url)
 
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from crucible.client.transport.async_iterator import ROOM, Stop, iterate_in_thread
+from crucible.client.transport.async_iterator import MAX_PENDING, Stop, iterate_in_thread
 
 
 def ends_well(stop: Stop) -> Iterator[int]:
@@ -50,7 +50,7 @@ async def test_a_reader_who_is_behind_holds_the_thread_back() -> None:
 
     def many(stop: Stop) -> Iterator[int]:
         nonlocal made
-        while made < 3 * ROOM:
+        while made < 3 * MAX_PENDING:
             made += 1
             yield made
 
@@ -58,8 +58,8 @@ async def test_a_reader_who_is_behind_holds_the_thread_back() -> None:
     async for item in iterate_in_thread(many):
         seen += 1
         assert item == seen
-        assert made <= seen + 2 * ROOM + 1
-    assert seen == 3 * ROOM
+        assert made <= seen + 2 * MAX_PENDING + 1
+    assert seen == 3 * MAX_PENDING
 
 
 async def test_the_newest_replaces_those_before_it() -> None:

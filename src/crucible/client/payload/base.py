@@ -1,4 +1,4 @@
-"""What every kind of payload becomes: files to send, a command, a Python, and where it came from."""
+"""The types of payloads: what to run, and the files, command and Python it becomes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ JOB_FILES = frozenset({".yaml", ".yml", ".toml", ".json"})
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How a model is to be used. `items` are as `--config` takes them, from `folder`, and win over `config`.
+    """How to use a model. `items` are as `--config` takes them, relative to `folder`; they override `config`.
 
-    `plugin` is a project or a requirement to install the model from; without it the model is installed here.
+    `plugin` is a project or a requirement to install the model from (default: it is installed here).
     """
 
     folder: Path
@@ -33,7 +33,7 @@ class ModelOptions:
     callbacks: tuple[str, ...] = ()
 
     def merged_onto(self, base: ModelOptions) -> ModelOptions:
-        """Merge onto `base`: scalars override; configs and callbacks are joined."""
+        """Merge onto `base`: scalars override; configs and callbacks append."""
         return replace(
             base,
             folder=self.folder,
@@ -46,11 +46,11 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class CodeSource:
-    """What to run, and how to take it up.
+    """What to run, and the options for loading it.
 
-    `kind` says what `target` is: `path` (a file, a folder or an address), `git`, `code`, `shell`, `function` or
-    `model`, a model by its name. `kwargs` are for functions. `scratch` is a folder for clones, kept until all is
-    packed. `where` is the line of a job file that says what to run.
+    `kind` says what `target` is: `path` (a file, a folder or an address), `git`, `code`, `shell`, `function`, or
+    `model` (its name). `kwargs` are for functions. `scratch` is a folder for clones, which must exist until the files
+    are packed. `label` is the line of a job file that names the target, for errors.
     """
 
     host: SubmitHost
@@ -74,15 +74,15 @@ class CodeSource:
 
     @property
     def command_arguments(self) -> tuple[str, ...]:
-        """The arguments as a command line has them."""
+        """The arguments as text, for a command line."""
         return tuple(map(str, self.arguments))
 
 
 @dataclass(frozen=True)
 class Payload:
-    """Code ready to be sent: `entries` (None: nothing to send), or a folder to run in on this computer.
+    """Code ready to be sent: `entries` (None: nothing to send), or `in_place`, the local folder to run in.
 
-    `notes` are for the user: what was left out, passed over or looks wrong.
+    `notes` tell the user what was left out or skipped, or looks wrong.
     """
 
     command: tuple[str, ...]
@@ -93,27 +93,27 @@ class Payload:
     notes: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, object]:
-        """What the payload says of its job."""
+        """Return the fields of the job that the payload fills."""
         names = ("command", "environment", "source", "in_place")
         return {name: getattr(self, name) for name in names}
 
 
 def refuse_entry(what: str, code_source: CodeSource) -> None:
-    """Raise BadInput where an entry was named and there is nothing to choose one from."""
+    """Raise BadInput if an entry is named for a payload that has none."""
     if code_source.entry is not None:
         raise BadInput(
             f"{what} has no entry {code_source.entry!r}.",
-            why="It runs as a whole; an entry is the file of a directory or repository to begin with.",
-            fix="Leave out --entry (entry), or name the directory; files that it needs come with --include.",
+            why="Only directories and repositories have one: the file to start.",
+            fix="Leave out --entry (entry), or run the directory; --include sends further files.",
             field="entry",
         )
 
 
 def not_found(path: Path, shown: str) -> BadInput:
-    """The error for a path that is not there, with the nearest name that is."""
+    """Return the error for a missing path, with the nearest existing name."""
     near = nearest_file(path.name, _names(path.parent))
     hint = f"Did you mean {str(Path(shown).parent / near)!r}?" if near else "Check the path."
-    return BadInput(f"{shown} does not exist.", why=f"It was looked for at {path}.", fix=hint, meant=near)
+    return BadInput(f"{shown} does not exist.", why=f"There is no {path}.", fix=hint, meant=near)
 
 
 def _names(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A directory: all that is not ignored, and one file in it to begin with."""
+"""A directory: the files that are not ignored, and the one to start."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def from_directory(shown: str, code_source: CodeSource) -> Payload:
 
 
 def from_root(root: Path, shown: str, source: Source, code_source: CodeSource) -> Payload:
-    """The payload of a folder that is on this computer, wherever it came from."""
+    """Return the payload of a local folder, such as a clone."""
     entry = find_entry(root, _named_folder(root, shown), code_source.entry)
     text = read_code(root / entry, str(PurePath(shown) / entry) if source.path else entry)
     choice = choose_environment(code_source.python, Code(root, entry, text, whole=True), code_source.host)
     entries = None if code_source.in_place else gather(root, list_files(root), code_source.limit)
     if entries is not None and all(item.name != entry for item in entries):
-        raise BadInput(f"The entry {entry} is left out by .gitignore or .crucibleignore.", fix="Take it out of there.")
+        raise BadInput(f"The entry {entry} is ignored by .gitignore or .crucibleignore.", fix="Remove it there.")
     return Payload(
         command=(PYTHON, entry, *code_source.command_arguments),
         environment=choice.environment,
@@ -49,12 +49,12 @@ def from_root(root: Path, shown: str, source: Source, code_source: CodeSource) -
 
 
 def _named_folder(root: Path, shown: str) -> str:
-    """The folder as a sentence can name it: `.` and `..` say little."""
+    """Return the name of the folder for errors; `.` and `..` as a full path."""
     return str(root) if PurePath(shown).name in ("", "..") else shown
 
 
 def find_entry(root: Path, shown: str, named: str | None) -> str:
-    """The file to run: the named one, else a usual name, else the only one. Relative to `root`."""
+    """Return the file to run, relative to `root`: the named one, else one with a usual name, else the only one."""
     scripts = sorted(path.name for path in root.glob("*.py") if path.is_file())
     if named is not None:
         return _named(root, shown, named, scripts)
@@ -66,7 +66,7 @@ def find_entry(root: Path, shown: str, named: str | None) -> str:
     candidates = scripts or _below(root)
     listed = f"Candidates: {', '.join(candidates[:_LISTED])}." if candidates else "There is no Python file in it."
     raise BadInput(
-        f"Nothing says which file of {shown} to run.",
+        f"It is not clear which file of {shown} to run.",
         why=f"There is no {', '.join(ENTRIES)}. {listed}",
         fix="Name it with --entry FILE." if candidates else "Add a main.py, or use --shell for another command.",
         candidates=candidates,

@@ -1,4 +1,4 @@
-"""Reading code, and gathering the files that a bundle holds; what is wrong with them is told as bad input."""
+"""Reads code, and collects the files of a bundle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crucible.wire.files.paths import UnsafePath, is_inside
 
 
 def read_code(path: Path, shown: str) -> str:
-    """The text of a source file that exists, is not empty, and is text."""
+    """Return the text of a source file. Raises BadInput if it is missing, empty or not text."""
     return decode_code(read_bytes(path, shown), shown)
 
 
@@ -46,7 +46,7 @@ def decode_code(data: bytes, shown: str) -> str:
         ) from error
     if "\x00" in text:
         raise BadInput(
-            f"{shown} is no source code.",
+            f"{shown} is not source code.",
             why=f"There is a NUL byte at offset {data.find(0)}.",
             fix="Check that it is the right file.",
             offset=data.find(0),
@@ -55,7 +55,7 @@ def decode_code(data: bytes, shown: str) -> str:
 
 
 def syntax_note(code: str, shown: str) -> tuple[str, ...]:
-    """A warning if this is no valid Python here; the job's own Python may differ, so it is no refusal."""
+    """Return a note if this is not valid Python. No error: the job's Python may be another version."""
     try:
         ast.parse(code)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -65,7 +65,7 @@ def syntax_note(code: str, shown: str) -> tuple[str, ...]:
 
 
 def gather(root: Path, only: Iterable[str] | None, limit: int) -> tuple[Entry, ...]:
-    """The files below `root` that travel: all that are not ignored, or those of `only`."""
+    """Return the files below `root` to send: all that are not ignored, or those of `only`."""
     try:
         return tuple(collect(root, only=only, limit_bytes=limit))
     except BundleTooLarge as error:
@@ -74,19 +74,19 @@ def gather(root: Path, only: Iterable[str] | None, limit: int) -> tuple[Entry, .
         raise BadInput(
             f"{error.name} {error.why}.",
             why="A job gets only what is inside its folder.",
-            fix=f"Name it in {IGNORE_FILE}, copy it into the folder, or pass its target with --data.",
+            fix=f"List it in {IGNORE_FILE}, copy it into the folder, or pass its target with --data.",
             name=error.name,
         ) from error
     except OSError as error:
         raise BadInput(
             f"{error.filename or root} cannot be read.",
             why=error.strerror or str(error),
-            fix=f"Change its permissions, or name it in {IGNORE_FILE}.",
+            fix=f"Change its permissions, or list it in {IGNORE_FILE}.",
         ) from error
 
 
 def expand_includes(root: Path, patterns: Iterable[str]) -> tuple[str, ...]:
-    """The names below `root` that the --include patterns match; one that matches nothing is an error."""
+    """Return the names below `root` that the --include patterns match. Raises BadInput for one without a match."""
     return tuple(dict.fromkeys(name for pattern in patterns for name in _matches(root, pattern)))
 
 
@@ -95,12 +95,12 @@ def _matches(root: Path, pattern: str) -> list[str]:
         found = [path for path in root.glob(pattern) if path != root]
     except (ValueError, NotImplementedError) as error:
         raise BadInput(
-            f"--include {pattern} is no pattern.", why=str(error), fix=f"It is relative to {root}."
+            f"--include {pattern} is not a valid pattern.", why=str(error), fix=f"Patterns are relative to {root}."
         ) from error
     if not found:
-        raise BadInput(f"--include {pattern} matches nothing.", fix=f"It is relative to {root}.")
+        raise BadInput(f"--include {pattern} matches nothing.", fix=f"Patterns are relative to {root}.")
     if any(not is_inside(root, path.parent) or ".." in path.parts for path in found):
-        raise BadInput(f"--include {pattern} leads out of {root}.", fix="Pass data from elsewhere with --data.")
+        raise BadInput(f"--include {pattern} leads out of {root}.", fix="Pass other files with --data.")
     return sorted(path.relative_to(root).as_posix() for path in found)
 
 
@@ -111,13 +111,13 @@ def _too_large(root: Path, error: BundleTooLarge) -> BadInput:
     return BadInput(
         f"The code in {root} is {over}{allowed}.",
         why=f"The biggest files:\n{biggest}",
-        fix=f"Name what is not code in {root / IGNORE_FILE}, and pass data with --data.",
+        fix=f"List what is not code in {root / IGNORE_FILE}, and pass data with --data.",
         biggest=[[name, size] for name, size in error.biggest],
     )
 
 
 def _limit(size: int) -> str:
-    """The default is a round number in decimal units, and is called so everywhere."""
+    """Format a limit; the default is documented in decimal units, as 500 MB."""
     return f"500 MB ({format_memory(size)})" if size == DEFAULT_LIMIT else format_memory(size)
 
 

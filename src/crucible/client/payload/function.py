@@ -1,8 +1,8 @@
-"""A Python function: its source and what it needs of its file, never a pickle.
+"""A Python function, sent as source code, never as a pickle.
 
-A function of a module is imported there as it was here, and its folder's modules come along. One of the running
-script is taken out of it with the imports, functions, classes and assignments that it names: the rest of the
-script, which may well be what submits it, is not run again.
+A function of a module is imported in the job as it was here, with the modules of its folder. A function of the running
+script is extracted from it with the imports, functions, classes and assignments that it uses: the rest of the script,
+which may be what submits the job, must not run again.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ if __name__ == "__main__":
         _text = _json.dumps(_value)
     except (TypeError, ValueError) as _error:
         raise SystemExit(
-            f"{name} returned what JSON cannot hold ({{_error}}). "
-            "Return numbers, texts, lists and tables; write everything else to $CRUCIBLE_OUTPUT_DIR."
+            f"{name} returned a value that is not JSON ({{_error}}). "
+            "Return numbers, text, lists and dictionaries; write anything else to $CRUCIBLE_OUTPUT_DIR."
         ) from None
     with open(_os.path.join(_os.environ["CRUCIBLE_OUTPUT_DIR"], {result!r}), "w") as _file:
         _file.write(_text)
@@ -58,20 +58,26 @@ if __name__ == "__main__":
 
 
 def from_function(function: Callable[..., object], code_source: CodeSource) -> Payload:
-    """A script that calls the function with the arguments of the source and writes down what it returns.
+    """Return a script that calls the function with the source's arguments and stores the result as JSON.
 
-    Raises BadInput for what has no source of its own: lambdas, closures, methods, interactive definitions.
+    Raises BadInput for functions without source of their own: lambdas, closures, methods, interactive definitions.
     """
     refuse_entry("A function", code_source)
-    plain = _plain(function)
-    file = _file_of(plain)
+    plain_function = _check_function(function)
+    file = _file_of(plain_function)
     if code_source.in_place:
-        raise BadInput("A function cannot run in place.", why="A script is made of it.", fix="Leave out in_place.")
-    arguments = _arguments(plain, code_source.arguments, code_source.kwargs)
-    module = plain.__module__
+        raise BadInput(
+            "A function cannot run in place.", why="A script is generated from it.", fix="Leave out in_place."
+        )
+    arguments = _arguments(plain_function, code_source.arguments, code_source.kwargs)
+    module = plain_function.__module__
     root = file.parent if module == "__main__" else _root_of(file, module)
-    head = _taken_out(plain, file) if module == "__main__" else _imported(plain, root, file)
-    script = head + _CALL.format(arguments=arguments, name=plain.__name__, result=RESULT)
+    head = (
+        _extract_function(plain_function, file)
+        if module == "__main__"
+        else _import_function(plain_function, root, file)
+    )
+    script = head + _CALL.format(arguments=arguments, name=plain_function.__name__, result=RESULT)
     names = (*local_imports(root, head), *expand_includes(root, code_source.include))
     more = [entry for entry in gather(root, names, code_source.limit) if entry.name != NAME] if names else []
     entry = file.relative_to(root).as_posix()
@@ -86,20 +92,22 @@ def from_function(function: Callable[..., object], code_source: CodeSource) -> P
     )
 
 
-def _plain(function: object) -> types.FunctionType:
-    """The function, if it is one that can be found again by its name in a file."""
+def _check_function(function: object) -> types.FunctionType:
+    """Return the function if its file and name identify it. Raises BadInput."""
     called = getattr(function, "__qualname__", None) or repr(function)
     if not isinstance(function, types.FunctionType):
-        raise _refused(called, "It is no plain function (a class, a method, a partial, a built-in).")
+        raise _not_submittable(
+            called, "It is not a plain_function function but a class, a method, a partial or a built-in."
+        )
     within = inspect.unwrap(function)
     if within.__name__ == "<lambda>":
-        raise _refused(called, "A lambda has no name to find it by.")
+        raise _not_submittable(called, "A lambda has no name to find it by.")
     if "<locals>" in called or within.__closure__:
-        raise _refused(called, "It is defined inside another function and may hold on to its variables (a closure).")
+        raise _not_submittable(called, "It is defined inside another function and may use its variables (a closure).")
     if "." in called:
-        raise _refused(called, "It belongs to a class.")
+        raise _not_submittable(called, "It belongs to a class.")
     if inspect.isgeneratorfunction(within) or inspect.isasyncgenfunction(within):
-        raise _refused(called, "It is a generator: nothing says who would ask it for values.")
+        raise _not_submittable(called, "It is a generator: nothing would consume its values.")
     return function
 
 
@@ -107,20 +115,20 @@ def _file_of(function: types.FunctionType) -> Path:
     found = inspect.getsourcefile(inspect.unwrap(function))
     file = Path(found).resolve() if found else None
     if file is None or not file.is_file():
-        raise _refused(
-            function.__name__, "It was defined interactively or made by code: no file has its source.", notebook=True
+        raise _not_submittable(
+            function.__name__, "It was defined interactively or generated: no file has its source.", notebook=True
         )
     own = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
     if any(file.is_relative_to(folder) for folder in own):
         raise BadInput(
-            f"{function.__module__}.{function.__name__} is of an installed package.",
+            f"{function.__module__}.{function.__name__} belongs to an installed package.",
             why=f"Its source is {file}.",
             fix=f"Submit code that imports it: code='from {function.__module__} import {function.__name__}; ...'.",
         )
     return file
 
 
-def _refused(name: str, why: str, *, notebook: bool = False) -> BadInput:
+def _not_submittable(name: str, why: str, *, notebook: bool = False) -> BadInput:
     fix = f"{_ADVICE} A notebook is submitted whole: path='study.ipynb'." if notebook else _ADVICE
     return BadInput(f"The function {name} cannot be submitted.", why=why, fix=fix)
 
@@ -136,9 +144,9 @@ def _arguments(function: types.FunctionType, args: Sequence[object], kwargs: Map
         return json.dumps({"args": list(args), "kwargs": dict(kwargs)}, allow_nan=True)
     except (TypeError, ValueError) as error:
         raise BadInput(
-            f"An argument of {function.__name__} cannot travel.",
-            why=f"{error}. Arguments go as JSON, never as pickles.",
-            fix="Pass numbers, texts, lists and tables; name files by path, or pass them with data=.",
+            f"An argument of {function.__name__} cannot be sent.",
+            why=f"{error}. Arguments are sent as JSON, never as pickles.",
+            fix="Pass numbers, text, lists and dictionaries; pass files by path, or with data=.",
         ) from error
 
 
@@ -146,32 +154,34 @@ def _arguments(function: types.FunctionType, args: Sequence[object], kwargs: Map
 
 
 def _root_of(file: Path, module: str) -> Path:
-    """The folder that `module` is imported from."""
+    """Return the folder that `module` is imported from."""
     depth = len(module.split("."))
     return file.parents[depth if file.stem == "__init__" else depth - 1]
 
 
-def _imported(function: types.FunctionType, root: Path, file: Path) -> str:
+def _import_function(function: types.FunctionType, root: Path, file: Path) -> str:
     module = function.__module__
     here = sys.modules.get(module)
     if getattr(here, function.__name__, None) is not function:
-        raise _refused(function.__name__, f"It is not what {module}.{function.__name__} is now.")
-    return f"# Made to call {function.__name__} of {file.relative_to(root)}\nfrom {module} import {function.__name__}\n"
+        raise _not_submittable(function.__name__, f"It is not the current {module}.{function.__name__}.")
+    return f"# Generated to call {function.__name__} of {file.relative_to(root)}\nfrom {module} import {function.__name__}\n"
 
 
 # A function of the running script
 
 
-def _taken_out(function: types.FunctionType, file: Path) -> str:
-    """The statements of the script that the function needs, in their order."""
+def _extract_function(function: types.FunctionType, file: Path) -> str:
+    """Return the statements of the script that the function needs, in order."""
     text = read_code(file, str(file))
     try:
         body = ast.parse(text).body
     except SyntaxError as error:
-        raise _refused(function.__name__, f"{file} has changed and is no longer valid: {error.msg}.") from error
+        raise _not_submittable(
+            function.__name__, f"{file} has changed and is no longer valid Python: {error.msg}."
+        ) from error
     binding = {index: _binds(statement) for index, statement in enumerate(body)}
     if not any(function.__name__ in names for names in binding.values()):
-        raise _refused(function.__name__, f"{file} no longer defines it.")
+        raise _not_submittable(function.__name__, f"{file} no longer defines it.")
     needed, wanted = set[int](), [function.__name__]
     while wanted:
         name = wanted.pop()
@@ -180,18 +190,18 @@ def _taken_out(function: types.FunctionType, file: Path) -> str:
             wanted.extend(_needs(_source(text, body[index])))
     futures = [index for index, statement in enumerate(body) if _is_future(statement)]
     kept = [_source(text, body[index]) for index in sorted({*needed, *futures})]
-    return f"# Made from {file.name} to call {function.__name__}\n" + "\n\n".join(kept) + "\n"
+    return f"# Generated from {file.name} to call {function.__name__}\n" + "\n\n".join(kept) + "\n"
 
 
 def _source(text: str, statement: ast.stmt) -> str:
-    """A statement as it is written, with its decorators."""
+    """Return the source of a statement, with its decorators."""
     above = getattr(statement, "decorator_list", [])
     first = min([statement.lineno, *(decorator.lineno for decorator in above)])
     return "\n".join(text.splitlines()[first - 1 : statement.end_lineno])
 
 
 def _binds(statement: ast.stmt) -> frozenset[str]:
-    """The names that a top-level statement defines; what stands under `if __name__ == ...` defines none."""
+    """Return the names that a top-level statement defines; those under `if __name__ == ...` do not count."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return frozenset({statement.name})
     if isinstance(statement, ast.If) and "__name__" in _names_in(statement.test):
@@ -212,7 +222,7 @@ def _names_in(node: ast.AST) -> frozenset[str]:
 
 
 def _needs(source: str) -> set[str]:
-    """The names that a statement takes from its module: not its own parameters and variables."""
+    """Return the names that a statement uses from its module, without its own parameters and variables."""
     top = symtable.symtable(source, "statement", "exec")
     needed = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
     inner = list(top.get_children())

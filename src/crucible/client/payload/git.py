@@ -1,4 +1,4 @@
-"""A git URL at a ref: fetched without its history, then run like a directory."""
+"""A git address at a ref: fetched without history, then run like a directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMMIT = re.compile(r"^[0-9a-f]{7,40}$")
 
 @dataclass(frozen=True)
 class Address:
-    """A repository that may be fetched: over https, ssh or from this computer, and nothing else."""
+    """A repository that may be fetched: over https, ssh or from this computer only."""
 
     url: str
     ref: str | None
@@ -45,13 +45,13 @@ def parse_address(target: str, ref: str | None = None) -> Address:
     found = _URL.match(target) or _SCP.match(target)
     if not found or not found["path"].strip("/") or found["base"].startswith("ssh://-"):
         raise BadInput(
-            f"{target} is no git address that may be fetched.",
-            why="Only https://, ssh://, file:// and user@host:path are.",
+            f"{target} is not a git address that may be fetched.",
+            why="Only https://, ssh://, file:// and user@host:path are allowed.",
             fix="Write it like https://example.org/team/project.git@main.",
         )
     wanted = ref or found["ref"]
     if wanted is not None and not _REF.match(wanted):
-        raise BadInput(f"{wanted!r} is no branch, tag or commit.", fix="Check --ref.")
+        raise BadInput(f"{wanted!r} is not a branch, tag or commit.", fix="Check --ref.")
     return Address(found["base"] + found["path"], wanted)
 
 
@@ -61,18 +61,18 @@ def from_git(target: str, code_source: CodeSource) -> Payload:
     address = parse_address(target, code_source.ref)
     assert code_source.scratch is not None, "a clone needs a folder"
     root = code_source.scratch / "clone" / (address.name or "repository")
-    commit = fetch(address, root, code_source.host.environ, most=2 * code_source.limit)
+    commit = fetch(address, root, code_source.host.environ, max_bytes=2 * code_source.limit)
     source = Source(kind=SourceKind.GIT, url=address.url, ref=address.ref, commit=commit)
     return from_root(root, address.url, source, code_source)
 
 
-def fetch(address: Address, into: Path, environ: Mapping[str, str], *, most: int = 2 * DEFAULT_LIMIT) -> str:
-    """Check the ref out in the new folder `into`; returns the commit. No file of it gets larger than `most` bytes."""
+def fetch(address: Address, into: Path, environ: Mapping[str, str], *, max_bytes: int = 2 * DEFAULT_LIMIT) -> str:
+    """Check the ref out in the new folder `into` and return the commit. No file grows larger than `max_bytes`."""
     into.mkdir(parents=True)
-    git = _Git(address, into, environ, most)
+    git = _Git(address, into, environ, max_bytes)
     git("init", "--quiet")
     if address.ref is not None and _COMMIT.match(address.ref) and len(address.ref) < 40:
-        # A shortened commit has no name on the other side: it needs the history to be found in.
+        # A remote does not resolve shortened commits, so the history is fetched to find it in.
         git("fetch", "--quiet", "--no-tags", "--", address.url, "+refs/heads/*:refs/remotes/o/*")
         git("checkout", "--quiet", "--detach", address.ref)
     else:
@@ -83,18 +83,18 @@ def fetch(address: Address, into: Path, environ: Mapping[str, str], *, most: int
 
 @dataclass(frozen=True)
 class _Git:
-    """git in one folder: asks no questions, runs no hooks, and uses no other transports."""
+    """Runs git in one folder: without prompts, without hooks, and with the allowed transports only."""
 
     address: Address
     folder: Path
     environ: Mapping[str, str]
-    most: int
+    max_bytes: int
 
     def __call__(self, *arguments: str) -> str:
         try:
-            # With the signal ignored, git itself says that a file is too large.
-            bound = f"trap '' XFSZ; ulimit -f {max(self.most // 512, 1)} && exec \"$@\""
-            done = self._run(["/bin/sh", "-c", bound, "sh", "git", "-c", "core.hooksPath=/dev/null", *arguments])
+            # With SIGXFSZ ignored, git reports a file that is too large instead of being killed.
+            bound = f"trap '' XFSZ; ulimit -f {max(self.max_bytes // 512, 1)} && exec \"$@\""
+            process = self._run(["/bin/sh", "-c", bound, "sh", "git", "-c", "core.hooksPath=/dev/null", *arguments])
         except subprocess.TimeoutExpired as error:
             raise TimedOut(
                 f"{self.address.url} was not fetched within {CLONE_SECONDS:g} seconds.",
@@ -102,27 +102,27 @@ class _Git:
             ) from error
         except FileNotFoundError as error:
             raise BadInput("There is no /bin/sh to run git with.", fix="Clone it yourself, and run it.") from error
-        if done.returncode != 0:
-            raise self._failed(done.returncode, done.stderr.strip())
-        return done.stdout
+        if process.returncode != 0:
+            raise self._failed(process.returncode, process.stderr.strip())
+        return process.stdout
 
-    def _failed(self, code: int, said: str) -> BadInput | Unreachable:
-        if os.strerror(errno.EFBIG) in said:
+    def _failed(self, code: int, stderr: str) -> BadInput | Unreachable:
+        if os.strerror(errno.EFBIG) in stderr:
             return BadInput(
                 f"{self.address.url} is too large to be fetched.",
-                why=f"What it sends in one piece is larger than {format_memory(self.most)}.",
+                why=f"One of its files is larger than {format_memory(self.max_bytes)}.",
                 fix="Clone it yourself and run the folder with what it needs.",
             )
         if code == 127:
             return BadInput("git is not installed.", fix="Install git (Debian: apt install git).")
-        return _failed(self.address, said)
+        return _fetch_error(self.address, stderr)
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        asked = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file", "LC_ALL": "C"}
+        settings = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file", "LC_ALL": "C"}
         return subprocess.run(
             command,
             cwd=self.folder,
-            env={**self.environ, **asked},
+            env={**self.environ, **settings},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -132,10 +132,10 @@ class _Git:
         )
 
 
-def _failed(address: Address, said: str) -> BadInput | Unreachable:
+def _fetch_error(address: Address, stderr: str) -> BadInput | Unreachable:
     ref = f" at {address.ref}" if address.ref else ""
     what = f"{address.url}{ref} cannot be fetched."
-    why = said[-1000:] or "git did not say why."
-    if "resolve host" in said or "Connection" in said:
+    why = stderr[-1000:] or "git gave no reason."
+    if "resolve host" in stderr or "Connection" in stderr:
         return Unreachable(what, why=why, fix="Check the network and the address.")
     return BadInput(what, why=why, fix="Check the address, the ref, and that you have access (git ls-remote URL).")

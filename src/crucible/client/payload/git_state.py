@@ -1,4 +1,4 @@
-"""Asking git about the folder that code is in. No answer means: not a work tree."""
+"""Reads the git state of the folder that code is in; all functions return nothing outside a work tree."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from crucible.core.job.spec import MAX_DIFF, Source, SourceKind
 
 GIT_SECONDS = 30.0
 
-# A repository's own settings may name programs to run; looking at it must not run any.
+# A repository's settings may name programs, which reading its state must not run.
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 _CUT = "\n[cut here: the changes are longer than 256 KiB]\n"
 
 
 @dataclass(frozen=True)
 class GitState:
-    """Where the files were in their history. `diff` holds what is not committed."""
+    """The commit of the files; `diff` holds uncommitted changes."""
 
     commit: str | None = None
     dirty: bool = False
     diff: str | None = None
 
     def source(self, kind: SourceKind, path: Path, ref: str | None = None) -> Source:
-        """What is kept of code that lay at `path`, for reproducing it."""
+        """Return the record of code at `path` that is kept to reproduce the job."""
         return Source(kind=kind, path=str(path), ref=ref, commit=self.commit, dirty=self.dirty, diff=self.diff)
 
 
 def list_files(folder: Path) -> tuple[str, ...] | None:
-    """The files git knows or would add below `folder`; None outside a work tree."""
+    """Return the files below `folder` that git tracks or would add; None outside a work tree."""
     out = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if out is None:
         return None
@@ -38,7 +38,7 @@ def list_files(folder: Path) -> tuple[str, ...] | None:
 
 
 def git_state(folder: Path, names: Sequence[str] = (".",)) -> GitState:
-    """The commit that `folder` is at, and how the named files below it differ from it."""
+    """Return the commit of `folder`, and the changes of the named files since it."""
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return GitState()

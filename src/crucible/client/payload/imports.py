@@ -1,4 +1,4 @@
-"""Which files of its own folder a script imports, found in its text and never by running it."""
+"""Finds the files of its own folder that a script imports, without running it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _BY_NAME = frozenset({"import_module", "__import__"})
 
 
 def local_imports(root: Path, code: str) -> tuple[str, ...]:
-    """Names below `root` of the modules and packages that `code` imports, and those that they import.
+    """Return the names below `root` of the modules and packages that `code` imports, directly or indirectly.
 
-    A regular package comes whole, as a folder, because it may read files of its own; of a folder without
-    `__init__.py` only the modules come.
+    A regular package is returned as a whole folder, because it may read files of its own; of a folder without
+    `__init__.py` only the modules are.
     """
     found: dict[str, None] = {}
     pending = list(_imported(code))
@@ -23,15 +23,15 @@ def local_imports(root: Path, code: str) -> tuple[str, ...]:
         if top in seen:
             continue
         seen.add(top)
-        for name, files in _places(root, top):
+        for name, files in _find_module(root, top):
             found[name] = None
             for file in files:
                 pending.extend(_imported(_text(file)))
     return tuple(sorted(found))
 
 
-def _places(root: Path, top: str) -> Iterator[tuple[str, list[Path]]]:
-    """Where a top-level module is: a name to send, and the source files in it."""
+def _find_module(root: Path, top: str) -> Iterator[tuple[str, list[Path]]]:
+    """Yield each name to send of a top-level module, with the source files in it."""
     package, module = root / top, root / f"{top}.py"
     if (package / "__init__.py").is_file():
         yield from _with_target(root, package, sorted(package.rglob("*.py")))
@@ -43,7 +43,7 @@ def _places(root: Path, top: str) -> Iterator[tuple[str, list[Path]]]:
 
 
 def _with_target(root: Path, path: Path, files: list[Path]) -> Iterator[tuple[str, list[Path]]]:
-    """A link travels as a link, so what it points to has to come along."""
+    """Yield a path and, as links are sent as links, the target that a link points to."""
     yield path.relative_to(root).as_posix(), files
     target = path.resolve()
     if path.is_symlink() and target.is_relative_to(root):
@@ -51,7 +51,7 @@ def _with_target(root: Path, path: Path, files: list[Path]) -> Iterator[tuple[st
 
 
 def _imported(code: str) -> Iterator[str]:
-    """The top-level names that a text imports. Text that is no Python imports nothing."""
+    """Yield the top-level names that code imports; none for invalid Python."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):
@@ -66,7 +66,7 @@ def _imported(code: str) -> Iterator[str]:
 
 
 def _by_name(call: ast.Call) -> Iterator[str]:
-    """`importlib.import_module("name")` and its like, when the name is written out."""
+    """Yield the name of a call such as `importlib.import_module("name")` with a literal name."""
     name = getattr(call.func, "attr", None) or getattr(call.func, "id", None)
     if name in _BY_NAME and call.args and isinstance(call.args[0], ast.Constant):
         value = call.args[0].value

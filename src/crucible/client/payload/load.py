@@ -46,7 +46,7 @@ def make_payload(target: str, code_source: CodeSource) -> Payload:
     if path.suffix in (".py", ""):
         return from_script(target, code_source)
     raise BadInput(
-        f"{target} cannot be run as it is.",
+        f"{target} cannot be run directly.",
         why="Scripts (.py), notebooks (.ipynb), directories, git addresses and job files (.yaml, …) can.",
         fix=f"For another program use --shell, as in --shell './{path.name}' --include {path.name}.",
     )
@@ -58,6 +58,6 @@ def _missing_target(path: Path, target: str) -> BadInput:
         return not_found(path, target)
     return BadInput(
         f"{target} does not exist.",
-        why=f"It was looked for as a path, at {path}.",
+        why=f"There is no {path}.",
         fix=f"If it is a git repository, write https://{target}.",
     )

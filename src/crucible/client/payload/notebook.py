@@ -1,7 +1,7 @@
 """A notebook: its code cells, in order, as one script.
 
 Line magics are dropped with a comment, `!command` and `%%bash` cells become subprocess calls. Nothing is
-executed while reading.
+executed here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def from_notebook(shown: str, code_source: CodeSource) -> Payload:
     choice = choose_environment(code_source.python, Code(root, path.name, code), code_source.host)
     if code_source.in_place:
         raise BadInput(
-            "A notebook cannot run in place, because the script made from it would be written there.",
+            "A notebook cannot run in place, because the script generated from it would be written there.",
             fix="Leave out --in-place; add the files it needs with --include.",
         )
     names = (*local_imports(root, code), *expand_includes(root, code_source.include))
@@ -63,14 +63,14 @@ def from_notebook(shown: str, code_source: CodeSource) -> Payload:
 
 
 def read_cells(data: bytes, shown: str) -> tuple[str, ...]:
-    """The sources of the code cells, of any notebook version."""
+    """Return the sources of the code cells, for any notebook version. Raises BadInput."""
     import nbformat
 
     if not data.strip():
         raise BadInput(f"{shown} is empty.", fix="Check that it was saved.")
     try:
         with warnings.catch_warnings():
-            # That cells of an older notebook have no ids is nothing to tell anybody here.
+            # nbformat warns that cells of older notebooks have no ids, which does not matter here.
             warnings.simplefilter("ignore")
             notebook = nbformat.reads(data.decode("utf-8"), as_version=4)  # type: ignore[no-untyped-call]
         cells = tuple(str(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
@@ -78,22 +78,22 @@ def read_cells(data: bytes, shown: str) -> tuple[str, ...]:
         raise BadInput(
             f"{shown} is not UTF-8 text.",
             why=f"The byte at offset {error.start} is not valid there.",
-            fix="Save it again from the program that made it.",
+            fix="Save it again in Jupyter.",
             offset=error.start,
         ) from error
     except (nbformat.reader.NotJSONError, nbformat.ValidationError, json.JSONDecodeError) as error:
         raise _no_notebook(shown, str(error)) from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise _no_notebook(shown, f"Its structure is not that of one ({error}).") from error
+        raise _no_notebook(shown, f"Its structure is invalid ({error}).") from error
     if not any(cell.strip() for cell in cells):
         raise BadInput(f"{shown} has no code in it.", fix="Add a code cell, and save the notebook.")
     return cells
 
 
 def to_script(cells: tuple[str, ...], name: str) -> str:
-    """One Python script that does what running the cells in order would do."""
+    """Return a Python script that does what running the cells in order does."""
     parts = [_cell(cell) for cell in cells]
-    head = [f"# Made from {name}"]
+    head = [f"# Generated from {name}"]
     if any("subprocess." in part for part in parts):
         head.append("import subprocess")
     if any(re.search(r"\bdisplay\(", part) for part in parts):
@@ -154,4 +154,4 @@ def _install_note(cells: tuple[str, ...]) -> Iterator[str]:
 
 
 def _no_notebook(shown: str, why: str) -> BadInput:
-    return BadInput(f"{shown} is no notebook.", why=why[:500], fix="Save it from Jupyter as .ipynb.")
+    return BadInput(f"{shown} is not a notebook.", why=why[:500], fix="Save it in Jupyter as .ipynb.")

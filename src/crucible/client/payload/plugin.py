@@ -1,4 +1,4 @@
-"""A model plugin as a job: its package, its config, and the runner that every job can import."""
+"""A model plugin: its package, its config, and the runner that every job can import."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\s*\[[^\]]*\])?\s*($|[@<
 
 
 def find_model(model: str, method: str, code_source: CodeSource) -> tuple[Plugin, EnvironmentChoice]:
-    """The plugin in the Python that the job will have. Raises BadInput, UnknownName."""
+    """Return the plugin in the Python that the job will run in. Raises BadInput, UnknownName."""
     choice = choose_environment(code_source.python, Code(), code_source.host)
-    assert choice.environment.interpreter is not None, "code that declares nothing gets a Python that is there"
+    assert choice.environment.interpreter is not None, "code without declarations gets an installed Python"
     plugin = find_plugin(model, choice.environment.interpreter, code_source.host.environ)
     if method not in plugin.methods:
         raise no_method(model, method, plugin.methods)
@@ -33,14 +33,14 @@ def find_model(model: str, method: str, code_source: CodeSource) -> tuple[Plugin
 
 
 def from_installed(order: ModelOrder, plugin: Plugin, choice: EnvironmentChoice, code_source: CodeSource) -> Payload:
-    """A plugin that is installed here: a frozen copy of its package, run by the Python it was found in."""
+    """Return the payload of a plugin that is installed here: a copy of its package, run by the Python it was found in."""
     ref = f"{plugin.distribution}=={plugin.distribution_version}"
     if plugin.package is None:
         note = f"The package of {order.model} is not one folder, so the job runs it where it is installed."
         source = Source(kind=SourceKind.PLUGIN, ref=ref)
         return Payload(order.command, choice.environment, source, notes=(*choice.notes, note))
     root, name = plugin.package.parent, plugin.package.name
-    # An installed copy is nobody's work tree, even where its environment lies in one.
+    # An installed copy is not in a work tree, even if its environment lies in one.
     state = GitState() if _INSTALLED & set(plugin.package.parts) else git_state(root, (name,))
     return Payload(
         command=order.command,
@@ -52,14 +52,14 @@ def from_installed(order: ModelOrder, plugin: Plugin, choice: EnvironmentChoice,
 
 
 def from_source(order: ModelOrder, named: str, code_source: CodeSource) -> Payload:
-    """A plugin that is installed for the job: a project's folder, or a requirement as an installer takes it.
+    """Return the payload of a plugin that is installed for the job, from a project's folder or a requirement.
 
-    Its config is checked in the job, before anything else happens there.
+    Its config is checked when the job starts.
     """
     if code_source.python:
         raise BadInput(
             "--plugin and --python exclude each other.",
-            why="What --plugin names is installed into an environment of its own.",
+            why="The plugin is installed into an environment of its own.",
             fix="Leave one of them out.",
         )
     root = (code_source.folder / Path(named).expanduser()).resolve()
@@ -85,19 +85,19 @@ def _from_project(order: ModelOrder, root: Path, named: str, code_source: CodeSo
 
 
 def _check_project(model: str, root: Path, named: str) -> None:
-    """Refuses what cannot be installed, and a model that the project plainly does not offer."""
+    """Raise BadInput for a project that cannot be installed or clearly does not offer the model."""
     file = root / "pyproject.toml"
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         fix = "Name the folder of a project with a pyproject.toml; docs/plugins.md shows one."
-        raise BadInput(f"--plugin {named} is no project.", why=f"There is no {file}.", fix=fix) from None
+        raise BadInput(f"--plugin {named} is not a project.", why=f"There is no {file}.", fix=fix) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(f"{file} cannot be read.", why=str(error), fix="Mend it there.") from error
+        raise BadInput(f"{file} cannot be read.", why=str(error), fix="Correct it there.") from error
     project = table.get("project", {})
     if "entry-points" in project.get("dynamic", []) or not project:
         return
     offered = project.get("entry-points", {}).get(GROUP, {})
     if model not in offered:
-        fix = f'It is offered in {named} under [project.entry-points."{GROUP}"].'
+        fix = f'Declare it in {named} under [project.entry-points."{GROUP}"].'
         raise unknown_model(model, offered, fix)

@@ -29,7 +29,7 @@ def from_script(shown: str, code_source: CodeSource) -> Payload:
     state = git_state(root, names)
     entries = None if code_source.in_place else gather(root, names, code_source.limit)
     if entries is not None and all(entry.name != name for entry in entries):
-        raise BadInput(f"{shown} is named in .crucibleignore.", fix="Take it out of there.")
+        raise BadInput(f"{shown} is listed in .crucibleignore.", fix="Remove it there.")
     return Payload(
         command=(PYTHON, name, *code_source.command_arguments),
         environment=choice.environment,
@@ -47,7 +47,7 @@ def from_code(code: str, code_source: CodeSource, *, shown: str = "The code") ->
     choice = choose_environment(code_source.python, Code(text=text), code_source.host)
     names = expand_includes(code_source.folder, code_source.include)
     if CODE_FILE in names:
-        raise BadInput(f"--include brings a {CODE_FILE}, and the code is sent under that name.", fix="Rename it.")
+        raise BadInput(f"--include brings a {CODE_FILE}, and the code is sent under that name.", fix="Rename the file.")
     entries = None
     if not code_source.in_place:
         more = gather(code_source.folder, names, code_source.limit) if names else ()

@@ -1,4 +1,4 @@
-"""Names that somebody may have meant: near enough that it is a slip of the hand."""
+"""Finds the name that a misspelt one probably stands for."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import PurePath
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name of a known thing that is most alike."""
+    """Return the most similar known name, if one is similar enough."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
 
 
 def nearest_file(name: str, known: Iterable[str]) -> str | None:
-    """The file whose name differs by a slip: a letter or two, or only what follows the dot."""
-    wanted = PurePath(name).stem.lower()
-    slips = [(_slips(wanted, PurePath(other).stem.lower()), other) for other in known]
-    few, near = min(slips, default=(len(wanted), ""))
-    return near if few <= (2 if len(wanted) > 4 else 1) and few < len(wanted) else None
+    """Return the file whose name differs by a letter or two, or only by its suffix."""
+    stem = PurePath(name).stem.lower()
+    distances = [(_edit_distance(stem, PurePath(other).stem.lower()), other) for other in known]
+    distance, near = min(distances, default=(len(stem), ""))
+    return near if distance <= (2 if len(stem) > 4 else 1) and distance < len(stem) else None
 
 
-def _slips(one: str, other: str) -> int:
-    """Letters to change, add, drop or swap to get from one to the other."""
+def _edit_distance(one: str, other: str) -> int:
+    """Return how many letters to change, add, drop or swap to turn one name into the other (Damerau-Levenshtein)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):

@@ -1,4 +1,4 @@
-"""What code declares that it needs: a PEP 723 block, requirements.txt, pyproject.toml. Read, never run."""
+"""Reads the requirements that code declares: a PEP 723 block, requirements.txt, pyproject.toml."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class NotToml(BadInput):
 
 @dataclass(frozen=True)
 class Code:
-    """The code that looks for a Python: its folder, its entry inside it, and the entry's text.
+    """Code that needs a Python: its folder, the entry inside it, and the entry's text.
 
-    `whole` says that the folder travels with the job, not only the entry and what it imports.
+    `whole`: the whole folder is sent with the job, not only the entry and what it imports.
     """
 
     root: Path | None = None
@@ -38,14 +38,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What the code itself asks for, if anything, and what could not be read."""
+    """The environment that code declares, if any, and notes on files that could not be read."""
 
     environment: EnvironmentSpec | None
     notes: tuple[str, ...] = ()
 
 
 def read_declaration(code: Code) -> Declaration:
-    """What the script block says, else requirements.txt or pyproject.toml, beside the entry or at the top."""
+    """Return what the script block declares, else requirements.txt or pyproject.toml, beside the entry or at the top."""
     block = script_block(code)
     if block is not None:
         return Declaration(block)
@@ -54,7 +54,7 @@ def read_declaration(code: Code) -> Declaration:
         try:
             found = _in_folder(code, folder)
         except NotToml as error:
-            notes.append(f"{error.what.rstrip('.')}, so its dependencies are not known ({error.why})")
+            notes.append(f"{error.what.rstrip('.')}, so its dependencies are unknown ({error.why})")
             continue
         if found is not None:
             return Declaration(found, tuple(notes))
@@ -62,22 +62,22 @@ def read_declaration(code: Code) -> Declaration:
 
 
 def script_block(code: Code) -> EnvironmentSpec | None:
-    """The environment of a PEP 723 block; None if there is none, or it asks for nothing.
+    """Return the environment of a PEP 723 block; None if there is none, or it is empty.
 
-    A block that names no packages but a range of Pythons gives an environment with `python` alone.
+    A block with only `requires-python` gives an environment with `python` alone.
     """
     name = code.entry or "the code"
     blocks = [found for found in _BLOCK.finditer(code.text) if found["type"] == "script"]
     if not blocks:
         return None
     if len(blocks) > 1:
-        raise BadInput(f"{name} has {len(blocks)} `# /// script` blocks.", fix="Leave one of them.")
+        raise BadInput(f"{name} has {len(blocks)} `# /// script` blocks.", fix="Keep one of them.")
     content = "".join(
         line[2:] if line.startswith("# ") else line[1:] for line in blocks[0]["content"].splitlines(keepends=True)
     )
-    # Empty lines before it, so that an error names the line of the file.
+    # Prepend empty lines, so that an error has the line number of the file.
     above = "\n" * (code.text.count("\n", 0, blocks[0].start()) + 1)
-    fix = "Mend the block (https://peps.python.org/pep-0723/ shows one), or remove it and pass --python."
+    fix = "Correct the block (https://peps.python.org/pep-0723/ shows one), or remove it and pass --python."
     table = _toml(above + content, f"The `# /// script` block of {name}", fix)
     wanted = _strings(table, "dependencies", name)
     python = _text(table, "requires-python", name)
@@ -87,7 +87,7 @@ def script_block(code: Code) -> EnvironmentSpec | None:
 
 
 def _folders(code: Code) -> Iterator[Path]:
-    """Beside the entry first, then at the top."""
+    """Yield the entry's folder, then the top folder."""
     if code.root is None:
         return
     beside = (code.root / code.entry).parent if code.entry else code.root
@@ -115,7 +115,7 @@ class _Requirements:
 
 
 def _from_requirements(root: Path, file: Path) -> EnvironmentSpec | None:
-    """The environment of a requirements file inside `root`; None if it asks for nothing."""
+    """Return the environment of a requirements file inside `root`; None if it is empty."""
     found = _read_requirements(root, file, seen=frozenset())
     shown = _shown(root, file)
     if found.project is not None and found.lines:
@@ -132,16 +132,16 @@ def _from_requirements(root: Path, file: Path) -> EnvironmentSpec | None:
 
 
 def _from_pyproject(root: Path, file: Path, *, whole: bool) -> EnvironmentSpec | None:
-    """The environment of a pyproject.toml; None if it declares none. Raises NotToml for a broken one.
+    """Return the environment of a pyproject.toml; None if it declares none. Raises NotToml.
 
-    `whole` says that its folder travels with the job, so that the project itself can be installed.
+    `whole`: its folder is sent with the job, so the project itself can be installed.
     """
     shown = _shown(root, file)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise NotToml(f"{file} cannot be read.", why=str(error), fix="Mend or remove it.") from error
-    table = _toml(text, str(file), "Mend it at that place, or remove it.")
+        raise NotToml(f"{file} cannot be read.", why=str(error), fix="Correct or remove it.") from error
+    table = _toml(text, str(file), "Correct it there, or remove it.")
     project = table.get("project")
     if whole and "build-system" in table:
         folder = file.parent.relative_to(root).as_posix()
@@ -189,11 +189,11 @@ def _included(root: Path, file: Path, name: str) -> Path:
     if not is_inside(root, path):
         raise BadInput(
             f"{_shown(root, file)} includes {name}, which is outside {root}.",
-            why="Only what is in the folder travels with the job.",
+            why="Only files of the folder are sent with the job.",
             fix="Copy that file into the folder.",
         )
     if not path.is_file():
-        raise BadInput(f"{_shown(root, file)} includes {name}, which does not exist.", fix="Mend the line.")
+        raise BadInput(f"{_shown(root, file)} includes {name}, which does not exist.", fix="Correct the line.")
     return path
 
 
@@ -201,7 +201,7 @@ def _project(root: Path, file: Path, target: str) -> str:
     path = (file.parent / target.strip()).resolve()
     if not is_inside(root, path) or not (path / "pyproject.toml").is_file():
         raise BadInput(
-            f"{_shown(root, file)} has `-e {target}`, which is no project inside the folder.",
+            f"{_shown(root, file)} has `-e {target}`, which is not a project inside the folder.",
             fix="Name it without -e and with a URL, or pass --python with an environment of your own.",
         )
     return path.relative_to(root.resolve()).as_posix()
@@ -211,7 +211,7 @@ def _plain(root: Path, file: Path, line: str) -> str:
     if line.startswith((".", "file:.")) or _OTHER_FILE.match(line):
         raise BadInput(
             f"{_shown(root, file)} has the line {line!r}, which names a file.",
-            why="The environment is built away from this folder.",
+            why="The environment is built without this folder.",
             fix="Use a version or a URL, or pass --python with an environment of your own.",
         )
     return line
@@ -231,12 +231,12 @@ def _toml(text: str, where: str, fix: str) -> dict[str, object]:
 def _strings(table: dict[str, object], key: str, where: str) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadInput(f"{key!r} in {where} is no list of texts.", fix=f'Write it as {key} = ["numpy"].')
+        raise BadInput(f"{key!r} in {where} is not a list of texts.", fix=f'Write it as {key} = ["numpy"].')
     return tuple(value)
 
 
 def _text(table: dict[str, object], key: str, where: str) -> str | None:
     value = table.get(key)
     if value is not None and not isinstance(value, str):
-        raise BadInput(f"{key!r} in {where} is no text.", fix=f'Write it as {key} = ">=3.11".')
+        raise BadInput(f"{key!r} in {where} is not text.", fix=f'Write it as {key} = ">=3.11".')
     return value

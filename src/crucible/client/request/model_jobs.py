@@ -1,4 +1,4 @@
-"""A model by its name as a job: from what was asked for to code and fields, checked by the model's own schema."""
+"""Jobs of models: payload and fields, checked by the model's own schema."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ METHODS = {kind: method for method, kind in KINDS.items()}
 
 
 def build_model_payload(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
-    """What to send, and the fields with what the model itself asks for. Raises BadInput, UnknownName.
+    """Return what to send, and the fields with what the model itself needs. Raises BadInput, UnknownName.
 
-    What is done with the model is by the kind of job; a training unless said.
+    The kind of job decides what is done with the model (default: training).
     """
     try:
-        return _take(code_source, fields)
+        return _build(code_source, fields)
     except BadInput as error:
         if not code_source.label:
             raise
         raise BadInput(f"{code_source.label}: {error.what}", why=error.why, fix=error.fix, **error.data) from error
 
 
-def _take(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
+def _build(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
     model, name = code_source.model, str(code_source.target)
     assert model is not None, "of a source that names a model"
-    _refuse_code(name, code_source)
+    _refuse_code_options(name, code_source)
 
     def config(schema: Schema | None) -> dict[str, Any]:
         return read_config(model.items, model.folder, schema, name, model.config)
@@ -45,11 +45,11 @@ def _take(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, Partia
         return from_source(replace(order, config=config(None)), model.plugin, code_source), fields
     plugin, choice = find_model(order.model, order.method, code_source)
     order = replace(order, config=config(plugin.schema))
-    return from_installed(order, plugin, choice, code_source), _sized(fields, plugin)
+    return from_installed(order, plugin, choice, code_source), _with_gpu_memory(fields, plugin)
 
 
-def _refuse_code(model: str, code_source: CodeSource) -> None:
-    """What is for code, and would be passed over in silence."""
+def _refuse_code_options(model: str, code_source: CodeSource) -> None:
+    """Raise BadInput for options of code, which a model would silently ignore."""
     if code_source.arguments:
         fix = f"`crucible models show {model}` lists its options: --config KEY=VALUE."
         raise BadInput("A model takes no arguments after --.", fix=fix)
@@ -61,15 +61,15 @@ def _refuse_code(model: str, code_source: CodeSource) -> None:
 def _method(kind: object) -> str:
     method = METHODS.get(Kind.TRAIN if kind is None else Kind(str(kind)))
     if method is None:
-        said = ", ".join(known.value for known in METHODS)
-        raise BadInput(f"A model cannot be a job of the kind {kind}.", fix=f"The kinds of models are {said}.")
+        kinds = ", ".join(known.value for known in METHODS)
+        raise BadInput(f"A model cannot be a job of the kind {kind}.", fix=f"Choose one of {kinds}.")
     return method
 
 
-def _sized(fields: PartialSpec, plugin: Plugin) -> PartialSpec:
-    """The GPU memory that the model says it needs, unless a size was given."""
-    said = fields.get("resources", {})
-    assert isinstance(said, Mapping)
-    if fields.get("tier") or {"gpus", "gpu_memory_bytes"} & set(said):
+def _with_gpu_memory(fields: PartialSpec, plugin: Plugin) -> PartialSpec:
+    """Add the GPU memory that the model needs, if the user gave no size."""
+    resources = fields.get("resources", {})
+    assert isinstance(resources, Mapping)
+    if fields.get("tier") or {"gpus", "gpu_memory_bytes"} & set(resources):
         return fields
     return merge({"resources": gpu_needs(plugin.min_gpu_memory_gb)}, fields)

@@ -1,4 +1,4 @@
-"""What users write for variables, secrets, data, names and markets, as values."""
+"""Parses the text of arguments: names, markets, variables, secrets and data."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NAMED = re.compile(r"^([A-Za-z0-9_.-]+)=(.+)$", re.DOTALL)
 
 
 def read_names(texts: Iterable[str]) -> tuple[str, ...]:
-    """Names from texts that may each list several with commas; each once, in the order they came."""
+    """Return the names in texts that may each list several, separated by commas; each once, in order."""
     names = (name.strip() for text in texts for name in text.split(","))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def read_market(text: str) -> Market:
-    """`spot`, `on-demand` or `reserved`."""
+    """Return the market of `spot`, `on-demand` or `reserved`."""
     try:
         return Market(text.strip().lower().replace("-", "_"))
     except ValueError:
@@ -48,45 +48,45 @@ def read_objective(text: str) -> Objective:
         raise UnknownName("aim", text, [aim.value for aim in Objective]) from None
 
 
-def read_variables(named: Iterable[str], environ: Mapping[str, str], where: str = "--env") -> dict[str, str]:
-    """The job's variables; `NAME` takes the shell's value. `where` says in errors who named them."""
+def read_variables(named: Iterable[str], environ: Mapping[str, str], label: str = "--env") -> dict[str, str]:
+    """Return the job's variables; `NAME` alone takes its value from `environ`. `label` names the argument in errors."""
     found: dict[str, str] = {}
     for item in named:
         name, equals, value = item.partition("=")
-        _check_name(name, where)
+        _check_name(name, label)
         if not equals and name not in environ:
             raise BadInput(
-                f"{where} {name}: the shell has no variable {name}.",
+                f"{label} {name}: the shell has no variable {name}.",
                 fix=f"Set it (export {name}=…), or give the value: --env {name}=VALUE.",
             )
         found[name] = value if equals else environ[name]
     return found
 
 
-def read_secrets(named: Iterable[str], where: str = "--secret") -> dict[str, str]:
-    """Names of secrets by variable, from `VARIABLE=NAME`, or `NAME` where both are the same."""
+def read_secrets(named: Iterable[str], label: str = "--secret") -> dict[str, str]:
+    """Return names of secrets by variable, from `VARIABLE=NAME`, or `NAME` if both are the same."""
     found: dict[str, str] = {}
     for item in named:
         variable, equals, name = item.partition("=")
-        _check_name(variable, where)
+        _check_name(variable, label)
         if found.setdefault(variable, name if equals else variable) != (name if equals else variable):
-            raise BadInput(f"{where} {variable} is given twice.", fix="A variable has one secret.")
-        _check_secret(found[variable], variable, where)
+            raise BadInput(f"{label} {variable} is given twice.", fix="A variable has one secret.")
+        _check_secret(found[variable], variable, label)
     return found
 
 
-def _check_secret(name: str, variable: str, where: str) -> None:
-    """What stands after the sign is a name; somebody may have put the value there, so it is not repeated."""
+def _check_secret(name: str, variable: str, label: str) -> None:
+    """Check the name of a secret. The error does not repeat it: the user may have written the value instead."""
     if not _SECRET.fullmatch(name):
         raise BadInput(
-            f"{where} {variable}=…: what follows is no name of a secret.",
-            why="It is the name under which the secret is kept, never its value.",
-            fix=f"Keep it first: crucible secrets set {variable}; then {where} {variable}.",
+            f"{label} {variable}=…: this is not the name of a secret.",
+            why="Give the name of the secret, never its value.",
+            fix=f"Set it first: crucible secrets set {variable}; then {label} {variable}.",
         )
 
 
 def read_env_file(file: Path) -> dict[str, str]:
-    """`NAME=VALUE` lines; empty lines and `#` comments are passed over, one pair of quotes is taken off."""
+    """Return the `NAME=VALUE` lines; empty lines and `#` comments are skipped, one pair of quotes is removed."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -99,65 +99,65 @@ def read_env_file(file: Path) -> dict[str, str]:
             continue
         name, equals, value = stripped.partition("=")
         if not equals:
-            raise BadInput(f"{file}, line {number} is no NAME=VALUE.", fix="Mend or remove the line.")
+            raise BadInput(f"{file}, line {number} is not NAME=VALUE.", fix="Correct or remove the line.")
         _check_name(name.strip(), f"{file}, line {number}")
         found[name.strip()] = _unquoted(value.strip())
     return found
 
 
-def read_data(items: Iterable[str], folder: Path, where: str = "--data") -> tuple[DataInput, ...]:
-    """`PATH`, `URI`, or `NAME=` either of them. Paths are made absolute and must exist.
+def read_data(items: Iterable[str], folder: Path, label: str = "--data") -> tuple[DataInput, ...]:
+    """Return inputs from `PATH`, `URI`, or `NAME=` and either of them. Paths become absolute and must exist.
 
-    `where` says in errors who named them.
+    `label` names the argument in errors.
     """
-    found = tuple(_one(item, folder, where) for item in items)
-    names = [item.name for item in found]
+    inputs = tuple(_read_input(item, folder, label) for item in items)
+    names = [item.name for item in inputs]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
-        raise BadInput(f"Two {where} inputs are called {double!r}.", fix=f"Name one: --data other={double}.")
-    return found
+        raise BadInput(f"Two {label} inputs are called {double!r}.", fix=f"Name one: --data other={double}.")
+    return inputs
 
 
-def _one(item: str, folder: Path, where: str) -> DataInput:
+def _read_input(item: str, folder: Path, label: str) -> DataInput:
     named = _NAMED.match(item)
     if named and not (folder / item).exists():
-        return DataInput(name=named[1], source=_source(named[2], folder, where))
-    source = _source(item, folder, where)
+        return DataInput(name=named[1], source=_source(named[2], folder, label))
+    source = _source(item, folder, label)
     name = (urlsplit(source).path if _URI.match(source) else source).rstrip("/").rpartition("/")[2]
     if not name or name in (".", ".."):
-        raise BadInput(f"{where} {item} has no name of its own.", fix=f"Give it one: --data NAME={item}.")
+        raise BadInput(f"{label} {item} has no name of its own.", fix=f"Give it one: --data NAME={item}.")
     return DataInput(name=name, source=source)
 
 
-def _source(text: str, folder: Path, where: str) -> str:
+def _source(text: str, folder: Path, label: str) -> str:
     if _URI.match(text):
-        return _address(text, where)
+        return _address(text, label)
     path = (folder / Path(text).expanduser()).resolve()
     if not path.exists():
-        raise _absent(text, path, where)
+        raise _not_found(text, path, label)
     return str(path)
 
 
-def _address(text: str, where: str) -> str:
+def _address(text: str, label: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in _READABLE:
         raise BadInput(
-            f"{where} {text}: {parts.scheme}:// cannot be read.",
-            why="What works: a path on this computer, file://, http:// and https://.",
-            fix="Copy it here first and pass its path, or pass an https:// address of it.",
+            f"{label} {text}: {parts.scheme}:// cannot be read.",
+            why="Inputs are local paths, file://, http:// and https:// addresses.",
+            fix="Copy it here and pass its path, or pass its https:// address.",
         )
     if parts.scheme == "file" and not Path(unquote(parts.path)).exists():
-        raise _absent(text, Path(unquote(parts.path)), where)
+        raise _not_found(text, Path(unquote(parts.path)), label)
     return text
 
 
-def _absent(text: str, path: Path, where: str) -> BadInput:
-    return BadInput(f"{where} {text} does not exist.", why=f"It was looked for at {path}.", fix="Check the path.")
+def _not_found(text: str, path: Path, label: str) -> BadInput:
+    return BadInput(f"{label} {text} does not exist.", why=f"There is no {path}.", fix="Check the path.")
 
 
-def _check_name(name: str, where: str) -> None:
+def _check_name(name: str, label: str) -> None:
     if not _NAME.match(name):
-        raise BadInput(f"{where}: {name!r} is no name of a variable.", fix="Write it as NAME or NAME=VALUE.")
+        raise BadInput(f"{label}: {name!r} is not the name of a variable.", fix="Write it as NAME or NAME=VALUE.")
 
 
 def _unquoted(value: str) -> str:

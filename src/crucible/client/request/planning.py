@@ -1,4 +1,4 @@
-"""Planning: asking the server what a program needs and where it would run best, before anything is submitted."""
+"""Builds plan requests, and applies a plan to a job."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from crucible.core.views.plans import PlanView, SubmissionView
 
 
 def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:
-    """Return the request for a plan of this job: without its values, which no plan needs to know."""
+    """Return the request for a plan of this job, without its variables, secrets and data, which plans do not need."""
     if spec.gpu_types and not spec.resources.gpus and "gpus" in spec.resources.model_fields_set:
         raise BadInput(
-            f"It wants {join_types(spec.gpu_types)}, and no GPU.",
+            f"--gpu {join_types(spec.gpu_types)} conflicts with --gpus 0.",
             fix="Ask for at least one (--gpus 1), or for no type.",
         )
     hidden = {"env": {}, "secrets": {}, "data": (), "source": Source(), "bundle": None}
     try:
-        return PlanRequest.model_validate({**dict(spec), **hidden, **_program(payload), **dict(goal)})
+        return PlanRequest.model_validate({**dict(spec), **hidden, **_program_fields(payload), **dict(goal)})
     except ValidationError as error:
         raise validation_error(error) from error
 
 
 def needs_no_plan(request: PlanRequest) -> bool:
-    """Whether it is plain where it goes and that it costs nothing: to this computer, which needs no plan."""
+    """Return whether the job plainly runs on this computer, which costs nothing and needs no plan."""
     backends = (request.backend, *request.fallback)
     return backends == (DEFAULT_BACKEND,) or (
         backends == (None,) and request.program is None and not (request.tier or request.resources.gpus)
@@ -41,12 +41,12 @@ def needs_no_plan(request: PlanRequest) -> bool:
 
 
 def apply_plan(plan: PlanView, spec: JobSpec) -> JobSpec:
-    """The spec, with what has to be said for the backend that the plan chose; what was said stands."""
+    """Return the spec with the backend, market and sizes that the plan chose, where the user chose none."""
     job = plan.job or SubmissionView(backend=DEFAULT_BACKEND)
     if spec.backend is None and job.backend == DEFAULT_BACKEND:
         return spec
-    said = spec.resources.model_fields_set
-    sizes = {name: size for name, size in job.resources.as_json().items() if name not in said}
+    given = spec.resources.model_fields_set
+    sizes = {name: size for name, size in job.resources.as_json().items() if name not in given}
     spec = spec.model_copy(update={"resources": spec.resources.model_copy(update=sizes)})
     if spec.backend is not None:
         return spec
@@ -54,9 +54,9 @@ def apply_plan(plan: PlanView, spec: JobSpec) -> JobSpec:
     return spec.model_copy(update={"backend": job.backend, "market": market})
 
 
-def _program(payload: Payload) -> dict[str, object]:
-    """Of a notebook the cells that its owner knows, not the script that is made of them."""
-    files, source = program_of(payload), payload.source
+def _program_fields(payload: Payload) -> dict[str, object]:
+    """Return the files to plan from; of a notebook its cells, not the script that is generated from them."""
+    files, source = program_files(payload), payload.source
     if source.kind is not SourceKind.NOTEBOOK or source.path is None:
         return {"files": files}
     name, made = Path(source.path).name, f"{Path(source.path).stem}.py"
@@ -65,13 +65,13 @@ def _program(payload: Payload) -> dict[str, object]:
 
 
 def _cells(path: Path) -> str:
-    """The notebook without its results: the pictures in them are larger than any code."""
+    """Return the notebook without outputs: images in them are larger than any code."""
     sources = read_cells(path.read_bytes(), path.name)
     return json.dumps({"cells": [{"cell_type": "code", "source": source} for source in sources]})[:MAX_FILE]
 
 
-def program_of(payload: Payload) -> dict[str, str]:
-    """The texts that say what the program does, as far as they are not too many."""
+def program_files(payload: Payload) -> dict[str, str]:
+    """Return the program's text files, up to the limits of a plan request."""
     found: dict[str, str] = {}
     left = MOST
     for name, data in _texts(payload):
@@ -84,7 +84,7 @@ def program_of(payload: Payload) -> dict[str, str]:
 
 
 def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
-    """The program that is started first, as much of it as is read; others if they are not too large."""
+    """Yield text files, the entry first: as much of it as a plan reads, and others that are small enough."""
     if payload.entries is None:
         yield from _in_place(payload)
         return
@@ -93,19 +93,19 @@ def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
         if isinstance(entry.source, bytes):
             yield entry.name, entry.source
         elif isinstance(entry.source, Path) and (entry.size <= MAX_FILE or entry.name in payload.command):
-            yield entry.name, _beginning(entry.source)
+            yield entry.name, _read_head(entry.source)
 
 
 def _in_place(payload: Payload) -> Iterator[tuple[str, bytes]]:
-    """What is started in its own folder, and the modules beside it."""
+    """Yield the entry of a job that runs in place, and the modules beside it."""
     folder = Path(payload.in_place or ".")
     started = [name for name in payload.command if name.endswith(READ) and (folder / name).is_file()]
     beside = sorted(path.name for path in folder.glob("*.py")) if started else []
     for name in dict.fromkeys((*started, *beside)):
         if name in started or (folder / name).stat().st_size <= MAX_FILE:
-            yield name, _beginning(folder / name)
+            yield name, _read_head(folder / name)
 
 
-def _beginning(path: Path) -> bytes:
+def _read_head(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(MAX_FILE)

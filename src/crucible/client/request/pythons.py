@@ -1,7 +1,7 @@
-"""Which Python runs a job: chosen once, at submission, and told in words.
+"""Chooses the Python that runs a job, once, at submission, and says why.
 
 In this order: `--python`; what the code declares (PEP 723 block, requirements.txt, pyproject.toml); the
-submitting shell's VIRTUAL_ENV, then CONDA_PREFIX; `./.venv`; python3 on PATH. Never Crucible's own.
+submitting shell's VIRTUAL_ENV, then CONDA_PREFIX; `./.venv`; python3 on PATH. Never the one that runs Crucible.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _FIND = ("python", "find", "--system", "--no-project", "--no-config", "--no-mana
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that runs. `path` is the program itself, also where a version manager's shim was asked for."""
+    """A Python that runs. `path` is the program itself, even if a version manager's shim was named."""
 
     path: str
     version: str
 
 
 class NoInterpreter(Exception):
-    """There is none that runs; the text is uv's."""
+    """No Python was found that runs; the message is uv's."""
 
 
 def find_python(request: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
@@ -46,7 +46,7 @@ def _uv(environ: Mapping[str, str], folder: Path, *args: str) -> str:
 
     kept = {name: value for name, value in environ.items() if not name.startswith(("PYTHON", "UV_PYTHON"))}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [str(find_uv_bin()), *_FIND, *args],
             cwd=folder,
             env=kept,
@@ -58,12 +58,12 @@ def _uv(environ: Mapping[str, str], folder: Path, *args: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise NoInterpreter(f"It did not answer within {FIND_SECONDS:g} seconds.") from error
+        raise NoInterpreter(f"uv did not answer within {FIND_SECONDS:g} seconds.") from error
     except OSError as error:
         raise NoInterpreter(error.strerror or str(error)) from error
-    if done.returncode:
-        raise NoInterpreter(done.stderr.strip().removeprefix("error: "))
-    return done.stdout.strip()
+    if process.returncode:
+        raise NoInterpreter(process.stderr.strip().removeprefix("error: "))
+    return process.stdout.strip()
 
 
 def _is_program(path: str) -> bool:
@@ -72,7 +72,7 @@ def _is_program(path: str) -> bool:
 
 @dataclass(frozen=True)
 class SubmitHost:
-    """The submitting shell, as values: what a choice of Python may depend on."""
+    """The environment that a job is submitted from: what the choice of a Python depends on."""
 
     environ: Mapping[str, str]
     folder: Path
@@ -89,7 +89,7 @@ class SubmitHost:
 
     def find_python(self, request: str) -> Interpreter:
         """Return the Python at a path, or the first on PATH that lies in a range; raises NoInterpreter."""
-        path = os.pathsep.join(self.search_path()) or os.devnull  # without one, uv would take a default
+        path = os.pathsep.join(self.search_path()) or os.devnull  # an empty PATH would make uv use a default
         return self.run_uv(request, {**self.environ, "PATH": path}, self.folder)
 
     def search_path(self) -> list[str]:
@@ -108,27 +108,27 @@ class EnvironmentChoice:
 
 
 NO_PACKAGES = "# nothing but Python itself"
-"""As the only requirement: an environment is built, with the Python that was asked for and no packages."""
+"""As the only requirement: builds an environment with the requested Python and no packages."""
 
 
 def choose_environment(named: str | None, code: Code, host: SubmitHost) -> EnvironmentChoice:
-    """The environment for this code. Raises BadInput for a `--python` that is none, or a bad declaration."""
+    """Return the environment for this code. Raises BadInput for an invalid `--python` or declaration."""
     if named:
-        return _named(named, code, host)
+        return _explicit(named, code, host)
     found = read_declaration(code)
     if found.environment is None:
-        return _with_notes(_of_the_shell(host), found.notes)
+        return _with_notes(_from_shell(host), found.notes)
     if found.environment.requirements or found.environment.project:
         return EnvironmentChoice(found.environment, found.notes)
-    return _with_notes(_fitting(found.environment, host), found.notes)
+    return _with_notes(_in_range(found.environment, host), found.notes)
 
 
 def _with_notes(choice: EnvironmentChoice, notes: tuple[str, ...]) -> EnvironmentChoice:
     return replace(choice, notes=(*notes, *choice.notes))
 
 
-def _fitting(wanted: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
-    """The first Python here that lies in the wanted range; else one is built, which may fetch it."""
+def _in_range(wanted: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
+    """Return the first Python here within the declared range, else an environment to build with one."""
     assert wanted.python is not None
     environments = [(origin, python) for origin, python, own in _environments(host) if not own]
     for origin, request in (*environments, ("", wanted.python)):
@@ -141,11 +141,11 @@ def _fitting(wanted: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
             why = f"{where}, Python {found.version} as {wanted.origin} requires"
             return EnvironmentChoice(EnvironmentSpec(interpreter=python, python=wanted.python, origin=why))
     built = wanted.model_copy(update={"requirements": (NO_PACKAGES,)})
-    return EnvironmentChoice(built, (f"No Python {wanted.python} was found here; one is fetched for the job.",))
+    return EnvironmentChoice(built, (f"No Python {wanted.python} was found here; one is downloaded for the job.",))
 
 
 def _fits(version: str, wanted: str) -> bool:
-    """Whether a version lies in the range; one that cannot be read excludes nothing."""
+    """Return whether a version lies in the range; a range that cannot be parsed excludes nothing."""
     try:
         return version_matches(version, wanted)
     except BadVersion:
@@ -153,13 +153,13 @@ def _fits(version: str, wanted: str) -> bool:
 
 
 def absolute_python(named: str, folder: Path) -> str:
-    """A path, or an environment in that folder, as an absolute path; the name of a program as it is."""
+    """Make a path, or the name of an environment in `folder`, absolute; leave the name of a program as it is."""
     path = os.path.join(folder, os.path.expanduser(named))
     is_path = os.sep in named or named.startswith("~") or os.path.exists(os.path.join(path, "bin", "python"))
     return os.path.abspath(path) if is_path else named
 
 
-def _named(named: str, code: Code, host: SubmitHost) -> EnvironmentChoice:
+def _explicit(named: str, code: Code, host: SubmitHost) -> EnvironmentChoice:
     path = absolute_python(named, host.folder)
     if os.path.isabs(path):
         path = _inside_environment(path, host)
@@ -167,20 +167,20 @@ def _named(named: str, code: Code, host: SubmitHost) -> EnvironmentChoice:
         path = shutil.which(named, path=host.environ.get("PATH", os.defpath)) or ""
     if not path or not host.is_program(path):
         raise BadInput(
-            f"--python {named} is no program that can be run.",
+            f"--python {named} is not an executable.",
             fix="Give the path of an interpreter or a virtual environment, or a name on PATH.",
         )
     try:
         found = host.find_python(path)
     except NoInterpreter as error:
         raise _not_running(named, path, error) from error
-    # A shim may choose otherwise where the job runs; the program behind it does not.
+    # A shim may choose another Python in the job's folder; the program behind it stays the same.
     environment = EnvironmentSpec(interpreter=found.path if _is_shim(path) else path, origin=f"--python {named}")
-    return EnvironmentChoice(environment, tuple(_misfit(named, found, code)))
+    return EnvironmentChoice(environment, tuple(_version_note(named, found, code)))
 
 
 def _is_shim(path: str) -> bool:
-    """Whether a version manager (pyenv, asdf) put it there to choose a Python in every folder."""
+    """Return whether a version manager (pyenv, asdf) installed it, to choose a Python for each folder."""
     return os.path.basename(os.path.dirname(path)) == "shims"
 
 
@@ -192,8 +192,8 @@ def _not_running(named: str, path: str, error: NoInterpreter) -> BadInput:
     return BadInput(f"--python {named} does not run as a Python.", why=f"{path} said:\n{error}", fix=fix)
 
 
-def _misfit(named: str, found: Interpreter, code: Code) -> Iterator[str]:
-    """A note when the named Python is not one that the code's own block asks for."""
+def _version_note(named: str, found: Interpreter, code: Code) -> Iterator[str]:
+    """Yield a note if the named Python is not one that the code's own block requires."""
     block = script_block(code)
     wanted = block.python if block is not None else None
     if wanted and not _fits(found.version, wanted):
@@ -201,22 +201,22 @@ def _misfit(named: str, found: Interpreter, code: Code) -> Iterator[str]:
 
 
 def _inside_environment(path: str, host: SubmitHost) -> str:
-    """A virtual environment's folder stands for its interpreter."""
+    """Return the interpreter of a virtual environment's folder, or the path itself."""
     inner = os.path.join(path, "bin", "python")
     return inner if host.is_program(inner) else path
 
 
-def _of_the_shell(host: SubmitHost) -> EnvironmentChoice:
+def _from_shell(host: SubmitHost) -> EnvironmentChoice:
     notes: list[str] = []
     for origin, python, own in _environments(host):
         if not own:
             return EnvironmentChoice(EnvironmentSpec(interpreter=python, origin=origin), tuple(notes))
-        notes.append(f"{origin[0].upper()}{origin[1:]} is Crucible's own environment and was passed over.")
+        notes.append(f"{origin[0].upper()}{origin[1:]} is Crucible's own environment and was skipped.")
     for folder in host.search_path():
         python = os.path.join(folder, "python3")
         if host.is_program(python):
             return EnvironmentChoice(EnvironmentSpec(interpreter=python, origin="python3 on PATH"), tuple(notes))
-    return _last_resort(host, tuple(notes))
+    return _base_python(host, tuple(notes))
 
 
 def _environments(host: SubmitHost) -> Iterator[tuple[str, str, bool]]:
@@ -228,14 +228,14 @@ def _environments(host: SubmitHost) -> Iterator[tuple[str, str, bool]]:
             yield origin, python, host.is_own(prefix)
 
 
-def _last_resort(host: SubmitHost, notes: tuple[str, ...]) -> EnvironmentChoice:
-    """No other Python on PATH: the one that Crucible's environment was made from, without its packages."""
+def _base_python(host: SubmitHost, notes: tuple[str, ...]) -> EnvironmentChoice:
+    """Return the Python that Crucible's environment was made from, without its packages. Raises BadInput."""
     base = os.path.join(host.own_base, "bin", "python3")
     if host.is_program(base):
         shared = ", where Crucible is installed too" if host.is_own(host.own_base) else ""
         return EnvironmentChoice(EnvironmentSpec(interpreter=base, origin=f"this computer's python3{shared}"), notes)
     raise BadInput(
         "No Python for the job was found.",
-        why="There is no virtual environment in use and no python3 on PATH besides Crucible's own.",
+        why="No virtual environment is active, and PATH has no python3 besides Crucible's own.",
         fix="Pass --python PATH, or declare the requirements in a `# /// script` block.",
     )

@@ -1,7 +1,7 @@
-"""Which of a server's backends a job goes to, and in which order: a pure function of what they offer.
+"""Ranks a server's backends for a job: a pure function of their offers.
 
-A plan ranks offers, not backends: it cannot tell a backend that has not answered yet from one that cannot hold the
-job, takes a simulated one only by name, and prices the whole catalog, which each of a thousand submissions would pay.
+Plans are not used: they rank offers, not backends. A plan cannot tell a backend without offers yet from one that
+cannot run the job, uses a simulated one only by name, and prices the whole catalog: too slow for many submissions.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from crucible.core.views.compute import BackendView, OfferView
 
 @dataclass(frozen=True)
 class Ranking:
-    """Backends that could run the job, the first choice first, each with its best offer; and why others cannot.
+    """Backends that could run the job, best first, each with its best offer; and why others cannot.
 
-    One that was named before it has said what it offers has None.
+    The offer is None for a backend that the user named and whose offers are not known yet.
     """
 
     offers: Mapping[str, OfferView | None]
@@ -39,25 +39,25 @@ class Ranking:
 def rank_backends(
     backends: Sequence[BackendView], spec: JobSpec, goal: Goal, order: Sequence[str] | None = None
 ) -> Ranking:
-    """Rank those that can hold the job by the goal; `order` names them one by one instead.
+    """Rank the backends that can run the job by the goal, or take those of `order` in that order.
 
-    Among all backends real ones come first, and a simulated one is taken only where no real one can hold the job.
-    Raises UnknownName, NoCapacity, or RefusedByPolicy when only money speaks against it.
+    Unless backends are named, simulated ones are used only if no real one can run the job.
+    Raises UnknownName, NoCapacity, or RefusedByPolicy if only the budget rules it out.
     """
     named = order if order is not None else goal.allowed_backends or None
     sized = spec.model_copy(update={"resources": effective_resources(spec.tier, spec.resources), "max_cost_usd": None})
     fitting: list[tuple[BackendView, OfferView | None]] = []
     rejected: dict[str, CrucibleError] = {}
-    for backend in _wanted(backends, named):
+    for backend in _named_backends(backends, named):
         if order and not backend.offers:
             fitting.append((backend, None))
             continue
         try:
-            fitting.append((backend, _best(backend, sized, spec.max_cost_micros, goal.hours)))
+            fitting.append((backend, _best_offer(backend, sized, spec.max_cost_micros, goal.hours)))
         except (NoCapacity, RefusedByPolicy) as error:
             rejected[backend.name] = error
     if not fitting:
-        raise _nowhere(rejected)
+        raise _no_backend(rejected)
     if order is None:
         fitting.sort(key=lambda one: _rank(one[0], one[1], goal.optimize))
         real = [one for one in fitting if not one[0].is_simulated]
@@ -69,7 +69,7 @@ def rank_backends(
     )
 
 
-def _wanted(backends: Iterable[BackendView], named: Sequence[str] | None) -> list[BackendView]:
+def _named_backends(backends: Iterable[BackendView], named: Sequence[str] | None) -> list[BackendView]:
     known = {backend.name: backend for backend in backends}
     for name in named or ():
         if name not in known:
@@ -77,27 +77,27 @@ def _wanted(backends: Iterable[BackendView], named: Sequence[str] | None) -> lis
     return list(known.values()) if named is None else [known[name] for name in named]
 
 
-def _best(backend: BackendView, sized: JobSpec, max_cost: int | None, hours: float | None) -> OfferView:
-    """The cheapest offer that could hold the job; raises NoCapacity or RefusedByPolicy where none can."""
+def _best_offer(backend: BackendView, sized: JobSpec, max_cost: int | None, hours: float | None) -> OfferView:
+    """Return the cheapest offer that could run the job. Raises NoCapacity, or RefusedByPolicy for the budget."""
     offers = [OfferView.model_validate(offer) for offer in backend.offers]
     if not offers:
-        raise NoCapacity(backend.detail or f"{backend.name} offers nothing just now")
+        raise NoCapacity(backend.detail or f"{backend.name} offers nothing right now")
     best = min(_fitting(backend, offers, sized), key=lambda offer: (not offer.runnable, offer.rate_micros_per_hour))
-    why = "" if max_cost is None else _too_dear(best.as_offer(), max_cost, hours)
+    why = "" if max_cost is None else _over_budget(best.as_offer(), max_cost, hours)
     if why:
         raise RefusedByPolicy(why)
     return best
 
 
-def _too_dear(best: Offer, max_cost: int, hours: float | None) -> str:
+def _over_budget(best: Offer, max_cost: int, hours: float | None) -> str:
     cost = 0 if hours is None else forecast(hours * 3600, best.rate, best.billing)
     if cost > max_cost:
-        return f"{hours:g} hours there cost {usd(cost)}, more than {usd(max_cost)}"
+        return f"{hours:g} hours cost {usd(cost)}, more than {usd(max_cost)}"
     return exceeds_budget(max_cost, best)
 
 
 def _fitting(backend: BackendView, offers: list[OfferView], sized: JobSpec) -> list[OfferView]:
-    """The offers that could hold the job, of the market it allows; where there is no spot, others will do."""
+    """Return the offers that could run the job: of its market, else on demand (spot is a permission, no demand)."""
     why = ""
     for market in dict.fromkeys((sized.market or Market.ON_DEMAND, Market.ON_DEMAND)):
         there = sized.model_copy(update={"market": market})
@@ -123,19 +123,19 @@ def _rank(backend: BackendView, offer: OfferView | None, aim: Objective) -> tupl
     return (backend.is_simulated, later and aim is Objective.SPEED, *by_aim)
 
 
-def _nowhere(rejected: Mapping[str, CrucibleError]) -> CrucibleError:
+def _no_backend(rejected: Mapping[str, CrucibleError]) -> CrucibleError:
     reasons = "; ".join(f"{name}: {error.what}" for name, error in rejected.items())
     data = [{"backend": name, "why": error.what} for name, error in rejected.items()]
     if any(isinstance(error, RefusedByPolicy) for error in rejected.values()):
         return RefusedByPolicy(
-            "No place can run this job for its max_cost_usd.",
+            "No backend can run this job within its max_cost_usd.",
             why=f"{reasons}.",
             fix="Raise max_cost_usd, lower duration_hours_estimated, or allow interruptible machines.",
             rejected=data,
         )
     return NoCapacity(
-        "No place can hold this job.",
-        why=f"{reasons}." if reasons else "The server is connected to none.",
-        fix="Ask for less, allow other backends, or connect a larger place (`crucible backends` lists them).",
+        "No backend can run this job.",
+        why=f"{reasons}." if reasons else "The server is connected to no backend.",
+        fix="Ask for less, allow other backends, or connect another backend (`crucible backends` lists them).",
         rejected=data,
     )

@@ -1,4 +1,4 @@
-"""From payload and spec to a submitted job. All that can be refused is refused before anything is sent."""
+"""Submits a job. Everything that can be refused here is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crucible.core.views.compute import BackendPage
 from crucible.core.views.jobs import JobView
 from crucible.wire.files.bundle import Bundle, make_bundle
 
-LISTED = "`crucible backends` lists those of the server, and what connects others."
+HINT = "`crucible backends` lists those of the server, and how to connect others."
 
 
 def build_payload(source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
@@ -26,16 +26,16 @@ def build_payload(source: CodeSource, fields: PartialSpec) -> tuple[Payload, Par
 
 
 def pack_bundle(payload: Payload, scratch: Path) -> Bundle | None:
-    """The payload's files as a bundle in `scratch`; None if it has none."""
+    """Return the payload's files as a bundle in `scratch`; None if it has none."""
     if payload.entries is None:
         return None
     try:
         return make_bundle(payload.entries, scratch)
     except OSError as error:
         raise BadInput(
-            f"{error.filename or 'A file'} could not be read while the code was packed.",
+            f"{error.filename or 'A file'} could not be read while packing the code.",
             why=error.strerror or str(error),
-            fix="Submit again when nothing writes to the folder.",
+            fix="Submit again while nothing writes to the folder.",
         ) from error
 
 
@@ -45,7 +45,7 @@ def upload_bundle(api: Api, bundle: Bundle) -> None:
 
 
 def submit(api: Api, spec: JobSpec, payload: Payload, scratch: Path) -> JobView:
-    """Submit as one job, however often a request has to be repeated."""
+    """Submit one job, however often the request is retried."""
     bundle = pack_bundle(payload, scratch)
     check_backends(api, [name for name in (spec.backend, *spec.fallback) if name is not None])
     if bundle is not None:
@@ -55,16 +55,16 @@ def submit(api: Api, spec: JobSpec, payload: Payload, scratch: Path) -> JobView:
 
 
 def check_backends(api: Api, names: Sequence[str]) -> None:
-    """Raise UnknownName for a backend that the server does not have: before anything is sent."""
+    """Raise UnknownName for a backend that the server does not have."""
     page = api.compute.backends_page() if names else BackendPage()
     known = [backend.name for backend in page.items]
     for name in names:
         if name not in known:
             why = next((other.why for other in page.others if other.name == name), "")
-            raise UnknownName("backend", name, known, fix=why or ("" if nearest(name, known) else LISTED))
+            raise UnknownName("backend", name, known, fix=why or ("" if nearest(name, known) else HINT))
 
 
 def any_simulated(api: Api, names: Iterable[str | None]) -> bool:
-    """Whether one of these backends is simulated."""
+    """Return whether one of these backends is simulated."""
     wanted = frozenset(names) - {None}
     return bool(wanted) and any(backend.is_simulated and backend.name in wanted for backend in api.compute.backends())

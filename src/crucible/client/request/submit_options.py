@@ -1,4 +1,4 @@
-"""The arguments of `submit` and `recommend`, read and checked as far as that goes without a server."""
+"""The keywords of `submit` and `recommend`, read and checked as far as possible without a server."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from crucible.core.errors import BadInput, UnknownName
 from crucible.core.routing.plan_request import Goal
 
 _FILE = re.compile(r"[^\s()=]+\.(py|ipynb|ya?ml|toml|json)")
-_KINDS = ("code", "path", "git", "function", "shell", "model")
+_TARGETS = ("code", "path", "git", "function", "shell", "model")
 _MODEL_OPTIONS = ("config", "plugin", "inputs", "callbacks")
 
 
 class SubmitOptions(TypedDict, total=False):
-    """What to run is one of `code`, `path`, `git`, `function`, `shell` and `model`; then the options of `crucible run`.
+    """What to run: one of `code`, `path`, `git`, `function`, `shell` and `model`. The rest as in `crucible run`.
 
-    `code` may also be a Path (the same as `path`) or a function (the same as `function`). `args` are for the
-    command line of code, and for a function its arguments, as are `kwargs`. A model has its `config`, the `plugin` to
-    install it from if it is not here, `inputs` to predict from, and `callbacks` of a training.
+    `code` may also be a Path (the same as `path`) or a function (the same as `function`). `args` are appended to the
+    command line; to a function they are passed as arguments, as are `kwargs`. A model has a `config`, a `plugin` to
+    install it from (default: it is installed here), `inputs` to predict from, and `callbacks` for training.
 
-    `places` names backends in the order to try them; without it, `preferences` decide. `env` holds the variables
-    of the job, with None for this process's own value. `secrets` are names of secrets of the project, or a table of
-    variables and such names. `data` are paths or URLs, or a table of them by name.
+    `places` names backends in the order to use them (default: ranked by `preferences`). `env` holds variables of the
+    job; None takes the value of this process. `secrets` are names of the project's secrets, or a mapping of variables
+    to such names. `data` are paths or URLs, or a mapping of names to them.
     """
 
     path: str | Path
@@ -114,7 +114,7 @@ def read_keywords(host: SubmitHost, **keywords: object) -> tuple[CodeSource, Par
 def _texts(value: Any, context: ParseContext) -> tuple[str, ...]:
     items = [value] if isinstance(value, str | Path) else value
     if not isinstance(items, Sequence) or not all(isinstance(item, str | Path) for item in items):
-        raise invalid_value(context.label, value, "is a list of texts")
+        raise invalid_value(context.label, value, "must be a list of texts")
     return tuple(check_text(context.label, str(item)) for item in items)
 
 
@@ -126,12 +126,12 @@ def _table_or_texts(value: Any, context: ParseContext) -> Mapping[str, str] | tu
 
 def _env(value: Any, context: ParseContext) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise invalid_value("env", value, "is a table of names and texts")
+        raise invalid_value("env", value, "must be a table of names and texts")
     for name, item in value.items():
         if not isinstance(name, str) or isinstance(item, bool) or not isinstance(item, str | int | float | None):
-            raise invalid_value(f"env[{name!r}]", item, "is a text, a number, or None for this process's own value")
+            raise invalid_value(f"env[{name!r}]", item, "must be text, a number, or None for the value of this process")
         if "=" in name:
-            raise invalid_value("env", name, "has names without =")
+            raise invalid_value("env", name, "must have names without =")
     return parse_variables(value, context)
 
 
@@ -155,18 +155,18 @@ KEYWORDS: Mapping[str, FieldMapping] = {
 
 
 def _code_source(given: Mapping[str, Any], host: SubmitHost) -> CodeSource:
-    """What is to run, told apart; raises BadInput for what cannot be run. Nothing is read yet."""
-    kinds = [name for name in _KINDS if name in given]
+    """Return what to run. Raises BadInput for contradicting keywords; no file is read yet."""
+    kinds = [name for name in _TARGETS if name in given]
     if len(kinds) != 1:
         raise BadInput(
-            "Say one thing to run." if kinds else "There is nothing to run.",
-            why=f"{', '.join(_KINDS[:-1])} and {_KINDS[-1]} exclude each other." if kinds else "",
+            "More than one thing to run." if kinds else "There is nothing to run.",
+            why=f"{', '.join(_TARGETS[:-1])} and {_TARGETS[-1]} exclude each other." if kinds else "",
             fix="For example: submit(code='print(1)') or submit(path='train.py').",
         )
     _check_arguments(given)
     if not isinstance(given.get("in_place", False), bool):
-        raise invalid_value("in_place", given["in_place"], "is True or False")
-    kind, target = _told_apart(kinds[0], given[kinds[0]], host)
+        raise invalid_value("in_place", given["in_place"], "must be True or False")
+    kind, target = _target(kinds[0], given[kinds[0]], host)
     if kind != "function" and given.get("kwargs"):
         raise BadInput("kwargs are for functions.", fix="Pass args, as on the command line.", field="kwargs")
     return CodeSource(
@@ -188,11 +188,11 @@ def _text(given: Mapping[str, object], name: str) -> str | None:
     return check_text(name, given[name]) if name in given else None
 
 
-def _told_apart(kind: str, target: object, host: SubmitHost) -> tuple[str, object]:
-    """Code told apart from files and functions, repositories here from addresses."""
+def _target(kind: str, target: object, host: SubmitHost) -> tuple[str, object]:
+    """Return the kind of a target, which `code` leaves open, and the target itself."""
     if kind == "function" or (kind == "code" and callable(target)):
         if not callable(target):
-            raise BadInput("function is no function.", fix="Pass the function itself, without calling it.")
+            raise BadInput("function must be a function.", fix="Pass the function itself, without calling it.")
         return "function", target
     if kind == "path" or isinstance(target, Path):
         return "path", _path(target)
@@ -206,22 +206,22 @@ def _told_apart(kind: str, target: object, host: SubmitHost) -> tuple[str, objec
     return kind, repository(text, host.folder) if kind == "git" else text
 
 
-def repository(said: str, folder: Path) -> str:
-    """The address of a repository; a path on this computer, `PATH` or `PATH@REVISION`, becomes a file:// address."""
-    if not said.strip():
+def repository(named: str, folder: Path) -> str:
+    """Return the address of a repository; a local path, `PATH` or `PATH@REVISION`, becomes a file:// address."""
+    if not named.strip():
         raise BadInput("git names no repository.", fix="Name a folder or an address; `.` is this folder.", field="git")
-    if looks_like_git(said):
-        return said
-    name, at, revision = said.rpartition("@")
-    path = (folder / Path(said).expanduser()).resolve()
+    if looks_like_git(named):
+        return named
+    name, at, revision = named.rpartition("@")
+    path = (folder / Path(named).expanduser()).resolve()
     if at and not path.exists():
         path = (folder / Path(name).expanduser()).resolve()
     else:
         revision = ""
     if not path.is_dir():
         raise BadInput(
-            f"{said} is no repository.",
-            why=f"It was looked for at {path}.",
+            f"{named} is not a repository.",
+            why=f"There is no folder {path}.",
             fix="Name a folder with a git repository, or an address such as https://example.org/team/project.git@main.",
         )
     address = f"file://{quote(str(path))}".replace("@", "%40")
@@ -231,9 +231,9 @@ def repository(said: str, folder: Path) -> str:
 def _check_arguments(given: Mapping[str, Any]) -> None:
     args = given.get("args", ())
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
-        raise BadInput("args is a list.", fix="Write args=['--epochs', 3].", field="args")
+        raise BadInput("args must be a list.", fix="Write args=['--epochs', 3].", field="args")
     if not isinstance(given.get("kwargs", {}), Mapping):
-        raise BadInput("kwargs is a table.", fix="Write kwargs={'epochs': 3}.", field="kwargs")
+        raise BadInput("kwargs must be a table.", fix="Write kwargs={'epochs': 3}.", field="kwargs")
 
 
 def _model(given: Mapping[str, Any], folder: Path) -> ModelOptions | None:
@@ -243,21 +243,23 @@ def _model(given: Mapping[str, Any], folder: Path) -> ModelOptions | None:
                 raise BadInput(f"{name} belongs to a model.", fix="Name it: submit(model='...').", field=name)
         return None
     if given.get("args"):
-        raise BadInput("A model takes no args.", fix="Its options are its config.", field="args")
+        raise BadInput("A model takes no args.", fix="Pass its options as config.", field="args")
     config, callbacks = given.get("config", {}), given.get("callbacks", ())
     if not isinstance(config, Mapping):
-        raise BadInput("config is a table.", fix="Write config={'epochs': 3}.", field="config")
+        raise BadInput("config must be a table.", fix="Write config={'epochs': 3}.", field="config")
     if isinstance(callbacks, str) or not all(isinstance(item, str) for item in callbacks):
-        raise BadInput("callbacks is a list.", fix="Write callbacks=['my_package.watch:Printer'].", field="callbacks")
+        raise BadInput(
+            "callbacks must be a list.", fix="Write callbacks=['my_package.watch:Printer'].", field="callbacks"
+        )
     return ModelOptions(folder, config, (), _text(given, "plugin"), given.get("inputs"), tuple(callbacks))
 
 
-def _path(said: object) -> str:
-    path = check_text("path", str(said) if isinstance(said, Path) else said)
+def _path(named: object) -> str:
+    path = check_text("path", str(named) if isinstance(named, Path) else named)
     if Path(path).suffix in JOB_FILES:
         raise BadInput(
             f"{path} is a job file.",
-            why="The Python client says in Python what a job file says.",
+            why="The Python client takes its fields as keywords.",
             fix=f"Run it with `crucible run {path}`, or name the script in it.",
         )
     return path
