@@ -1,4 +1,4 @@
-"""Talking to a Crucible server from Python. Its names load on first use: commands need few of them."""
+"""The Python client of a Crucible server. Its names are imported on first use: commands need few of them."""
 
 from importlib import import_module
 

@@ -85,7 +85,7 @@ def test_notes_come_with_the_submission(cli: Cli, real: RealServer, tmp_path: Pa
     (tmp_path / "pyproject.toml").write_text("[project\n")
     ran = cli("run", "train.py", "-d")
     assert ran.code == 0
-    assert "pyproject.toml is not valid TOML, so its dependencies are not known" in ran.err
+    assert "pyproject.toml is not valid TOML, so its dependencies are unknown" in ran.err
 
 
 def test_a_job_that_is_tried_again_says_when(cli: Cli, real: RealServer) -> None:

@@ -235,7 +235,7 @@ def test_a_model_that_needs_a_gpu_asks_for_it(
         ("train --model counter --config nothing.toml", "nothing.toml does not exist."),
         ("train --model counter --config epochs", "--config epochs is neither a file nor KEY=VALUE."),
         ("train --model counter --plugin ./nowhere", "./nowhere does not exist."),
-        ("train --model counter --plugin .venv", "--plugin .venv is no project."),
+        ("train --model counter --plugin .venv", "--plugin .venv is not a project."),
         ("train --model other --plugin mine", "There is no model 'other'."),
         ("train --model counter --plugin mine --python .venv", "--plugin and --python exclude each other."),
         ("train --model counter --capture nowhere", "nowhere does not exist."),

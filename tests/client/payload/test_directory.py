@@ -98,7 +98,7 @@ def test_the_ignore_file_counts(folder: Path, ask: Ask) -> None:
 def test_an_ignored_entry_is_told(folder: Path, ask: Ask) -> None:
     write(folder, "main.py")
     (folder / ".crucibleignore").write_text("*.py\n")
-    with pytest.raises(BadInput, match="left out"):
+    with pytest.raises(BadInput, match="is ignored by"):
         make_payload(".", ask())
 
 

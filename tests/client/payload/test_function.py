@@ -133,7 +133,7 @@ def test_what_was_returned_must_be_json(load: Any, ask: Ask, tmp_path: Path) -> 
     (tmp_path / "job").mkdir()
     done = run(from_function(module.work, ask()), tmp_path / "job")
     assert done.returncode == 1
-    assert "work returned what JSON cannot hold" in done.stderr
+    assert "work returned a value that is not JSON" in done.stderr
     assert not (tmp_path / "job" / RESULT).exists()
 
 
@@ -165,11 +165,11 @@ def interactive() -> Any:
     [
         (lambda: 1, "lambda"),
         (outer(), "closure"),
-        (Thing().method, "no plain function"),
+        (Thing().method, "not a plain function"),
         (Thing.method, "class"),
-        (Thing, "no plain function"),
-        (functools.partial(outer), "no plain function"),
-        (len, "no plain function"),
+        (Thing, "not a plain function"),
+        (functools.partial(outer), "not a plain function"),
+        (len, "not a plain function"),
         (generates, "generator"),
         (interactive(), "interactively"),
     ],

@@ -89,7 +89,7 @@ def test_addresses(text: str, url: str, ref: str | None) -> None:
     ],
 )
 def test_other_transports_are_refused(text: str, ask: Ask) -> None:
-    with pytest.raises(BadInput, match="no git address"):
+    with pytest.raises(BadInput, match="not a git address"):
         make_payload(text, ask())
 
 

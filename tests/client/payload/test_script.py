@@ -115,7 +115,7 @@ def test_code_that_declares_another_encoding_is_taken(folder: Path, ask: Ask) ->
 
 def test_binary_files_are_refused(folder: Path, ask: Ask) -> None:
     (folder / "train.py").write_bytes(b"print(1)\x00")
-    with pytest.raises(BadInput, match="no source code"):
+    with pytest.raises(BadInput, match="not source code"):
         make_payload("train.py", ask())
 
 

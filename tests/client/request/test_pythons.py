@@ -230,4 +230,4 @@ def test_a_broken_pyproject_is_noted_and_passed_over(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project\n")
     found = choose(host(programs=("/usr/bin/python3",)), code=Code(tmp_path, "a.py", "x"))
     assert found.environment.interpreter == "/usr/bin/python3"
-    assert f"{tmp_path / 'pyproject.toml'} is not valid TOML, so its dependencies are not known" in found.notes[0]
+    assert f"{tmp_path / 'pyproject.toml'} is not valid TOML, so its dependencies are unknown" in found.notes[0]

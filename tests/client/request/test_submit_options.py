@@ -224,7 +224,7 @@ def test_what_cannot_be_taken_up_is_told(said: dict[str, Any], words: str) -> No
         ({"git": "nosuch"}, "is not a repository"),
         ({"git": " "}, "names no repository"),
         ({"git": "ext::sh -c id"}, "not a git address"),
-        ({"git": "https://host/team/x@--upload-pack=touch"}, "no branch, tag or commit"),
+        ({"git": "https://host/team/x@--upload-pack=touch"}, "not a branch, tag or commit"),
         ({"code": "   "}, "is empty"),
     ],
 )

@@ -63,21 +63,17 @@ def from_function(function: Callable[..., object], code_source: CodeSource) -> P
     Raises BadInput for functions without source of their own: lambdas, closures, methods, interactive definitions.
     """
     refuse_entry("A function", code_source)
-    plain_function = _check_function(function)
-    file = _file_of(plain_function)
+    plain = _check_function(function)
+    file = _file_of(plain)
     if code_source.in_place:
         raise BadInput(
             "A function cannot run in place.", why="A script is generated from it.", fix="Leave out in_place."
         )
-    arguments = _arguments(plain_function, code_source.arguments, code_source.kwargs)
-    module = plain_function.__module__
+    arguments = _arguments(plain, code_source.arguments, code_source.kwargs)
+    module = plain.__module__
     root = file.parent if module == "__main__" else _root_of(file, module)
-    head = (
-        _extract_function(plain_function, file)
-        if module == "__main__"
-        else _import_function(plain_function, root, file)
-    )
-    script = head + _CALL.format(arguments=arguments, name=plain_function.__name__, result=RESULT)
+    head = _extract_function(plain, file) if module == "__main__" else _import_function(plain, root, file)
+    script = head + _CALL.format(arguments=arguments, name=plain.__name__, result=RESULT)
     names = (*local_imports(root, head), *expand_includes(root, code_source.include))
     more = [entry for entry in gather(root, names, code_source.limit) if entry.name != NAME] if names else []
     entry = file.relative_to(root).as_posix()
@@ -96,18 +92,16 @@ def _check_function(function: object) -> types.FunctionType:
     """Return the function if its file and name identify it. Raises BadInput."""
     called = getattr(function, "__qualname__", None) or repr(function)
     if not isinstance(function, types.FunctionType):
-        raise _not_submittable(
-            called, "It is not a plain_function function but a class, a method, a partial or a built-in."
-        )
+        raise _refusal(called, "It is not a plain function but a class, a method, a partial or a built-in.")
     within = inspect.unwrap(function)
     if within.__name__ == "<lambda>":
-        raise _not_submittable(called, "A lambda has no name to find it by.")
+        raise _refusal(called, "A lambda has no name to find it by.")
     if "<locals>" in called or within.__closure__:
-        raise _not_submittable(called, "It is defined inside another function and may use its variables (a closure).")
+        raise _refusal(called, "It is defined inside another function and may use its variables (a closure).")
     if "." in called:
-        raise _not_submittable(called, "It belongs to a class.")
+        raise _refusal(called, "It belongs to a class.")
     if inspect.isgeneratorfunction(within) or inspect.isasyncgenfunction(within):
-        raise _not_submittable(called, "It is a generator: nothing would consume its values.")
+        raise _refusal(called, "It is a generator: nothing would consume its values.")
     return function
 
 
@@ -115,7 +109,7 @@ def _file_of(function: types.FunctionType) -> Path:
     found = inspect.getsourcefile(inspect.unwrap(function))
     file = Path(found).resolve() if found else None
     if file is None or not file.is_file():
-        raise _not_submittable(
+        raise _refusal(
             function.__name__, "It was defined interactively or generated: no file has its source.", notebook=True
         )
     own = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
@@ -128,7 +122,7 @@ def _file_of(function: types.FunctionType) -> Path:
     return file
 
 
-def _not_submittable(name: str, why: str, *, notebook: bool = False) -> BadInput:
+def _refusal(name: str, why: str, *, notebook: bool = False) -> BadInput:
     fix = f"{_ADVICE} A notebook is submitted whole: path='study.ipynb'." if notebook else _ADVICE
     return BadInput(f"The function {name} cannot be submitted.", why=why, fix=fix)
 
@@ -163,8 +157,9 @@ def _import_function(function: types.FunctionType, root: Path, file: Path) -> st
     module = function.__module__
     here = sys.modules.get(module)
     if getattr(here, function.__name__, None) is not function:
-        raise _not_submittable(function.__name__, f"It is not the current {module}.{function.__name__}.")
-    return f"# Generated to call {function.__name__} of {file.relative_to(root)}\nfrom {module} import {function.__name__}\n"
+        raise _refusal(function.__name__, f"It is not the current {module}.{function.__name__}.")
+    name = function.__name__
+    return f"# Generated to call {name} of {file.relative_to(root)}\nfrom {module} import {name}\n"
 
 
 # A function of the running script
@@ -176,12 +171,10 @@ def _extract_function(function: types.FunctionType, file: Path) -> str:
     try:
         body = ast.parse(text).body
     except SyntaxError as error:
-        raise _not_submittable(
-            function.__name__, f"{file} has changed and is no longer valid Python: {error.msg}."
-        ) from error
+        raise _refusal(function.__name__, f"{file} has changed and is no longer valid Python: {error.msg}.") from error
     binding = {index: _binds(statement) for index, statement in enumerate(body)}
     if not any(function.__name__ in names for names in binding.values()):
-        raise _not_submittable(function.__name__, f"{file} no longer defines it.")
+        raise _refusal(function.__name__, f"{file} no longer defines it.")
     needed, wanted = set[int](), [function.__name__]
     while wanted:
         name = wanted.pop()

@@ -33,7 +33,7 @@ def find_model(model: str, method: str, code_source: CodeSource) -> tuple[Plugin
 
 
 def from_installed(order: ModelOrder, plugin: Plugin, choice: EnvironmentChoice, code_source: CodeSource) -> Payload:
-    """Return the payload of a plugin that is installed here: a copy of its package, run by the Python it was found in."""
+    """Return the payload of an installed plugin: a copy of its package, run by the Python it was found in."""
     ref = f"{plugin.distribution}=={plugin.distribution_version}"
     if plugin.package is None:
         note = f"The package of {order.model} is not one folder, so the job runs it where it is installed."

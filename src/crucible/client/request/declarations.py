@@ -45,7 +45,7 @@ class Declaration:
 
 
 def read_declaration(code: Code) -> Declaration:
-    """Return what the script block declares, else requirements.txt or pyproject.toml, beside the entry or at the top."""
+    """Return what the script block declares, else requirements.txt or pyproject.toml (entry's folder, then top)."""
     block = script_block(code)
     if block is not None:
         return Declaration(block)

@@ -1,4 +1,4 @@
-"""Fetching artifacts and checkpoints: resumed where it stopped, checked by hash, never outside the target folder."""
+"""Downloads artifacts and checkpoints: resumed, verified by hash, never outside the target folder."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from crucible.core.views.jobs import CheckpointView
 from crucible.core.views.records import ArtifactView
 from crucible.wire.files.paths import UnsafePath, safe_join
 
-TRIES = 5
-_NAMED = 10
+MAX_ATTEMPTS = 5
+_MAX_NAMED = 10
 _CHUNK = 256 * 1024
 
 
-def select_artifacts(artifacts: Iterable[ArtifactView], wanted: Iterable[str]) -> tuple[ArtifactView, ...]:
-    """The artifacts that the wanted paths, folders or patterns name; all if nothing is wanted."""
+def select_artifacts(artifacts: Iterable[ArtifactView], patterns: Iterable[str]) -> tuple[ArtifactView, ...]:
+    """Return the artifacts that the paths, folders or patterns match; all if there are none."""
     known = tuple(artifacts)
     chosen: dict[str, ArtifactView] = {}
-    patterns = list(wanted)
-    for pattern in patterns:
+    for pattern in (patterns := list(patterns)):
         found = [item for item in known if _matches(item.path, pattern)]
         if not found:
             names = ", ".join(item.path for item in known[:10]) or "none"
@@ -36,7 +35,7 @@ def select_artifacts(artifacts: Iterable[ArtifactView], wanted: Iterable[str]) -
 
 
 class LocalFile(enum.Enum):
-    """What is at the place of an artifact on this computer."""
+    """The local file at the path of an artifact."""
 
     ABSENT = "absent"
     INTACT = "sound"
@@ -44,26 +43,23 @@ class LocalFile(enum.Enum):
 
 
 def local_file(artifact: ArtifactView, into: Path) -> LocalFile:
-    """Whether the artifact is already below `into`, whole, or something else is in its place."""
+    """Return whether the artifact is already below `into`, intact, or another file is at its path."""
     target = _target(into, artifact.path)
     if not os.path.lexists(target):
         return LocalFile.ABSENT
-    return LocalFile.INTACT if _is_sound(target, artifact) else LocalFile.DIFFERENT
+    return LocalFile.INTACT if _is_intact(target, artifact) else LocalFile.DIFFERENT
 
 
 def refuse_to_overwrite(
     artifacts: Iterable[ArtifactView], into: Path, *, folder: str = "--to", force: str = "--force"
 ) -> None:
-    """Raise Conflict, naming them, if files that are there differ from what would be written.
-
-    `folder` is the option that chooses another folder, `force` the one that overwrites.
-    """
+    """Raise Conflict if existing files differ from the artifacts. `folder` and `force`: how errors name the options."""
     others = [item.path for item in artifacts if local_file(item, into) is LocalFile.DIFFERENT]
     if others:
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
         raise Conflict(
-            f"{', '.join(others[:_NAMED])}{more} in {into} would be overwritten.",
-            why="What is there differs from what the job left.",
+            f"{', '.join(others[:_MAX_NAMED])}{more} in {into} would be overwritten.",
+            why="These files differ from the job's artifacts.",
             fix=f"Choose another folder with {folder}, or overwrite with {force}.",
             files=others,
         )
@@ -72,47 +68,46 @@ def refuse_to_overwrite(
 def download(
     api: Api, ref: str, artifact: ArtifactView, into: Path, *, progress: Callable[[int], None] | None = None
 ) -> Path:
-    """Fetch one artifact below `into` and return its path. A whole, sound file that is there is kept; any
-    other is replaced, so ask `refuse_to_overwrite` first.
+    """Download one artifact below `into` and return its path. An intact file is kept, any other is replaced: call
+    `refuse_to_overwrite` first.
 
-    What came so far stays in `<name>.part`, and the next call goes on from there. `progress` is told the
-    bytes that are there.
+    An interrupted download stays in `<name>.part`, and the next call resumes it. `progress` gets the bytes so far.
     """
-    return _download(api, api.artifact_path(ref, artifact.path), artifact, into, progress or _silent)
+    return _download(api, api.artifact_path(ref, artifact.path), artifact, into, progress or _no_progress)
 
 
 def download_as(api: Api, ref: str, artifact: ArtifactView, into: Path, name: str) -> Path:
-    """The same under another name below `into`, which may lead into folders but not out of it."""
+    """Download an artifact under another name below `into`, which may contain folders but not leave it."""
     renamed = artifact.model_copy(update={"path": name})
-    return _download(api, api.artifact_path(ref, artifact.path), renamed, into, _silent)
+    return _download(api, api.artifact_path(ref, artifact.path), renamed, into, _no_progress)
 
 
 def download_checkpoint(
     api: Api, ref: str, checkpoint: CheckpointView, into: Path, *, progress: Callable[[int], None] | None = None
 ) -> Path:
-    """The same for a checkpoint; a folder is one tar archive."""
+    """Download a checkpoint like an artifact; a folder comes as a tar archive."""
     source = api.checkpoint_path(ref, checkpoint.id)
-    return _download(api, source, as_file(checkpoint), into, progress or _silent)
+    return _download(api, source, as_file(checkpoint), into, progress or _no_progress)
 
 
 def as_file(checkpoint: CheckpointView) -> ArtifactView:
-    """The file that a checkpoint becomes on this computer."""
+    """Return the checkpoint as the file that it is downloaded to."""
     return ArtifactView(path=checkpoint.file_name, size=checkpoint.size, sha256=checkpoint.sha256)
 
 
 def _download(api: Api, source: str, artifact: ArtifactView, into: Path, progress: Callable[[int], None]) -> Path:
     target = _target(into, artifact.path)
-    if _is_sound(target, artifact):
+    if _is_intact(target, artifact):
         return target
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 _fetch(api, source, artifact, part, progress)
                 break
             except Unreachable:
-                if attempt == TRIES - 1:
+                if attempt == MAX_ATTEMPTS - 1:
                     raise
                 api.transport.relocate()
         _check(part, artifact)
@@ -123,7 +118,7 @@ def _download(api: Api, source: str, artifact: ArtifactView, into: Path, progres
 
 
 def _fetch(api: Api, source: str, artifact: ArtifactView, part: Path, progress: Callable[[int], None]) -> None:
-    """Append what is missing. A server that does not know ranges sends all again."""
+    """Append the missing bytes; from a server without ranges, download everything again."""
     have = part.stat().st_size if part.exists() else 0
     if have > artifact.size:
         part.unlink()
@@ -134,7 +129,7 @@ def _fetch(api: Api, source: str, artifact: ArtifactView, part: Path, progress: 
     with api.transport.download(source, headers=headers) as response:
         if response.status_code == 416:
             part.unlink(missing_ok=True)
-            raise Unreachable(f"The server has no more of {artifact.path}.", fix="Download it again.")
+            raise Unreachable(f"The server has no such range of {artifact.path}.", fix="Download it again.")
         resumed = response.status_code == 206
         with part.open("ab" if resumed else "wb") as file:
             for data in response.pieces(_CHUNK):
@@ -146,13 +141,13 @@ def _check(part: Path, artifact: ArtifactView) -> None:
     if _sha256(part) != artifact.sha256:
         part.unlink()
         raise Trouble(
-            f"{artifact.path} arrived damaged.",
-            why="Its hash is not the one the server names.",
+            f"{artifact.path} was damaged on the way.",
+            why="Its hash differs from the server's.",
             fix="Download it again.",
         )
 
 
-def _is_sound(target: Path, artifact: ArtifactView) -> bool:
+def _is_intact(target: Path, artifact: ArtifactView) -> bool:
     try:
         return target.stat().st_size == artifact.size and _sha256(target) == artifact.sha256
     except OSError:
@@ -165,7 +160,7 @@ def _target(into: Path, name: str) -> Path:
     except UnsafePath as error:
         raise BadInput(
             f"The artifact {error.name!a} {error.why}.",
-            why="Its name would lead out of the folder.",
+            why="The file would be outside the folder.",
             fix="Choose another folder with --to, or leave this artifact out.",
         ) from error
 
@@ -182,9 +177,9 @@ def _sha256(path: Path) -> str:
 
 def _disk_error(target: Path, error: OSError) -> CrucibleError:
     if error.errno == errno.ENOSPC:
-        return DiskFull(f"There is no room left for {target}.", fix="Make room, then download again: it resumes.")
+        return DiskFull(f"The disk is full: no room for {target}.", fix="Make room, then download again: it resumes.")
     return Trouble(f"{target} cannot be written.", why=error.strerror or str(error), fix="Choose another folder.")
 
 
-def _silent(_bytes: int) -> None:
+def _no_progress(_bytes: int) -> None:
     return None

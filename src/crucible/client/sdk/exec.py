@@ -1,4 +1,4 @@
-"""A command in a running job's surroundings, run to its end: its code and all that it wrote."""
+"""Runs a command where a job's program runs, and returns its exit code and output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crucible.wire.http.sessions import FrameKind
 
 @dataclass(frozen=True)
 class ExecResult:
-    """`code` is the command's own, 128 and its number for a signal. `job_ended`: it ended because its job did."""
+    """`code` is the exit code, or 128 plus the signal's number. `job_ended`: the command ended because its job did."""
 
     code: int
     stdout: bytes
@@ -29,7 +29,7 @@ class ExecResult:
 
     @property
     def text(self) -> str:
-        """What it wrote to standard output, with what is no UTF-8 replaced."""
+        """The standard output as text, with invalid UTF-8 replaced."""
         return self.stdout.decode("utf-8", errors="replace")
 
     def as_json(self) -> dict[str, object]:
@@ -40,9 +40,9 @@ class ExecResult:
 def execute(
     transport: Transport, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
 ) -> ExecResult:
-    """Raises TimedOut after `timeout` seconds; the command is ended then."""
+    """Run the command to its end. Raises TimedOut after `timeout` seconds, and ends the command."""
     if isinstance(command, str) or not command or not all(isinstance(word, str) for word in command):
-        raise invalid_value("command", command, "is a list of texts, such as ['ls', '-l']")
+        raise invalid_value("command", command, "must be a list of texts, such as ['ls', '-l']")
     with open_session(transport, ref, make_command(tuple(command))) as session:
         return _run(session, input, timeout)
 

@@ -1,4 +1,4 @@
-"""Finding jobs by what people remember of them: an id or an ending of it, or the name they gave."""
+"""Finds jobs by id, id suffix or name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = 500
 
 
 def find_job(api: Api, ref: str) -> JobView:
-    """The job of this id, short id or ending, `last`, or else the newest one of exactly this name."""
+    """Return the job with this id, short id or id suffix, `last`, or else the newest job with exactly this name."""
     try:
         return api.job(ref)
     except (NotFound, Conflict) as error:
@@ -29,22 +29,22 @@ def find_job(api: Api, ref: str) -> JobView:
 
 
 def _newest_named(api: Api, name: str) -> JobView | None:
-    from crucible.core.job.job_filter import JobFilter  # needed for names alone
+    from crucible.core.job.job_filter import JobFilter  # imported here: only names need it
 
     try:
-        wanted = JobFilter(named=name)
+        filter = JobFilter(named=name)
     except ValidationError:
         return None  # no job can have such a name
-    # A server that does not know this filter answers with others.
-    return next((job for job in api.jobs(wanted, limit=1).items if job.name == name), None)
+    # A server that does not know this filter ignores it.
+    return next((job for job in api.jobs(filter, limit=1).items if job.name == name), None)
 
 
-def iterate_jobs(api: Api, wanted: JobFilter, limit: int | None = None) -> Iterator[JobView]:
-    """The jobs that fit, newest first, page by page; at most `limit` of them."""
+def iterate_jobs(api: Api, filter: JobFilter, limit: int | None = None) -> Iterator[JobView]:
+    """Yield the jobs that match, newest first, at most `limit` of them."""
     cursor: str | None = None
     left = limit
     while left is None or left > 0:
-        page = api.jobs(wanted, limit=PAGE if left is None else min(left, PAGE), cursor=cursor)
+        page = api.jobs(filter, limit=PAGE if left is None else min(left, PAGE), cursor=cursor)
         yield from page.items
         cursor, left = page.next, None if left is None else left - len(page.items)
         if cursor is None or not page.items:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 Row = dict[str, float | str | None]
 
 SAMPLED = "system."
-"""Series of the machine: taken at times of their own, which no step of the program belongs to."""
+"""Series of the machine: sampled by time, not by step."""
 
 
 class MetricsTable(Sequence[Row]):
-    """Rows as dictionaries, in the order of their steps, then those without one in the order of time.
+    """Rows as dictionaries, ordered by step; rows without a step follow, ordered by time.
 
-    Each has `step` and `time`, and of the series those that have a value there. `columns` names them all.
+    Each row has `step`, `time`, and the series that have a value there. `columns` names all of them.
     """
 
     def __init__(self, rows: Sequence[Row], columns: Sequence[str]) -> None:
@@ -28,10 +28,10 @@ class MetricsTable(Sequence[Row]):
         self.columns = ("step", "time", *columns)
 
     @classmethod
-    def from_view(cls, found: MetricsView) -> MetricsTable:
+    def from_view(cls, view: MetricsView) -> MetricsTable:
         stepped: dict[float, Row] = {}
         timed: dict[float | str | None, Row] = {}
-        for name, series in sorted(found.series.items()):
+        for name, series in sorted(view.series.items()):
             for step, value, at in series.points:
                 if step is None or name.startswith(SAMPLED):
                     row = timed.setdefault(at, {"step": None, "time": at})
@@ -39,21 +39,21 @@ class MetricsTable(Sequence[Row]):
                     row = stepped.setdefault(step, {"step": int(step) if step.is_integer() else step, "time": at})
                 row[name] = value
         rows = [*(stepped[step] for step in sorted(stepped)), *sorted(timed.values(), key=lambda row: str(row["time"]))]
-        return cls(rows, sorted(found.series))
+        return cls(rows, sorted(view.series))
 
     @property
     def last(self) -> dict[str, float | None]:
         """The last value of each series."""
-        found: dict[str, float | None] = {}
+        values: dict[str, float | None] = {}
         for row in self._rows:
-            found.update((name, _float(value)) for name, value in row.items() if name not in ("step", "time"))
-        return found
+            values.update((name, _float(value)) for name, value in row.items() if name not in ("step", "time"))
+        return values
 
     def column(self, name: str) -> list[float | str | None]:
         return [row.get(name) for row in self._rows]
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame with the same rows and columns. Needs pandas."""
+        """Return a pandas.DataFrame with the same rows and columns. Needs pandas."""
         try:
             import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
         except ImportError as error:

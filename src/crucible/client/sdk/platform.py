@@ -1,6 +1,6 @@
-"""The client for asynchronous Python: the same as `blocking/`, and nothing here holds up the event loop.
+"""The asyncio client: the same methods as `blocking/`, run in threads so that the event loop is never blocked.
 
-Each call runs in a thread of a small pool, each follower in one of its own.
+Calls share a small pool of threads; each iterator has a thread of its own.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from crucible.settings import Settings
 
 T = TypeVar("T")
 
-CALLS = 8
-"""Requests of one platform that may be under way at once."""
+MAX_CALLS = 8
+"""Concurrent requests of one platform."""
 
 
 class MLPlatform:
-    """A server: the named one, or this computer's own, which is started when it is first needed.
+    """A server: the named one, or the embedded one of this computer, which is started when first needed.
 
-    `server` and `token` are as in `crucible --server` and $CRUCIBLE_TOKEN. `sync` is the same for plain Python.
+    `server` and `token` are as in `crucible --server` and $CRUCIBLE_TOKEN. `sync` is the blocking client.
     """
 
     def __init__(
         self, server: str | None = None, *, token: str | None = None, settings: Settings | None = None
     ) -> None:
         self.sync = SyncMLPlatform(server, token=token, settings=settings)
-        self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix="crucible")
+        self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="crucible")
 
     async def __aenter__(self) -> MLPlatform:
         return self
@@ -61,7 +61,7 @@ class MLPlatform:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of connections; jobs go on."""
+        """Close connections; jobs go on."""
         await self.in_thread(self.sync.close)
         self._pool.shutdown(wait=False)
 
@@ -74,8 +74,8 @@ class MLPlatform:
     ) -> Job:
         """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `SubmitOptions`).
 
-        What is wrong with the arguments is raised here, at once; sending goes on beside the event loop. `await` the
-        job to know that it is stored, or use it: what the server refuses is raised by the first thing that waits.
+        Invalid arguments raise here, at once; the upload runs in the background. `await` the job to know that it is
+        stored. If the server refuses it, the first method that waits raises the error.
         """
         keywords = {"code": code, "requirements": requirements, "preferences": preferences, **more}
         request = read_keywords(SubmitHost.current(), **keywords)
@@ -88,16 +88,16 @@ class MLPlatform:
         preferences: object = None,
         **more: Unpack[SubmitOptions],
     ) -> PlanView:
-        """What a program needs and where it would run best: `offers` best first, `chosen`, and `profile`.
+        """Return what a program needs and where it would run best: `offers`, best first, `chosen`, and `profile`.
 
-        Takes what `submit` takes, and submits nothing.
+        Takes the arguments of `submit`, and submits nothing.
         """
         keywords = {"code": code, "requirements": requirements, "preferences": preferences, **more}
         request = read_keywords(SubmitHost.current(), **keywords)
         return await self.in_thread(lambda: self.sync.plan_job(*request))
 
     def job(self, id: str) -> Job:
-        """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
+        """Return a job by id, short id, id suffix of three or more characters, `last`, or else name (the newest)."""
         return Job(self, self._begin(lambda: self.sync.job(id)))
 
     async def jobs(
@@ -109,28 +109,28 @@ class MLPlatform:
         tags: str | Sequence[str] | None = None,
         limit: int = 50,
     ) -> list[Job]:
-        """The newest jobs first, at most `limit`; of those of exactly this name, with all of these tags."""
-        wish = {"status": status, "active": active, "name": name, "tags": tags, "limit": limit}
-        found = await self.in_thread(lambda: self.sync.jobs(**wish))  # type: ignore[arg-type]
+        """Return the newest jobs, at most `limit`, with exactly this name and all of these tags."""
+        filters = {"status": status, "active": active, "name": name, "tags": tags, "limit": limit}
+        found = await self.in_thread(lambda: self.sync.jobs(**filters))  # type: ignore[arg-type]
         return [Job(self, _known(job)) for job in found]
 
     async def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
-        """Machines in use, what they are for and cost; `all`: also those that are gone."""
+        """Return the machines in use, with purpose and cost; `all` adds those that are gone."""
         return await self.in_thread(lambda: self.sync.machines(all=all))
 
     async def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
-        """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
+        """Return the offers, cheapest first, including those of unconnected providers (`runnable`, `why`)."""
         return await self.in_thread(lambda: self.sync.catalog(wanted))
 
     async def predictions(self, *, limit: int = 50) -> PredictionPage:
-        """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
+        """Return predicted and actual run times of jobs, newest first, and the accuracy of all that count."""
         return await self.in_thread(lambda: self.sync.predictions(limit=limit))
 
     async def backends(self) -> tuple[BackendView, ...]:
         return await self.in_thread(self.sync.backends)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What a blocking piece of work returns, done beside the event loop."""
+        """Run a blocking function in a thread and return its result."""
         return await asyncio.wrap_future(self._begin(work))
 
     def _begin(self, work: Callable[[], T]) -> Future[T]:
@@ -146,15 +146,15 @@ class Job(Awaitable["Job"]):
     def __init__(self, platform: MLPlatform, pending: Future[SyncJob]) -> None:
         self._platform = platform
         self._pending = pending
-        self._heard = False
+        self._awaited = False
 
     def __await__(self) -> Generator[object, None, Job]:
         yield from self._known().__await__()
         return self
 
     async def _known(self) -> SyncJob:
-        self._heard = True
-        # Who gives up waiting must not take back what others, or nobody, wait for.
+        self._awaited = True
+        # Shielded: cancelling one waiter must not cancel the submission.
         return await asyncio.shield(asyncio.wrap_future(self._pending))
 
     async def _ask(self, work: Callable[[SyncJob], T]) -> T:
@@ -162,10 +162,10 @@ class Job(Awaitable["Job"]):
         return await self._platform.in_thread(lambda: work(job))
 
     def __del__(self) -> None:
-        if not self._heard and self._pending.done() and not self._pending.cancelled():
+        if not self._awaited and self._pending.done() and not self._pending.cancelled():
             error = self._pending.exception()
             if error is not None:
-                warnings.warn(f"A job was not submitted, and nobody asked: {error}", ResourceWarning, stacklevel=1)
+                warnings.warn(f"A job that nothing awaited was not submitted: {error}", ResourceWarning, stacklevel=1)
 
     def __repr__(self) -> str:
         there = self._pending.done() and self._pending.exception() is None
@@ -173,8 +173,8 @@ class Job(Awaitable["Job"]):
 
     @property
     def view(self) -> JobView:
-        """The job as it was last heard of; raises Conflict before the server has answered."""
-        self._heard = True
+        """The last known state. Raises Conflict before the server has answered."""
+        self._awaited = True
         if not self._pending.done():
             raise Conflict(
                 "The job is still being submitted.", fix="Wait for it first: job = await platform.submit(...)"
@@ -193,9 +193,9 @@ class Job(Awaitable["Job"]):
         return await self._ask(SyncJob.status)
 
     async def monitor(self) -> AsyncGenerator[JobStatus, None]:
-        """A status whenever something is new, to the job's end; over lost connections and restarted servers.
+        """Yield a status on every change until the job has ended, across lost connections and server restarts.
 
-        Who is slower than the news gets the newest; a move to another place is never left out.
+        A slow reader skips statuses, but never a move to another backend.
         """
         job = await self._known()
         async with aclosing(iterate_in_thread(lambda stop: job.monitor(stop=stop), replaces=_replaces)) as statuses:
@@ -203,26 +203,26 @@ class Job(Awaitable["Job"]):
                 yield status
 
     async def wait(self, timeout: float | None = None) -> JobStatus:
-        """The last status, once the job has ended, however it did; TimedOut after `timeout` seconds."""
+        """Wait for the job to end and return its last status. Raises TimedOut after `timeout` seconds."""
         seconds = check_timeout(timeout)
         status = await self.status()
         if not status.ended:
             try:
                 async with asyncio.timeout(seconds), aclosing(self.monitor()) as statuses:
-                    async for news in statuses:
-                        status = news
+                    async for latest in statuses:
+                        status = latest
             except TimeoutError:
                 raise still_running(status, seconds) from None
             status = await self.status()
         return status
 
     async def result(self, timeout: float | None = None) -> JobResult:
-        """What it left, once it has ended; JobFailed or JobCancelled unless it completed."""
+        """Wait for the job to end and return its result. Raises JobFailed or JobCancelled unless it completed."""
         await self.wait(timeout)
         return await self._ask(SyncJob.result)
 
     async def logs(self, *, follow: bool = False, attempt: int | None = None) -> AsyncGenerator[str, None]:
-        """The lines of its output, of the newest try unless named; `follow` goes on to the job's end."""
+        """Yield the lines of its output (default: of the latest attempt); with `follow`, until the job has ended."""
         job = await self._known()
         lines = iterate_in_thread(lambda stop: job.logs(follow=follow, attempt=attempt, stop=stop))
         async with aclosing(lines) as found:
@@ -230,65 +230,65 @@ class Job(Awaitable["Job"]):
                 yield line
 
     async def events(self) -> AsyncGenerator[EventView, None]:
-        """What happened to it, in order, so far."""
+        """Yield its events so far, in order."""
         job = await self._known()
         async with aclosing(iterate_in_thread(lambda stop: job.events())) as found:
             async for event in found:
                 yield event
 
     async def metrics(self, *series: str, points: int = 500) -> MetricsTable:
-        """Its metrics, or the named ones; a long series is thinned to about `points`."""
+        """Return its metrics, or the named series; long series are thinned to about `points` points."""
         return await self._ask(lambda job: job.metrics(*series, points=points))
 
     async def checkpoints(self) -> tuple[CheckpointView, ...]:
-        """What it saved, the newest first, with those that are no longer kept."""
+        """Return its checkpoints, newest first, including those that are no longer kept."""
         return await self._ask(SyncJob.checkpoints)
 
     async def checkpoint_now(self) -> None:
-        """Have the running program save; the checkpoint is listed once it is stored."""
+        """Ask the running program to save a checkpoint; it is listed once it is stored."""
         await self._ask(SyncJob.checkpoint_now)
 
     async def download(self, into: str | Path = ".", *patterns: str, overwrite: bool = False) -> list[Path]:
-        """Fetch its artifacts, or those that the patterns name, below `into`; returns their paths."""
+        """Download its artifacts, or those that the patterns match, below `into`; return their paths."""
         return await self._ask(lambda job: job.download(into, *patterns, overwrite=overwrite))
 
     async def download_checkpoint(
         self, checkpoint: str = "latest", into: str | Path = ".", *, overwrite: bool = False
     ) -> Path:
-        """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
+        """Download a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
         return await self._ask(lambda job: job.download_checkpoint(checkpoint, into, overwrite=overwrite))
 
     async def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> ExecResult:
-        """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
+        """Run a command where its program runs, wait for it, and return `code`, `stdout` and `stderr`.
 
-        It has the program's folder, variables and limits, and ends with it. While the job is starting the program is
-        waited for, up to 30 seconds; else Conflict. TimedOut after `timeout` seconds, that wait included.
+        The command has the program's folder, variables and limits, and ends with it. While the job is starting, waits
+        up to 30 seconds for the program. Raises Conflict if there is none, TimedOut after `timeout` seconds in all.
         """
         return await self._ask(lambda job: job.exec(command, input=input, timeout=timeout))
 
     async def ports(self) -> tuple[int, ...]:
-        """The ports that its processes listen on."""
+        """Return the ports that its processes listen on."""
         return await self._ask(SyncJob.ports)
 
     @asynccontextmanager
     async def forward(self, port: int, local: int | None = None) -> AsyncGenerator[PortForward, None]:
-        """Lead a port of this computer (the same unless named, 0 for any) to one that it listens on."""
-        found = await self._ask(lambda job: job.forward(port, local))
+        """Forward a local port (default: the same number; 0: any free one) to one that it listens on."""
+        forward = await self._ask(lambda job: job.forward(port, local))
         try:
-            yield found
+            yield forward
         finally:
-            await self._platform.in_thread(found.close)
+            await self._platform.in_thread(forward.close)
 
     async def cancel(self) -> JobStatus:
-        """Ask it to end; again, or after its end, is harmless. `wait()` says when it has."""
+        """Ask it to end; idempotent. `wait()` returns when it has ended."""
         return await self._ask(SyncJob.cancel)
 
     async def resume(self, *, checkpoint: str | None = None, backend: str | None = None) -> JobStatus:
-        """Reopen it after its end: one more try, from a checkpoint, at its place or another."""
+        """Reopen the ended job for one more attempt, from a checkpoint, on its backend or another."""
         return await self._ask(lambda job: job.resume(checkpoint=checkpoint, backend=backend))
 
     async def rerun(self) -> Job:
-        """A new job from what was recorded of this one."""
+        """Submit a new job with the recorded inputs of this one."""
         return Job(self._platform, _known(await self._ask(SyncJob.rerun)))
 
 
@@ -299,5 +299,5 @@ def _known(job: SyncJob) -> Future[SyncJob]:
 
 
 def _replaces(old: JobStatus, new: JobStatus) -> bool:
-    """A move is told even to a reader who is late."""
+    """Return whether a newer status may replace an unread one: not if either reports a move."""
     return not old.backend_changed and not new.backend_changed

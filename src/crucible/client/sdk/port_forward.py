@@ -1,4 +1,4 @@
-"""A port of this computer that leads to a port of a running job: each connection is a session of its own."""
+"""Forwards a local port to a port of a running job; each connection is a session of its own."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from crucible.core.errors import BadInput, Conflict, CrucibleError
 from crucible.wire.http.sessions import CHUNK, Connection, FrameKind, Ports
 
 HOST = "127.0.0.1"
-MOST = 40
-"""Connections at once through one forwarded port."""
+MAX_CONNECTIONS = 40
+"""Open connections through one forwarded port."""
 _BACKLOG = 64
 
 
 def ports_of(transport: Transport, ref: str) -> tuple[int, ...]:
-    """The ports that processes of the job listen on."""
+    """Return the ports that processes of the job listen on."""
     with open_session(transport, ref, Ports()) as session:
         for _ in session.frames():
             pass
@@ -28,19 +28,19 @@ def ports_of(transport: Transport, ref: str) -> tuple[int, ...]:
 
 
 def require_port(known: tuple[int, ...], port: int) -> None:
-    """Raise Conflict unless the job listens there."""
+    """Raise Conflict unless the job listens on the port."""
     if port not in known:
         listed = ", ".join(map(str, known)) or "none"
         raise Conflict(
             f"No process of the job listens on port {port}.",
             why=f"Ports it listens on: {listed}.",
-            fix="Name one of these, or wait until the program has opened it.",
+            fix="Choose one of these, or wait until the program has opened it.",
             ports=list(known),
         )
 
 
 class PortForward(contextlib.AbstractContextManager["PortForward"]):
-    """Listens on 127.0.0.1 at `local` from when it is made until `close`. `notice` hears of what went wrong."""
+    """Listens on 127.0.0.1 at port `local` from creation until `close`. `notice` is called with errors."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class PortForward(contextlib.AbstractContextManager["PortForward"]):
         self._ref = ref
         self.remote = remote
         self._notice = notice
-        self._listener = _listening(remote if local is None else local)
+        self._listener = _listen(remote if local is None else local)
         self.local = int(self._listener.getsockname()[1])
         self._open: set[Session] = set()
         self._lock = threading.Lock()
         self._closed = False
-        self._room = threading.BoundedSemaphore(MOST)
+        self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
         threading.Thread(target=self._accept, name="crucible-forward", daemon=True).start()
 
     @property
@@ -70,7 +70,7 @@ class PortForward(contextlib.AbstractContextManager["PortForward"]):
         self.close()
 
     def close(self) -> None:
-        """Take no more connections, and end those there are."""
+        """Stop listening and close all connections."""
         with self._lock:
             self._closed = True
             sessions = list(self._open)
@@ -93,10 +93,10 @@ class PortForward(contextlib.AbstractContextManager["PortForward"]):
             threading.Thread(target=self._serve, args=(connection,), name="crucible-forward", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """What went wrong is told before whoever connected sees the end."""
+        """Forward one connection; `notice` is called before the connecting program sees the end."""
         with connection:
             try:
-                self._lead(connection)
+                self._forward(connection)
             except CrucibleError as error:
                 if not self._closed:
                     self._notice(error)
@@ -105,21 +105,21 @@ class PortForward(contextlib.AbstractContextManager["PortForward"]):
                     connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it
                 self._room.release()
 
-    def _lead(self, connection: socket.socket) -> None:
+    def _forward(self, connection: socket.socket) -> None:
         with open_session(self._transport, self._ref, Connection(self.remote)) as session:
             with self._lock:
                 if self._closed:
                     return
                 self._open.add(session)
             try:
-                _carry(connection, session)
+                _copy_both_ways(connection, session)
             finally:
                 with self._lock:
                     self._open.discard(session)
 
 
-def _carry(connection: socket.socket, session: Session) -> None:
-    """Bytes both ways until both ends, or one of them breaks."""
+def _copy_both_ways(connection: socket.socket, session: Session) -> None:
+    """Copy bytes both ways until both sides have ended, or one fails."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
@@ -130,7 +130,7 @@ def _carry(connection: socket.socket, session: Session) -> None:
                 connection.sendall(content)
             elif kind is FrameKind.END:
                 connection.shutdown(socket.SHUT_WR)
-    except OSError:  # whoever connected here has gone
+    except OSError:  # the connecting program has gone
         return
 
 
@@ -147,15 +147,15 @@ def _send(connection: socket.socket, session: Session) -> None:
 
 def _too_many(port: int) -> Conflict:
     return Conflict(
-        f"More than {MOST} connections to port {port} at once.",
-        why="Each is a session at the job; one was turned away.",
-        fix="Let some end, or let the client keep its connections.",
+        f"More than {MAX_CONNECTIONS} connections to port {port} at once.",
+        why="Each is a session at the job; one was rejected.",
+        fix="Close some, or let the connecting program reuse its connections.",
     )
 
 
-def _listening(port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     if not 0 <= port <= 65535:
-        raise BadInput(f"{port} is no port.", fix="Give a number from 1 to 65535, or 0 for any that is free.")
+        raise BadInput(f"{port} is not a port.", fix="Give a number from 1 to 65535, or 0 for any free one.")
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -166,6 +166,6 @@ def _listening(port: int) -> socket.socket:
         raise Conflict(
             f"Port {port} of this computer cannot be used.",
             why=f"{error.strerror}.",
-            fix="Name another after a colon, such as 8888:9999, or 8888:0 for any that is free.",
+            fix="Name another after a colon, such as 8888:9999, or 8888:0 for any free one.",
         ) from error
     return listener

@@ -1,4 +1,4 @@
-"""A job's status as the Python client shows it, and the reducer that makes statuses of a stream's frames."""
+"""A job's status, and the reducer that turns the frames of a stream into statuses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from crucible.core.views.jobs import CheckpointMark, HealthView, JobView, Progre
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How a job stands. `state` is one of five, `phase` the finer one; `message` says why, in words.
+    """The status of a job. `state` is one of five, `phase` a finer state; `message` gives the reason.
 
-    `progress` is in percent, 0 until the program tells of any; `cost` in dollars, so far, and
-    `estimated_remaining` what is expected to come (None: unknown). `backend_changed` is true once for each move,
-    and `previous_backend` says from where. `health` says whether it does well, why, and what to do.
+    `progress` is in percent, 0 until the program reports any; `cost` in dollars so far, and `estimated_remaining` the
+    expected rest (None: unknown). `backend_changed` is true once for each move to another backend, and
+    `previous_backend` is the one before. `health` has the job's health, with causes and advice.
     """
 
     id: str
@@ -91,27 +91,27 @@ def _percent(progress: ProgressView, status: str) -> float:
 def _message(job: JobView) -> str:
     if job.ended:
         return job.reason.message if job.reason else ""
-    told = job.progress.message if job.progress else None
-    return job.waiting or ("; ".join(job.conditions) if job.conditions else "") or told or ""
+    progress = job.progress.message if job.progress else None
+    return job.waiting or ("; ".join(job.conditions) if job.conditions else "") or progress or ""
 
 
 class StatusReducer:
-    """Makes statuses of a job's frames: one whenever something about it is new."""
+    """Turns a job's frames into statuses: one whenever something has changed."""
 
     def __init__(self, job: JobView) -> None:
-        """`job` is the job as it was last seen: a move since then is told."""
+        """`job` is the last known state: a move since then is reported."""
         self._job = job
         self._metrics = dict(job.metrics)
-        self._before = job.backend
-        self._told: JobStatus | None = None
+        self._backend = job.backend
+        self._last: JobStatus | None = None
 
     @property
     def job(self) -> JobView:
-        """The job as it was last told."""
+        """The job after the latest frame."""
         return self._job
 
     def apply(self, frame: Frame) -> JobStatus | None:
-        """The status after this frame, unless it is the one that was told before."""
+        """Return the status after this frame; None if it is unchanged."""
         match frame:
             case JobFrame():
                 self._metrics.update(frame.job.metrics)
@@ -128,12 +128,12 @@ class StatusReducer:
         return self._new(replace(status_of(self._job), metrics=dict(self._metrics)))
 
     def _new(self, status: JobStatus) -> JobStatus | None:
-        if status == self._told:
+        if status == self._last:
             return None
-        self._told = status
-        moved = self._before is not None and status.backend not in (None, self._before)
-        shown = replace(
-            status, backend_changed=moved, previous_backend=self._before if moved else status.previous_backend
+        self._last = status
+        moved = self._backend is not None and status.backend not in (None, self._backend)
+        status = replace(
+            status, backend_changed=moved, previous_backend=self._backend if moved else status.previous_backend
         )
-        self._before = status.backend or self._before
-        return shown
+        self._backend = status.backend or self._backend
+        return status

@@ -1,4 +1,4 @@
-"""For receivers of notifications: is a message really from our server?"""
+"""Verifies notifications, for programs that receive them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ def verify_webhook(
     tolerance: float = TOLERANCE,
     now: float | None = None,
 ) -> dict[str, Any]:
-    """The message, once its signature and time are right; raises NotAllowed.
+    """Return the message after checking its signature and time.
 
-    And BadInput for what is no JSON, Trouble for a secret that is none: the message has to come again then.
+    Raises NotAllowed if either is wrong, BadInput for a body that is not JSON, and Trouble for an invalid secret (the
+    server then retries). An error's `http_status` is the status to respond with.
 
-    `secret` is what `crucible notifications add` printed; `headers` and `body` as the request had them, the body
-    byte for byte. An error's `http_status` is what to answer. `tolerance`: seconds that the message may be old. A
-    message may come twice: its header `webhook-id` is the same each time.
+    `secret` is what `crucible notifications add` printed; `headers` and `body` are those of the request, the body byte
+    for byte. `tolerance` is the maximum age of a message in seconds. A message may be delivered twice: its header
+    `webhook-id` is the same each time.
     """
     content = body.encode() if isinstance(body, str) else bytes(body)
-    held = secret if isinstance(secret, Secret) else Secret(secret)
-    verify_message(held, headers, content, time.time() if now is None else now, tolerance)
+    key = secret if isinstance(secret, Secret) else Secret(secret)
+    verify_message(key, headers, content, time.time() if now is None else now, tolerance)
     try:
         message = json.loads(content)
     except ValueError as error:
-        raise BadInput("The message is no JSON.", why=str(error), fix="Answer 422.") from error
+        raise BadInput("The message is not JSON.", why=str(error), fix="Answer 422.") from error
     if not isinstance(message, dict):
-        raise BadInput("The message is no JSON object.", fix="Answer 422.")
+        raise BadInput("The message is not a JSON object.", fix="Answer 422.")
     return message

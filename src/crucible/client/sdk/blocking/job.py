@@ -1,4 +1,4 @@
-"""A job, for plain Python: asked about, followed, fetched from and ended."""
+"""A job of the blocking client."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from crucible.client.sdk.blocking.platform import SyncMLPlatform
 
 REFRESH_SECONDS = 2.0
-"""How old what is not told by the stream (cost, last lines) may be in a status."""
+"""Maximum age of what the stream does not contain (cost, last lines) in a status."""
 
 _OVERWRITE = {"folder": "`into`", "force": "overwrite=True"}
 
 
 class SyncJob:
-    """One job. What is asked of it is asked of the server; `view` is what was last heard."""
+    """One job. Methods call the server; `view` is the last known state."""
 
     def __init__(self, platform: SyncMLPlatform, view: JobView) -> None:
         self._platform = platform
@@ -55,9 +55,9 @@ class SyncJob:
         return status_of(self.view)
 
     def monitor(self, *, stop: Callable[[], bool] | None = None) -> Iterator[JobStatus]:
-        """A status whenever something is new, to the job's end; over lost connections and restarted servers.
+        """Yield a status on every change until the job has ended, across lost connections and server restarts.
 
-        A move to another place since the job was last looked at is told too. `stop` ends it early.
+        A move to another backend since the last known state is reported too. `stop` ends the iteration early.
         """
         watch = StatusReducer(self.view)
         due = 0.0
@@ -66,13 +66,13 @@ class SyncJob:
             if status is None:
                 continue
             if not status.ended and time.monotonic() >= due:
-                status = _fresher(status, watch.apply(JobFrame(job=self._api.job(self.id))))
+                status = _newer(status, watch.apply(JobFrame(job=self._api.job(self.id))))
                 due = time.monotonic() + REFRESH_SECONDS
             self.view = watch.job
             yield status
 
     def wait(self, timeout: float | None = None) -> JobStatus:
-        """The last status, once the job has ended, however it did; TimedOut after `timeout` seconds."""
+        """Wait for the job to end and return its last status. Raises TimedOut after `timeout` seconds."""
         seconds = check_timeout(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         status = self.status()
@@ -85,14 +85,14 @@ class SyncJob:
         return status
 
     def result(self, timeout: float | None = None) -> JobResult:
-        """What it left, once it has ended; JobFailed or JobCancelled unless it completed."""
+        """Wait for the job to end and return its result. Raises JobFailed or JobCancelled unless it completed."""
         return result_of(self._api, self.wait(timeout))
 
     def logs(
         self, *, follow: bool = False, attempt: int | None = None, stop: Callable[[], bool] | None = None
     ) -> Iterator[str]:
-        """The lines of its output, of the newest try unless named; `follow` goes on to the job's end."""
-        pieces = self._followed(stop) if follow and attempt is None else self._stored(attempt)
+        """Yield the lines of its output (default: of the latest attempt); with `follow`, until the job has ended."""
+        pieces = self._follow_log(stop) if follow and attempt is None else self._stored_log(attempt)
         rest = ""
         for piece in pieces:
             *lines, rest = (rest + piece).split("\n")
@@ -100,10 +100,10 @@ class SyncJob:
         if rest:
             yield rest
 
-    def _followed(self, stop: Callable[[], bool] | None) -> Iterator[str]:
+    def _follow_log(self, stop: Callable[[], bool] | None) -> Iterator[str]:
         return (frame.text for frame in self._api.stream(self.id, stop=stop) if isinstance(frame, LogFrame))
 
-    def _stored(self, attempt: int | None) -> Iterator[str]:
+    def _stored_log(self, attempt: int | None) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         offset = 0
         while True:
@@ -115,28 +115,28 @@ class SyncJob:
             yield decoder.decode(page.data)
 
     def events(self) -> Iterator[EventView]:
-        """What happened to it, in order, so far."""
+        """Yield its events so far, in order."""
         after = 0
         while page := self._api.events(self.id, after=after):
             yield from page
             after = page[-1].n
 
     def metrics(self, *series: str, points: int = 500) -> MetricsTable:
-        """Its metrics, or the named ones; a long series is thinned to about `points`."""
+        """Return its metrics, or the named series; long series are thinned to about `points` points."""
         return MetricsTable.from_view(self._api.metrics(self.id, series=series, points=points))
 
     def checkpoints(self) -> tuple[CheckpointView, ...]:
-        """What it saved, the newest first, with those that are no longer kept."""
+        """Return its checkpoints, newest first, including those that are no longer kept."""
         return self._api.checkpoints(self.id)
 
     def checkpoint_now(self) -> None:
-        """Have the running program save; the checkpoint is listed once it is stored."""
+        """Ask the running program to save a checkpoint; it is listed once it is stored."""
         self._api.ask_checkpoint(self.id)
 
     def download(self, into: str | Path = ".", *patterns: str, overwrite: bool = False) -> list[Path]:
-        """Fetch its artifacts, or those that the patterns name, below `into`; returns their paths.
+        """Download its artifacts, or those that the patterns match, below `into`; return their paths.
 
-        What is there and differs is a Conflict unless `overwrite`.
+        Raises Conflict if an existing file differs, unless `overwrite`.
         """
         target = Path(into)
         chosen = downloads.select_artifacts(self._api.artifacts(self.id), patterns)
@@ -147,9 +147,9 @@ class SyncJob:
     def download_checkpoint(
         self, checkpoint: str = "latest", into: str | Path = ".", *, overwrite: bool = False
     ) -> Path:
-        """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive.
+        """Download a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive.
 
-        What is there and differs is a Conflict unless `overwrite`.
+        Raises Conflict if an existing file differs, unless `overwrite`.
         """
         found = self._api.checkpoint(self.id, checkpoint)
         if not overwrite:
@@ -157,38 +157,38 @@ class SyncJob:
         return downloads.download_checkpoint(self._api, self.id, found, Path(into))
 
     def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> ExecResult:
-        """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
+        """Run a command where its program runs, wait for it, and return `code`, `stdout` and `stderr`.
 
-        It has the program's folder, variables and limits, and ends with it. While the job is starting the program is
-        waited for, up to 30 seconds; else Conflict. TimedOut after `timeout` seconds, that wait included.
+        The command has the program's folder, variables and limits, and ends with it. While the job is starting, waits
+        up to 30 seconds for the program. Raises Conflict if there is none, TimedOut after `timeout` seconds in all.
         """
         return self._api.execute(self.id, command, input=input, timeout=check_timeout(timeout))
 
     def ports(self) -> tuple[int, ...]:
-        """The ports that its processes listen on."""
+        """Return the ports that its processes listen on."""
         return self._api.ports(self.id)
 
     def forward(self, port: int, local: int | None = None) -> PortForward:
-        """Lead a port of this computer (the same unless named, 0 for any) to one that it listens on.
+        """Forward a local port (default: the same number; 0: any free one) to one that it listens on.
 
-        With `with`, or until `close()`; `local` and `url` say where it is.
+        Lasts until `close()`, or the end of a `with` block; `local` and `url` have the address.
         """
         check_number("port", port, 1, 65535, whole=True)
         check_number("local", local, 0, 65535, whole=True)
         return self._api.forward(self.id, port, local)
 
     def cancel(self) -> JobStatus:
-        """Ask it to end; again, or after its end, is harmless. `wait()` says when it has."""
+        """Ask it to end; idempotent. `wait()` returns when it has ended."""
         self.view = self._api.cancel(self.id)
         return status_of(self.view)
 
     def resume(self, *, checkpoint: str | None = None, backend: str | None = None) -> JobStatus:
-        """Reopen it after its end: one more try, from a checkpoint, at its place or another."""
+        """Reopen the ended job for one more attempt, from a checkpoint, on its backend or another."""
         self.view = self._api.resume(self.id, checkpoint=checkpoint, backend=backend)
         return status_of(self.view)
 
     def rerun(self) -> SyncJob:
-        """A new job from what was recorded of this one."""
+        """Submit a new job with the recorded inputs of this one."""
         return SyncJob(self._platform, self._api.rerun(self.id))
 
     @property
@@ -196,8 +196,8 @@ class SyncJob:
         return self._platform.api
 
 
-def _fresher(status: JobStatus, fresh: JobStatus | None) -> JobStatus:
-    """The newer of two, with the move that only the first may have told."""
+def _newer(status: JobStatus, fresh: JobStatus | None) -> JobStatus:
+    """Return the newer of two statuses, with a move that only the first one reports."""
     if fresh is None:
         return status
     if not status.backend_changed or fresh.backend_changed:

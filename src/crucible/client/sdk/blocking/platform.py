@@ -1,4 +1,4 @@
-"""A server, for plain Python: what is asked of it, submitted to it and found there."""
+"""The blocking client of a server."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.settings import Settings, load_settings
 
-MOST_JOBS = 1_000_000
-SIMULATED = "The job goes to a simulated place: its machines are processes of one computer, its money is play money."
+MAX_JOBS = 1_000_000
+SIMULATED = "The job runs on a simulated backend: its machines are local processes, and its costs are not real."
 
 
 class SyncMLPlatform:
-    """A server: the named one, or this computer's own, which is started when it is first needed.
+    """A server: the named one, or the embedded one of this computer, which is started when first needed.
 
     `server` and `token` are as in `crucible --server` and $CRUCIBLE_TOKEN. May be used by several threads.
     """
@@ -51,8 +51,8 @@ class SyncMLPlatform:
     def __init__(
         self, server: str | None = None, *, token: str | None = None, settings: Settings | None = None
     ) -> None:
-        said = {name: value for name, value in (("server", server), ("token", token)) if value is not None}
-        self._settings = settings or load_settings(said)
+        given = {name: value for name, value in (("server", server), ("token", token)) if value is not None}
+        self._settings = settings or load_settings(given)
         self._api: Api | None = None
         self._lock = threading.Lock()
 
@@ -65,7 +65,7 @@ class SyncMLPlatform:
             return self._api
 
     def close(self) -> None:
-        """Let go of connections; jobs go on."""
+        """Close connections; jobs go on."""
         with self._lock:
             api, self._api = self._api, None
         if api is not None:
@@ -88,7 +88,7 @@ class SyncMLPlatform:
     ) -> SyncJob:
         """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `SubmitOptions`).
 
-        It is stored for good when this returns.
+        The job is stored when this returns.
         """
         keywords = {"code": code, "requirements": requirements, "preferences": preferences, **more}
         return self.submit_job(*read_keywords(SubmitHost.current(), **keywords))
@@ -113,9 +113,9 @@ class SyncMLPlatform:
         preferences: object = None,
         **more: Unpack[SubmitOptions],
     ) -> PlanView:
-        """What a program needs and where it would run best: `offers` best first, `chosen`, and `profile`.
+        """Return what a program needs and where it would run best: `offers`, best first, `chosen`, and `profile`.
 
-        Takes what `submit` takes, and submits nothing.
+        Takes the arguments of `submit`, and submits nothing.
         """
         keywords = {"code": code, "requirements": requirements, "preferences": preferences, **more}
         return self.plan_job(*read_keywords(SubmitHost.current(), **keywords))
@@ -144,8 +144,8 @@ class SyncMLPlatform:
         return self.api.compute.backends()
 
     def job(self, id: str) -> SyncJob:
-        """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
-        return SyncJob(self, find_job(self.api, _named(id)))
+        """Return a job by id, short id, id suffix of three or more characters, `last`, or else name (the newest)."""
+        return SyncJob(self, find_job(self.api, _job_ref(id)))
 
     def jobs(
         self,
@@ -156,39 +156,39 @@ class SyncMLPlatform:
         tags: str | Sequence[str] | None = None,
         limit: int = 50,
     ) -> list[SyncJob]:
-        """The newest jobs first, at most `limit`; of those of exactly this name, with all of these tags."""
-        check_number("limit", limit, 1, MOST_JOBS, whole=True)
-        said = {"status": check_names("status", status), "named": name, "tag": check_names("tags", tags)}
-        return [SyncJob(self, view) for view in iterate_jobs(self.api, _filter(said, active=active), limit)]
+        """Return the newest jobs, at most `limit`, with exactly this name and all of these tags."""
+        check_number("limit", limit, 1, MAX_JOBS, whole=True)
+        fields = {"status": check_names("status", status), "named": name, "tag": check_names("tags", tags)}
+        return [SyncJob(self, view) for view in iterate_jobs(self.api, _filter(fields, active=active), limit)]
 
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
-        """Machines in use, what they are for and cost; `all`: also those that are gone."""
+        """Return the machines in use, with purpose and cost; `all` adds those that are gone."""
         return self.api.compute.machines(all=all)
 
     def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
-        """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
+        """Return the offers, cheapest first, including those of unconnected providers (`runnable`, `why`)."""
         return list(self.api.catalog.walk(wanted))
 
     def predictions(self, *, limit: int = 50) -> PredictionPage:
-        """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
-        check_number("limit", limit, 1, MOST_JOBS, whole=True)
+        """Return predicted and actual run times of jobs, newest first, and the accuracy of all that count."""
+        check_number("limit", limit, 1, MAX_JOBS, whole=True)
         return self.api.newest_predictions(limit)
 
 
-def _filter(said: Mapping[str, object], *, active: bool) -> JobFilter:
-    """Raises BadInput for what no filter can be, UnknownName for a status that is none."""
-    given = {key: value for key, value in said.items() if value is not None}
+def _filter(fields: Mapping[str, object], *, active: bool) -> JobFilter:
+    """Return the filter. Raises BadInput, and UnknownName for an unknown status."""
+    given = {key: value for key, value in fields.items() if value is not None}
     try:
-        wanted = JobFilter.model_validate({**given, "active": active})
+        filter = JobFilter.model_validate({**given, "active": active})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = {"named": "name", "tag": "tags"}.get(str(first["loc"][0]), str(first["loc"][0]))
         raise invalid_value(field, given.get(str(first["loc"][0])), f"cannot be used: {first['msg']}") from error
-    wanted.states(), wanted.tags
-    return wanted
+    filter.states(), filter.tags  # both raise for values that the server would refuse
+    return filter
 
 
-def _named(id: object) -> str:
+def _job_ref(id: object) -> str:
     named = check_text("id", id).strip()
     if not named:
         raise BadInput("A job is named by its id.", fix="`crucible jobs` lists them.", field="id")
