@@ -95,7 +95,7 @@ def test_other_transports_are_refused(text: str, ask: Ask) -> None:
 
 @pytest.mark.parametrize("ref", ["--upload-pack=x", "-x", "a..b", "a b", "a:b", "a\nb"])
 def test_a_ref_can_be_no_option(ref: str) -> None:
-    with pytest.raises(BadInput, match="no branch"):
+    with pytest.raises(BadInput, match="not a branch"):
         parse_address("https://example.org/a/b", ref)
 
 

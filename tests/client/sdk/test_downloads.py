@@ -114,7 +114,7 @@ def test_a_folder_is_an_archive(real_api: Api, real: RealServer, tmp_path: Path)
 def test_a_checkpoint_that_is_not_what_was_listed_is_refused(real_api: Api, real: RealServer, tmp_path: Path) -> None:
     job, found = checkpoint(real, real_api)
     other = found.model_copy(update={"sha256": "0" * 64})
-    with pytest.raises(Trouble, match="arrived damaged"):
+    with pytest.raises(Trouble, match="was damaged on the way"):
         download_checkpoint(real_api, job, other, tmp_path / "into")
     assert list((tmp_path / "into").iterdir()) == []
 

@@ -303,7 +303,7 @@ def test_closing_ends_what_is_open(stage: Stage) -> None:
 
 
 def test_too_many_at_once_are_turned_away(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port_forward, "MOST", 1)
+    monkeypatch.setattr(port_forward, "MAX_CONNECTIONS", 1)
     stage.play = echo
     told: list[CrucibleError] = []
     with (

@@ -160,7 +160,7 @@ def _target(into: Path, name: str) -> Path:
     except UnsafePath as error:
         raise BadInput(
             f"The artifact {error.name!a} {error.why}.",
-            why="The file would be outside the folder.",
+            why="Its name would lead out of the folder.",
             fix="Choose another folder with --to, or leave this artifact out.",
         ) from error
 

@@ -36,7 +36,7 @@ class TestSubmitting:
         assert not real.sent
 
     def test_a_simulated_place_and_notes_are_told_as_warnings(self, blocking: SyncMLPlatform, real: RealServer) -> None:
-        with pytest.warns(UserWarning, match="simulated place"), pytest.warns(UserWarning, match="may not run"):
+        with pytest.warns(UserWarning, match="simulated backend"), pytest.warns(UserWarning, match="may not run"):
             blocking.submit(code="print(", requirements={"cpus": 32})
         assert real.specs[0]["backend"] == "play"
 
