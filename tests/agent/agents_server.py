@@ -127,7 +127,7 @@ class Attempt:
     def points(self, name: str) -> list[tuple[float, float | None, float]]:
         """Return the stored points of a series: step, value and time."""
         rig = self._server.rig
-        series = self._server.call(rig.read, lambda conn: points.read(conn, self.id, (name,), 1000))
+        series = self._server.call(rig.read, lambda conn: points.read_series(conn, self.id, (name,), 1000))
         return list(series[name].points) if name in series else []
 
     def _rows(self, table: Table) -> list[dict[str, Any]]:
