@@ -48,7 +48,7 @@ def curve_of(parts: Sequence[Part], sign: float = 1.0) -> Curve:
 
 
 def _bounded(value: float) -> float:
-    """Whatever is beyond is as far away; sums of it stay numbers."""
+    """Clamp a value, so that sums stay finite."""
     return min(max(value, -FARTHEST), FARTHEST)
 
 
@@ -85,16 +85,16 @@ def noise(values: Sequence[float]) -> float:
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """The mean of the middle half: spikes do not move it, and of two crowds it is between them, as a mean is.
+    """Return the mean of the middle half, which spikes do not move.
 
-    A long series is drawn by its lowest and highest points, which are two crowds; a median jumps between them.
+    Not the median: a long series is thinned to its lowest and highest points, and a median jumps between those.
     """
     ordered, cut = sorted(values), len(values) // 4
     return fmean(ordered[cut : len(ordered) - cut])
 
 
 def standard_error(values: Sequence[float], count: int) -> float:
-    """The standard error of the middle of `count` of the values, rather too large than too small."""
+    """Return the standard error of the interquartile mean of `count` of the values, rather too large than too small."""
     return 1.2533 * noise(values) / math.sqrt(max(count, 1))
 
 

@@ -1,4 +1,4 @@
-"""The judgement: everything that can be seen, the worst first; and good news where there is nothing else."""
+"""Judge a job's health: all findings, the worst first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENOUGH = 5
 
 
 def judge_health(signs: HealthInputs) -> Judgement:
-    """How a job does. Deterministic; its cost is bounded by the points in `signs`."""
+    """Return the health of a job. Deterministic; its cost is bounded by the points in `signs`."""
     findings = _trouble(signs)
     return judgement(findings or [_fine(signs)])
 
@@ -56,7 +56,7 @@ def _fine(signs: HealthInputs) -> Finding:
 
 
 def _main(signs: HealthInputs) -> tuple[str | None, list[float]]:
-    """The series that tells most of a job's course, and its numbers."""
+    """Return the name and the values of the most telling series."""
     told = [name for name in signs.series if not name.startswith(series_names.SYSTEM)]
     first = [
         *series_names.training_losses(told),

@@ -26,6 +26,7 @@ LOOK_AGAIN = 5.0
 
 
 def advance(world: World, fact: f.Fact, now: float) -> Step:
+    """Return the world after this fact, with the events and effects that follow. Idempotent for repeated facts."""
     if world.job.state.terminal and not isinstance(fact, f.ResumeRequested):
         return Step(world)
     return _finish(_decide(world, fact, now), now)
@@ -87,7 +88,7 @@ def _placed(world: World, fact: f.Placed) -> Step:
 
 
 def _may_start(job: Job, attempt: Attempt) -> bool:
-    """A queued job that is still wanted gets its next attempt; one placed before cannot come again."""
+    """Return whether this is the next attempt of a queued job that is still wanted; repeated facts are not."""
     next_one = (attempt.job, attempt.number, attempt.generation) == (job.id, job.attempts + 1, job.generation)
     return next_one and job.state is JobState.QUEUED and job.desired is DesiredState.RUN
 
@@ -138,14 +139,14 @@ def _cancel(world: World, by: str, now: float) -> Step:
 
 
 def _unheard_of(world: World, attempt: Attempt) -> bool:
-    """No host has claimed any of its machines or spoken there, so none can have been handed the assignment."""
+    """Return whether no host has claimed its machines or made contact, so that none can have got the assignment."""
     machines = [world.machines.get(slot.machine) for slot in attempt.slots]
     none_came = all(m is not None and m.claimed_by is None and m.up_at is None for m in machines)
     return none_came and attempt.last_seen is None
 
 
 def _finish(step: Step, now: float) -> Step:
-    """Derives what follows from the rest: the job's phase and when to look again."""
+    """Derive the job's state and when to check it again."""
     world = step.world
     if world.job.state.terminal:
         return replace(step, world=world.with_job(due_at=None, conditions=frozenset()))
@@ -168,9 +169,9 @@ def _phase(world: World) -> JobState:
 
 
 def _due(world: World, now: float) -> float | None:
-    """When silence must be judged next.
+    """Return when silence must be checked next.
 
-    A time already set is kept, so that a chatty job costs no extra writes.
+    A time already set is kept, so that frequent messages cost no extra writes.
     """
     attempt = world.live
     if attempt is None:
@@ -195,6 +196,6 @@ def _machines_of(attempt: Attempt | None) -> frozenset[str]:
 
 
 def new_job(job: Job) -> Step:
-    """A job's first step: accepted, planned, queued."""
+    """Return the first step of a job: submitted and queued."""
     accepted = Step(World(job), (Event("submitted", {"name": job.spec.name, "kind": job.spec.kind.value}),))
     return accepted.then(advance(accepted.world, f.Planned(), job.created_at))

@@ -28,7 +28,7 @@ class MachineStep:
 
 
 def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> MachineStep:
-    """The machine after this fact. A machine that is gone stays gone, whatever is said."""
+    """Return the machine after this fact, and the effects. A machine that is gone stays gone."""
     if machine.state is MachineState.GONE:
         return MachineStep(machine)
     match fact:
@@ -55,7 +55,7 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
 
 
 def _sent(machine: Machine, until: float) -> Machine:
-    """Stored before each call: what was not found earlier may still come to be."""
+    """Record that a launch call is about to be made: what was not found earlier may still appear."""
     return replace(machine, launch_deadline=max(machine.launch_deadline, until), empty_finds=0)
 
 
@@ -65,27 +65,27 @@ def _lost(machine: Machine, why: str, until: float | None) -> Machine:
 
 
 def _answered(machine: Machine, native_id: str) -> Machine:
-    """A host that has claimed the machine proves which one it is; an answer naming another is a double."""
+    """Record the provider's id. A host's claim proves the id; an answer naming another one is a duplicate machine."""
     state = MachineState.CREATING if machine.state is MachineState.INTENDED else machine.state
     proven = machine.claimed_by or native_id
     return _relaunched(replace(machine, state=state, native_id=proven, launch_settled=True, detail=""))
 
 
 def _relaunched(machine: Machine) -> Machine:
-    """What was up before counts as up again, so that it is launched once more should it be halted again."""
+    """Mark a machine that was up before as up again, so that it is relaunched if it halts again."""
     again = machine.up_at is not None and machine.state is MachineState.CREATING
     return replace(machine, state=MachineState.UP) if again else machine
 
 
 def _refused(machine: Machine, why: str, now: float) -> Machine:
-    """What a host has claimed or what was up was made, whatever a further call is answered."""
+    """Record a refusal; a machine that was up or claimed exists, whatever a further call is answered."""
     if machine.up_at is None and machine.claimed_by is None:
         return _gone(machine, now, why)
     return _relaunched(replace(machine, detail=why))
 
 
 def _found_nothing(machine: Machine, now: float, asked_at: float) -> Machine:
-    """An empty find counts only if it was asked for after the launch could no longer take effect."""
+    """Count an empty search, if it was sent after the launch could no longer take effect."""
     if machine.launch_settled or asked_at < machine.launch_deadline:
         return machine
     counted = replace(machine, empty_finds=machine.empty_finds + 1)
@@ -95,7 +95,7 @@ def _found_nothing(machine: Machine, now: float, asked_at: float) -> Machine:
 
 
 def _host_seen(machine: Machine, now: float) -> Machine:
-    """A host that speaks has claimed its machine under the provider's own id, which settles the launch."""
+    """Record contact by the host; its claim names the provider's id, which settles the launch."""
     native_id = machine.claimed_by or machine.native_id
     settled = machine.launch_settled or native_id is not None
     seen = replace(_there(machine), last_seen=now, empty_finds=0, native_id=native_id, launch_settled=settled)
@@ -105,9 +105,9 @@ def _host_seen(machine: Machine, now: float) -> Machine:
 
 
 def _halted(machine: Machine, now: float) -> MachineStep:
-    """The same launch call, replayed, starts the host again; it adopts what still runs.
+    """Replay the launch call, which restarts the host; the host adopts what still runs.
 
-    One that never came gets another call once the last can no longer take effect.
+    A host that never came gets another call once the last one can no longer take effect.
     """
     there = _there(machine)
     never_came = machine.state is MachineState.CREATING and machine.launch_settled and now >= machine.launch_deadline
@@ -118,7 +118,7 @@ def _halted(machine: Machine, now: float) -> MachineStep:
 
 
 def _seen_gone(machine: Machine, now: float, absent_for: float | None, interrupted: bool, detail: str) -> Machine:
-    """Believed when two lists agree and the second was asked for a settle window after the first was there."""
+    """Count a missing machine; it is gone once two lists agree, a settle window apart."""
     if not machine.launch_settled:
         return machine
     since = machine.gone_since if machine.gone_since is not None else now

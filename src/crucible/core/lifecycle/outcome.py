@@ -24,7 +24,7 @@ SUSPENSIONS = 1000
 
 
 def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, detail: str = "") -> Step:
-    """The attempt is over; its machines are given back or freed for others; the job goes on or ends."""
+    """End the attempt: release its own machines, free the shared ones, and retry or end the job."""
     judged = _judge(world.job, reason)
     ended = replace(
         attempt,
@@ -42,7 +42,7 @@ def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, d
 
 
 def end_job(world: World, reason: Reason, detail: str, now: float, attempt: Attempt | None = None) -> Step:
-    """The job is over."""
+    """End the job with the outcome of this reason."""
     outcome = reason.policy.outcome
     ended = world.with_job(
         state=outcome,
@@ -59,7 +59,7 @@ def end_job(world: World, reason: Reason, detail: str, now: float, attempt: Atte
 
 
 def _judge(job: Job, reason: Reason) -> Reason:
-    """A program that had completed has completed; otherwise a wish to cancel outranks how it ended.
+    """Return the reason that counts: completion stands, otherwise a requested cancel outranks how the program ended.
 
     A stop that was not requested is an infrastructure failure.
     """
@@ -69,7 +69,7 @@ def _judge(job: Job, reason: Reason) -> Reason:
 
 
 def release_machines(world: World, attempt: Attempt, why: str, now: float) -> Step:
-    """Machines made for this attempt alone are of no use to anyone else: they are released."""
+    """Release the machines that were made for this attempt alone."""
     step = Step(world)
     for slot in attempt.slots:
         machine = world.machines.get(slot.machine)

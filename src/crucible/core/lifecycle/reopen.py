@@ -1,4 +1,4 @@
-"""Reopening: an ended job that somebody wants to go on is queued again, under a new generation."""
+"""Reopen an ended job: queue it again, under a new generation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crucible.core.lifecycle.values import Event, Step, World
 
 
 def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
-    """The same job, wanted again. Its retry budgets are fresh: who resumes it has looked at what went wrong."""
+    """Queue an ended job again. Its retry budgets start afresh: a user has looked at what went wrong."""
     job = world.job
     if not job.state.terminal or world.live is not None:
         return Step(world)

@@ -16,7 +16,7 @@ _BEFORE_EXIT = _BEFORE_RUN | {AttemptState.RUNNING}
 
 
 def apply_report(world: World, fact: f.RunnerFact, now: float) -> Step:
-    """What a runner says. The attempt's id goes end to end: a report on any other attempt changes nothing."""
+    """Apply a runner's report. A report on any attempt but the live one changes nothing."""
     attempt = world.live
     if attempt is None or fact.attempt != attempt.id:
         return Step(world)
@@ -34,7 +34,7 @@ def apply_report(world: World, fact: f.RunnerFact, now: float) -> Step:
 
 
 def apply_notice(world: World, attempt_id: str, seconds: float, now: float) -> Step:
-    """Its runner has saved and is ending: nothing to do but to know why, should its last words get lost."""
+    """Record an interruption notice, so that the reason is known if the runner's last messages get lost."""
     attempt = world.live
     if attempt is None or attempt.id != attempt_id or attempt.noticed_at is not None:
         return Step(world)

@@ -1,4 +1,4 @@
-"""Silence: what follows, and what does not, when nothing is heard of an attempt or its machine is gone."""
+"""What follows when an attempt is silent or its machine is gone."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SETTLE_WINDOW = 5.0
 
 
 def loss_confirmed_at(machine: Machine, attempt: Attempt) -> float | None:
-    """When the end of an attempt's machine is judged; None while it is not gone.
+    """Return when the loss of an attempt's machine is acted upon; None while the machine is not gone.
 
-    Where nothing was ever heard of either, no last words can be under way: at once. While its last words are
-    still coming in, it is not judged.
+    At once if neither ever made contact; else a settle window after the last message, so that messages still under
+    way arrive first.
     """
     if machine.gone_at is None:
         return None
@@ -47,7 +47,7 @@ def record_contact(world: World, attempt_id: str, now: float) -> Step:
 
 
 def check_attempt(world: World, now: float, listening_since: float = 0.0) -> Step:
-    """Level-triggered: whatever was missed is found by looking at what is."""
+    """Check the live attempt for lost machines, silence and deadlines. Level-triggered: no earlier fact is needed."""
     attempt = world.live
     if attempt is None:
         return Step(world)
@@ -78,7 +78,7 @@ def fence_deadline(world: World, attempt: Attempt, listening_since: float = 0.0)
 
 
 def overdue_reason(world: World, attempt: Attempt, now: float, listening_since: float) -> str:
-    """Why a machine of the attempt must go, in words; empty while it may stay."""
+    """Return why the attempt's machines must be released; empty while they may stay."""
     held = _held(world, attempt)
     if any(machine.ends_at is not None and now >= machine.ends_at for machine in held):
         return "its time is over"
@@ -91,13 +91,13 @@ def overdue_reason(world: World, attempt: Attempt, now: float, listening_since: 
 
 
 def _mute_at(world: World, attempt: Attempt, listening_since: float) -> float:
-    """When an agent that was told to stop has been silent for longer than stopping takes."""
+    """Return when an agent that was asked to stop has been silent for longer than stopping takes."""
     heard_at = max(attempt.last_seen or attempt.placed_at, listening_since)
     return heard_at + NOTICE_AFTER + world.job.spec.grace_seconds
 
 
 def deadlines(world: World, attempt: Attempt) -> list[float]:
-    """The instants at which something follows from time alone."""
+    """Return the times at which something follows from time alone."""
     held = [m for m in _held(world, attempt) if m.wanted]
     ends = [m.ends_at for m in held if m.ends_at is not None]
     hosts = [m.host_due for m in held if m.host_due is not None and m.up_at is None]
@@ -106,7 +106,7 @@ def deadlines(world: World, attempt: Attempt) -> list[float]:
 
 
 def _held(world: World, attempt: Attempt) -> list[Machine]:
-    """The machines its runners may still be on."""
+    """Return the machines on which its runners may still run."""
     return [world.machines[s.machine] for s in attempt.slots if not s.ended and s.machine in world.machines]
 
 

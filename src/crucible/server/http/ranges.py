@@ -12,7 +12,7 @@ _MAX_DIGITS = 19
 
 
 class RangeNotThere(BadInput):
-    """The range asked for begins after the end of the file."""
+    """The requested range begins after the end of the file."""
 
     code = "range_not_there"
     http_status = 416
@@ -55,12 +55,12 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
 
 
 def range_applies(if_range: str | None, etag: str) -> bool:
-    """Whether a Range still counts: a resumed download must not join two different files."""
+    """Return whether a Range still applies: a resumed download must not join two different files."""
     return if_range is None or if_range.strip() == etag
 
 
 def is_unchanged(if_none_match: str | None, etag: str) -> bool:
-    """Whether the reader already has this file."""
+    """Return whether the client already has this file."""
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     return etag in tags or "*" in tags
 

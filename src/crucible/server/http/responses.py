@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 
 def to_json(value: object) -> str:
-    """Compact JSON. Numbers that JSON has no word for (nan, infinity) become null, foreign values text."""
+    """Return compact JSON. NaN and infinities become null, values of unknown types become text."""
     try:
         return _ENCODER.encode(value)
     except ValueError:

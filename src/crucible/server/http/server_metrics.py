@@ -1,4 +1,4 @@
-"""Meters of this server: how long requests take and how late the event loop is. In memory, labels bounded."""
+"""Prometheus metrics of this server: request times, open sockets and event loop lag, with bounded labels."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ServerMetrics:
 
 
 class RequestTimer:
-    """Measures every request, also those that are refused."""
+    """Middleware that times every request, refused ones included."""
 
     def __init__(self, app: ASGIApp, meters: ServerMetrics) -> None:
         self.app = app
@@ -88,7 +88,7 @@ class RequestTimer:
 
 
 def route_of(scope: Scope) -> str:
-    """The template that the path fits, never the path itself: there are as many of those as anyone likes."""
+    """Return the route's template, never the path itself, so that the number of labels is bounded."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else NO_ROUTE
 

@@ -1,4 +1,4 @@
-"""A file of the store as an answer: whole or a range, and nothing when the reader has it."""
+"""Send a stored file: whole, a range of it, or 304 if the client has it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RangeReader(Protocol):
 
 
 async def send_file(request: Request, store: RangeReader, file: StoredFile, name: str) -> Response:
-    """Answers 200, 206, 304 or 416. Always a download: what a job wrote is never shown as a page of ours."""
+    """Return a 200, 206, 304 or 416 response. Always an attachment, so that job output never runs here."""
     etag = f'"{file.sha256}"'
     headers = {
         "ETag": etag,

@@ -73,7 +73,7 @@ def _cancelled(items: Sequence[CancelledView], more: bool, wish: CancelRequest) 
 
 
 def _read(item: BatchItem) -> tuple[JobSpec, str | None] | CrucibleError:
-    """The spec is checked here, by itself: in the body as a whole it would refuse all the others."""
+    """Validate one spec by itself: as part of the body, an invalid one would refuse all the others."""
     given: Any = item.spec
     try:
         return JobSpec.model_validate(given), validate_key(item.key)

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api/v1")
 
 
 def validate_filter(wanted: JobFilter) -> JobFilter:
-    """The filter, once its names and tags are known to make sense."""
+    """Return the filter. Raises UnknownName or BadInput for an unknown name or an invalid tag."""
     wanted.states(), wanted.kinds(), wanted.tags
     return wanted
 
@@ -37,7 +37,7 @@ class JobQuery(JobFilter):
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """A filter that was mistyped must not show every job."""
+        """Refuse unknown parameters: a mistyped filter must not list every job."""
         for name in given:
             if name not in cls.model_fields:
                 raise UnknownName("parameter", name, cls.model_fields)
@@ -109,7 +109,7 @@ async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumpt
 async def rerun(
     id: JobRef, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)], response: Response
 ) -> JobView:
-    """A new job from what was recorded of this one: code, environment, arguments, seed."""
+    """Submit a new job from what was recorded of this one: code, environment, arguments, seed."""
     return respond_with_job(await control.jobs.rerun(who, id, key), response)
 
 

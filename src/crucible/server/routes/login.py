@@ -121,7 +121,7 @@ async def page(
 
 @router.post("/login", response_class=HTMLResponse, responses=problem_responses(413), openapi_extra=_FORM)
 async def use(control: Control, request: Request, server: Server) -> Response:
-    """What the forms of the page send: name and password, or the code of a link."""
+    """Handle the forms of the login page: name and password, or the code of a link."""
     form = parse_qs((await read_body(request, MAX_FORM, "The form")).decode("ascii", "replace"))
     code, name, password = (form.get(field, [""])[0] for field in ("code", "name", "password"))
     try:

@@ -42,7 +42,7 @@ async def service_metrics(request: Request, control: Control, who: Who) -> Prome
 
 
 class GaugeCollector(Collector):
-    """What control said, once."""
+    """Collector over one snapshot of the control plane's gauges."""
 
     def __init__(self, gauges: ServiceMetrics) -> None:
         self._now = gauges

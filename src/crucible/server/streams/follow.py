@@ -31,10 +31,11 @@ FEW, MANY = 16, 1024
 
 @dataclass(frozen=True)
 class StreamTiming:
-    """Seconds: how long a frame and a close may take, how often to look without a hint, to read points, to judge.
+    """Timings of a stream in seconds.
 
-    `recheck` is how often it is asked whether the reader may still read.
-    `settle` is how long the log of an ended job may take to be complete; it is looked at more often then.
+    `send`, `close`: how long a frame and a close may take. `look`, `points`, `health`: how often to read without a
+    hint. `recheck`: how often to check that the client may still read. `settle`: how long the log of an ended job may
+    take to be complete, checked every `look_at_end`.
     """
 
     send: float = 10.0
@@ -52,7 +53,7 @@ PATIENCE = 0.9
 
 
 class ReaderTooSlow(Exception):
-    """The reader took nothing for too long."""
+    """The client read nothing for too long."""
 
 
 class Socket(Protocol):

@@ -1,7 +1,7 @@
-"""Reads for the sockets that follow jobs: what many ask at the same moment is read, and written as a frame, once.
+"""Reads shared by the sockets that follow jobs: each value is read, and encoded as a frame, once for all of them.
 
-An event wakes every socket that follows its job. Each of them asking the database by itself made the last of a thousand
-wait for seconds.
+An event wakes every socket that follows its job. When each of them read the database, the last of a thousand waited
+for seconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EventBatch:
 
 
 class SharedReads:
-    """The control plane as one follower uses it. Followers with the same permissions share answers."""
+    """The reads of one follower. Followers with the same permissions share results."""
 
     def __init__(self, control: ControlPlane, coalescer: Coalescer, who: Identity) -> None:
         self._control = control
