@@ -12,6 +12,7 @@ import pytest
 import typer
 from _pytest.mark import ParameterSet
 
+from crucible.cli.command_table import COMMANDS
 from crucible.cli.main import app
 from crucible.core.errors import CrucibleError
 
@@ -88,3 +89,10 @@ def test_a_command_that_is_mentioned_is_there_with_its_options(command: str) -> 
 def test_what_no_command_takes_would_be_found(command: str) -> None:
     with pytest.raises((typer.TyperException, CrucibleError)):
         read(words_of(command))
+
+
+def test_the_readme_lists_every_command_and_no_other() -> None:
+    text = (PROJECT / "README.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `crucible ")]
+    listed = [name.removeprefix("crucible ") for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    assert sorted(listed) == sorted(row.name for row in COMMANDS)
