@@ -13,7 +13,7 @@ from crucible.storage.errors import (
     StoreDenied,
     StoreFull,
     StoreUnreachable,
-    translated,
+    translate_errors,
 )
 
 PUT = "Generic S3 error: Error performing PUT http://host:9/bucket/k?x=hunter2 in 1ms"
@@ -55,7 +55,7 @@ def silent(kind: str) -> GenericError:
     ],
 )
 def test_what_a_store_raises_has_one_kind(raised: Exception, becomes: type[StorageError]) -> None:
-    with pytest.raises(StorageError) as caught, translated("some/key", "s3://bucket"):
+    with pytest.raises(StorageError) as caught, translate_errors("some/key", "s3://bucket"):
         raise raised
     assert type(caught.value) is becomes
     assert caught.value.data["key"] == "some/key"
@@ -71,7 +71,7 @@ def test_the_cause_is_told_in_words() -> None:
         (silent("Request"), "The connection to the server at http://host:9 broke."),
         (answered("503 Service Unavailable", "SlowDown"), "It answered 503 Service Unavailable: SlowDown: Said so."),
     ):
-        with pytest.raises(StoreUnreachable) as caught, translated("k", "s3://bucket"):
+        with pytest.raises(StoreUnreachable) as caught, translate_errors("k", "s3://bucket"):
             raise raised
         assert caught.value.why == why
         assert caught.value.what == "The store s3://bucket cannot be reached."
@@ -85,14 +85,14 @@ def test_callers_tell_by_the_kind_what_to_do() -> None:
 
 
 def test_a_signature_in_a_url_does_not_reach_a_traceback() -> None:
-    with pytest.raises(StorageError) as caught, translated("k", "az://container"):
+    with pytest.raises(StorageError) as caught, translate_errors("k", "az://container"):
         raise GenericError("Error performing GET https://a.blob/c/k?sig=hunter2 - HTTP error: x")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 
 
 def test_an_error_names_the_key_and_one_line_of_the_cause() -> None:
-    with pytest.raises(StorageError) as caught, translated("some/key"):
+    with pytest.raises(StorageError) as caught, translate_errors("some/key"):
         raise OSError(errno.EIO, "Input/output error")
     assert caught.value.data["key"] == "some/key"
     assert "Input/output error" in caught.value.why
@@ -104,6 +104,6 @@ def test_an_error_names_the_key_and_one_line_of_the_cause() -> None:
     [(errno.EMFILE, "ulimit -n"), (errno.EROFS, "read-only"), (errno.EIO, "fails"), (errno.EBUSY, "'store'")],
 )
 def test_every_failure_says_what_to_do(number: int, fix: str) -> None:
-    with pytest.raises(StorageError) as caught, translated("k"):
+    with pytest.raises(StorageError) as caught, translate_errors("k"):
         raise OSError(number, "no")
     assert fix in caught.value.fix

@@ -24,7 +24,7 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 from crucible.core.errors import BadInput
 from crucible.storage.addresses import BucketAddress, Provider
 from crucible.storage.content import Hashed, size_ahead
-from crucible.storage.errors import NotFound, StorageError, translated
+from crucible.storage.errors import NotFound, StorageError, translate_errors
 from crucible.storage.objects import checked_key
 from crucible.storage.options import StoreOptions
 from crucible.storage.providers import Client, connect
@@ -168,7 +168,7 @@ class BucketStore:
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
-        with translated(key, str(self.address)):
+        with translate_errors(key, str(self.address)):
             yield
 
 

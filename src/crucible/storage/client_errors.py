@@ -1,4 +1,4 @@
-"""What a store's client says when it fails, read out of its text: the client has no types for most of it."""
+"""Failures of a store's client, parsed from their text: the client has no types for most of them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True)
-class Complaint:
-    """`said`: the client's own text. `detail`: what it adds for debugging. `status`, `code`: the server's answer."""
+class ClientError:
+    """A failure as the client tells it.
 
-    said: str
+    `text` is its message, `detail` what it adds for debugging; `status` and `code` are the server's answer.
+    """
+
+    text: str
     detail: str = ""
     errno: int | None = None
     status: int | None = None
@@ -35,13 +38,13 @@ class Complaint:
     refused: bool = False
 
     @classmethod
-    def of(cls, error: Exception) -> Complaint:
-        said, _, detail = str(error).partition("\n\nDebug source:")
+    def from_exception(cls, error: Exception) -> ClientError:
+        text, _, detail = str(error).partition("\n\nDebug source:")
         if isinstance(error, OSError) and error.errno is not None:
-            return cls(said, errno=error.errno)
-        number, status, code = _OS_ERROR.search(said), _STATUS.search(said), _CODE.search(said)
+            return cls(text, errno=error.errno)
+        number, status, code = _OS_ERROR.search(text), _STATUS.search(text), _CODE.search(text)
         return cls(
-            said or type(error).__name__,
+            text or type(error).__name__,
             detail,
             int(number.group(1)) if number else None,
             int(status.group(1)) if status else None,
@@ -59,8 +62,8 @@ class Complaint:
 
     @property
     def no_credentials(self) -> bool:
-        """The client found none and asked the machine it runs on, which has none either."""
-        return bool(_INSTANCE.search(self.said))
+        """Whether the client found none and asked the machine it runs on, which has none either."""
+        return bool(_INSTANCE.search(self.text))
 
     @property
     def denied(self) -> bool:
@@ -70,16 +73,16 @@ class Complaint:
     def unreachable(self) -> bool:
         if self.status is not None:
             return self.status >= 500 or self.status in _BUSY
-        return "HTTP error" in self.said and "BadScheme" not in self.detail
+        return "HTTP error" in self.text and "BadScheme" not in self.detail
 
     @property
     def shows_secrets(self) -> bool:
-        """Azure's shared signatures stand in the URL of a request."""
-        return "sig=" in self.said or "sig=" in self.detail
+        """Whether the text quotes a URL with a signature, as Azure's requests have it."""
+        return "sig=" in self.text or "sig=" in self.detail
 
     @property
     def why(self) -> str:
-        """One line, without the query of any URL."""
+        """Return the reason in one line, without the query of any URL."""
         if self.no_credentials:
             return "None were given, and the machine it runs on has none."
         if self.status is not None:
@@ -88,15 +91,15 @@ class Complaint:
             return self._silence()
         if "BadScheme" in self.detail:
             return "Its endpoint begins with http://, which is allowed only where store_endpoint says so."
-        return _QUERY.sub("?...", self.said.splitlines()[0])[:_LONGEST]
+        return _QUERY.sub("?...", self.text.splitlines()[0])[:_LONGEST]
 
     def _answer(self) -> str:
-        status, message = _STATUS.search(self.said), _MESSAGE.search(self.said)
+        status, message = _STATUS.search(self.text), _MESSAGE.search(self.text)
         name = (status.group(1) + status.group(2)).strip() if status else ""
         return ": ".join(part for part in (name, self.code, message.group(1).strip() if message else "") if part)
 
     def _silence(self) -> str:
-        server = _SERVER.search(self.said)
+        server = _SERVER.search(self.text)
         at = f" at {server.group(1)}" if server else ""
         if "kind: Timeout" in self.detail:
             return f"The server{at} did not answer in time."

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 import obstore.exceptions
 
 from crucible.core import errors
-from crucible.storage.client_errors import Complaint
+from crucible.storage.client_errors import ClientError
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _SEE_TO_IT = "See to the place that the setting 'store' names, then try again."
@@ -68,7 +68,7 @@ class HashMismatch(errors.BadInput, StorageError):
 
 
 @contextmanager
-def translated(key: str, store: str = "") -> Iterator[None]:
+def translate_errors(key: str, store: str = "") -> Iterator[None]:
     """Turn what the file system and the object store raise about `key` into errors of this room.
 
     `store` is the address of a bucket, for the reader of the message.
@@ -76,58 +76,60 @@ def translated(key: str, store: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, obstore.exceptions.BaseError) as error:
-        complaint = Complaint.of(error)
-        cause = None if complaint.shows_secrets else error
-        raise _from_store(key, store, error, complaint) from cause
+        failure = ClientError.from_exception(error)
+        cause = None if failure.shows_secrets else error
+        raise _from_store(key, store, error, failure) from cause
 
 
-def _from_store(key: str, store: str, error: Exception, said: Complaint) -> StorageError:
-    if said.no_bucket:
-        return _no_bucket(key, store, said)
+def _from_store(key: str, store: str, error: Exception, failure: ClientError) -> StorageError:
+    if failure.no_bucket:
+        return _no_bucket(key, store, failure)
     if isinstance(error, FileNotFoundError):
         return NotFound(f"Nothing is stored as {key!r}.", fix="It may have been pruned; list what there is.", key=key)
-    if said.errno in _NO_ROOM or said.full:
-        return _full(key, store, said)
-    if said.no_credentials or said.denied:
-        return _denied(key, store, said)
-    if said.unreachable:
-        return _unreachable(key, store, said)
-    fix = _FIXES.get(said.errno or 0, _SEE_TO_IT)
-    return StorageError(f"The store failed on {key!r}.", why=said.why, fix=fix, key=key)
+    if failure.errno in _NO_ROOM or failure.full:
+        return _full(key, store, failure)
+    if failure.no_credentials or failure.denied:
+        return _denied(key, store, failure)
+    if failure.unreachable:
+        return _unreachable(key, store, failure)
+    fix = _FIXES.get(failure.errno or 0, _SEE_TO_IT)
+    return StorageError(f"The store failed on {key!r}.", why=failure.why, fix=fix, key=key)
 
 
-def _no_bucket(key: str, store: str, said: Complaint) -> NoSuchStore:
+def _no_bucket(key: str, store: str, failure: ClientError) -> NoSuchStore:
     return NoSuchStore(
         f"The store {store or key} does not exist.",
-        why=said.why,
+        why=failure.why,
         fix="Create the bucket, or correct the setting 'store'.",
         key=key,
     )
 
 
-def _full(key: str, store: str, said: Complaint) -> StoreFull:
+def _full(key: str, store: str, failure: ClientError) -> StoreFull:
     where = f"in {store}, or raise its quota" if store else "on the disk of the store"
-    return StoreFull(f"There is no room left to store {key!r}.", why=said.why, fix=f"Free some space {where}.", key=key)
+    return StoreFull(
+        f"There is no room left to store {key!r}.", why=failure.why, fix=f"Free some space {where}.", key=key
+    )
 
 
-def _denied(key: str, store: str, said: Complaint) -> StoreDenied:
-    if said.no_credentials:
+def _denied(key: str, store: str, failure: ClientError) -> StoreDenied:
+    if failure.no_credentials:
         what, verb = f"There are no credentials for the store {store}.".replace(" .", "."), "Set"
     else:
         what, verb = f"The store {store} does not let us at {key!r}.".replace("  ", " "), "Correct"
     return StoreDenied(
         what,
-        why=said.why,
+        why=failure.why,
         fix=f"{verb} store_access_key and store_secret_key, or the provider's own environment variables, "
         "and let them read, write, list and delete there.",
         key=key,
     )
 
 
-def _unreachable(key: str, store: str, said: Complaint) -> StoreUnreachable:
+def _unreachable(key: str, store: str, failure: ClientError) -> StoreUnreachable:
     return StoreUnreachable(
         f"The store {store} cannot be reached.".replace("  ", " "),
-        why=said.why,
+        why=failure.why,
         fix="Check the network and the setting store_endpoint, then try again.",
         key=key,
     )

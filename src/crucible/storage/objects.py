@@ -12,7 +12,7 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import LocalStore, MemoryStore
 
 from crucible.storage.content import Hashed
-from crucible.storage.errors import NotFound, translated
+from crucible.storage.errors import NotFound, translate_errors
 from crucible.storage.folder import STAGING, Folder
 from crucible.storage.store import CHUNK, Content, Stored
 from crucible.wire.files.paths import UnsafePath, safe_name
@@ -27,7 +27,7 @@ class ObjectStore:
 
     def put(self, key: str, data: Content, *, sha256: str | None = None) -> Stored:
         content = Hashed(key, data, sha256)
-        with translated(checked_key(key)):
+        with translate_errors(checked_key(key)):
             if self._folder:
                 self._folder.write(key, content)
             else:
@@ -36,7 +36,7 @@ class ObjectStore:
 
     def put_new(self, key: str, data: Content, *, sha256: str | None = None) -> bool:
         content = Hashed(key, data, sha256)
-        with translated(checked_key(key)):
+        with translate_errors(checked_key(key)):
             if self._folder:
                 return self._folder.write_new(key, content)
             try:
@@ -51,12 +51,12 @@ class ObjectStore:
             path.unlink()
             return stored
         size = path.stat().st_size
-        with translated(checked_key(key)):
+        with translate_errors(checked_key(key)):
             self._folder.adopt(key, path)
         return Stored(key, size, sha256)
 
     def get(self, key: str) -> bytes:
-        with translated(checked_key(key)):
+        with translate_errors(checked_key(key)):
             return bytes(obstore.get(self._inner, key).bytes())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -64,7 +64,7 @@ class ObjectStore:
         end = min(start + length, size)
         if not 0 <= start < end:
             return b""
-        with translated(key):
+        with translate_errors(key):
             return bytes(obstore.get_range(self._inner, key, start=start, end=end))
 
     def open_range(self, key: str, start: int = 0, end: int | None = None, chunk: int = CHUNK) -> Iterator[bytes]:
@@ -72,7 +72,7 @@ class ObjectStore:
         end = size if end is None else min(end, size)
         if not 0 <= start < end:
             return iter(())
-        with translated(key):
+        with translate_errors(key):
             result = obstore.get(self._inner, key, options={"range": (start, end)})
         return _pieces(key, result.stream(min_chunk_size=chunk))
 
@@ -83,13 +83,13 @@ class ObjectStore:
             return None
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        with translated(prefix):
+        with translate_errors(prefix):
             for page in obstore.list(self._inner, checked_key(prefix) if prefix else None, chunk_size=1000):
                 yield from ((item["path"], item["size"]) for item in page)
 
     def delete(self, key: str) -> None:
         try:
-            with translated(checked_key(key)):
+            with translate_errors(checked_key(key)):
                 obstore.delete(self._inner, key)
         except NotFound:
             return
@@ -98,7 +98,7 @@ class ObjectStore:
         return shutil.disk_usage(self._folder.root).free if self._folder else None
 
     def _size(self, key: str) -> int:
-        with translated(checked_key(key)):
+        with translate_errors(checked_key(key)):
             return obstore.head(self._inner, key)["size"]
 
 
@@ -116,6 +116,6 @@ def checked_key(key: str) -> str:
 
 
 def _pieces(key: str, stream: Iterator[bytes]) -> Iterator[bytes]:
-    with translated(key):
+    with translate_errors(key):
         for piece in stream:
             yield bytes(piece)

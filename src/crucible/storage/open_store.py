@@ -6,7 +6,7 @@ from obstore.store import LocalStore
 
 from crucible.storage.addresses import FolderAddress, parse_address
 from crucible.storage.buckets import BucketStore
-from crucible.storage.errors import translated
+from crucible.storage.errors import translate_errors
 from crucible.storage.folder import Folder
 from crucible.storage.objects import ObjectStore
 from crucible.storage.options import StoreOptions
@@ -21,6 +21,6 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore | B
     address = parse_address(url)
     if not isinstance(address, FolderAddress):
         return BucketStore(address, options)
-    with translated(str(address)):
+    with translate_errors(str(address)):
         folder = Folder(address.path)
         return ObjectStore(LocalStore(address.path), folder)

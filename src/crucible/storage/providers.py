@@ -14,7 +14,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from crucible.core.errors import BadInput
 from crucible.storage.addresses import BucketAddress, Provider
-from crucible.storage.errors import translated
+from crucible.storage.errors import translate_errors
 from crucible.storage.options import StoreOptions
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Client = S3Store | GCSStore | AzureStore
 
 def connect(address: BucketAddress, options: StoreOptions) -> Client:
     """Reaches nobody yet. Options that do not fit together are BadInput."""
-    with translated(str(address)):
+    with translate_errors(str(address)):
         return _CLIENTS[address.provider](address, options)
 
 
