@@ -1,4 +1,4 @@
-"""Addresses of stores: the text a person writes, read once and checked."""
+"""Addresses of stores, parsed from the text that users write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BadAddress(BadInput, StorageError):
 
 
 class Provider(StrEnum):
-    """Who keeps the bucket; the value is how addresses are written."""
+    """The provider of a bucket; the value is the scheme of its addresses."""
 
     S3 = "s3"
     GCS = "gs"
@@ -63,7 +63,7 @@ Address = FolderAddress | BucketAddress
 
 
 def parse_address(text: str) -> Address:
-    """A folder (a path or `file:///path`) or a bucket; else BadAddress with the fix."""
+    """Parse a folder (a path or `file:///path`) or a bucket. Raises BadAddress."""
     try:
         parts = urlsplit(text)
     except ValueError as error:
@@ -115,7 +115,7 @@ def _prefix(parts: SplitResult) -> str:
 
 
 def _shown(parts: SplitResult) -> str:
-    """The address without what may be secret."""
+    """Return the address without what may be secret."""
     return repr(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
 
 

@@ -133,12 +133,12 @@ class BucketStore:
         obstore.put(self._client, key, pieces, use_multipart=True, chunk_size=part, max_concurrency=_AT_ONCE)
 
     def _patient(self, size: int) -> Client:
-        """A client whose deadline lets this many bytes pass in one request."""
+        """Return a client whose deadline lets this many bytes pass in one request."""
         seconds = self._options.request_seconds + size / _SLOWEST
         return connect(self.address, replace(self._options, request_seconds=seconds))
 
     def _create(self, client: Client, key: str, data: bytes | mmap.mmap) -> bool:
-        """False only if there is something to read. Azure may also refuse for parts that a broken put left behind."""
+        """Create the object; False if one is there and can be read. Azure also refuses for parts of a broken put."""
         try:
             obstore.put(client, key, data, mode="create")
         except AlreadyExistsError as error:
@@ -153,7 +153,7 @@ class BucketStore:
         return True
 
     def _read(self, key: str, tag: str | None, span: range, chunk: int) -> Iterator[bytes]:
-        """Each request is short, so that a slow reader meets no deadline."""
+        """Yield the object by short requests, so that a slow reader meets no deadline."""
         for start in span[::PART]:
             data = self._fetch(key, tag, start, min(start + PART, span.stop))
             yield from (data[at : at + chunk] for at in range(0, len(data), chunk))
@@ -173,7 +173,7 @@ class BucketStore:
 
 
 def _begin(pieces: Iterator[bytes], limit: int) -> tuple[bytes, Iterator[bytes] | None]:
-    """The first bytes, and what follows them; None if that was all, and no more than `limit`."""
+    """Return the first bytes and the rest; the rest is None if there is none and they are no more than `limit`."""
     begin: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -186,7 +186,7 @@ def _begin(pieces: Iterator[bytes], limit: int) -> tuple[bytes, Iterator[bytes] 
 
 @contextmanager
 def _on_disk(pieces: Iterable[bytes]) -> Iterator[mmap.mmap]:
-    """All the pieces in a file that nobody else can reach, so that nobody cuts it short while it is mapped."""
+    """Map all pieces from an unlinked file, which nobody else can truncate while it is mapped."""
     with TemporaryFile() as file:
         file.writelines(pieces)
         file.flush()

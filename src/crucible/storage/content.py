@@ -41,7 +41,7 @@ class Hashed:
 
 
 def size_ahead(data: Content) -> int | None:
-    """Bytes that will come, where that is known before they are read."""
+    """Return how many bytes will come, or None if only reading them can tell."""
     if isinstance(data, Path):
         return data.stat().st_size
     return len(data) if isinstance(data, bytes) else None

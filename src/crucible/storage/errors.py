@@ -69,7 +69,7 @@ class HashMismatch(errors.BadInput, StorageError):
 
 @contextmanager
 def translate_errors(key: str, store: str = "") -> Iterator[None]:
-    """Turn what the file system and the object store raise about `key` into errors of this room.
+    """Raise what the file system and the object store raise about `key` as a StorageError.
 
     `store` is the address of a bucket, for the reader of the message.
     """

@@ -63,7 +63,7 @@ class Folder:
         return created
 
     def adopt(self, name: str, path: Path) -> None:
-        """The file at `path` becomes `name`, replacing what is there. Copied only from another file system.
+        """Move the file at `path` to `name`, replacing what is there; copies only from another file system.
 
         When this fails, the file may still be there.
         """
@@ -114,7 +114,7 @@ class Folder:
             self._durable.add(folder)
 
     def _remove_abandoned(self) -> None:
-        """Staged files are left by a crash alone; nobody takes a day to write one."""
+        """Remove staged files older than a day: only a crash leaves them."""
         limit = time.time() - _ABANDONED_AFTER
         for path in (self.root / STAGING).iterdir():
             try:
@@ -141,7 +141,7 @@ def _link(staged: Path, target: Path) -> bool:
 
 
 def _sync_content(path: Path) -> None:
-    """A link is refused: its name would be stored instead of what it leads to."""
+    """Sync the file and make it its user's own. Raises for a symbolic link, which would be stored itself."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fchmod(descriptor, 0o600)

@@ -1,4 +1,4 @@
-"""Where things are kept: every key of the store is made here, from checked names."""
+"""The keys of the store, each made from checked names."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def bundle_key(sha256: str) -> str:
 
 
 def log_segment_key(job: str, attempt: str, rank: int, n: int) -> str:
-    """Segment `n` (from 0) of the output of one rank."""
+    """Return the key of segment `n` (from 0) of the output of one rank."""
     return f"{attempt_prefix(job, attempt)}/logs/{_count(rank)}/{_count(n):08d}.log"
 
 
 def artifact_key(job: str, attempt: str, path: str) -> str:
-    """The artifact that the job called `path`.
+    """Return the key of the artifact that the job wrote as `path`.
 
     `#` and `%` are written as `%23` and `%25`, because a local store cannot hold names that end in `#` and
     digits; a colon at the end as `%3A`, because none that end like a drive. Different paths have different keys.
@@ -30,22 +30,22 @@ def artifact_key(job: str, attempt: str, path: str) -> str:
 
 
 def checkpoint_key(job: str, sha256: str) -> str:
-    """A checkpoint belongs to the job, not to the attempt that wrote it; the same bytes are kept once."""
+    """Return the key of a checkpoint. It belongs to the job, not to an attempt; the same bytes are kept once."""
     return f"{job_prefix(job)}/checkpoints/{checked_sha256(sha256)}"
 
 
 def job_prefix(job: str) -> str:
-    """Everything that is kept for one job lies below this folder, but its bundle."""
+    """Return the folder of everything that is kept for one job, except its bundle."""
     return f"jobs/{_part(job)}"
 
 
 def attempt_prefix(job: str, attempt: str) -> str:
-    """The logs and artifacts of one attempt lie below this folder."""
+    """Return the folder of the logs and artifacts of one attempt."""
     return f"{job_prefix(job)}/attempts/{_part(attempt)}"
 
 
 def checked_sha256(text: str) -> str:
-    """The text itself if it is a SHA-256 in lower-case hex, else UnsafePath."""
+    """Return the text if it is a SHA-256 in lower-case hex. Raises UnsafePath."""
     if not _SHA256.fullmatch(text):
         raise UnsafePath(text, "is not a SHA-256 in lower-case hex")
     return text

@@ -40,14 +40,14 @@ class LogStore:
         self._store = store
 
     def read(self, segments: Sequence[Segment], start: int, length: int) -> bytes:
-        """Up to `length` bytes of the stream from `start`; fewer where the stored segments end.
+        """Return up to `length` bytes of the stream from `start`; fewer where the stored segments end.
 
         StorageError if a byte in between is missing: a hole is never passed over.
         """
         return b"".join(self._pieces(segments, start, start + length))
 
     def lines(self, segments: Sequence[Segment], start: int = 0, max_line: int = MAX_LINE) -> Iterator[Line]:
-        """The lines from byte `start` on, put together across segments; a longer one comes in pieces."""
+        """Yield the lines from byte `start` on, joined across segments; a longer one comes in pieces."""
         offset, rest = start, b""
         for piece in self._pieces(segments, start, segments[-1].end if segments else start):
             *whole, rest = (rest + piece).split(b"\n")
@@ -63,7 +63,7 @@ class LogStore:
     def blocks(
         self, segments: Sequence[Segment], start: int, size: int, *, tail: bytes = b""
     ) -> Iterator[tuple[int, bytes]]:
-        """The stream from byte `start`, a line's beginning, as offsets and whole lines of together about `size` bytes.
+        """Yield offsets and blocks of whole lines of about `size` bytes, from byte `start`, where a line begins.
 
         `tail` follows the last segment. A line longer than `size` comes in pieces; the last one may have no newline.
         """

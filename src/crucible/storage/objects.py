@@ -107,7 +107,7 @@ _DRIVE = re.compile(r"[A-Za-z]:\Z")
 
 
 def checked_key(key: str) -> str:
-    """A safe name that every store can hold: stores keep `#` and their staging folder for themselves."""
+    """Return the key if every store can hold it: stores reserve `#` and their staging folder."""
     if "#" in safe_name(key) or key.split("/")[0] == STAGING:
         raise UnsafePath(key, "is not a key: it has '#' in it or begins with the staging folder")
     if _DRIVE.search(key):

@@ -13,7 +13,7 @@ from crucible.storage.options import StoreOptions
 
 
 def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore | BucketStore:
-    """The store at a path, `file:///path`, `s3://`, `gs://` or `az://bucket/prefix`; else BadAddress.
+    """Open the store at a path, `file:///path`, `s3://`, `gs://` or `az://bucket/prefix`. Raises BadAddress.
 
     A folder is made if it is missing. A bucket is not: it has to be there, and is first reached by the first
     call. `options` are for buckets.

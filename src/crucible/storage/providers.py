@@ -35,7 +35,7 @@ Client = S3Store | GCSStore | AzureStore
 
 
 def connect(address: BucketAddress, options: StoreOptions) -> Client:
-    """Reaches nobody yet. Options that do not fit together are BadInput."""
+    """Make the client without a request. Raises BadInput for options that do not fit together."""
     with translate_errors(str(address)):
         return _CLIENTS[address.provider](address, options)
 

@@ -1,4 +1,4 @@
-"""What an object store promises: bytes under keys, in a local folder or in a bucket."""
+"""The contract of object stores: bytes under keys, in a local folder or in a bucket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Method = Literal["GET", "PUT"]
 
 @dataclass(frozen=True)
 class Stored:
-    """What a put has stored, durably."""
+    """The result of a put: what is stored durably."""
 
     key: str
     size: int
@@ -54,11 +54,11 @@ class Store(Protocol):
     def get(self, key: str) -> bytes: ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Up to `length` bytes from `start`; fewer, or none, where the object ends."""
+        """Return up to `length` bytes from `start`; fewer, or none, where the object ends."""
         ...
 
     def open_range(self, key: str, start: int = 0, end: int | None = None, chunk: int = CHUNK) -> Iterator[bytes]:
-        """The bytes from `start` up to, not including, `end`, in pieces of about `chunk`.
+        """Return the bytes from `start` up to, not including, `end`, in pieces of about `chunk`.
 
         Raises NotFound at once, not at the first piece. A later put is never mixed in: reading goes on with
         the old content, or ends with a StorageError.
@@ -66,28 +66,28 @@ class Store(Protocol):
         ...
 
     def size(self, key: str) -> int | None:
-        """None if there is no such object."""
+        """Return the size in bytes, or None if there is no such object."""
         ...
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """(key, size) of all objects below the folder `prefix` ("" for all), in no order."""
+        """Yield (key, size) of all objects below the folder `prefix` ("" for all), in no order."""
         ...
 
     def delete(self, key: str) -> None:
-        """Already gone is fine."""
+        """Delete the object. Idempotent."""
         ...
 
     def free_bytes(self) -> int | None:
-        """Room left, None where there is no such limit."""
+        """Return the free bytes, or None where there is no limit."""
         ...
 
 
 @runtime_checkable
 class Signs(Protocol):
-    """A store that can let somebody without credentials read or write one object for a while."""
+    """A store that can make URLs by which others read or write one object for a while, without credentials."""
 
     def signed_url(self, key: str, method: Method, seconds: int) -> str:
-        """A URL that answers `method` on `key` for `seconds` (up to 7 days). Treat it as a secret.
+        """Return a URL that serves `method` on `key` for `seconds` (up to 7 days). Treat it as a secret.
 
         Whoever puts through it is not checked: verify what arrived before you believe it.
         """
