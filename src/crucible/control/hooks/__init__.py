@@ -1,4 +1,4 @@
-"""Hooks of projects: who has which, what they are told, and telling them."""
+"""Hooks of projects: their rows, their messages, and sending these."""
 
 from crucible.control.hooks.notifier import Notifier
 from crucible.control.hooks.sender import Sender, WebhookTransport

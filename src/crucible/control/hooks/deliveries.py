@@ -1,4 +1,4 @@
-"""What was sent to a hook, each try by itself, the last hundred. Functions of a Connection."""
+"""Deliveries to a hook as rows: every attempt, the last hundred of each hook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crucible.core.hooks import DeliveryOutcome
 from crucible.core.views.hooks import DeliveryView
 
 MAX_KEPT = 100
-"""Of each hook."""
+"""Deliveries of one hook."""
 
 _c = t.deliveries.c
 _ADD = Statement(
@@ -43,7 +43,7 @@ def add(conn: Connection, hook: str, message: Message, sent: SendResult, outcome
 
 
 def list_deliveries(conn: Connection, hook: str, most: int = MAX_KEPT) -> list[DeliveryView]:
-    """Return the last tries, newest first."""
+    """Return the last attempts, newest first."""
     return [_view(row) for row in _NEWEST.all(conn, of_hook=hook, most=min(max(most, 1), MAX_KEPT))]
 
 

@@ -1,4 +1,4 @@
-"""What a hook is told: an event of the feed, with the job in short, as the bytes that are sent."""
+"""The messages of hooks: an event of the feed with a summary of its job, as the bytes that are sent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from crucible.core.hooks import HookFormat
 from crucible.core.ids import short
 
 WINDOW = 1000
-"""Events of the feed that are looked through at a time."""
+"""Events of the feed that one query scans."""
 PING = "ping"
 
 _e = t.events.c
 _project = select(t.jobs.c.project).where(t.jobs.c.id == _e.job).scalar_subquery()
-"""Asked of each event that was found. Joined, a database might begin with all jobs that the project ever had."""
+"""Looked up for each event found. With a join, a database might begin with all jobs of the project."""
 _NEXT = Statement(
     select(t.events)
     .where(
@@ -41,12 +41,12 @@ _JOB_FIELDS = (
     *("backend", "previous_backend", "attempt", "cost", "exit_code", "signal"),
     *("created_at", "started_at", "ended_at", "ran_seconds"),
 )
-"""Of a job; not its command and environment, which may hold what a receiver has no business with."""
+"""Fields of a job that are sent; not its command and environment, which may hold secrets."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """`id` is the same however often it is sent; `at`: when what it tells of happened."""
+    """`id` is the same for every attempt to send it; `at` is the time of the event."""
 
     id: str
     type: str
@@ -56,34 +56,34 @@ class Message:
 
 
 def next_event(conn: Connection, hook: Hook, after: int, upto: int) -> Row | None:
-    """The first event in (after, upto], by index, that this hook is told of."""
+    """Return the first event after `after`, up to `upto`, that this hook is to receive, or None."""
     types = [event.value for event in hook.events]
     return _NEXT.first(conn, after=after, upto=upto, types=types, in_project=hook.project)
 
 
 def event_message(conn: Connection, hook: Hook, event: Row, now: float) -> Message:
     job = _job_fields(conn, str(event["job"]), now)
-    told = {"event": event_view(dict(event), with_job=False).as_json(), "job": job}
+    data = {"event": event_view(dict(event), with_job=False).as_json(), "job": job}
     kind = f"job.{event['type']}"
-    body = _slack(event, job) if hook.format is HookFormat.SLACK else _body(kind, event["at"], told)
+    body = _slack(event, job) if hook.format is HookFormat.SLACK else _body(kind, event["at"], data)
     name = _message_id(hook.id, event["job"], event["n"], kind, event["at"])
     return Message(name, kind, event["job"], event["at"], body)
 
 
 def ping_message(hook: Hook, now: float) -> Message:
-    told = {"hook": hook.id, "project": hook.project}
+    data = {"hook": hook.id, "project": hook.project}
     text = f"Crucible can reach this address: hook {hook.id} of the project {hook.project}."
-    body = _json({"text": text}) if hook.format is HookFormat.SLACK else _body(PING, now, told)
+    body = _json({"text": text}) if hook.format is HookFormat.SLACK else _body(PING, now, data)
     return Message(_message_id(hook.id, PING, now), PING, None, now, body)
 
 
 def _message_id(*parts: object) -> str:
-    """Made of what it is about: the same after a restart, and another's after a restored copy numbered anew."""
+    """Return an id made of the content: the same after a restart, another one if a restored database reuses numbers."""
     return "msg_" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def _job_fields(conn: Connection, job: str, now: float) -> dict[str, object]:
-    """As it is now, which may be later than the event."""
+    """Return the fields of the job as it is now, which may be later than the event."""
     try:
         found = queries.read_job(conn, job, now).as_json()
     except NotFound:

@@ -1,8 +1,8 @@
-"""The notifier: tells every hook, in the order of the feed, what it asked to be told.
+"""The notifier, which sends every hook its events in the order of the feed.
 
-Each hook has its own place in the feed, which moves on once its receiver took the message, or the message was given
-up. Whoever dies in between leaves the place where it was: the message is sent again, under the same id. Hooks are
-served side by side, so one receiver that hangs holds up itself alone.
+Each hook has a position in the feed, which moves on once the receiver has accepted the message or the message was
+given up. After a crash in between, the message is sent again under the same id. Hooks are served concurrently, so that
+a receiver that hangs delays only itself.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ log = structlog.get_logger(__name__)
 CHECK_SECONDS, MIN_SECONDS = 5.0, 0.05
 UNABLE_SECONDS = 3600.0
 MAX_AT_ONCE = 64
-"""Hooks that are served side by side."""
+"""Hooks that are served concurrently."""
 SKIP = 5000
-"""Events after which a hook's place is written down, though nothing among them was for it."""
+"""Events without any for a hook after which its position is stored all the same."""
 
 
 @dataclass(frozen=True)
 class _Next:
-    """What a hook is to be told next, if anything; up to `looked` there is nothing before it."""
+    """The next message for a hook, if any. Up to `cursor` there is no other."""
 
     hook: Hook
     cursor: int
@@ -51,10 +51,10 @@ class Notifier:
         self._sender = sender
         self._tasks: dict[str, asyncio.Task[bool]] = {}
         self._scanned: dict[str, int] = {}
-        """By hook: up to where in the feed nothing was for it. Forgotten with this process; it looks again then."""
+        """By hook: up to where in the feed nothing was for it. Only in memory; scanned again after a restart."""
 
     async def round(self) -> float:
-        """Begins to serve every hook that has something to be told. Seconds until the next may be due."""
+        """Start serving every hook that has events waiting. Return the seconds until the next may be due."""
         if not self._sender.can_send:
             return UNABLE_SECONDS
         if not self._duties.has(Duty.NOTIFIER):
@@ -70,12 +70,12 @@ class Notifier:
         return max(min([CHECK_SECONDS, *waits]), MIN_SECONDS)
 
     async def wait_idle(self) -> None:
-        """Until nothing is under way."""
+        """Wait until no message is being sent."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks.values()))
 
     async def stop(self) -> None:
-        """Leaves what is under way; it is sent again, under the same id."""
+        """Cancel what is being sent; it is sent again later, under the same id."""
         tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -90,7 +90,7 @@ class Notifier:
         task.add_done_callback(lambda done: self._ended(hook, done))
 
     def _ended(self, hook: str, task: asyncio.Task[bool]) -> None:
-        """Something may have happened while it was busy, and there is room for another."""
+        """Wake the next round: new events may have come meanwhile, and another hook can be served."""
         self._tasks.pop(hook, None)
         broken = None if task.cancelled() else task.exception()
         if isinstance(broken, CrucibleError):
@@ -101,13 +101,13 @@ class Notifier:
             self._ports.wakeups.wake(HOOKS)
 
     async def _serve(self, name: str) -> bool:
-        """Tells one hook what there is, one after another, until its receiver does not take something.
+        """Send one hook its messages, one after another, until its receiver refuses one.
 
-        Whether it told anything, or looked through the feed.
+        Return whether anything was sent or scanned.
         """
-        looked = False
+        progressed = False
         while found := await self._ports.db.read(lambda conn: self._next(conn, name)):
-            looked = True
+            progressed = True
             if found.message is None:
                 await self._skip(found)
                 continue
@@ -115,10 +115,10 @@ class Notifier:
             verdict = await self._settle(found, found.message, sent)
             if verdict is None or verdict.outcome is not DeliveryOutcome.DELIVERED:
                 return verdict is not None
-        return looked
+        return progressed
 
     def _next(self, conn: Connection, name: str) -> _Next | None:
-        """None when there is nothing to tell it now, or nothing for us to tell."""
+        """Return the next message; None if there is none now, or if another process has the duty."""
         hook, newest, now = rows.get_hook(conn, name), rows.newest_cursor(conn), time_of(conn, self._ports.clock.now)
         if hook is None or not hook.enabled or hook.not_before > now or self._position(hook) >= newest:
             return None
@@ -138,7 +138,7 @@ class Notifier:
             await self._ports.db.write(lambda conn: rows.advance_cursor(conn, hook, found.cursor))
 
     async def _settle(self, found: _Next, message: Message, sent: SendResult) -> DeliveryVerdict | None:
-        """Writes down what came of it. None when the hook is no longer as it was, or another process's duty."""
+        """Store the outcome. Return None if the hook has changed meanwhile or another process has the duty."""
         hook, jitter = found.hook, self._ports.random.uniform(-1.0, 1.0)
 
         def settle(conn: Connection) -> DeliveryVerdict | None:
@@ -159,7 +159,7 @@ class Notifier:
 
 
 def _list_served(conn: Connection) -> list[Hook]:
-    """None while a restored copy may be older than what others were told already."""
+    """Return the hooks to serve: none while a restored database may be older than what was already sent."""
     return [] if restore_hold.is_held(conn) else rows.list_enabled(conn)
 
 

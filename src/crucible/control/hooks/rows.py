@@ -1,4 +1,4 @@
-"""Hooks as rows. Functions of a Connection; who may call them is decided in service.py."""
+"""Hooks as rows. Nothing here checks permissions; see resources/hooks.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NEWEST = Statement(select(func.max(t.events.c.cursor)))
 
 @dataclass(frozen=True)
 class Hook:
-    """`cursor`: how far in the feed its receiver was told. `disabled`: why it was, if not by a person."""
+    """`cursor`: the last event that is settled. `disabled_why`: why the server disabled it, else empty."""
 
     id: str
     project: str
@@ -48,7 +48,7 @@ class Hook:
 
     @property
     def secret_name(self) -> str:
-        """What its signing secret is called in the vault: nothing that a person can name."""
+        """The name of its signing secret in the vault. Users cannot give a secret such a name."""
         return f"hook:{self.id}"
 
 
@@ -71,7 +71,7 @@ def add(conn: Connection, new: Hook) -> None:
 
 
 def newest_cursor(conn: Connection) -> int:
-    """The end of the feed. What has no place in it yet has a number below 0."""
+    """Return the end of the feed. Events that are not numbered yet have cursors below 0."""
     return max(int(_NEWEST.value(conn) or 0), 0)
 
 
@@ -89,14 +89,14 @@ def list_enabled(conn: Connection) -> list[Hook]:
 
 
 def find(conn: Connection, project: str, ref: str) -> Hook:
-    """One of the project's, by its id or an ending of it."""
+    """Return a hook of the project by its id or an ending of it. Raises NotFound, Conflict."""
     ending = ref.lower().removeprefix(f"{Prefix.HOOK}-")
     found = [hook for hook in list_hooks(conn, project) if len(ending) >= 3 and hook.id.endswith(ending)]
     if not found:
         fix = f"`crucible notifications --project {project}` lists them."
         raise NotFound(f"The project {project!r} has no hook {ref[:80]!r}.", fix=fix, hook=ref[:80])
     if len(found) > 1:
-        raise Conflict(f"{ref!r} fits several hooks.", fix="Type more of the id.", candidates=[h.id for h in found])
+        raise Conflict(f"{ref!r} matches several hooks.", fix="Type more of the id.", candidates=[h.id for h in found])
     return found[0]
 
 
@@ -105,7 +105,7 @@ def change(conn: Connection, hook: Hook, url: str, events: Sequence[HookEvent]) 
 
 
 def set_enabled(conn: Connection, hook: Hook, *, on: bool) -> None:
-    """One that was off is told what happens from now on; one that was on keeps its place, and is tried at once."""
+    """Enable or disable. A disabled hook begins with new events; an enabled one keeps its position."""
     cursor = newest_cursor(conn) if on and not hook.enabled else hook.cursor
     _update(conn, hook, enabled=on, disabled="", cursor=cursor, not_before=0.0, failures=0, failing_since=None)
 
@@ -115,7 +115,7 @@ def mark_rotated(conn: Connection, hook: Hook, now: float) -> None:
 
 
 def record_outcome(conn: Connection, hook: Hook, cursor: int, verdict: DeliveryVerdict) -> bool:
-    """After a try of the event at `cursor`. Whether the hook was still where it was when the try began."""
+    """Store the outcome of sending the event at `cursor`. Return False if the hook has changed meanwhile."""
     return _update(
         conn,
         hook,
@@ -132,18 +132,18 @@ def record_outcome(conn: Connection, hook: Hook, cursor: int, verdict: DeliveryV
 
 
 def advance_cursor(conn: Connection, hook: Hook, cursor: int) -> None:
-    """Nothing up to there is for this hook."""
+    """Move the hook's position: nothing up to there is for it."""
     _update(conn, hook, _c.cursor == hook.cursor, cursor=cursor)
 
 
 def remove(conn: Connection, hook: Hook) -> None:
-    """With what is known of its deliveries."""
+    """Delete the hook and its deliveries."""
     conn.execute(delete(t.deliveries).where(t.deliveries.c.hook == hook.id))
     conn.execute(delete(t.hooks).where(_c.id == hook.id))
 
 
 def _update(conn: Connection, hook: Hook, *still: ColumnElement[bool], **values: Any) -> bool:
-    """Whether the row was still as it has to be."""
+    """Update the row; return whether it still met the conditions."""
     return conn.execute(update(t.hooks).where(_c.id == hook.id, *still).values(**values)).rowcount == 1
 
 

@@ -1,4 +1,4 @@
-"""Sending one message: signed with the hook's secret, by whatever way out there is."""
+"""Send one message, signed with the hook's secret."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from crucible.core.signing import sign_message
 
 
 class WebhookTransport(Protocol):
-    """The way out; see integrations.webhook."""
+    """What carries messages to receivers; see integrations.webhook."""
 
     def now(self) -> float:
-        """What the rest of the world takes for the time: receivers compare it with theirs."""
+        """Return the real time, which receivers compare with theirs (not that of a simulation)."""
 
     async def check(self, url: str) -> None:
-        """Raises BadInput, RefusedByPolicy, Unreachable for an address that cannot be called."""
+        """Raise BadInput, RefusedByPolicy or Unreachable for an address that cannot be called."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Within a deadline of its own; what goes wrong is in the reply."""
+        """Send and return the reply, within a deadline of its own; a failure is in the reply, not raised."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class SendResult:
 
 
 class SendStats:
-    """What came of the calls: how many receivers took theirs, how many did not, and how long each took."""
+    """How many messages were delivered, how many failed, and how long each took."""
 
     def __init__(self) -> None:
         self.delivered = self.failed = 0
@@ -92,15 +92,15 @@ class Sender:
         self._vault.put(conn, hook.project, hook.secret_name, secret, now, by)
 
     def replace_secret(self, conn: Connection, hook: Hook, secret: Secret, now: float, by: str) -> None:
-        """The one before it stays for a while, for receivers that do not know the new one yet."""
+        """Set a new secret; the old one stays valid for a while, for receivers that do not have the new one yet."""
         try:
             old = [known.reveal() for known in self.secrets(conn, hook, now)[:1]]
         except (NotFound, Trouble):
-            old = []  # lost with the key that it was encrypted with
+            old = []  # lost together with the key it was encrypted with
         self.put_secret(conn, hook, Secret(" ".join([secret.reveal(), *old])), now, by)
 
     def secrets(self, conn: Connection, hook: Hook, now: float) -> list[Secret]:
-        """Newest first. Raises NotFound, Trouble."""
+        """Return the secrets to sign with, newest first. Raises NotFound, Trouble."""
         value = self._vault.values(conn, hook.project, {"": hook.secret_name})[""]
         found = [Secret(word) for word in value.reveal().split()]
         recent = hook.rotated_at is not None and now - hook.rotated_at < OVERLAP
@@ -111,5 +111,7 @@ class Sender:
 
     def _require_transport(self) -> WebhookTransport:
         if self._transport is None:
-            raise Trouble("This server sends no notifications.", fix="Ask one that was started with `crucible up`.")
+            raise Trouble(
+                "This server sends no notifications.", fix="Use a server that was started with `crucible up`."
+            )
         return self._transport

@@ -1,8 +1,8 @@
-"""Backups: one file with the whole database in it, made while the server works.
+"""Backups of the database, made while it is in use.
 
-A backup is a zip archive of `manifest.json` and the database: a copy made by SQLite itself, or a dump by
-pg_dump. It appears whole or not at all. What lies in the store (bundles, logs, checkpoints, artifacts) is not in
-it; the manifest says where that is. See restore.py for the way back.
+A backup is a zip archive of `manifest.json` and the database: a copy made by SQLite itself, or a dump by pg_dump. The
+file appears complete or not at all. The objects in the store (bundles, logs, checkpoints, artifacts) are not in it; the
+manifest says where the store is. See restore.py for the other direction.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BackupExists(Conflict):
 
 
 class Manifest(BaseModel):
-    """What is in a backup. `sha256` and `size` are of the database in it, `created_at` is epoch seconds."""
+    """What is in a backup. `sha256` and `size` are those of its database, `created_at` is in epoch seconds."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -61,7 +61,7 @@ class Manifest(BaseModel):
 
 @dataclass(frozen=True)
 class BackupSource:
-    """What is backed up: a SQLite file or a PostgreSQL URL, whose it is, and where the store lies."""
+    """What to back up: a SQLite file or a PostgreSQL URL, its deployment, and where the store is."""
 
     database: Path | str
     deployment: str
@@ -71,7 +71,7 @@ class BackupSource:
 
 @dataclass(frozen=True)
 class BackupFile:
-    """A backup that is durable. `store` is where the objects are that it does not hold."""
+    """A durable backup. `store` is where the objects are, which it does not hold."""
 
     path: str
     bytes: int
@@ -87,7 +87,7 @@ class Backup:
         self._source = source
 
     async def make(self, target: str, *, overwrite: bool = False) -> BackupView:
-        """Write a backup to `target` on this server's disk. Readers and writers go on meanwhile."""
+        """Write a backup to `target` on this server's disk, without blocking readers and writers."""
         now = self._ports.clock.now()
         made = await self._ports.calls.run(
             LANE, lambda: write_backup(self._source, Path(target), now, overwrite=overwrite), DEADLINE
@@ -97,12 +97,15 @@ class Backup:
             bytes=made.bytes,
             sha256=made.sha256,
             store=made.store,
-            note=f"What lies in the store ({made.store}) is not in it: back that up too.",
+            note=f"The store ({made.store}) is not part of it: back that up too.",
         )
 
 
 def write_backup(source: BackupSource, target: Path, now: float, *, overwrite: bool = False) -> BackupFile:
-    """Raises BadInput (no such folder), BackupExists, DiskFull, Trouble; a failure leaves nothing behind."""
+    """Write a backup; a failure leaves nothing behind.
+
+    Raises BadInput (no such folder), BackupExists, DiskFull, Trouble.
+    """
     target = target.expanduser().absolute()
     _check_target(target, overwrite)
     with os_errors_as_ours(target), _private_folder(target.parent) as folder:
@@ -115,7 +118,7 @@ def write_backup(source: BackupSource, target: Path, now: float, *, overwrite: b
 
 
 def check_sqlite(path: Path) -> str:
-    """The revision of a database file that is whole; raises DamagedDatabase, OlderDatabase or NewerDatabase."""
+    """Return the revision of an intact database file. Raises DamagedDatabase, OlderDatabase or NewerDatabase."""
     with translate_errors(), contextlib.closing(sqlite3.connect(path)) as copy:
         found = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
@@ -141,7 +144,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def os_errors_as_ours(path: Path) -> Iterator[None]:
-    """Failures of the file system at `path` as errors with a fix."""
+    """Raise errors of the file system at `path` as errors with a fix."""
     try:
         yield
     except DiskFull as error:
@@ -160,7 +163,7 @@ def _full(path: Path, why: str) -> DiskFull:
 
 def _check_target(target: Path, overwrite: bool) -> None:
     if not target.parent.is_dir():
-        raise BadInput(f"There is no folder {target.parent}.", fix="Make it first, or choose another.")
+        raise BadInput(f"There is no folder {target.parent}.", fix="Create it first, or choose another.")
     if target.is_dir():
         raise BadInput(f"{target} is a folder.", fix="Name a file in it.")
     if target.exists() and not overwrite:
@@ -168,12 +171,12 @@ def _check_target(target: Path, overwrite: bool) -> None:
 
 
 def _exists(target: Path) -> BackupExists:
-    return BackupExists(f"{target} is there already.", fix="Choose another name, or remove it first.")
+    return BackupExists(f"{target} already exists.", fix="Choose another name, or remove it first.")
 
 
 @contextlib.contextmanager
 def _private_folder(parent: Path) -> Iterator[Path]:
-    """A private folder beside the target, removed with all that is in it."""
+    """Yield a private folder beside the target, which is removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=parent))
     try:
         yield folder
@@ -202,7 +205,7 @@ def _copy(source: BackupSource, folder: Path, now: float) -> Manifest:
 
 
 def _copy_sqlite(database: Path, copy: Path) -> str:
-    """One consistent snapshot; in WAL mode nobody waits for it."""
+    """Copy one consistent snapshot and return its revision; in WAL mode nobody waits for it."""
     if not database.is_file():
         raise BadInput(f"There is no database {database}.", fix="Set CRUCIBLE_HOME to the state folder you mean.")
     with (
@@ -212,7 +215,7 @@ def _copy_sqlite(database: Path, copy: Path) -> str:
     ):
         source.execute("PRAGMA query_only=ON")
         source.backup(target, pages=-1)
-        target.execute("PRAGMA journal_mode=DELETE")  # one file, complete without a log beside it
+        target.execute("PRAGMA journal_mode=DELETE")  # a single file, without a log beside it
     return check_sqlite(copy)
 
 
@@ -229,7 +232,7 @@ def _pack(archive: Path, manifest: Manifest, copy: Path) -> None:
 
 
 def _publish(archive: Path, target: Path, overwrite: bool) -> None:
-    """Gives the finished file its name: of two that want the same, one gets it."""
+    """Give the finished file its name. Of two backups with the same name, only one succeeds."""
     if overwrite:
         os.replace(archive, target)
     else:

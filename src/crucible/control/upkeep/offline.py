@@ -1,4 +1,4 @@
-"""What can be done to a database without a server: back it up, put a backup in its place, confirm that."""
+"""Commands on a database without a server: back it up, restore it, confirm the restore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Command(enum.StrEnum):
 
 @dataclass(frozen=True)
 class OfflineCommand:
-    """`force` overwrites an older backup, or restores another deployment's. `in_use`: even under a server's feet."""
+    """`force` overwrites an older backup, or restores another deployment's. `in_use`: even under a running server."""
 
     command: Command
     file: Path = Path()
@@ -33,7 +33,7 @@ class OfflineCommand:
 
     @property
     def exclusive(self) -> bool:
-        """Whether it needs the state folder to itself."""
+        """Whether no other process may use the state folder meanwhile."""
         return self.command is not Command.BACKUP
 
 
@@ -42,15 +42,17 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> OfflineC
     backup = commands.add_parser("backup", help="write a backup; the server may be running")
     backup.add_argument("file", type=Path)
     backup.add_argument("--overwrite", dest="force", action="store_true")
-    back = commands.add_parser("restore", help="put a backup in the database's place; no server may be running")
+    back = commands.add_parser("restore", help="replace the database with a backup; no server may be running")
     back.add_argument("file", type=Path)
-    back.add_argument("--force", action="store_true", help="also another deployment's: its history alone")
-    why = "PostgreSQL: also while a process seems to work on the database; only if you are certain that none does"
+    back.add_argument(
+        "--force", action="store_true", help="restore another deployment's backup too, but only its history"
+    )
+    why = "PostgreSQL: restore although a process seems to use the database; only if you are certain that none does"
     back.add_argument("--in-use", action="store_true", help=why)
-    commands.add_parser("confirm", help="after a restore: machines may be ended and launched again")
-    given = vars(parser.parse_args(arguments))
-    flags = (given.get(name, False) for name in ("force", "in_use"))
-    return OfflineCommand(Command(given["command"]), given.get("file", Path()), *flags)
+    commands.add_parser("confirm", help="after a restore, allow machines to be launched and ended again")
+    values = vars(parser.parse_args(arguments))
+    flags = (values.get(name, False) for name in ("force", "in_use"))
+    return OfflineCommand(Command(values["command"]), values.get("file", Path()), *flags)
 
 
 def run(wanted: OfflineCommand, source: BackupSource, now: float) -> dict[str, object]:

@@ -1,6 +1,6 @@
-"""PostgreSQL's own programs for dumps: pg_dump writes one, pg_restore and psql put it back.
+"""Dump and restore a PostgreSQL database with its own programs: pg_dump, pg_restore and psql.
 
-Passwords go through the environment, never on a command line that others can read.
+Passwords are passed in the environment, never on a command line, which other users can read.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TAIL = 2000
 
 
 def dump(url: str, target: Path) -> None:
-    """Writes a consistent dump of the database at `url`."""
+    """Write a consistent dump of the database at `url`."""
     program = _program("pg_dump")
     _run([program, "--format=custom", "--no-owner", "--no-privileges", f"--file={target}"], url)
 
 
 def restore_dump(url: str, dumped: Path, marks: str) -> None:
-    """Replaces the database's content by the dump and runs the SQL `marks`, in one transaction: all or nothing."""
+    """Replace the database's content by the dump and run the SQL `marks`, in one transaction."""
     programs = _program("pg_restore"), _program("psql")
     script = dumped.with_suffix(".sql")
     flags = ["--clean", "--if-exists", "--no-owner", "--no-privileges"]
@@ -38,7 +38,7 @@ def restore_dump(url: str, dumped: Path, marks: str) -> None:
 
 
 def read_revision(url: str) -> str:
-    """The revision of the schema that is there."""
+    """Return the revision of the database's schema."""
     from crucible.control.db.postgres.schema import open_connection
 
     with open_connection(url) as connection:
@@ -50,8 +50,8 @@ def _program(name: str) -> str:
     if found is None:
         raise Trouble(
             f"The program {name} is not installed here.",
-            why="PostgreSQL's databases are dumped and put back by its own programs.",
-            fix="Install PostgreSQL's client programs (apt install postgresql-client), as new as the server.",
+            why="PostgreSQL databases are dumped and restored with PostgreSQL's own programs.",
+            fix="Install PostgreSQL's client programs (apt install postgresql-client), at least as new as the server.",
         )
     return found
 
@@ -69,21 +69,21 @@ def _call(command: list[str], environ: os._Environ[str] | dict[str, str]) -> Non
     try:
         done = subprocess.run(command, env=environ, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        fix = "Look what holds the database up; then try again."
+        fix = "Find out what blocks the database, then try again."
         raise TimedOut(f"{name} did not end within {SECONDS / 3600:g} hours.", fix=fix) from error
     if done.returncode == 0:
         return
-    said = done.stderr.decode(errors="replace").strip()[-TAIL:]
-    if "No space left on device" in said:
-        raise DiskFull(f"{name} found no room on the disk.", why=said, fix="Make room, then try again.")
-    raise DatabaseError(f"{name} failed.", why=said, fix="Its version must be the server's or a newer one.")
+    message = done.stderr.decode(errors="replace").strip()[-TAIL:]
+    if "No space left on device" in message:
+        raise DiskFull(f"{name} found no room on the disk.", why=message, fix="Free some space, then try again.")
+    raise DatabaseError(f"{name} failed.", why=message, fix="Its version must be the server's or a newer one.")
 
 
 def without_password(url: str) -> tuple[str, str | None]:
-    """The address without its password, and the password."""
+    """Return the URL without its password, and the password."""
     parts = urlsplit(url)
     if parts.password is None:
         return url, None
-    place = parts.netloc.rpartition("@")[2]
+    address = parts.netloc.rpartition("@")[2]
     user = parts.netloc.partition(":")[0]
-    return urlunsplit(parts._replace(netloc=f"{user}@{place}")), unquote(parts.password)
+    return urlunsplit(parts._replace(netloc=f"{user}@{address}")), unquote(parts.password)

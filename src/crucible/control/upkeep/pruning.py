@@ -1,4 +1,4 @@
-"""Pruning, as questions to the database: what may go, and how much that is. Nothing here changes anything."""
+"""Queries for pruning: what may be removed, and how much that is. Nothing here changes the database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STARTED_FROM = Statement(
         _attempt.job == bindparam("job"), _attempt.ended_at.is_(None), _attempt.resume_from.is_not(None)
     )
 )
-"""What attempts that have not ended start from."""
+"""The checkpoints that running attempts started from."""
 _KEPT = Statement(
     select(_c.id, _c.rank, _c.step, _c.metric)
     .join(t.attempts, _attempt.id == _c.attempt)
@@ -64,7 +64,7 @@ class PrunePlan:
 
 @dataclass(frozen=True)
 class ChangedJobs:
-    """Jobs with checkpoints up to `cursor` that no round has seen; `more` says that there are others."""
+    """Jobs with new checkpoints up to `cursor`; `more` if there are others after it."""
 
     jobs: tuple[str, ...]
     cursor: int
@@ -72,7 +72,7 @@ class ChangedJobs:
 
 
 def plan_prune(conn: Connection, older_than: float, now: float) -> PrunePlan:
-    """What `prune` would remove now."""
+    """Return what `prune` would remove now."""
     going = old_jobs(conn, older_than, now)
     items = [item for verdict in going for item in _prunable_of_job(conn, verdict)]
     gone = {verdict.id for verdict in going}
@@ -84,7 +84,7 @@ def plan_prune(conn: Connection, older_than: float, now: float) -> PrunePlan:
 
 
 def old_jobs(conn: Connection, older_than: float, now: float) -> list[RetentionVerdict]:
-    """The ended jobs that may go, oldest first, with the reason."""
+    """Return the ended jobs to prune, oldest first, with the reason."""
     c = t.jobs.c
     query = select(c.id, c.ended_at).where(
         c.state.in_(TERMINAL_STATES), c.pruned_at.is_(None), c.ended_at <= now - older_than
@@ -95,14 +95,14 @@ def old_jobs(conn: Connection, older_than: float, now: float) -> list[RetentionV
 
 
 def is_prunable(conn: Connection, job: str) -> bool:
-    """Whether the job has ended, left no machine, and is not pruned yet."""
+    """Return whether the job has ended, left no machine, and is not pruned yet."""
     c = t.jobs.c
     query = select(c.id).where(c.id == job, c.state.in_(TERMINAL_STATES), c.pruned_at.is_(None))
     return conn.execute(query).first() is not None and job not in _busy_jobs(conn)
 
 
 def judge_checkpoints(conn: Connection, job: str) -> list[RetentionVerdict]:
-    """What the job's keep rules say of the checkpoints that are there."""
+    """Return what the job's keep rules decide about its checkpoints."""
     wanted = _WANTED.first(conn, job=job)
     assert wanted is not None, "a checkpoint has a job"
     rows = [Checkpoint(r["id"], r["rank"], r["step"], r["metric"]) for r in _KEPT.all(conn, job=job)]
@@ -115,18 +115,18 @@ def changed_jobs(conn: Connection, seen: int, limit: int) -> ChangedJobs:
     rows = _CHANGED.all(conn, seen=seen, most=limit + 1)
     if len(rows) <= limit:
         return ChangedJobs(tuple(r["job"] for r in rows), max((r["last"] for r in rows), default=seen), False)
-    # Those after the limit come next: nothing before the first of them is looked at again.
+    # The next page begins with the first job after the limit, so nothing before it is read again.
     return ChangedJobs(tuple(r["job"] for r in rows[:limit]), rows[limit]["first"] - 1, True)
 
 
 def dead_checkpoints(conn: Connection, since: float) -> list[PendingObject]:
-    """Objects that were pruned since then and that no kept checkpoint of the job shares."""
+    """Return the objects pruned since then that no kept checkpoint of the job shares."""
     rows = _DEAD.all(conn, since=since)
     return [PendingObject(checkpoint_key(r["job"], r["sha256"]), r["job"], r["sha256"]) for r in rows]
 
 
 def is_needed(conn: Connection, stray: PendingObject) -> bool:
-    """Whether a row has come since that needs it."""
+    """Return whether a row refers to the object by now."""
     if stray.sha256 is None:
         return False
     if stray.job is None:
@@ -139,7 +139,7 @@ def pruned_jobs(conn: Connection, since: float) -> list[str]:
 
 
 def unused_bundles(conn: Connection, before: float, without: Iterable[str]) -> list[tuple[str, int]]:
-    """(hash, size) of bundles older than `before` that no kept job uses; jobs in `without` do not count."""
+    """Return (hash, size) of bundles older than `before` that no kept job but those in `without` uses."""
     gone = set(without)
     jobs = conn.execute(select(t.jobs.c.id, t.jobs.c.spec).where(t.jobs.c.pruned_at.is_(None))).all()
     used = {json.loads(row.spec).get("bundle") for row in jobs if row.id not in gone}
@@ -154,7 +154,7 @@ def bundle_is_used(conn: Connection, sha256: str) -> bool:
 
 
 def _busy_jobs(conn: Connection) -> set[str]:
-    """Jobs of which a rank, or a machine of their own, may still be there."""
+    """Return jobs of which a rank or a machine may still be alive."""
     joined = t.slots.join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
     open_ranks = select(t.attempts.c.job).select_from(joined).where(t.slots.c.ended.is_(False))
     machine = t.machines.c

@@ -1,7 +1,7 @@
-"""Restoring: a backup becomes the database again, while no server runs on it.
+"""Restore a backup while no server uses the database.
 
-What was there before is kept beside. The database that comes back knows that it was restored: nothing is
-destroyed on its word until a person confirms it (see restored.py).
+The previous database is kept beside the new one. A restored database is marked as such: nothing is destroyed on its
+word until the operator confirms it (see restore_hold.py).
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ MAX_MANIFEST = 64 * 1024
 CHUNK = 1024 * 1024
 _HEADER = b"SQLite format 3\0"
 _UNREADABLE = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What opening or reading an archive raises when a byte of it is wrong."""
+"""What opening or reading a damaged archive raises."""
 
 
 class BadBackup(BadInput):
-    """The file is no backup of ours, or is damaged."""
+    """The file is not a Crucible backup, or is damaged."""
 
     code = "bad_backup"
 
 
 class ForeignBackup(Conflict):
-    """The backup is another deployment's: its machines and agents would not be ours."""
+    """The backup belongs to another deployment, whose machines and agents are not ours."""
 
     code = "foreign_backup"
 
@@ -71,14 +71,14 @@ class InUse(Conflict):
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """`kept` is where the database from before lies; None when there was none."""
+    """`kept` is where the previous database is; None if there was none."""
 
     manifest: Manifest
     kept: str | None
 
 
 def read_manifest(file: Path) -> Manifest:
-    """What the backup says of itself. Raises BadBackup."""
+    """Return the manifest of a backup. Raises BadBackup."""
     with _open_archive(file) as packed:
         try:
             if packed.getinfo(MANIFEST).file_size > MAX_MANIFEST:
@@ -95,17 +95,17 @@ def read_manifest(file: Path) -> Manifest:
 def restore(
     source: BackupSource, file: Path, now: float, *, force: bool = False, in_use: bool = False
 ) -> RestoreResult:
-    """Puts the backup in the database's place. The caller holds the state folder's lock.
+    """Replace the database with the backup. The caller holds the state folder's lock.
 
     Raises BadBackup, ForeignBackup (unless `force`), OlderDatabase, NewerDatabase, DiskFull, InUse (unless `in_use`).
-    A failure changes nothing. Of another deployment's backup only the history counts: nothing in it is touched or run.
+    A failure changes nothing. Of another deployment's backup only the history is used: nothing in it is ended or run.
     """
     manifest = read_manifest(file)
     if manifest.deployment != source.deployment and not force:
         raise ForeignBackup(
             "The backup was made by another deployment.",
-            why=f"It is of {manifest.deployment}, this is {source.deployment}: the file `key` decides that.",
-            fix="Put the `key` file of that state folder back too, or add --force to take only its history.",
+            why=f"It belongs to {manifest.deployment}, this is {source.deployment}; the file `key` decides which.",
+            fix="Restore the `key` file of that state folder too, or add --force to restore only its history.",
         )
     check_revision(manifest.schema_revision, ALL_MIGRATIONS)
     if is_postgres(str(source.database)):
@@ -114,7 +114,7 @@ def restore(
 
 
 def confirm_offline(source: BackupSource, now: float) -> restore_hold.ConfirmResult:
-    """`restored.confirm` on a database that no server has open."""
+    """Confirm a restore on a database that no server has open."""
     if is_postgres(str(source.database)):
         from crucible.control.db.postgres.schema import open_connection
 
@@ -146,7 +146,7 @@ def _restore_sqlite(source: BackupSource, file: Path, manifest: Manifest, now: f
 
 @contextlib.contextmanager
 def _transaction(path: Path) -> Iterator[Connection]:
-    """One transaction on a database file, durable when it ends well."""
+    """Yield a transaction on a database file, which is durable once the block has ended without an error."""
     with translate_errors():
         connection = open_writer(str(path))
         driver = driver_of(connection)
@@ -162,14 +162,14 @@ def _transaction(path: Path) -> Iterator[Connection]:
 
 
 def _swap(database: Path, fresh: Path, now: float) -> str | None:
-    """Gives the new file the database's name; the old one keeps another. Nobody has either open."""
+    """Replace the database by the new file and return where the old one is kept. Nobody has either open."""
     kept = None
     if database.exists():
         _fold_log(database)
         kept = _free_name(database, now)
         os.link(database, kept)
         for log, old in list(zip(_with_logs(kept), _with_logs(database), strict=True))[1:]:
-            if old.exists():  # could not be folded in: it belongs to the old file and must not meet the new one
+            if old.exists():  # could not be folded in: it belongs to the old file, and the new one must not read it
                 os.replace(old, log)
     descriptor = os.open(fresh, os.O_RDWR)
     try:
@@ -183,7 +183,7 @@ def _swap(database: Path, fresh: Path, now: float) -> str | None:
 
 
 def _fold_log(database: Path) -> None:
-    """Brings the old database's log into its file, if it still can be read: what is no database loses its log."""
+    """Write the old database's log into its file, if that is a readable database."""
     with database.open("rb") as file:
         if file.read(len(_HEADER)) != _HEADER:
             return
@@ -226,10 +226,10 @@ def _restore_postgres(source: BackupSource, file: Path, manifest: Manifest, now:
 
 
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
-"""The clock of all processes on the database; that of this command may differ."""
+"""The clock of all processes on the database; that of this computer may differ."""
 _KEY = restore_hold.RESTORED_AT
 _MARK_RESTORED = f"DELETE FROM public.meta WHERE key = '{_KEY}'; INSERT INTO public.meta VALUES ('{_KEY}', {_CLOCK});"  # noqa: S608  constants
-"""So that a restore that is cut off before its end is held all the same."""
+"""Marks the database in the same transaction as the dump, so that an interrupted restore is held too."""
 
 
 def _server_now(connection: Connection) -> float:
@@ -246,9 +246,9 @@ def _refuse_while_used(url: str) -> None:
         used = connection.execute(select(t.roles.c.holder).where(held).limit(1)).scalar()
     if used is not None:
         raise InUse(
-            "A control process works on this database.",
+            "A server or worker is using this database.",
             why=f"{used} holds a duty.",
-            fix="Stop every server and worker on it first; --in-use if you are certain that none runs.",
+            fix="Stop every server and worker on it first, or add --in-use if you are certain that none is running.",
         )
 
 
@@ -265,7 +265,7 @@ def _expect(manifest: Manifest, member: str, file: Path, kind: str) -> None:
 
 
 def _adopt(connection: Connection, deployment: str, manifest: Manifest, now: float) -> None:
-    """Marks it restored. Another deployment's, taken by force, becomes this one's history."""
+    """Mark the database as restored. Another deployment's becomes history of this one."""
     if manifest.deployment != deployment:
         disown(connection, manifest.deployment, manifest.created_at, now)
     restore_hold.mark_restored(connection, now, manifest.created_at)
@@ -285,7 +285,7 @@ def _unpack(file: Path, manifest: Manifest, target: Path) -> None:
 
 
 def _copy(inner: IO[bytes], outer: IO[bytes], size: int) -> None:
-    """What the manifest says and one byte more: that is then found to be wrong, and the disk is not filled."""
+    """Copy at most one byte more than the manifest says, so that a wrong size is noticed and cannot fill the disk."""
     left = size + 1
     while left > 0 and (chunk := inner.read(min(left, CHUNK))):
         outer.write(chunk)
@@ -316,7 +316,10 @@ def _open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def disown(conn: Connection, deployment: str, backup_at: float, now: float) -> None:
-    """Nothing of `deployment` is launched, asked for, ended, metered or run from here: it may live on there."""
+    """End everything of `deployment` in this database only: it may go on running there.
+
+    Nothing of it is launched, polled, ended, metered or run from here.
+    """
     why = f"it belongs to another deployment, {deployment}: its history alone was restored"
     conn.execute(update(t.effects).where(t.effects.c.done.is_(False)).values(done=True, error=why))
     for job in conn.execute(select(t.jobs.c.id).where(t.jobs.c.state.not_in(TERMINAL_STATES))).scalars().all():
@@ -335,21 +338,21 @@ def _conclude(conn: Connection, job: str, why: str, now: float) -> None:
     assert world is not None, "read a moment ago, in the same transaction"
     step = Step(world)
     while (attempt := step.world.live) is not None:
-        told = {"attempt": attempt.number, "reason": Reason.MACHINE_LOST.value, "detail": why}
+        data = {"attempt": attempt.number, "reason": Reason.MACHINE_LOST.value, "detail": why}
         slots = tuple(replace(slot, ended=True) for slot in attempt.slots)
         ended = replace(attempt, state=AttemptState.ENDED, slots=slots, reason=Reason.MACHINE_LOST, detail=why)
         after = step.world.with_attempt(replace(ended, ended_at=now))
-        step = step.then(Step(after, (Event("attempt_ended", told),)))
+        step = step.then(Step(after, (Event("attempt_ended", data),)))
     repository.save_step(conn, world, step.then(end_job(step.world, _reason(world), why, now)), now)
 
 
 def _reason(world: World) -> Reason:
-    """What nobody had begun is called off; what ran is lost to us."""
+    """Return why the job ends here: cancelled if it was not running, else its machine is lost to us."""
     return Reason.CANCELLED if world.live is None else Reason.MACHINE_LOST
 
 
 def _close_bills(conn: Connection, backup_at: float) -> None:
-    """What was spent since the backup is on the other deployment's bill."""
+    """Close open price segments: what was spent since the backup is billed to the other deployment."""
     c = t.price_segments.c
     ends_at = case((c.starts_at > backup_at, c.starts_at), else_=backup_at)
     conn.execute(update(t.price_segments).where(c.ends_at.is_(None)).values(ends_at=ends_at))

@@ -1,15 +1,14 @@
-"""After a restore: what the database says may be older than what is out there, so nothing is destroyed.
+"""The hold after a restore, while the database may be older than the world: nothing is destroyed.
 
-A restored database knows the world as it was when the backup was made. Until a person confirms it:
+A restored database knows the world as it was when the backup was made. Until the operator confirms it:
 
-- effects at machines from before the restore are kept and not performed;
-- the janitor and the pools end nothing of them;
-- their hosts get no documents, and runners that we do not know are told to come back instead of to end;
-- hooks are told nothing;
-- no job is placed while such a machine may live, or a place has not yet shown, twice, that all it holds is known.
+- effects on machines from before the restore are kept and not performed;
+- the janitor and the pools end none of these machines;
+- their hosts get no documents, and unknown runners are asked to come back later instead of to end;
+- hooks get no messages;
+- no job is placed while such a machine may be alive, or before two scans of each backend found only known machines.
 
-Machines made after the restore are known for certain and live as always. Functions of a Connection, for use
-inside `db.write` and `db.read`.
+Machines made after the restore are known for certain and not affected.
 """
 
 from __future__ import annotations
@@ -34,27 +33,27 @@ SCAN = "restored_look:"
 GAP = "restored_gap:"
 
 WHY = (
-    "The database was restored from a backup. Until that is confirmed nothing from before it is ended, and jobs wait "
-    "until no machine from before lives and every place has shown, twice, that all it holds is known."
+    "The database was restored from a backup. Until that is confirmed, nothing from before it is ended, and jobs wait "
+    "until no machine from before is alive and every backend has shown, twice, that it holds only known machines."
 )
 FIX = "Compare `crucible machines orphans` with what should run, then `crucible db confirm`."
 CHECK_AGAIN = 5.0
-"""Seconds until an effect that is held back is looked at again."""
+"""Seconds until an effect that is held back is checked again."""
 SCAN_INTERVAL = 5.0
-"""Seconds between two looks at a place, at least, for the second to confirm the first."""
+"""The least number of seconds between two scans of a backend for the second to confirm the first."""
 MOMENT = 0.001
-"""So much later than the newest machine it knows a database was restored, whatever clocks say."""
+"""A restore is at least this much later than the newest machine in the database, whatever clocks say."""
 
 
 class RestoreUnconfirmed(Trouble):
-    """Asked to come back later: the answer could end something that the backup did not know of."""
+    """The agent is to come back later: an answer now could end something that the backup does not know."""
 
     code = "restore_unconfirmed"
 
 
 @dataclass(frozen=True)
 class ConfirmResult:
-    """`effects` were held back and are due now. `restored_at` is None when there was nothing to confirm."""
+    """`effects` were held back and are due now. `restored_at` is None if there was nothing to confirm."""
 
     restored_at: float | None
     effects: int = 0
@@ -67,18 +66,18 @@ class ConfirmResult:
 
 
 def unconfirmed_since(conn: Connection) -> float | None:
-    """When the database was restored, while that is not confirmed; else None."""
+    """Return when the database was restored, while that is not confirmed; else None."""
     value = meta.get(conn, RESTORED_AT)
     return None if value is None else float(value)
 
 
 def is_held(conn: Connection) -> bool:
-    """Whether destruction is off."""
+    """Return whether a restore is unconfirmed, so that nothing may be destroyed."""
     return unconfirmed_since(conn) is not None
 
 
-def may_launch(conn: Connection, places: Iterable[str]) -> bool:
-    """Whether jobs may be placed: what may still run from before the restore could be those very jobs."""
+def may_launch(conn: Connection, backends: Iterable[str]) -> bool:
+    """Return whether jobs may be placed: what may still run from before the restore could be those very jobs."""
     restored_at = unconfirmed_since(conn)
     if restored_at is None:
         return True
@@ -86,11 +85,11 @@ def may_launch(conn: Connection, places: Iterable[str]) -> bool:
         _machines_before(restored_at).where(t.machines.c.state != MachineState.GONE.value).limit(1)
     ).first():
         return False
-    return all(_read_scan(conn, place).clear for place in places)
+    return all(_read_scan(conn, backend).clear for backend in backends)
 
 
 def status(conn: Connection) -> RestoredView | None:
-    """What people should see of a restore that is not confirmed; None when there is none."""
+    """Return what users should see of an unconfirmed restore, or None."""
     restored_at, backup_at = unconfirmed_since(conn), meta.get(conn, BACKUP_AT)
     if restored_at is None:
         return None
@@ -99,23 +98,23 @@ def status(conn: Connection) -> RestoredView | None:
 
 
 def refuse_while_held(conn: Connection) -> None:
-    """Called before an agent is told that it is not wanted: raises RestoreUnconfirmed while that is uncertain."""
+    """Raise RestoreUnconfirmed while a restore is unconfirmed. Call it before telling an agent to end."""
     if is_held(conn):
-        raise RestoreUnconfirmed("This is not known for certain.", why=WHY, fix=FIX)
+        raise RestoreUnconfirmed("The server cannot be certain about this yet.", why=WHY, fix=FIX)
 
 
 def refuse_for_old_machine(conn: Connection, machine: str) -> None:
-    """Raises RestoreUnconfirmed for a host whose machine may know better than this database."""
+    """Raise RestoreUnconfirmed for a host whose machine is unknown or from before an unconfirmed restore."""
     restored_at = unconfirmed_since(conn)
     if restored_at is None:
         return
     made = conn.execute(select(t.machines.c.created_at).where(t.machines.c.id == machine)).scalar()
     if made is None or made < restored_at:
-        raise RestoreUnconfirmed("This is not known for certain.", why=WHY, fix=FIX)
+        raise RestoreUnconfirmed("The server cannot be certain about this yet.", why=WHY, fix=FIX)
 
 
 def hold_back(conn: Connection, now: float) -> None:
-    """Puts off every effect at machines from before the restore, with the reason, for as long as it is held."""
+    """Postpone every effect on machines from before an unconfirmed restore, with the reason."""
     restored_at = unconfirmed_since(conn)
     if restored_at is None:
         return
@@ -125,26 +124,26 @@ def hold_back(conn: Connection, now: float) -> None:
     conn.execute(update(t.effects).where(*due).values(not_before=now + CHECK_AGAIN, error=WHY))
 
 
-def record_scan(conn: Connection, place: str, now: float, *, strangers: bool, settle_window: float = 0.0) -> None:
-    """Notes what `place` holds with our tag. Only matters while held.
+def record_scan(conn: Connection, backend: str, now: float, *, strangers: bool, settle_window: float = 0.0) -> None:
+    """Store whether the backend holds machines with our tag that we do not know. Does nothing without a hold.
 
-    It is clear once two looks, so far apart that a list that lags has caught up, found nothing unknown.
+    It is clear once two scans found nothing unknown, far enough apart for a list that lags to have caught up.
     """
     if not is_held(conn):
         return
     if strangers:
-        return meta.drop(conn, f"{SCAN}{place}")
-    known = _read_scan(conn, place)
+        return meta.drop(conn, f"{SCAN}{backend}")
+    known = _read_scan(conn, backend)
     since = now if known.since is None or now < known.since else known.since
     clear = known.clear or now - since >= max(settle_window, SCAN_INTERVAL)
-    meta.put(conn, f"{SCAN}{place}", json.dumps({"since": since, "clear": clear}))
+    meta.put(conn, f"{SCAN}{backend}", json.dumps({"since": since, "clear": clear}))
 
 
 def bridge_gap(conn: Connection, attempt: str, rank: int, first: int) -> bool | None:
-    """A batch begins with `first`, after numbers that this database has not: may they be passed over?
+    """Decide about a batch that begins with message `first`, after numbers that this database does not have.
 
-    None: no, it was never restored while this rank ran. False: ask the runner for everything it still has.
-    True: `first` came twice, so nothing before it is left, and the rank is counted from there.
+    None: they are missing; the database was never restored while this rank ran. False: ask the runner for everything
+    it still has. True: `first` came twice, so nothing before it is left, and the rank is counted from there.
     """
     key = f"{GAP}{attempt}:{rank}"
     known = meta.get(conn, key)
@@ -159,10 +158,10 @@ def bridge_gap(conn: Connection, attempt: str, rank: int, first: int) -> bool | 
 
 
 def mark_restored(conn: Connection, now: float, backup_at: float) -> None:
-    """Makes a database that was just put back a restored one. Nothing it held in claims or duties is true.
+    """Mark a database as just restored, and drop its claims and duties, which are no longer true.
 
-    All that it knows is from before, also where the clocks of then and now disagree. A launch that had not been
-    tried may have been since: it is looked for before it is sent.
+    Everything in it counts as from before, even if clocks disagree. A launch that had not been attempted may have been
+    since, so it counts as attempted: it is looked for before it is sent.
     """
     meta.drop(conn, CONFIRMED_AT, *meta.with_prefix(conn, SCAN), *meta.with_prefix(conn, GAP))
     newest = conn.execute(select(func.max(t.machines.c.created_at))).scalar() or 0.0
@@ -180,7 +179,7 @@ def mark_restored(conn: Connection, now: float, backup_at: float) -> None:
 
 
 def confirm(conn: Connection, now: float) -> ConfirmResult:
-    """Destruction and launches are allowed again; what was held back is due at once."""
+    """Allow destruction and launches again; effects that were held back become due at once."""
     restored_at = unconfirmed_since(conn)
     if restored_at is None:
         return ConfirmResult(None)
@@ -197,12 +196,12 @@ def _machines_before(restored_at: float) -> Select[str]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """`since`: when a place first held nothing unknown, if it has not since."""
+    """`since`: the first of the scans in a row that found nothing unknown. `clear`: there were enough of them."""
 
     since: float | None = None
     clear: bool = False
 
 
-def _read_scan(conn: Connection, place: str) -> _Scan:
-    noted = meta.get(conn, f"{SCAN}{place}")
+def _read_scan(conn: Connection, backend: str) -> _Scan:
+    noted = meta.get(conn, f"{SCAN}{backend}")
     return _Scan() if noted is None else _Scan(**json.loads(noted))

@@ -1,11 +1,10 @@
-"""Retention: what is not kept is removed, the row first and the object after it.
+"""Retention, which removes what no rule keeps: the row first, the object after it.
 
-A row that says `pruned` is the intent; the object goes after its commit. A process that dies in between leaves
-an object without use, and the next round removes it: rounds look at everything pruned since the last one that
-removed all it found. What is stored anew meanwhile stays (see marks.py); what is on its way is looked at until a
-row needs it (see coming.py). Live jobs, and what an attempt starts from, are never touched. After a restore nothing
-is removed until that is confirmed. Rows of tokens that ended long ago go too; what was done with them stays in the
-audit log.
+A row that says `pruned` is the intent; the object is removed after its commit. A crash in between leaves an unused
+object, which a later round removes: rounds check everything pruned since the last one that removed all it found. What
+is stored again meanwhile stays (see gc_marks.py); what is being uploaded is checked until a row needs it (see
+pending_objects.py). Active jobs, and what an attempt starts from, are never touched. While a restore is unconfirmed
+nothing is removed. Rows of tokens that ended long ago are deleted too; the audit log keeps their uses.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ OBJECTS_AT_ONCE = 20
 JOBS_AT_ONCE = 100
 TOKENS_AT_ONCE = 200
 OVERLAP = 120.0
-"""Seconds that a round looks back before the last one: no transaction is under way for longer."""
+"""Seconds that a round looks back before the last one: no transaction takes longer."""
 UNUSED_BUNDLE_SECONDS = 3600.0
-"""How long a bundle may lie unused before a full store makes it go: its job may be on the way."""
+"""How long a full store keeps an unused bundle: its job may not be submitted yet."""
 LAST_ROUND = "retention_tidied_at"
 PENDING_BUNDLES = "retention_bundles"
 _JUDGE = Statement(
@@ -58,7 +57,7 @@ _NOTHING: Mapping[str, CrucibleError] = {}
 
 @dataclass(frozen=True)
 class PendingRemovals:
-    """What may still be there though its rows are pruned: objects, and all of some jobs."""
+    """What may still be stored though its rows are pruned: objects, and all objects of some jobs."""
 
     objects: tuple[PendingObject, ...]
     jobs: tuple[str, ...]
@@ -66,7 +65,7 @@ class PendingRemovals:
 
 @dataclass
 class RemovalResult:
-    """Keys that are gone, and of the others why not. What is `coming` is neither."""
+    """Keys that are removed, and why others are not. What is being uploaded is in neither."""
 
     removed: set[str] = field(default_factory=set)
     failed: dict[str, CrucibleError] = field(default_factory=dict)
@@ -74,7 +73,7 @@ class RemovalResult:
 
 
 class Retention:
-    """`prune_after`: seconds after a job's end when what it stored goes by itself; None: never."""
+    """`prune_after`: seconds after its end when what a job stored is removed automatically; None: never."""
 
     def __init__(
         self, ports: Ports, writer: Writer, room: StoreQuota, duties: Duties, *, prune_after: float | None = None
@@ -88,7 +87,7 @@ class Retention:
         self._claims_released = False
 
     async def round(self) -> None:
-        """Applies every rule to what has changed, then removes what is left of earlier rounds too."""
+        """Apply every rule to what has changed, then remove that and what earlier rounds left."""
         if await self._ports.db.read(restore_hold.is_held):
             return
         await self._delete_tokens()
@@ -101,7 +100,7 @@ class Retention:
             log.warning("what was pruned cannot be removed yet", key=key, error=str(error))
 
     async def prune(self, *, older_than: float | None, dry_run: bool) -> PruneView:
-        """Removes what jobs stored that ended `older_than` seconds ago, and what no rule keeps; what that is.
+        """Remove what jobs stored that ended `older_than` seconds ago, and what no rule keeps; return what that is.
 
         A job's row, events and metrics stay. With `dry_run` nothing changes. `failed` names objects that could not
         be removed: nothing refers to them, and later rounds try again.
@@ -119,7 +118,7 @@ class Retention:
         return plan_view(plan, dry_run, (await self.remove_objects()).failed)
 
     async def remove_objects(self) -> RemovalResult:
-        """Removes the objects of everything that was pruned. What fails is tried again by the next round."""
+        """Remove the objects of everything that was pruned. The next round retries what fails."""
         now, done = self._ports.clock.now(), RemovalResult()
         await self._release_old_claims()
         left = await self._ports.db.read(_pending_removals)
@@ -132,7 +131,7 @@ class Retention:
         return done
 
     async def _release_old_claims(self) -> None:
-        """Once in a process: what one of our name was removing when it died, nobody is removing now."""
+        """Once per process, release the claims of an earlier process with our name: it is dead."""
         if not self._claims_released:
             self._claims_released = True
             await self._ports.db.write(lambda conn: gc_marks.release_removals(conn, self._ports.worker))
@@ -147,26 +146,26 @@ class Retention:
         await self._remove([_object_of_job(job, key) for key in keys], done)
 
     async def _remove(self, objects: Sequence[PendingObject], done: RemovalResult) -> None:
-        """A few at a time: each is asked about again right before it goes."""
+        """Remove objects in small batches, so that each is checked again right before it goes."""
         for start in range(0, len(objects), OBJECTS_AT_ONCE):
             await self._remove_some(objects[start : start + OBJECTS_AT_ONCE], done)
 
     async def _remove_some(self, objects: Sequence[PendingObject], done: RemovalResult) -> None:
         db, now, worker = self._ports.db, self._ports.clock.now(), self._ports.worker
         claimed = await db.write(lambda conn: _claim(conn, objects, worker, now))
-        done.failed |= {key: gc_marks.BeingRemoved("Somebody else is removing it.") for key in claimed.busy}
+        done.failed |= {key: gc_marks.BeingRemoved("Another process is removing it.") for key in claimed.busy}
         done.uploading |= {stray for stray in objects if stray.key in claimed.arriving}
         if not claimed.free:
             return
         failed = await self._delete(claimed.free, now + DELETE_DEADLINE)
         done.failed |= failed
         done.removed |= set(claimed.free) - failed.keys()
-        # Where no answer came it may still happen: that claim stays until it has no force.
+        # Without a response the removal may still happen: its claim stays until it expires.
         certain = [key for key in claimed.free if not isinstance(failed.get(key), TimedOut | Unreachable)]
         await db.write(lambda conn: _note_removed(conn, certain, failed))
 
     async def _delete(self, keys: Sequence[str], until: float) -> dict[str, CrucibleError]:
-        """Why some could not be removed; the others are gone. None is begun after `until`."""
+        """Delete the keys; return the errors of those that failed. Nothing is begun after `until`."""
         store, clock = self._ports.store, self._ports.clock
         failed: dict[str, CrucibleError] = {}
 
@@ -186,7 +185,7 @@ class Retention:
         return failed
 
     async def _apply_keep_rules(self) -> None:
-        """The keep rules of each job, where checkpoints came since the last round."""
+        """Apply the keep rules to jobs with checkpoints that are new since the last round."""
         while True:
             changed = await self._ports.db.read(lambda conn: pruning.changed_jobs(conn, self._cursor, JOBS_AT_ONCE))
             for job in changed.jobs:
@@ -196,7 +195,7 @@ class Retention:
                 return
 
     async def _delete_tokens(self) -> None:
-        """A few at a time, so that nobody who logs in waits for it, and as long as the duty is ours."""
+        """Delete tokens that ended long ago, in small batches, so that logins do not wait, while the duty is ours."""
         before = self._ports.clock.now() - tokens.RETENTION_SECONDS
         while ids := await self._ports.db.read(lambda conn: tokens.list_ended(conn, before, TOKENS_AT_ONCE)):
             if not await self._ports.db.write(lambda conn, ids=ids: self._delete_if_on_duty(conn, ids, before)):  # type: ignore[misc]
@@ -233,7 +232,7 @@ def plan_view(plan: PrunePlan, dry_run: bool, failed: Mapping[str, CrucibleError
 
 def _refuse_while_held(conn: Connection) -> None:
     if restore_hold.is_held(conn):
-        raise Conflict("Nothing is removed yet.", why=restore_hold.WHY, fix=restore_hold.FIX)
+        raise Conflict("Nothing can be removed yet.", why=restore_hold.WHY, fix=restore_hold.FIX)
 
 
 def _prune_checkpoints(unit: UnitOfWork, job: str) -> None:
@@ -244,7 +243,7 @@ def _prune_checkpoints(unit: UnitOfWork, job: str) -> None:
 
 
 def _prune_job(unit: UnitOfWork, job: str, why: str) -> None:
-    """The intent: the rows that named objects go, the job says so. It may have been reopened meanwhile."""
+    """Store the intent: mark the job as pruned and drop the rows of its objects, unless it was reopened meanwhile."""
     conn = unit.conn
     if not pruning.is_prunable(conn, job):
         return
@@ -266,7 +265,7 @@ def _drop_bundle(conn: Connection, sha256: str) -> None:
 
 
 def _rewind_to(conn: Connection, now: float) -> None:
-    """What is pruned under a clock that was set back must not lie before what the next round looks at."""
+    """Move the time of the last round back to now if the clock was set back: else the next round would miss this."""
     if float(meta.get(conn, LAST_ROUND) or 0.0) > now:
         meta.put(conn, LAST_ROUND, repr(now))
 
@@ -280,20 +279,20 @@ def _pending_removals(conn: Connection) -> PendingRemovals:
 
 
 def _object_of_job(job: str, key: str) -> PendingObject:
-    """What lies in a pruned job's folder: a late message may still make a checkpoint of it count."""
+    """Return an object of a pruned job's folder. A late message may still make it a checkpoint that counts."""
     name = key.rpartition("/")[2]
     return PendingObject(key, job, name if key == f"{job_prefix(job)}/checkpoints/{name}" else None)
 
 
 def _claim(conn: Connection, objects: Iterable[PendingObject], worker: str, now: float) -> gc_marks.RemovalClaim:
-    """Those that still no row needs, and that nobody is storing anew."""
+    """Claim those that no row needs and that nobody is storing again."""
     return gc_marks.claim_removal(
         conn, [stray.key for stray in objects if not pruning.is_needed(conn, stray)], worker, now
     )
 
 
 def _note_removed(conn: Connection, keys: Iterable[str], failed: Collection[str]) -> None:
-    """Others may store these again. What is gone is forgotten in the same commit: whatever is noted later is new."""
+    """Release the claims, and forget removed objects in the same commit: whatever is noted later is new."""
     gone, pending = {key for key in keys if key not in failed}, _pending_bundles(conn)
     left = [sha256 for sha256 in pending if bundle_key(sha256) not in gone]
     if len(left) < len(pending):
@@ -303,7 +302,7 @@ def _note_removed(conn: Connection, keys: Iterable[str], failed: Collection[str]
 
 
 def _note_round(conn: Connection, done: RemovalResult, now: float) -> None:
-    """`now` is when the round began: what was pruned since is the next one's."""
+    """Store the end of a round that began at `now`; what was pruned since is left to the next one."""
     if not done.failed:
         meta.put(conn, LAST_ROUND, repr(now))
     pending = _pending_bundles(conn)
