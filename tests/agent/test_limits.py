@@ -203,7 +203,7 @@ def test_usage_counts_cpu_seconds(limiter: Limiter, attempt: str, start: Start) 
 
 @pytest.mark.parametrize("bad", ["", "../x", "a/b", ".", ".hidden", "x" * 200])
 def test_an_attempts_id_must_be_a_name(limiter: Limiter, bad: str) -> None:
-    with pytest.raises(ValueError, match="id of an attempt"):
+    with pytest.raises(ValueError, match="not an attempt id"):
         limiter.prepare(bad)
 
 

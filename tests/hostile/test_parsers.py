@@ -108,7 +108,7 @@ def described(data: bytes) -> None:
     """A plugin's answer: a fault of its own, never one of ours."""
 
     class Says:
-        def ask(self, *_: str, seconds: float) -> dict[str, Any]:
+        def call(self, *_: str, seconds: float) -> dict[str, Any]:
             try:
                 said = json.loads(data)
             except (ValueError, RecursionError):

@@ -1,1 +1,1 @@
-"""The user's process and everything that comes of it."""
+"""The user's process: how it is started, limited, measured and ended."""

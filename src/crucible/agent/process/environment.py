@@ -1,4 +1,4 @@
-"""The variables of the user's process: a minimal base, what was asked for, and where things are."""
+"""The environment variables of the user's process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def job_environment(
     machine_has_gpus: bool,
     machine_cpus: int | None = None,
 ) -> dict[str, str]:
-    """Nothing of the host's environment passes but the base; variables of the assignment win over it."""
+    """Return the job's environment: BASE of the host's, overridden by the assignment's, and the paths of the job."""
     env = {name: host_env[name] for name in BASE if name in host_env}
     env.setdefault("PATH", DEFAULT_PATH)
     env["PYTHONUNBUFFERED"] = "1"
@@ -37,7 +37,7 @@ def job_environment(
 
 
 def _threads(cpus: float | None, machine_cpus: int | None) -> dict[str, str]:
-    """Numeric libraries start a thread per core they see, however few of them the job may use."""
+    """Return thread limits: numeric libraries start a thread per core of the machine, whatever the job may use."""
     if cpus is None or machine_cpus is None or cpus >= machine_cpus:
         return {}
     return dict.fromkeys(THREADS, str(max(1, math.ceil(cpus))))
@@ -62,7 +62,7 @@ def _crucible(assignment: Assignment, folder: AttemptFolder) -> dict[str, str]:
 
 
 def _add_python(env: dict[str, str], python: str) -> None:
-    """`python`, and the programs installed beside it, are the job's: also for a shell command."""
+    """Put the folder of `python` on PATH, so that a shell command also finds the programs installed beside it."""
     prefix = Path(python).parent.parent
     is_venv = (prefix / "pyvenv.cfg").exists()
     is_environment = is_venv or (prefix / "conda-meta").is_dir()

@@ -1,8 +1,8 @@
 """Starts the user's process from a runner that has threads.
 
-A process with threads must not run Python code between fork and exec. So the runner forks a child while it
-is still alone; the child waits on a pipe and becomes the user's process when it is told how. Its pid is
-known, and can be written down, before anything of the user's runs.
+A process with threads must not run Python code between fork and exec: another thread may hold a lock that the child
+would wait for forever. So the runner forks a child while it still has one thread; the child waits on a pipe for its
+order and then becomes the user's process. Its pid is known, and on disk, before anything of the user's runs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Callable
 from crucible.agent.files import close_descriptors
 
 OOM_SCORE = 500
-"""Of 1000; everything else has 0 unless somebody says so."""
+"""Out of 1000; other processes usually have 0."""
 _OOM_SCORE = "/proc/self/oom_score_adj"
 _MAX_ERROR = 4096
 
 
 class CannotExecute(Exception):
-    """`code` is what a shell would report: 127 for a command that is not there, 126 otherwise."""
+    """`code` is what a shell would report: 127 if the command is not found, 126 otherwise."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -54,28 +54,31 @@ class Launcher:
         if pid == 0:
             os.setsid()
             os.write(ready_out, b".")
-            _wait_and_become(orders_in, errors_out, output, enter)
+            _wait_for_order(orders_in, errors_out, output, enter)
         for descriptor in (orders_in, errors_out, ready_out):
             os.close(descriptor)
-        os.read(ready_in, 1)
+        os.read(ready_in, 1)  # until setsid is done: from then on `pid` is a process group that can be signalled
         os.close(ready_in)
         return cls(pid, orders_out, errors_in)
 
     def launch(self, command: Sequence[str], folder: str, env: Mapping[str, str]) -> None:
-        """Let the child become the command; returns once it has. Raises CannotExecute."""
+        """Let the child execute the command; returns once it has. Raises CannotExecute."""
         order = json.dumps({"command": list(command), "folder": folder, "env": dict(env)})
         with open(self._orders, "wb") as pipe:
             pipe.write(order.encode())
         check_executed(self._errors)
 
     def abandon(self) -> None:
-        """The child ends without having become anything."""
+        """Let the child exit without executing anything."""
         os.close(self._orders)
         os.close(self._errors)
 
 
 def check_executed(errors: int) -> None:
-    """Wait until the child has become the command; raises CannotExecute. Closes the descriptor."""
+    """Wait until the child has executed the command, and close the descriptor. Raises CannotExecute.
+
+    The descriptor closes on exec, so an empty pipe means success.
+    """
     with open(errors, "rb") as pipe:
         problem = pipe.read(_MAX_ERROR)
     if problem:
@@ -83,19 +86,19 @@ def check_executed(errors: int) -> None:
         raise CannotExecute(int(code), text)
 
 
-def _wait_and_become(orders: int, errors: int, output: int, enter: Callable[[], None]) -> None:
-    """Never returns."""
+def _wait_for_order(orders: int, errors: int, output: int, enter: Callable[[], None]) -> None:
+    """Wait for the order and execute it. Never returns: the child must not run the parent's code."""
     try:
         close_descriptors(frozenset({orders, errors, output}))
         with open(orders, "rb") as pipe:
             raw = pipe.read()
         if raw:
-            _become(json.loads(raw), errors, output, enter)
+            _exec_user_order(json.loads(raw), errors, output, enter)
     finally:
         os._exit(0)
 
 
-def _become(order: Mapping[str, object], errors: int, output: int, enter: Callable[[], None]) -> None:
+def _exec_user_order(order: Mapping[str, object], errors: int, output: int, enter: Callable[[], None]) -> None:
     def get_ready() -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (output, 1), (output, 2)):
@@ -107,7 +110,7 @@ def _become(order: Mapping[str, object], errors: int, output: int, enter: Callab
 
 
 def exec_order(order: Mapping[str, object], errors: int, get_ready: Callable[[], None]) -> None:
-    """Execute what the order says, after `get_ready`. Returns only when it cannot, with the reason in `errors`."""
+    """Execute the order after `get_ready`. Returns only on failure, with the reason written to `errors`."""
     command = [str(word) for word in order["command"]]  # type: ignore[attr-defined]
     env = {str(name): str(value) for name, value in dict(order["env"]).items()}  # type: ignore[call-overload]
     try:
@@ -123,7 +126,7 @@ def exec_order(order: Mapping[str, object], errors: int, get_ready: Callable[[],
 
 
 def raise_oom_score() -> None:
-    """Where the machine as a whole runs out of memory, the program is to be ended before those who report on it."""
+    """Have the kernel kill this process before the agent if the machine runs out of memory."""
     with contextlib.suppress(OSError, ValueError), open(_OOM_SCORE, "r+", encoding="ascii") as file:
         wanted = max(int(file.read()), OOM_SCORE)
         file.seek(0)
@@ -131,22 +134,23 @@ def raise_oom_score() -> None:
 
 
 def exec_session_command(arguments: Sequence[str]) -> int:
-    """Become the command that comes by `orders`; returns the exit code where that fails or none comes.
+    """Execute the command of a session in this process; returns an exit code if that fails, or no order comes.
 
-    `orders` and `errors` are descriptors, `tty` the name of a terminal or empty.
+    Arguments are the descriptors `orders` and `errors`, and the path of a terminal or an empty string. A session starts
+    while the runner has threads, so this runs in a new interpreter, which waits until it is under the job's limits.
     """
     orders, errors, tty = int(arguments[0]), int(arguments[1]), arguments[2]
     os.set_inheritable(errors, False)
     with open(orders, "rb") as pipe:
         raw = pipe.read()
     if raw:
-        exec_order(json.loads(raw), errors, lambda: _get_ready(tty))
+        exec_order(json.loads(raw), errors, lambda: _open_terminal(tty))
     return 126
 
 
-def _get_ready(tty: str) -> None:
+def _open_terminal(tty: str) -> None:
     if tty:
-        # This process leads its session: the first terminal that it opens is the one that controls it.
+        # This process leads its session: the first terminal that it opens becomes its controlling terminal.
         terminal = os.open(tty, os.O_RDWR)
         with contextlib.suppress(OSError):
             fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
@@ -158,7 +162,7 @@ def _get_ready(tty: str) -> None:
 
 
 def _restore_signals() -> None:
-    """Python ignores some signals, and the runner more; a program expects the defaults."""
+    """Restore default signal handling: Python ignores some signals, the runner more, and exec keeps ignored ones."""
     for number in signal.valid_signals():
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             try:
@@ -166,4 +170,4 @@ def _restore_signals() -> None:
             except (OSError, ValueError, RuntimeError):
                 continue
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    sys.stdout = sys.stderr = None
+    sys.stdout = sys.stderr = None  # nothing buffered by the parent may be flushed into the job's output

@@ -1,4 +1,4 @@
-"""Measures a running job every few seconds, and holds it to its memory where the kernel does not."""
+"""Samples a running job every few seconds, and enforces its memory limit where the kernel does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GUARD_SECONDS = 1.0
 
 
 class Meter:
-    """Call `tick` often; it keeps its own intervals."""
+    """Call `tick` often; it samples only when due."""
 
     def __init__(self, pgid: int, confinement: Confinement, telemetry: Telemetry, gpus: tuple[int, ...]) -> None:
         self._pgid = pgid
@@ -40,7 +40,7 @@ class Meter:
 
     def _sample(self) -> Sample:
         if self._sampler is None:
-            # Not sooner: a job that ends at once is not kept waiting for its meter.
+            # Loaded late: a short job must not wait for NVML.
             self._sampler = SystemSampler(nvml=Nvml.load())
         return self._sampler.sample(self._confinement.pids(), self._pgid)
 
@@ -48,7 +48,7 @@ class Meter:
         try:
             self._confinement.tick()
         except ProcessesRemain as error:
-            log.error("the job is over its memory and cannot be ended: %s", error)
+            log.error("the job exceeds its memory limit and cannot be killed: %s", error)
 
 
 def _series(sample: Sample, gpus: tuple[int, ...]) -> dict[str, float]:

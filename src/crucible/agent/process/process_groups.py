@@ -1,4 +1,4 @@
-"""Ends processes for sure: by group, by a variable of their environment, until none is left."""
+"""Finds and kills processes by group or by environment variable, until none is left."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _PROC = Path("/proc")
 
 
 def signal_group(pgid: int, number: int) -> bool:
-    """Send the signal to every process of the group; False when there is none left."""
+    """Send the signal to every process of the group; returns False if there is none left."""
     try:
         os.killpg(pgid, number)
     except ProcessLookupError:
         return False
-    except PermissionError:  # macOS says so of a group of zombies
+    except PermissionError:  # macOS raises it for a group of zombies
         return False
     return True
 
 
 def find_by_variables(wanted: dict[str, str]) -> list[Process]:
-    """Processes (but not this one) whose environment at their start had all these variables.
+    """Return processes, except this one, that were started with all of these variables.
 
-    Finds what left its process group; sees only what /proc shows to this user.
+    Finds processes that left their group. Sees only what /proc shows to this user; nothing without /proc.
     """
     needles = [f"{name}={value}".encode() for name, value in wanted.items()]
     found = []
@@ -43,7 +43,7 @@ def find_by_variables(wanted: dict[str, str]) -> list[Process]:
 
 
 def kill_until_gone(find: Callable[[], list[Process]], seconds: float) -> bool:
-    """KILL what `find` returns until it returns nothing; False when some is left after `seconds`."""
+    """Kill what `find` returns until it returns nothing; returns False if some are left after `seconds`."""
     deadline = time.monotonic() + seconds
     pause = 0.002
     while True:

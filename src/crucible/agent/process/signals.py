@@ -1,4 +1,4 @@
-"""How a runner tells the user's process something: files that it may look at, and signals."""
+"""Notifies the user's process: by signals, and by files that it may check."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from crucible.agent.runner.attempt_folder import AttemptFolder
 log = logging.getLogger(__name__)
 
 CHECKPOINT_SIGNAL = "CRUCIBLE_CHECKPOINT_SIGNAL"
-"""The variable by which a program asks for USR1 when a checkpoint is wanted of it."""
+"""Set to USR1 by a program that wants this signal when a checkpoint is requested."""
 
 
 class ProcessSignals:
-    """`ended_first`: the process had ended before the first signal to end it was sent."""
+    """`ended_first`: the process had ended before the runner sent the first signal to end it."""
 
     def __init__(self, folder: AttemptFolder, user: UserProcess) -> None:
         self._folder = folder
@@ -29,13 +29,16 @@ class ProcessSignals:
         _touch(self._folder.stop)
 
     def send_signal(self, number: int) -> None:
-        """Send the signal to the whole group."""
+        """Send the signal to the whole process group."""
         if not self._signalled:
             self._signalled, self.ended_first = True, not self._user.process.alive
         self._user.send(number)
 
     def request_checkpoint(self, env: Mapping[str, str]) -> None:
-        """A signal only to a program that wants it: others die of it. Its children never get it."""
+        """Touch the file, and send SIGUSR1 if the program wants it: by default this signal kills.
+
+        Only the main process gets it: its children did not ask for it.
+        """
         _touch(self._folder.checkpoint_now)
         if env.get(CHECKPOINT_SIGNAL) == "USR1":
             self._user.process.send(signal.SIGUSR1)

@@ -1,4 +1,4 @@
-"""The user's process and everything that comes of it: started once, signalled, ended without a remainder."""
+"""The user's process and all its descendants: started once, signalled, and ended completely."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ def confinement_name(assignment: Assignment) -> str:
 
 
 def prepare_confinement(limiter: Limiter, assignment: Assignment, folder: Path) -> tuple[Confinement, str]:
-    """A confinement with the assignment's limits, and what it enforces; of the weaker kind if need be."""
+    """Return a confinement with the assignment's limits and a text of what it enforces.
+
+    Falls back to limits without cgroups if cgroups fail.
+    """
     name, limits = confinement_name(assignment), assignment.limits
     for _ in range(PREPARE_TRIES):
         try:
             _clear(limiter, name)
             return limiter.prepare(name, limits.memory_bytes, limits.cpus), limiter.describe()
-        except OSError as error:  # another runner may just have removed the common parent
+        except OSError as error:  # another runner may just have removed the shared parent
             log.warning("cannot prepare the limits: %s", error)
             time.sleep(0.01)
     fallback = RlimitLimiter(folder)
@@ -44,7 +47,7 @@ def prepare_confinement(limiter: Limiter, assignment: Assignment, folder: Path) 
 
 
 def _clear(limiter: Limiter, name: str) -> None:
-    """Nothing of the attempt runs yet; what a runner left that died while preparing has the wrong limits."""
+    """Remove a confinement of a runner that died while preparing. Nothing of the attempt runs yet."""
     left = limiter.find_left(name)
     if left is not None:
         left.kill_all()
@@ -52,7 +55,7 @@ def _clear(limiter: Limiter, name: str) -> None:
 
 
 class Stopwatch:
-    """How long something ran by the boot-time clock; None until it has both begun and ended."""
+    """Measures a duration by the boot-time clock; `seconds` is None until `begin` and `end` were called."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -70,7 +73,7 @@ class Stopwatch:
 class UserProcess:
     """`process` leads its own session and process group; `record` is its file in the attempt's folder.
 
-    `ran` knows, after `wait`, how long it ran.
+    `variables` are in the environment of all its descendants. After `wait`, `ran` has the time that it ran.
     """
 
     process: Process
@@ -82,14 +85,14 @@ class UserProcess:
 
     @classmethod
     def prepare(cls, confinement: Confinement, output: int, record: Path, marks: Mapping[str, str]) -> UserProcess:
-        """Fork what will become the user's process. Call it while there are no threads."""
+        """Fork the child that becomes the user's process. Call it while there are no threads."""
         launcher = Launcher.prepare(confinement.enter, output)
         process = Process(launcher.pid, start_time(launcher.pid) or "")
         return cls(process, record, marks, confinement, launcher)
 
     @classmethod
     def from_record(cls, record: Path, marks: Mapping[str, str], confinement: Confinement | None) -> UserProcess:
-        """What a runner that died may have left running."""
+        """Return the process of a runner that died, which may still run."""
         doc = read_json(record) or {}
         pid = doc.get("pid")
         process = Process(pid if isinstance(pid, int) else 0, str(doc.get("start_time", "")))
@@ -100,7 +103,7 @@ class UserProcess:
         return self.process.pid
 
     def start(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
-        """Raises CannotExecute. The record is on disk before anything of the user's runs."""
+        """Start the command. Raises CannotExecute. The record is on disk before anything of the user's runs."""
         assert self.launcher is not None
         doc: dict[str, object] = {"pid": self.pid, "pgid": self.pid, "start_time": self.process.start_time}
         write_json(self.record, doc, durable=True)
@@ -117,7 +120,7 @@ class UserProcess:
         self._reap()
 
     def send(self, number: int) -> None:
-        """To the group; KILL also to what has left it."""
+        """Send the signal to the group; SIGKILL also to processes that left the group."""
         signal_group(self.pid, number)
         if number == signal.SIGKILL and self.confinement is not None:
             for pid in self.confinement.pids():
@@ -127,9 +130,9 @@ class UserProcess:
                     continue
 
     def wait(self) -> ProcessEnded:
-        """Wait for the end of the process, then end everything it left behind."""
+        """Wait for the end of the process, then kill everything it left behind."""
         if hasattr(os, "waitid"):
-            # Unreaped, the process keeps its number: its group cannot be somebody else's while we end it.
+            # WNOWAIT leaves a zombie, which keeps the pid: the group cannot be another one's while we kill it.
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             self.ran.end()
             self.end_all()
@@ -148,16 +151,17 @@ class UserProcess:
         return ProcessEnded(code, ended_by, oom, round(cpu, 3), peak)
 
     def end_all(self) -> None:
-        """KILL the process, its group, its confinement and all that carries its marks; wait for it."""
+        """Kill the process, its group, its confinement and all processes with its variables; wait for their end."""
+        # The start time shows that the pid is still ours, and not a later process.
         if start_time(self.pid, zombies=True) == self.process.start_time:
             signal_group(self.pid, signal.SIGKILL)
         try:
             if self.confinement is not None:
                 self.confinement.kill_all()
         except ProcessesRemain as error:
-            log.error("processes of the job cannot be ended: %s", error)
+            log.error("processes of the job cannot be killed: %s", error)
         if not kill_until_gone(lambda: find_by_variables(dict(self.variables)), END_SECONDS):
-            log.error("processes of the job are still there")
+            log.error("processes of the job are still running")
 
     def remove_confinement(self) -> None:
         """Remove the confinement."""

@@ -1,1 +1,1 @@
-"""Find or build the Python of a job."""
+"""Finds or builds the Python of a job."""

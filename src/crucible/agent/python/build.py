@@ -1,4 +1,4 @@
-"""One build of an environment: with uv, or with pip where that can do what uv could not."""
+"""Builds a Python environment: with uv, or with pip if uv fails in a way that pip may not."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from crucible.wire.documents.desired import Environment
 
 BUILD_SECONDS = 3600.0
 _NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", "node_modules")
-_PIP_MAY_KNOW_BETTER = re.compile(
+_PIP_MAY_SUCCEED = re.compile(
     # a uv that does not run here, or does not understand this Python
     r"^cannot run |failed to (inspect|query) python"
     # TLS and the network: pip has other certificates, proxies and passwords
     r"|peer certificate|unknownissuer|tls handshake|error sending request|client error \(connect\)|dns error"
     r"|connection (refused|reset|closed)|timed out|network is unreachable|\(40[137] |server error \(5"
-    # places that uv asks in another way than pip
+    # indexes that uv reads differently from pip
     r"|index-strategy|subsequent index|no wheels? with a matching|no usable wheels",
     re.IGNORECASE,
 )
@@ -30,10 +30,9 @@ _ERROR_BEGINS = re.compile(r"\s*(error\b|×|x )", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class EnvironmentBuild:
-    """Done in place, because an environment does not survive being moved; what counts is the marker that is
-    written last.
+    """Builds in `home` itself, because an environment cannot be moved. A marker, written last, shows completeness.
 
-    `python` is an interpreter of this machine, or None: then uv fetches one that is `wanted`.
+    `python` is an interpreter of this machine, or None: then uv downloads one that matches `wanted`.
     """
 
     work: StagingContext
@@ -44,11 +43,11 @@ class EnvironmentBuild:
     uv: str | None
 
     def run(self, environment: Environment, project: Path | None) -> None:
-        """Raises StageError, Abandoned; nothing is left of a build that failed."""
+        """Build the environment. Raises StagingError, StagingAborted; a failed build leaves nothing."""
         try:
-            said = self._build(self._installed(environment, project))
-            if said is not None:
-                raise StagingError(f"the environment could not be built: {said}")
+            error = self._build(self._installed(environment, project))
+            if error is not None:
+                raise StagingError(f"the environment could not be built: {error}")
             write_file(self.home / ".complete", b"", durable=True)
         except BaseException:
             shutil.rmtree(self.home, ignore_errors=True)
@@ -57,18 +56,18 @@ class EnvironmentBuild:
             shutil.rmtree(scratch_folder(self.home), ignore_errors=True)
 
     def _build(self, installed: tuple[str, ...]) -> str | None:
-        """None, or what went wrong: uv's word first, it was the first to try."""
+        """Return None, or the errors, uv's first."""
         if self.uv is None:
             return self._with_pip(installed)
-        said = self._with_uv(self.uv, installed)
-        if said is None or self.python is None or not _PIP_MAY_KNOW_BETTER.search(said):
-            return said
+        uv_error = self._with_uv(self.uv, installed)
+        if uv_error is None or self.python is None or not _PIP_MAY_SUCCEED.search(uv_error):
+            return uv_error
         self.work.note("uv could not build the environment; trying pip")
-        also = self._with_pip(installed)
-        return None if also is None else f"{said}\nNor could pip: {also}"
+        pip_error = self._with_pip(installed)
+        return None if pip_error is None else f"{uv_error}\nNor could pip: {pip_error}"
 
     def _installed(self, environment: Environment, project: Path | None) -> tuple[str, ...]:
-        """What to install, as arguments. A project is copied: building leaves files in its folder."""
+        """Return what to install, as arguments. A project is copied, because a build leaves files in its folder."""
         folder = scratch_folder(self.home)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -94,11 +93,11 @@ class EnvironmentBuild:
     def _with_pip(self, installed: tuple[str, ...]) -> str | None:
         shutil.rmtree(self.home, ignore_errors=True)
         assert self.python is not None
-        said = self._steps([(self.python, "-m", "venv", str(self.home))], self.env)
-        if said is not None and re.search(r"ensurepip|No module named .?venv", said):
-            return f"{said}\nInstall this Python's venv module (on Debian: apt install python3-venv), or uv."
-        if said is not None or not installed:
-            return said
+        error = self._steps([(self.python, "-m", "venv", str(self.home))], self.env)
+        if error is not None and re.search(r"ensurepip|No module named .?venv", error):
+            return f"{error}\nInstall this Python's venv module (on Debian: apt install python3-venv), or uv."
+        if error is not None or not installed:
+            return error
         return self._steps([(self._target, "-m", "pip", "install", "--no-input", *installed)], self.env)
 
     @property
@@ -114,12 +113,12 @@ class EnvironmentBuild:
 
 
 def scratch_folder(home: Path) -> Path:
-    """Where the build of this environment keeps what it needs only itself."""
+    """Return the folder for temporary files of this environment's build."""
     return home.with_name(home.name + ".scratch")
 
 
 def _error_in(text: str) -> str:
-    """The text from where the error begins: the reason of a job has no room for what went well before."""
+    """Return the text from where the error begins: the job's reason is limited in length."""
     lines = text.splitlines()
     begins = (number for number, line in enumerate(lines) if _ERROR_BEGINS.match(line))
     return "\n".join(lines[next(begins, 0) :])

@@ -1,4 +1,4 @@
-"""The Python of a job: one that is named, one that is built and kept, or the machine's own."""
+"""Chooses the Python of a job: a named interpreter, a built environment, or the machine's own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHOOSES_PACKAGES = (
 
 @dataclass(frozen=True)
 class ChosenPython:
-    """The interpreter to use, and for people where it comes from."""
+    """The interpreter to use, and a text for users about where it comes from."""
 
     python: str
     about: str
@@ -41,7 +41,7 @@ class ChosenPython:
 
 @dataclass(frozen=True)
 class EnvironmentBuilder:
-    """Chooses and builds. `envs` holds built environments by the hash of what went into them."""
+    """Chooses and builds. `envs` holds built environments, named by the hash of their inputs."""
 
     envs: Path
     pythons: Pythons
@@ -56,7 +56,7 @@ class EnvironmentBuilder:
         job_env: Mapping[str, str],
         code_id: str | None = None,
     ) -> ChosenPython:
-        """The job's Python. `code` is the staged code and `code_id` names its content; raises StageError."""
+        """Return the job's Python. `code` is the staged code, `code_id` identifies its content. Raises StagingError."""
         try:
             if environment.interpreter is not None:
                 python = self.pythons.named(environment.interpreter)
@@ -69,7 +69,7 @@ class EnvironmentBuilder:
         return self._built(environment, base, code, job_env, code_id)
 
     def _base(self, wanted: str | None) -> Python | None:
-        """A Python of this machine, or None where uv is to fetch one."""
+        """Return a Python of this machine, or None if uv is to download one."""
         try:
             return self.pythons.default(wanted)
         except NoPython:
@@ -91,7 +91,7 @@ class EnvironmentBuilder:
         key = _key(environment, base, content, env, job_env)
         home = self.envs / key
         self.envs.mkdir(parents=True, exist_ok=True)
-        waiting = "waiting for the environment that another job builds"
+        waiting = "waiting for another job to build the same environment"
         lock = self.work.take_lock(_lock_of(home), waiting)
         try:
             about = f"environment {key[:12]}"
@@ -106,7 +106,7 @@ class EnvironmentBuilder:
             lock.remove()
 
     def _clear_left_over(self, ours: Path) -> None:
-        """Remove what builds left that were killed: a lock that nobody holds is the sign of one."""
+        """Remove what killed builds left. A lock file that no process holds is the sign of one."""
         for path in self.envs.glob("*.lock"):
             home = path.with_name(path.name[: -len(".lock")])
             lock = None if home == ours else RemovableLock.take(path)
@@ -118,7 +118,7 @@ class EnvironmentBuilder:
             lock.remove()
 
     def _variables(self, job_env: Mapping[str, str]) -> dict[str, str]:
-        """For a build: the host's own variables, without what would make one Python read another's files."""
+        """Return the variables of a build: the host's, without those that make one Python read another's files."""
         kept = {
             name: value
             for name, value in self.host_env.items()
@@ -128,7 +128,7 @@ class EnvironmentBuilder:
 
 
 def _is_complete(home: Path) -> bool:
-    """Whether the environment is whole and its base Python has not been taken away since."""
+    """Return whether the environment is complete and its base Python still exists."""
     return (home / ".complete").exists() and os.access(home / "bin" / "python", os.X_OK)
 
 
@@ -136,14 +136,14 @@ def _project(code: Path, name: str) -> Path:
     try:
         project = code if name in ("", ".") else safe_join(code, name)
     except UnsafePath as error:
-        raise StagingError(f"the project folder {error}") from error
+        raise StagingError(f"bad project folder: {error}") from error
     if not (project / "pyproject.toml").is_file():
         raise StagingError(f"there is no pyproject.toml in {name!r} of the job's code")
     return project
 
 
 def find_uv(named: str | None, host_env: Mapping[str, str]) -> str | None:
-    """The uv that the machine's bootstrap names, else one on PATH."""
+    """Return the uv that the bootstrap names, else one on PATH, or None."""
     if named is not None and os.access(named, os.X_OK):
         return named
     return shutil.which("uv", path=host_env.get("PATH"))
@@ -160,7 +160,7 @@ def _key(
     env: Mapping[str, str],
     job_env: Mapping[str, str],
 ) -> str:
-    """What decides what will be in the environment, and nothing of where on the machine it happens."""
+    """Return the hash of all that decides an environment's content, independent of paths on the machine."""
     wanted = f"as uv finds it: {environment.python}"
     parts = [
         BUILDER_VERSION,
@@ -176,13 +176,13 @@ def _key(
 
 
 def _is_of_the_build(name: str, job_env: Mapping[str, str]) -> bool:
-    """Of the host's variables only those that choose packages count; of the job's all for a build."""
+    """Return whether the variable affects the content: of the host's only those that choose packages do."""
     is_known = name in job_env or any(word in name for word in _CHOOSES_PACKAGES)
     return name.startswith(_PASSED_ON) and is_known
 
 
 def _tree_id(folder: Path) -> str:
-    """Names, sizes and times of a folder that changes under us."""
+    """Return a hash of names, sizes and times in a folder, for code that is used in place and may change."""
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not {".git", ".venv", "__pycache__"} & set(path.relative_to(folder).parts):

@@ -1,4 +1,4 @@
-"""What a machine's pip is told and uv does not read: certificates, and where packages come from."""
+"""Translates pip's configuration for uv, which does not read it: certificates and package indexes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 SYSTEM_FILE = Path("/etc/pip.conf")
 _UV_CERTIFICATES = ("UV_SYSTEM_CERTS", "UV_NATIVE_TLS")
-"""The same switch for uv of today and of before; the older name alone would earn a warning."""
+"""The same switch in newer and older uv; the older name alone causes a warning."""
 _UV_SOURCES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
 
 
 def uv_variables(env: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> dict[str, str]:
-    """Variables that make uv trust and ask the same places as pip. What `env` says to uv itself stands."""
+    """Return variables that make uv use pip's certificates and indexes. UV_ variables in `env` take precedence."""
     pip = _settings(env, system_file)
     added = {name: "1" for name in _UV_CERTIFICATES if not any(other in env for other in _UV_CERTIFICATES)}
     if "cert" in pip and "SSL_CERT_FILE" not in env:
@@ -33,13 +33,13 @@ def _sources(pip: Mapping[str, str]) -> dict[str, str]:
     }
     found = {name: value for name, value in lists.items() if value}
     if found:
-        # pip takes the best version of all places; uv by default only those of the first that has any.
+        # pip takes the best version of all indexes; uv by default only looks in the first that has the package.
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return found
 
 
 def _settings(env: Mapping[str, str], system_file: Path) -> dict[str, str]:
-    """By pip's names (`index-url`); a later file wins over an earlier one, variables over all."""
+    """Return settings by pip's names (`index-url`). Later files override earlier ones, variables override all."""
     found: dict[str, str] = {}
     for path in _files(env, system_file):
         found.update(_read(path))
@@ -66,7 +66,7 @@ def _read(path: Path) -> dict[str, str]:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, configparser.Error):  # pip will say what it thinks of it
+    except (OSError, UnicodeDecodeError, configparser.Error):  # pip itself will report it
         return {}
     found: dict[str, str] = {}
     for section in ("global", "install"):

@@ -1,4 +1,4 @@
-"""Find and check the Pythons of a machine, and list what is installed beside one."""
+"""Finds and checks the Pythons of a machine, and lists the packages installed in one."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _FOLDER = re.compile(r"python(?P<version>3\.[0-9]+)")
 
 
 class BadPython(Exception):
-    """The interpreter cannot be used; the text says why and what to do."""
+    """An interpreter cannot be used; the text says why and what to do."""
 
 
 class NoPython(BadPython):
-    """The machine has none that would do."""
+    """The machine has no suitable Python."""
 
 
 @dataclass(frozen=True)
 class Python:
-    """A Python that runs. `platform` is where its wheels belong, such as `linux-x86_64`."""
+    """A Python that runs. `platform` is that of its wheels, such as `linux-x86_64`."""
 
     path: str
     version: str
@@ -49,19 +49,19 @@ class Python:
 
 
 class Pythons:
-    """The Pythons that a job with these variables can have; our own only by name."""
+    """Finds a Python for a job with these variables; the agent's own only if it is named."""
 
     def __init__(self, env: Mapping[str, str], uv: str | None = None, own: str = sys.prefix) -> None:
-        """`uv`: a program that knows of more Pythons than PATH shows.
+        """`uv` finds more Pythons than PATH has. `own` is the prefix of the agent's Python.
 
-        `own`: where the agent's Python is; a virtual environment there is never chosen by itself.
+        If that is a virtual environment, it is never the default.
         """
         self._env = env
         self._uv = uv
         self._own = os.path.realpath(own) if own != sys.base_prefix else None
 
     def named(self, path: str) -> Python:
-        """The interpreter the user named; BadPython unless it is there and runs."""
+        """Return the interpreter that the user named. Raises BadPython unless it exists and runs."""
         if not os.path.isabs(path):
             raise BadPython(f"the interpreter {path!r} is not an absolute path; name one with --python")
         if not os.path.isfile(path):
@@ -71,9 +71,9 @@ class Pythons:
         return replace(_ask(path, self._env), path=path)
 
     def default(self, wanted: str | None = None) -> Python:
-        """The first python3 or python on PATH that is not ours, else the one that uv finds.
+        """Return the first python3 or python on PATH that is not the agent's own, else one that uv finds.
 
-        `wanted` is a version or a specifier. Raises NoPython, or BadPython when `wanted` says nothing.
+        `wanted` is a version or a specifier. Raises NoPython, or BadPython if `wanted` is neither.
         """
         if wanted is not None:
             _check_wanted(wanted)
@@ -88,11 +88,11 @@ class Pythons:
             raise NoPython("this machine has no python3 on its PATH; install it, or name one with --python")
         raise NoPython(
             f"this machine has no Python {wanted} as python3 on its PATH; "
-            "install uv, which looks further, or name one with --python"
+            "install uv, which searches further, or name one with --python"
         )
 
     def _candidates(self, wanted: str | None) -> Iterator[str]:
-        """The usual names first, so that what people get by typing `python3` wins where it fits."""
+        """Yield candidates, first those on PATH: if `python3` matches, users get what they get in a shell."""
         folders = [folder for folder in self._env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
         paths = (os.path.join(folder, name) for name in ("python3", "python") for folder in folders)
         yield from (path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK))
@@ -100,7 +100,7 @@ class Pythons:
             yield from self._found_by_uv(self._uv, wanted)
 
     def _found_by_uv(self, uv: str, wanted: str) -> list[str]:
-        """At most one: a `python3.N` on PATH, or one that uv fetched before. None is fetched."""
+        """Return at most one: a `python3.N` on PATH, or one that uv downloaded earlier. Downloads none."""
         try:
             done = _run([uv, *_FIND, wanted], self._env)
         except BadPython:
@@ -129,7 +129,7 @@ def _ask(path: str, env: Mapping[str, str]) -> Python:
 
 
 def _run(command: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Raises BadPython where the program does not start or does not end."""
+    """Run the program. Raises BadPython if it does not start, or does not end in time."""
     plain = {name: value for name, value in env.items() if not name.startswith("PYTHON")}
     try:
         return subprocess.run(
@@ -148,14 +148,14 @@ def _run(command: list[str], env: Mapping[str, str]) -> subprocess.CompletedProc
         raise BadPython(f"{command[0]} cannot be run: {error.strerror or error}; {_OTHER}") from error
 
 
-def _why_not(path: str, code: int, said: str) -> str:
-    """One sentence. What the program said is told only where it is one, such as a library that is missing."""
+def _why_not(path: str, code: int, stderr: str) -> str:
+    """Return why it does not run, in one sentence. Its own message is included if it is a single line."""
     if "shims" in Path(path).parts:
         return (
             f"{path} is a shim of a version manager that has no such Python active; "
             "name the interpreter behind it with --python"
         )
-    lines = said.strip().splitlines()
+    lines = stderr.strip().splitlines()
     if len(lines) == 1 and "import sys" not in lines[0] and len(lines[0]) <= 300:
         return f"{path} does not run as a Python ({lines[0].strip()}); {_OTHER}"
     return f"{path} does not run as a Python: asked for its version it ended with code {code}; {_OTHER}"
@@ -164,13 +164,13 @@ def _why_not(path: str, code: int, said: str) -> str:
 def installed_packages(python: str) -> list[str]:
     """Return `name==version` of every package of this Python's own environment, sorted, without starting it.
 
-    A build's own label (`+cpu`) is left out: an index may have the same version under another one.
+    Local version labels (`+cpu`) are dropped: an index may have the same version under another label.
     """
     return sorted(_pins(python))[:MAX_PACKAGES]
 
 
 def python_version(python: str) -> str | None:
-    """`3.11`, where the environment's folders say so."""
+    """Return the version such as `3.11`, from the name of the environment's library folder; None if there is none."""
     folder = next(_libraries(python), None)
     found = _FOLDER.fullmatch(folder.name) if folder is not None else None
     return found["version"] if found else None
@@ -185,7 +185,7 @@ def _pins(python: str) -> Iterator[str]:
 
 
 def _libraries(python: str) -> Iterator[Path]:
-    """The folders `lib/python3.X` beside it, without following links: a venv's `python` leads out of it."""
+    """Yield the folders `lib/python3.X` beside it, without following links: a venv's `python` links out of it."""
     lib = Path(os.path.abspath(python)).parent.parent / "lib"
     for name in sorted(_names(lib)):
         if _FOLDER.fullmatch(name):

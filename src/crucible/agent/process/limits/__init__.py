@@ -1,6 +1,6 @@
 """Memory, CPU and process limits for the processes of one attempt.
 
-`choose` takes the best mechanism the machine allows: cgroup v2, cgroup v1, or watching from outside.
+`choose_limiter` returns the best mechanism that the machine allows: cgroup v2, cgroup v1, or watching without cgroups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Confinement", "Limiter", "LimitsProbe", "ProcessesRemain", "RlimitLi
 
 @dataclass(frozen=True)
 class LimitsProbe:
-    """What `choose` looks at. `folder` is for the fallback and must outlive a restart of the host."""
+    """What `choose_limiter` checks. `folder` is for the fallback and must survive a restart of the host."""
 
     proc: str = "/proc"
     files: Files = field(default_factory=Files)
@@ -37,7 +37,7 @@ class LimitsProbe:
 
 
 def choose_limiter(probe: LimitsProbe) -> Limiter:
-    """The best limiter that works here; never fails, `describe()` says what it cannot do."""
+    """Return the best limiter that works here. Never fails; `describe()` says what it does not enforce."""
     mounts = probe.mounts()
     by_cgroup = Cgroup2Limiter.open(probe.files, mounts) or Cgroup1Limiter.open(probe.files, mounts)
     return by_cgroup or RlimitLimiter(probe.state(), probe.proc)

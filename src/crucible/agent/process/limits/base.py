@@ -13,58 +13,58 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 class ProcessesRemain(OSError):
-    """Processes are still there though they were killed (a kernel wait, most likely)."""
+    """Processes are still there after SIGKILL, most likely in an uninterruptible kernel wait."""
 
 
 class Confinement(ABC):
-    """The processes of one attempt, held together and limited.
+    """The processes of one attempt, as a group with limits.
 
-    All of it may be called by another process than the one that prepared it, and after a restart.
+    Any method may be called from another process than the one that prepared it, also after a restart.
     """
 
     @abstractmethod
     def enter(self) -> None:
-        """Puts the calling process in. For the child, between fork and exec; whatever it starts is in too."""
+        """Put the calling process in. For the child, between fork and exec; what it starts is in too."""
 
     @abstractmethod
     def admit(self, pid: int) -> None:
-        """Puts another process in, which has started nothing yet. Raises OSError."""
+        """Put another process in, which has started nothing yet. Raises OSError."""
 
     @abstractmethod
     def oom_killed(self) -> bool:
-        """Whether anything in it was killed for memory; stays true until `remove`."""
+        """Return whether a process in it was killed for memory; stays true until `remove`."""
 
     @abstractmethod
     def usage(self) -> tuple[float, int]:
-        """CPU seconds so far and bytes of memory now."""
+        """Return CPU seconds so far and bytes of memory now."""
 
     @abstractmethod
     def peak_memory(self) -> int:
-        """The most bytes of memory seen at once."""
+        """Return the peak memory in bytes."""
 
     @abstractmethod
     def pids(self) -> list[int]:
-        """Living processes in it, wherever they moved in process groups and sessions."""
+        """Return living processes in it, whatever process group or session they moved to."""
 
     @abstractmethod
     def tick(self) -> bool:
-        """To be called about every second. Over memory: kills everything and returns True."""
+        """Call it about every second. If over the memory limit, kill everything and return True."""
 
     @abstractmethod
     def kill_all(self) -> None:
-        """Kills every process in it and waits until none is left; raises StillBusy after KILL_DEADLINE."""
+        """Kill every process in it and wait until none is left. Raises ProcessesRemain after KILL_DEADLINE."""
 
     @abstractmethod
     def remove(self) -> None:
-        """Leaves nothing behind. Idempotent; raises StillBusy while processes are in it."""
+        """Remove it completely. Idempotent. Raises ProcessesRemain while processes are in it."""
 
 
 class Limiter(ABC):
-    """One mechanism. `attempt_id` is the value of CRUCIBLE_ATTEMPT_ID in the attempt's environment."""
+    """One mechanism. `attempt_id` is CRUCIBLE_ATTEMPT_ID in the attempt's environment."""
 
     @abstractmethod
     def describe(self) -> str:
-        """For people: which mechanism, what is enforced and what is not."""
+        """Return a text for users: the mechanism, what it enforces and what not."""
 
     @abstractmethod
     def prepare(
@@ -74,15 +74,15 @@ class Limiter(ABC):
         cpus: Optional[float] = None,
         pids: Optional[int] = None,
     ) -> Confinement:
-        """A confinement; None means no limit of that kind. One that is left of the same attempt is reused."""
+        """Return a confinement; None means no limit of that kind. An existing one of the attempt is reused."""
 
     @abstractmethod
     def find_left(self, attempt_id: str) -> Optional[Confinement]:
-        """What an earlier process prepared for this attempt and did not remove."""
+        """Return the confinement that an earlier process prepared for this attempt and did not remove."""
 
 
 def check_name(attempt_id: str) -> str:
-    """An attempt's id becomes the name of a folder."""
+    """Return the id if it may become the name of a folder. Raises ValueError."""
     if not _NAME.fullmatch(attempt_id):
-        raise ValueError(f"not the id of an attempt: {attempt_id!r}")
+        raise ValueError(f"not an attempt id: {attempt_id!r}")
     return attempt_id

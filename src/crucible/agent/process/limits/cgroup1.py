@@ -1,4 +1,4 @@
-"""Limits by cgroup v1: one hierarchy each for memory, cpu and pids (and cpuacct, to count)."""
+"""Limits by cgroup v1: a hierarchy each for memory, cpu and pids, and cpuacct to measure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Cgroup1Confinement(CgroupConfinement):
         both = folder / "memory.memsw.limit_in_bytes"
         swap_counts = self._files.exists(both)
         if swap_counts:
-            # Memory with swap may never be the smaller of the two: an earlier limit goes first.
+            # The kernel refuses a memory limit above that of memory with swap, so an earlier one is lifted first.
             self._files.write(both, "-1")
         self._files.write(folder / "memory.limit_in_bytes", str(limit))
         if swap_counts:
@@ -66,20 +66,22 @@ class Cgroup1Confinement(CgroupConfinement):
 
 
 class Cgroup1Limiter(Limiter):
-    def __init__(self, files: Files, places: Mapping[str, Path], mounts: Mounts) -> None:
+    def __init__(self, files: Files, folders: Mapping[str, Path], mounts: Mounts) -> None:
         self._files = files
-        self._places = dict(places)
+        self._folders = dict(folders)
         self._mounts = mounts
 
     @classmethod
     def open(cls, files: Files, mounts: Mounts) -> Optional[Cgroup1Limiter]:
-        """None where memory cannot be limited this way."""
-        found = {controller: _place(files, mounts.get(controller), proof) for controller, proof in _PROOF.items()}
-        places = {controller: place for controller, place in found.items() if place is not None}
-        return cls(files, places, mounts) if "memory" in places else None
+        """Return the limiter, or None if memory cannot be limited this way."""
+        found = {
+            controller: _usable_folder(files, mounts.get(controller), proof) for controller, proof in _PROOF.items()
+        }
+        folders = {controller: folder for controller, folder in found.items() if folder is not None}
+        return cls(files, folders, mounts) if "memory" in folders else None
 
     def describe(self) -> str:
-        return describe_limits("v1", self._places)
+        return describe_limits("v1", self._folders)
 
     def prepare(
         self,
@@ -89,7 +91,7 @@ class Cgroup1Limiter(Limiter):
         pids: Optional[int] = None,
     ) -> Confinement:
         name = check_name(attempt_id)
-        folders = {controller: place / name for controller, place in self._places.items()}
+        folders = {controller: top / name for controller, top in self._folders.items()}
         for folder in folders.values():
             self._files.make(folder)
         confinement = Cgroup1Confinement(self._files, folders)
@@ -98,33 +100,33 @@ class Cgroup1Limiter(Limiter):
 
     def find_left(self, attempt_id: str) -> Optional[Confinement]:
         name = check_name(attempt_id)
-        found = {controller: self._find(controller, name) for controller in self._places}
+        found = {controller: self._find(controller, name) for controller in self._folders}
         folders = {controller: folder for controller, folder in found.items() if folder is not None}
         if not folders:
             return None
-        folders.setdefault("memory", self._places["memory"] / name)
+        folders.setdefault("memory", self._folders["memory"] / name)
         return Cgroup1Confinement(self._files, folders)
 
     def _find(self, controller: str, name: str) -> Optional[Path]:
-        near = self._places[controller] / name
+        near = self._folders[controller] / name
         if self._files.exists(near):
             return near
-        # It was prepared by a process that lived in another group than we do.
+        # An earlier host, in another cgroup than ours, prepared it.
         mount = self._mounts.get(controller)
         return None if mount is None else self._files.find(Path(mount.root), (FOLDER, name))
 
 
-def _place(files: Files, mount: Optional[Mount], proof: str) -> Optional[Path]:
-    """Our folder below our own group, so that limits on us hold for jobs too; else below the root."""
+def _usable_folder(files: Files, mount: Optional[Mount], proof: str) -> Optional[Path]:
+    """Return our folder below our own cgroup, so that limits on us hold for jobs too; else below the root."""
     for base in [] if mount is None else list(dict.fromkeys([mount.own, mount.root])):
-        place = Path(base, FOLDER)
-        probe = place / "probe"
+        folder = Path(base, FOLDER)
+        probe = folder / "probe"
         with contextlib.suppress(OSError):
             files.make(probe)
             usable = files.exists(probe / proof)
             files.remove(probe)
             with contextlib.suppress(OSError):
-                files.remove(place)
+                files.remove(folder)
             if usable:
-                return place
+                return folder
     return None

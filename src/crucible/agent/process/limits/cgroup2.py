@@ -53,17 +53,17 @@ class Cgroup2Confinement(CgroupConfinement):
 
 
 class Cgroup2Limiter(Limiter):
-    def __init__(self, files: Files, place: Path, root: Path) -> None:
+    def __init__(self, files: Files, folder: Path, root: Path) -> None:
         self._files = files
-        self._place = place
+        self._folder = folder
         self._root = root
-        self._usable = self._try_out()
+        self._usable = self._probe()
 
     @classmethod
     def open(cls, files: Files, mounts: Mounts) -> Optional[Cgroup2Limiter]:
-        """The nearest group at or above our own that we may divide; None where memory cannot be limited so.
+        """Return a limiter in the nearest cgroup at or above our own that we may divide; None if there is none.
 
-        A group that holds processes cannot hand controllers down, so our own seldom does.
+        The kernel does not let a cgroup that holds processes enable controllers for its children, and ours holds us.
         """
         folders = mounts.own_folders(UNIFIED)
         limiters = (cls(files, Path(base, FOLDER), Path(folders[-1])) for base in folders)
@@ -79,9 +79,9 @@ class Cgroup2Limiter(Limiter):
         cpus: Optional[float] = None,
         pids: Optional[int] = None,
     ) -> Confinement:
-        folder = self._place / check_name(attempt_id)
+        folder = self._folder / check_name(attempt_id)
         self._files.make(folder.parent)
-        self._hand_down()
+        self._enable_controllers()
         self._files.make(folder)
         confinement = Cgroup2Confinement(self._files, folder)
         confinement.limit(memory_bytes, cpus, pids)
@@ -89,16 +89,16 @@ class Cgroup2Limiter(Limiter):
 
     def find_left(self, attempt_id: str) -> Optional[Confinement]:
         name = check_name(attempt_id)
-        near = self._place / name
+        near = self._folder / name
         found = near if self._files.exists(near) else self._files.find(self._root, (FOLDER, name))
         return None if found is None else Cgroup2Confinement(self._files, found)
 
-    def _try_out(self) -> list[str]:
-        """The controllers that work in a folder of ours."""
-        probe = self._place / "probe"
+    def _probe(self) -> list[str]:
+        """Return the controllers that work in a folder of ours, found by making one."""
+        probe = self._folder / "probe"
         try:
-            self._files.make(self._place)
-            self._hand_down()
+            self._files.make(self._folder)
+            self._enable_controllers()
             self._files.make(probe)
             return [controller for controller in _CONTROLLERS if self._files.exists(probe / f"{controller}.max")]
         except OSError:
@@ -106,12 +106,12 @@ class Cgroup2Limiter(Limiter):
         finally:
             with contextlib.suppress(OSError):
                 self._files.remove(probe)
-                self._files.remove(self._place)
+                self._files.remove(self._folder)
 
-    def _hand_down(self) -> None:
-        for folder in (self._place.parent, self._place):
+    def _enable_controllers(self) -> None:
+        for folder in (self._folder.parent, self._folder):
             for controller in _CONTROLLERS:
-                # One at a time: a controller that is missing must not keep the others away.
+                # One at a time: a missing controller must not prevent the others.
                 with contextlib.suppress(OSError):
                     if controller not in self._files.read(folder / "cgroup.subtree_control").split():
                         self._files.write(folder / "cgroup.subtree_control", f"+{controller}")

@@ -15,10 +15,10 @@ from crucible.agent.process.limits.files import Files
 
 FOLDER = "crucible"
 PERIOD = 50_000
-"""Microseconds. Short, so that half a CPU is half of every instant a person notices."""
+"""Microseconds. Shorter than the kernel's default, so that half a CPU feels like a slow one and does not stutter."""
 
-LEAST_QUOTA = 1000
-"""Microseconds: the kernel takes no less."""
+MIN_QUOTA = 1000
+"""Microseconds; the kernel accepts no less."""
 
 _PAUSE = 0.01
 
@@ -27,19 +27,19 @@ _CONTROLLERS = {"memory": "memory", "cpu": "CPU", "pids": "number of processes"}
 
 
 def describe_limits(version: str, usable: Collection[str]) -> str:
-    """For people: what these controllers enforce, and what nothing does."""
+    """Return a text for users: what these controllers enforce, and what is not enforced."""
     on = [label for controller, label in _CONTROLLERS.items() if controller in usable]
     off = [label for controller, label in _CONTROLLERS.items() if controller not in usable]
     return f"cgroup {version}: enforced: {', '.join(on) or 'nothing'}; not enforced: {', '.join(off) or 'nothing'}"
 
 
 def quota(cpus: float) -> int:
-    """Microseconds of CPU per PERIOD."""
-    return max(LEAST_QUOTA, int(cpus * PERIOD))
+    """Return microseconds of CPU per PERIOD."""
+    return max(MIN_QUOTA, int(cpus * PERIOD))
 
 
 def wait_until(done: Callable[[], bool], deadline: float, what: str) -> None:
-    """Raises StillBusy when `done` is not so within `deadline` seconds."""
+    """Wait until `done` returns true. Raises ProcessesRemain after `deadline` seconds."""
     end = time.monotonic() + deadline
     while not done():
         if time.monotonic() > end:
@@ -55,7 +55,7 @@ class CgroupConfinement(Confinement):
         self._folders = tuple(folders)
 
     def enter(self) -> None:
-        self.admit(0)  # the writer itself, in whatever pid namespace it lives
+        self.admit(0)  # 0 is the writer itself, in any pid namespace
 
     def admit(self, pid: int) -> None:
         for folder in self._folders:
@@ -64,12 +64,12 @@ class CgroupConfinement(Confinement):
     def pids(self) -> list[int]:
         folders = [folder for top in self._folders for folder in self._files.subtree(top)]
         texts = [self._files.read(folder / "cgroup.procs") for folder in folders]
-        return sorted({int(pid) for text in texts for pid in text.split() if pid != "0"})
+        return sorted({int(pid) for text in texts for pid in text.split() if pid != "0"})  # 0: in another pid namespace
 
     def tick(self) -> bool:
         if not self.oom_killed():
             return False
-        # The kernel may have killed one process of many; half a job is no job.
+        # The kernel may have killed one process of many; the rest would hang or compute nonsense.
         self.kill_all()
         return True
 
@@ -80,12 +80,12 @@ class CgroupConfinement(Confinement):
     def remove(self) -> None:
         wait_until(self._removed, KILL_DEADLINE, "a control group is still in use")
         for folder in self._folders:
-            # Others may use the parent: then it is not empty.
+            # Fails while other attempts use the parent.
             with contextlib.suppress(OSError):
                 self._files.remove(folder.parent)
 
     def _stop_forks(self) -> None:
-        """A job that forks faster than we kill would never end."""
+        """Prevent new processes: a job may fork faster than we kill."""
 
     def _killed(self) -> bool:
         left = self.pids()

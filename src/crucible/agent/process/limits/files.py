@@ -1,4 +1,4 @@
-"""The few file operations a cgroup needs, as an object, so that a test can bring its own kernel."""
+"""The file operations that cgroups need, as an object, so that tests can simulate a kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WALK_AT_MOST = 20000
 
 class Files:
     def read(self, path: Path) -> str:
-        """Empty when there is no such file or it cannot be read."""
+        """Return the content; empty if the file cannot be read."""
         try:
             return path.read_text()
         except OSError:
@@ -23,13 +23,13 @@ class Files:
             file.write(text)
 
     def make(self, path: Path) -> None:
-        """With its parent; fine when it is there."""
+        """Make the folder and its parent, if they do not exist."""
         for _ in range(3):
             with contextlib.suppress(FileNotFoundError):
                 path.parent.mkdir(exist_ok=True)
                 path.mkdir(exist_ok=True)
                 return
-            # The parent was removed as empty by another attempt's end, just now.
+            # Another attempt has ended just now and removed the empty parent: again.
         path.mkdir(exist_ok=True)
 
     def remove(self, path: Path) -> None:
@@ -40,27 +40,27 @@ class Files:
         return path.exists()
 
     def subtree(self, path: Path) -> list[Path]:
-        """The folder and all below it, deepest first; empty when it is not there."""
+        """Return the folder and all below it, deepest first; empty if it does not exist."""
         return [Path(folder) for folder, _, _ in os.walk(path, topdown=False)]
 
     def find(self, root: Path, name: tuple[str, str]) -> Optional[Path]:
-        """The first folder below `root` that is called name[0]/name[1]."""
-        for seen, (folder, below, _) in enumerate(os.walk(root)):
+        """Return the first folder below `root` named name[0]/name[1]."""
+        for count, (folder, below, _) in enumerate(os.walk(root)):
             if os.path.basename(folder) == name[0] and name[1] in below:
                 return Path(folder, name[1])
-            if seen > WALK_AT_MOST:
+            if count > WALK_AT_MOST:
                 return None
         return None
 
 
 def number(text: str) -> int:
-    """0 for a file that is missing or says something else."""
+    """Return the number in a file's text; 0 if the file is missing or holds no number."""
     text = text.strip()
     return int(text) if text.isdigit() else 0
 
 
 def field(text: str, name: str) -> int:
-    """`name 5` in a file of such lines; 0 when it is not there."""
+    """Return the number of the line `name 5`; 0 if there is no such line."""
     for line in text.splitlines():
         key, _, value = line.partition(" ")
         if key == name:

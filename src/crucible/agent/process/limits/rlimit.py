@@ -1,4 +1,4 @@
-"""Limits without cgroups: memory watched by us, whole CPUs by affinity. It says what it cannot do."""
+"""Limits without cgroups: memory watched by the runner, whole CPUs by affinity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MEMORY, _CPUS, _ROOT, _OOM, _PEAK = "memory", "cpus", "root", "oom", "peak"
 
 
 class RlimitConfinement(Confinement):
-    """What it must know after a restart is in a small file of `name value` lines that is only appended to."""
+    """Keeps its state for a restart in a small append-only file of `name value` lines."""
 
     def __init__(self, path: Path, proc: str = "/proc") -> None:
         self._path = path
@@ -43,7 +43,7 @@ class RlimitConfinement(Confinement):
         self._restrict(pid)
 
     def _restrict(self, pid: int) -> None:
-        """To the CPUs and the priority that it may have; 0 is the calling process."""
+        """Set CPU affinity and priority of a process; 0 is the calling process."""
         cpus = self._value(_CPUS)
         if cpus is None:
             return
@@ -99,18 +99,18 @@ class RlimitConfinement(Confinement):
         return not left
 
     def _members(self) -> list[ProcessInfo]:
-        """Everything that ever was in the tree of those that entered, or carries the attempt's mark."""
+        """Return every process that was ever in the tree of those that entered, or has the attempt's variable."""
         table = read_table(self._proc)
         entered = self._roots()
         roots = {pid for pid, start in entered | self._known if _is(table.get(pid), start)}
-        # A group outlives its leader; no other process can have the leader's pid meanwhile.
+        # A process group outlives its leader, and no other process gets the leader's pid meanwhile.
         leaders = {pid for pid, start in entered if pid not in table or _is(table[pid], start)}
         group = {p.pid for p in table.values() if p.sid in leaders or p.pgid in leaders}
-        members = tree(table, roots | group | set(self._marked()))
+        members = tree(table, roots | group | set(self._with_variable()))
         self._known = {(process.pid, process.start) for process in members}
         return [process for process in members if process.pid != os.getpid()]
 
-    def _marked(self) -> list[int]:
+    def _with_variable(self) -> list[int]:
         return (
             pids_with_variable(f"CRUCIBLE_ATTEMPT_ID={self._path.name}", self._proc)
             if os.path.isdir(self._proc)
@@ -135,7 +135,7 @@ class RlimitConfinement(Confinement):
 
 
 class RlimitLimiter(Limiter):
-    """`folder` holds one small file per attempt; it must outlive a restart of the host."""
+    """`folder` holds one small file per attempt; it must survive a restart of the host."""
 
     def __init__(self, folder: Path, proc: str = "/proc") -> None:
         self._folder = folder
@@ -143,7 +143,7 @@ class RlimitLimiter(Limiter):
 
     def describe(self) -> str:
         cpu = "whole CPUs by affinity" if hasattr(os, "sched_setaffinity") else ""
-        on = ", ".join(filter(None, ["memory, watched once a second and ended when above", cpu]))
+        on = ", ".join(filter(None, ["memory (checked every second, killed when above)", cpu]))
         off = "fractions of a CPU (run at lower priority instead), number of processes"
         return f"no usable cgroup: enforced: {on}; not enforced: {off if cpu else 'CPU, number of processes'}"
 
@@ -164,7 +164,7 @@ class RlimitLimiter(Limiter):
 
 
 def _some_cpus(name: str, count: int) -> set[int]:
-    """`count` of the CPUs we may use, beginning at another one for each attempt."""
+    """Return `count` of the CPUs we may use, starting at a different one for each attempt."""
     allowed = sorted(os.sched_getaffinity(0))
     first = zlib.crc32(name.encode()) % len(allowed)
     return {allowed[(first + i) % len(allowed)] for i in range(max(1, count))}

@@ -1,4 +1,4 @@
-"""What a machine has and what a job uses of it, from /proc, /sys, NVML and `ps`."""
+"""A machine's hardware and a job's usage of it, from /proc, /sys, NVML and `ps`."""
 
 from __future__ import annotations
 

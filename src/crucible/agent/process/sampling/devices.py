@@ -1,4 +1,4 @@
-"""What a machine offers to jobs: CPUs, memory and GPUs, within the limits it itself lives under."""
+"""Detects a machine's CPUs, memory and GPUs, within the limits that apply to the agent itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GpuLister(Protocol):
 
 
 class MachineProbe(Protocol):
-    """The questions asked of a machine."""
+    """What is read from a machine; tests have their own."""
 
     def system(self) -> tuple[str, str]: ...
     def allowed_cpus(self) -> int: ...
@@ -40,7 +40,7 @@ class MachineProbe(Protocol):
 
 
 class Probe:
-    """Asks this machine."""
+    """Reads this machine."""
 
     def system(self) -> tuple[str, str]:
         about = os.uname()
@@ -65,7 +65,7 @@ class Probe:
 
 
 def detect_devices(probe: MachineProbe) -> Devices:
-    """CPUs by affinity and cgroup quota, memory by cgroup limit, GPUs by NVML, MPS on Apple silicon."""
+    """Return CPUs by affinity and cgroup quota, memory by cgroup limit, GPUs by NVML, MPS on Apple silicon."""
     lister = probe.gpus()
     gpus = tuple(lister.devices()) if lister is not None else ()
     mps = probe.system() == ("Darwin", "arm64")

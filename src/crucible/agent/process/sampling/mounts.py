@@ -1,4 +1,4 @@
-"""Where the cgroup hierarchies are mounted and where in them this process lives."""
+"""Where the cgroup hierarchies are mounted, and this process's cgroup in each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNIFIED = ""
 
 @dataclass(frozen=True)
 class Mount:
-    """One hierarchy: its folder, and our own folder in it (the same, where ours cannot be seen)."""
+    """One hierarchy: its folder, and our own folder in it (the same if ours is not visible)."""
 
     root: str
     own: str
@@ -24,7 +24,7 @@ class Mounts:
 
     @classmethod
     def parse(cls, mountinfo: str, cgroup: str) -> Mounts:
-        """From the text of /proc/self/mountinfo and /proc/self/cgroup."""
+        """Parse the text of /proc/self/mountinfo and /proc/self/cgroup."""
         paths = dict(_own_paths(cgroup))
         found: dict[str, Mount] = {}
         for line in mountinfo.splitlines():
@@ -38,7 +38,7 @@ class Mounts:
         return dict(self.by_controller).get(controller)
 
     def own_folders(self, controller: str) -> list[str]:
-        """Our own folder and every one above it, nearest first; none when the controller is not mounted."""
+        """Return our own folder and all above it, nearest first; empty if the controller is not mounted."""
         mount = self.get(controller)
         if mount is None:
             return []

@@ -37,7 +37,7 @@ class _Utilization(ctypes.Structure):
 
 
 class Nvml:
-    """The few calls we need. A call that a GPU does not support gives None for that value."""
+    """The NVML calls we need. A value that a GPU does not support is None."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -45,7 +45,7 @@ class Nvml:
 
     @classmethod
     def load(cls) -> Optional[Nvml]:
-        """None where there is no NVIDIA driver."""
+        """Return NVML; None if there is no NVIDIA driver."""
         try:
             nvml = cls(ctypes.CDLL("libnvidia-ml.so.1"))
         except (OSError, AttributeError):
@@ -98,7 +98,7 @@ class Nvml:
 
 
 def amd_readings(sys: str = "/sys") -> list[GpuReading]:
-    """AMD GPUs, which say it in files."""
+    """Return readings of AMD GPUs, from files of their driver."""
     cards = sorted(Path(sys).glob("class/drm/card[0-9]*/device/gpu_busy_percent"))
     return [_amd(index, path.parent) for index, path in enumerate(cards)]
 

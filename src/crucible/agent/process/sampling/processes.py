@@ -1,4 +1,4 @@
-"""The machine's processes and which of them belong together."""
+"""Lists the machine's processes, and finds those that belong together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PS_DEADLINE = 5.0
 
 
 class ProcessInfo(NamedTuple):
-    """One process. `start` tells two holders of a reused pid apart; `seconds` is CPU time."""
+    """One process. `start` tells processes with a reused pid apart; `seconds` is CPU time."""
 
     pid: int
     ppid: int
@@ -28,14 +28,14 @@ class ProcessInfo(NamedTuple):
 
 
 def read_table(proc: str = "/proc") -> Table:
-    """All processes; from `ps` where there is no /proc."""
+    """Return all processes, from `ps` if there is no /proc."""
     if os.path.exists(f"{proc}/self/stat") or os.path.exists(f"{proc}/stat"):
         return _from_proc(proc)
     return parse_ps(_ps())
 
 
 def tree(table: Table, pids: Iterable[int] = (), pgid: int | None = None) -> list[ProcessInfo]:
-    """The living processes with these pids, in this process group or session, and all their descendants."""
+    """Return living processes with these pids or in this process group or session, and all their descendants."""
     roots = set(pids)
     chosen = {p.pid for p in table.values() if p.pid in roots or (pgid is not None and pgid in (p.pgid, p.sid))}
     children: dict[int, list[int]] = {}
@@ -50,24 +50,24 @@ def tree(table: Table, pids: Iterable[int] = (), pgid: int | None = None) -> lis
 
 
 def pids_with_variable(mark: str, proc: str = "/proc") -> list[int]:
-    """Processes started with `mark` (`NAME=value`) in their environment, wherever they went since."""
+    """Return processes started with `mark` (`NAME=value`) in their environment, in any process group."""
     wanted = mark.encode()
     return [pid for pid in _pids(proc) if wanted in _read(f"{proc}/{pid}/environ").split(b"\0")]
 
 
 def own_start_time(proc: str = "/proc") -> int:
-    """`start` of the calling process; 0 where there is no /proc, as `ps` does not say it either."""
+    """Return `start` of the calling process; 0 without /proc, because `ps` does not show it."""
     return start_time_of("self", proc)
 
 
 def start_time_of(pid: int | str, proc: str = "/proc") -> int:
-    """`start` of a process; 0 as above, and for one that is not there."""
+    """Return `start` of a process; 0 without /proc, and for a process that does not exist."""
     process = parse_stat(_read(f"{proc}/{pid}/stat"))
     return 0 if process is None else process.start
 
 
 def parse_ps(text: str) -> Table:
-    """Output of `ps -axo pid=,ppid=,pgid=,rss=,stat=,time=`; there is no session and no start in it."""
+    """Parse the output of `ps -axo pid=,ppid=,pgid=,rss=,stat=,time=`, which has no session and no start."""
     rows = (line.split() for line in text.splitlines())
     found = (_ps_row(row) for row in rows if len(row) == 6 and row[0].isdigit())
     return {process.pid: process for process in found}
@@ -79,7 +79,7 @@ def _from_proc(proc: str) -> Table:
 
 
 def parse_stat(raw: bytes) -> ProcessInfo | None:
-    """/proc/PID/stat. The name is in brackets and may itself hold brackets and spaces."""
+    """Parse /proc/PID/stat. The name is in parentheses, and may itself contain parentheses and spaces."""
     end = raw.rfind(b")")
     fields = raw[end + 2 :].split()
     if end < 0 or len(fields) < 22:
@@ -128,7 +128,7 @@ def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError:
-        # It ended since the listing, or is not ours to read.
+        # It ended since the listing, or we may not read it.
         return b""
 
 

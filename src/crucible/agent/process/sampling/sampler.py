@@ -1,4 +1,4 @@
-"""Samples what a job's processes and their machine use."""
+"""Samples the resource usage of a job's processes and their machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GpuReader(Protocol):
 class Sample:
     """Sizes in bytes; `cpu_percent` is 100 for one busy CPU, and None in the first sample.
 
-    `read_bytes` and `write_bytes` are totals of the processes alive now. None: the machine does not say.
+    `read_bytes` and `write_bytes` are totals of the processes alive now. None: not available on this machine.
     """
 
     cpu_percent: Optional[float]
@@ -41,7 +41,7 @@ class Sample:
 
 
 class SystemSampler:
-    """Remembers the sample before, to say how busy the processes were since."""
+    """Remembers the last sample, to compute CPU usage since then."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SystemSampler:
         self._before: Optional[tuple[float, dict[tuple[int, int], float]]] = None
 
     def sample(self, pids: Iterable[int] = (), pgid: Optional[int] = None) -> Sample:
-        """Of the processes with these pids or in this group or session, and all their descendants."""
+        """Return a sample of the processes with these pids or in this group, and all their descendants."""
         members = tree(self._table(self._proc), pids, pgid)
         total, available = self._memory()
         read, written = self._io(members)
@@ -80,7 +80,7 @@ class SystemSampler:
         before, self._before = self._before, (now, spent)
         if before is None or now <= before[0]:
             return None
-        # What a process that began since has spent, it spent since.
+        # A process that started since has spent all its CPU time since.
         since = sum(max(0.0, seconds - before[1].get(key, 0.0)) for key, seconds in spent.items())
         return 100 * since / (now - before[0])
 
