@@ -121,7 +121,7 @@ def exec_order(order: Mapping[str, object], errors: int, get_ready: Callable[[],
     except OSError as error:
         code = 127 if isinstance(error, (FileNotFoundError, NotADirectoryError)) else 126
         os.write(errors, f"{code} cannot run {command[0]!r}: {error.strerror}".encode()[:_MAX_ERROR])
-    except BaseException as error:  # noqa: BLE001  the child must tell, whatever it was
+    except BaseException as error:  # noqa: BLE001  report whatever it was
         os.write(errors, f"126 cannot start the process: {error!r}".encode()[:_MAX_ERROR])
 
 

@@ -1,7 +1,7 @@
-"""A command of a session: started as the job's program is, with pipes or in a terminal, and ended without a remainder.
+"""A command of a session: started like the job's program, with pipes or a terminal, and ended completely.
 
-The runner has threads, so the command is not forked from it: a small Python is started that waits for its order
-(see `entry`), is put under the job's limits meanwhile, and becomes the command.
+The runner has threads, so it cannot fork the command. It starts a new Python that waits for its order (see `launcher`),
+puts it under the job's limits meanwhile, and lets it execute the command.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from crucible.wire.http.sessions import Command, FrameKind, Over, Size
 log = logging.getLogger(__name__)
 
 SESSION = "CRUCIBLE_SESSION_ID"
-"""The variable by which everything that a session started is found again."""
+"""The variable by which every process of a session is found."""
 HANG_UP_SECONDS = 5.0
-"""Between HUP and KILL, for a command whose user has gone."""
+"""Between SIGHUP and SIGKILL, for a command whose user has disconnected."""
 DRAIN_SECONDS = 1.0
-"""How long output may come after the end of the command: what it left in the background may hold it open."""
+"""How long to read output after the command has ended: its background processes may hold the pipe open."""
 KILL_SECONDS = 5.0
 JOB_END_SECONDS = 1.0
-"""Who ends a job kills its program and its sessions one after the other."""
+"""The end of a job kills its program and its sessions, one shortly after the other."""
 _EOF = b"\x04"
 _DEFAULT_SHELL = "/bin/sh"
 _BOOT = (
@@ -46,38 +46,38 @@ _BOOT = (
     "from crucible.agent.process.launcher import exec_session_command; sys.exit(exec_session_command(sys.argv[2:]))"
 )
 _MARKS = (SESSION, "CRUCIBLE_ATTEMPT_ID", "CRUCIBLE_RANK")
-"""By these it is found, and ended with the job, from its first moment on; the other variables are the command's."""
+"""The starting process has only these, by which it is found and killed with the job from the first moment on."""
 _ROOT = str(Path(__file__).parents[3])
 
 
 class CommandEndpoint:
-    """Raises CannotExecute, with what a shell would say, when it is made."""
+    """A running command. The constructor raises CannotExecute with the exit code of a shell."""
 
-    def __init__(self, id: str, wanted: Command, around: JobContext) -> None:
+    def __init__(self, id: str, wanted: Command, job: JobContext) -> None:
         self.sources: dict[int, FrameKind] = {}
         self.sink: Optional[int] = None
         self.waker: Optional[int] = None
         self._mark = {SESSION: id}
-        self._around = around
+        self._job = job
         self._terminal: Optional[int] = None
         self._ended = threading.Event()
         self._ended_at = 0.0
         self._left = False
-        env = {**around.env, **self._mark, **({"TERM": wanted.term} if wanted.terminal and wanted.term else {})}
+        env = {**job.env, **self._mark, **({"TERM": wanted.term} if wanted.terminal and wanted.term else {})}
         words = wanted.words or (_shell(env),)
-        self.waker, self._bell = os.pipe()
+        self.waker, self._wakeup = os.pipe()
         try:
             self._process = self._start(words, env, wanted.terminal)
         except BaseException:
             self._close()
-            os.close(self._bell)
+            os.close(self._wakeup)
             raise
         threading.Thread(target=self._wait, name="session-wait", daemon=True).start()
 
     # Starting
 
     def _start(self, words: tuple[str, ...], env: Mapping[str, str], size: Optional[Size]) -> subprocess.Popen[bytes]:
-        """What is the command's own is closed here once it has it; whatever fails, no descriptor stays open."""
+        """Start the process. Descriptors of the command are closed here once it has them, also after a failure."""
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             orders_in, orders = _pipe(theirs, ours)
             errors, errors_out = _pipe(ours, theirs)
@@ -87,7 +87,7 @@ class CommandEndpoint:
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],
-                cwd=self._around.folder,
+                cwd=self._job.folder,
                 env={name: env[name] for name in _MARKS if name in env},
                 pass_fds=(orders_in, errors_out),
                 start_new_session=True,
@@ -101,8 +101,8 @@ class CommandEndpoint:
     ) -> None:
         try:
             with contextlib.suppress(BrokenPipeError), open(orders, "wb") as pipe:
-                self._around.admit(process.pid)
-                order = {"command": list(words), "folder": str(self._around.folder), "env": dict(env)}
+                self._job.admit(process.pid)
+                order = {"command": list(words), "folder": str(self._job.folder), "env": dict(env)}
                 pipe.write(json.dumps(order).encode())
         except BaseException:
             os.close(errors)
@@ -122,7 +122,7 @@ class CommandEndpoint:
         return (stdin, self._output(FrameKind.DATA, theirs), self._output(FrameKind.ERROR_DATA, theirs)), ""
 
     def _output(self, kind: FrameKind, theirs: contextlib.ExitStack) -> int:
-        """A pipe that is read from as `kind`; its other end."""
+        """Add a pipe that is read from as `kind`; returns its writing end."""
         source, end = os.pipe()
         theirs.callback(os.close, end)
         self.sources[source] = kind
@@ -144,7 +144,7 @@ class CommandEndpoint:
             received = os.read(source, size)
         except BlockingIOError:
             return b""
-        except OSError:  # a terminal that nobody has open any more
+        except OSError:  # a terminal that no process has open any more
             received = b""
         if not received:
             del self.sources[source]
@@ -180,7 +180,7 @@ class CommandEndpoint:
         if not self._ended.is_set():
             return None
         if self.sources and time.monotonic() < self._ended_at + DRAIN_SECONDS:
-            self._close_waker()  # it has said what it had to say; the rest of the output is waited for
+            self._close_waker()  # it would stay readable and keep the relay spinning
             return None
         self.leave()
         code = self._process.returncode
@@ -190,14 +190,14 @@ class CommandEndpoint:
 
     def _job_has_ended(self) -> bool:
         deadline = time.monotonic() + JOB_END_SECONDS
-        while self._around.alive():
+        while self._job.alive():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
         return True
 
     def leave(self) -> None:
-        """HUP, a while, KILL: to the command and to everything that came of it. Again is harmless."""
+        """Send SIGHUP, wait, send SIGKILL: to the command and all its descendants. Idempotent."""
         if not self._left:
             self._left = True
             if not self._ended.is_set():
@@ -205,20 +205,20 @@ class CommandEndpoint:
                 self._ended.wait(HANG_UP_SECONDS)
             if self._process.returncode is None:
                 signal_group(self._process.pid, signal.SIGKILL)
-            self._ended.wait()  # whoever waits for it sees its end before it is reaped, or would see none
+            self._ended.wait()  # the waiting thread must see the zombie before it is reaped here
             self._process.wait()
             if not kill_until_gone(lambda: find_by_variables(self._mark), KILL_SECONDS):
-                log.error("processes of a session are still there")
+                log.error("processes of a session are still running")
         self._close()
 
     def end_now(self) -> None:
-        """The same without a while between."""
+        """End it without a grace period."""
         if not self._ended.is_set():
             signal_group(self._process.pid, signal.SIGKILL)
         self.leave()
 
     def _wait(self) -> None:
-        """Unreaped, the process keeps its number: its group cannot be somebody else's while it is ended."""
+        """Wait for the command's end. WNOWAIT leaves a zombie, which keeps the pid while its group is signalled."""
         if hasattr(os, "waitid"):
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
             signal_group(self._process.pid, signal.SIGHUP)
@@ -226,9 +226,9 @@ class CommandEndpoint:
             self._process.wait()
         self._ended_at = time.monotonic()
         self._ended.set()
-        with contextlib.suppress(OSError):  # nobody may listen to it any more
-            os.write(self._bell, b".")
-        os.close(self._bell)
+        with contextlib.suppress(OSError):  # the reading end may be closed already
+            os.write(self._wakeup, b".")
+        os.close(self._wakeup)
 
     def _close_sink(self) -> None:
         if self.sink is not None and self.sink != self._terminal:
@@ -253,7 +253,7 @@ class CommandEndpoint:
 
 
 def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
-    """Both ends; each is closed by the stack of whose it is."""
+    """Return both ends of a pipe; each is closed by the stack of its owner."""
     reading, writing = os.pipe()
     reads.callback(os.close, reading)
     writes.callback(os.close, writing)

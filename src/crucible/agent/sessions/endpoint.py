@@ -1,4 +1,4 @@
-"""What sessions find at a job: where its program runs, with which variables, and what belongs to it."""
+"""What a session works with: the job that it runs at, and the endpoint that it is connected to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crucible.wire.http import sessions as s
 
 @dataclass(frozen=True)
 class JobContext:
-    """`admit` puts a process under the job's limits, `pids` are the job's processes, `alive`: its program runs."""
+    """The running job. `admit` puts a process under its limits, `pids` returns its processes, `alive` if it runs."""
 
     folder: Path
     env: Mapping[str, str] = field(repr=False)
@@ -23,28 +23,28 @@ class JobContext:
 
 
 class SessionEndpoint(Protocol):
-    """What is at this end of a session."""
+    """The agent's end of a session: a command, or a connection to a port."""
 
     sources: dict[int, s.FrameKind]
-    """Descriptors to read from, and as what their data are sent."""
+    """Descriptors to read from, and the kind of frame for their data."""
     sink: Optional[int]
-    """The descriptor that takes input; None once it takes no more."""
+    """The descriptor that input is written to; None once it takes no more."""
     waker: Optional[int]
-    """Becomes readable when `over` may have something to say."""
+    """Becomes readable when `over` may return a result."""
 
     def read(self, source: int, size: int) -> bytes:
-        """What is there, perhaps nothing; the source is gone at its end."""
+        """Read what is there, perhaps nothing. At its end the source is removed from `sources`."""
 
     def write(self, data: bytes) -> int:
-        """How many of the bytes were taken; the sink is gone where it is broken."""
+        """Write; returns how many bytes were taken. `sink` becomes None if it is broken."""
 
     def end_input(self) -> None:
-        """No more input follows."""
+        """Signal the end of input."""
 
     def resize(self, size: s.Size) -> None: ...
 
     def over(self) -> Optional[s.Over]:
-        """How it ended; None while it goes on."""
+        """Return how it ended; None while it runs."""
 
     def leave(self) -> None:
-        """Nobody listens any more, or it is over: leave nothing behind."""
+        """End it and leave nothing behind. Idempotent."""

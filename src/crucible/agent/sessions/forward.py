@@ -1,4 +1,4 @@
-"""A connection of a session: to a port of this machine's loopback on which a process of the job listens."""
+"""A connection of a session to a loopback port on which a process of the job listens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONNECT_SECONDS = 5.0
 
 
 class NoConnection(Exception):
-    """`problem` says why, and what to do."""
+    """The port cannot be connected to; `problem` says why, and what to do."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.what)
@@ -23,7 +23,7 @@ class NoConnection(Exception):
 
 
 class PortEndpoint:
-    """An open connection; each side may end before the other. Raises NoConnection when it is made."""
+    """An open connection; each side may end before the other. The constructor raises NoConnection."""
 
     waker: Optional[int] = None
 
@@ -65,7 +65,7 @@ class PortEndpoint:
         """A connection has no size."""
 
     def over(self) -> Optional[Over]:
-        """Once both sides have ended, or this one is broken."""
+        """Return the end once both sides have ended, or the connection is broken."""
         return Over(code=0) if not self.sources and self.sink is None else None
 
     def leave(self) -> None:
@@ -73,7 +73,7 @@ class PortEndpoint:
 
 
 def listening_ports(around: JobContext) -> dict[int, ListeningPort]:
-    """Raises NoConnection where they cannot be told."""
+    """Return the ports on which the job listens. Raises NoConnection if the system does not show them."""
     own = os.getpid()
     try:
         return find_ports([pid for pid in around.pids() if pid != own])

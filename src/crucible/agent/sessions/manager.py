@@ -1,6 +1,6 @@
-"""The sessions of one attempt: dialled when the server tells of them, each in a thread of its own, never many.
+"""The sessions of one attempt: opened when the server requests them, each in a thread of its own.
 
-Nothing of a session may harm the job: whatever goes wrong in one ends that one.
+A session must not harm the job: an error in one ends that session only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crucible.wire.http import sessions as s
 
 log = logging.getLogger(__name__)
 
-MOST = 64
+MAX_OPEN = 64
 OPEN_SECONDS = 15.0
 REMEMBERED = 1000
 END_SECONDS = 10.0
@@ -33,12 +33,12 @@ NOT_RUNNING = s.Problem(
     "conflict", 409, "The job's program does not run.", "It has not begun, or has ended.", "See `crucible status`."
 )
 TOO_MANY = s.Problem(
-    "too_many_tries", 429, "Too many sessions are open at this job.", f"{MOST} are the most.", "End one of them."
+    "too_many_tries", 429, "Too many sessions are open at this job.", f"{MAX_OPEN} are the most.", "End one of them."
 )
 
 
 class SessionManager:
-    """`dial` opens the line of a session; `around` is what it finds, None while the program does not run."""
+    """`open_socket` connects to the server; `job` returns the running job, or None while it does not run."""
 
     def __init__(
         self, dial: Callable[[SessionRequest], SessionSocket], around: Callable[[], Optional[JobContext]]
@@ -53,7 +53,7 @@ class SessionManager:
         self._closed = False
 
     def start_sessions(self, calls: Sequence[SessionRequest]) -> None:
-        """Somebody waits in these; those that are known already are passed over."""
+        """Start the requested sessions, except those that were started before."""
         for called in calls:
             if called.id not in self._known:
                 self._known.append(called.id)
@@ -70,7 +70,7 @@ class SessionManager:
                 line.close()
         except (ChannelError, SocketLost) as error:
             log.info("session %s: %s", called.id, error)
-        except Exception:  # a thread that fails ends the runner, and a session is not worth the job
+        except Exception:  # a failing thread ends the runner (see attempt.py), and with it the job
             log.exception("session %s failed", called.id)
         finally:
             with self._lock:
@@ -80,7 +80,7 @@ class SessionManager:
         try:
             self._answer(id, line)
         except s.BadFrame as error:
-            what = "The session was ended: its frames are not right."
+            what = "The session was ended: it sent an invalid frame."
             line.send(
                 s.over_frame(
                     s.Over(problem=s.Problem("bad_input", 422, what, f"{error}.", "See docs/attach.md, Frames."))
@@ -100,7 +100,7 @@ class SessionManager:
         frame = line.wait_for_frame(OPEN_SECONDS)
         s.frame_kind(frame, frozenset({s.FrameKind.OPEN}))
         wanted, around = s.read_opening(frame), self._around()
-        problem = NOT_RUNNING if around is None or self._closed else TOO_MANY if self._open > MOST else None
+        problem = NOT_RUNNING if around is None or self._closed else TOO_MANY if self._open > MAX_OPEN else None
         if problem is not None or around is None:
             line.send(s.over_frame(s.Over(problem=problem)))
         elif isinstance(wanted, s.Ports):
@@ -113,7 +113,7 @@ class SessionManager:
     def _command(self, id: str, line: SessionSocket, wanted: s.Command, around: JobContext) -> None:
         with self._counted():
             peer = CommandEndpoint(id, wanted, around)
-            # Whoever ends the job ends all that is there then: what came too late for that ends here.
+            # The job may have ended while the command was started: too late to be killed with it, so it ends here.
             if self._closed or not around.alive():
                 peer.end_now()
                 line.send(s.over_frame(s.Over(problem=NOT_RUNNING)))
@@ -132,7 +132,7 @@ class SessionManager:
                 self._changed.notify_all()
 
     def end(self, seconds: float = END_SECONDS) -> None:
-        """No more begin; returns once no command is left. The job has ended, and what ran there was killed with it."""
+        """Refuse new sessions and wait until no command is left. Call it when the job has ended."""
         with self._changed:
             self._closed = True
             self._changed.wait_for(lambda: not self._commands, seconds)

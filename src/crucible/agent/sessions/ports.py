@@ -1,4 +1,4 @@
-"""On which ports a job listens. Only these can be reached through it: the machine may be somebody's computer."""
+"""Finds the ports on which a job listens. Only these are forwarded: the machine may be a personal computer."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _TABLES = (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6))
 
 
 class PortsUnknown(Exception):
-    """This system does not say which process listens where."""
+    """The system does not show which process listens on which port."""
 
 
 @dataclass(frozen=True)
 class ListeningPort:
-    """`address` is where to connect to; None where it listens beside the loopback only."""
+    """`address` is where to connect to; None if the process does not listen on loopback."""
 
     port: int
     address: str | None
 
 
 def find_ports(pids: Iterable[int], proc: Path = Path("/proc")) -> dict[int, ListeningPort]:
-    """By port, what these processes listen on. Raises CannotTell."""
+    """Return the ports on which these processes listen. Raises PortsUnknown."""
     if not (proc / "self" / "net" / "tcp").exists():
         raise PortsUnknown("there is no /proc/self/net/tcp")
     owned = {inode for pid in pids for inode in _sockets(pid, proc)}
@@ -41,7 +41,7 @@ def find_ports(pids: Iterable[int], proc: Path = Path("/proc")) -> dict[int, Lis
 
 
 def _sockets(pid: int, proc: Path) -> Iterator[str]:
-    """The inodes of a process's sockets; none of one that has ended, or is somebody else's."""
+    """Yield the inodes of a process's sockets; none if it has ended, or is another user's."""
     folder = proc / str(pid) / "fd"
     names: list[str] = []
     with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def _sockets(pid: int, proc: Path) -> Iterator[str]:
 
 
 def _listeners(proc: Path) -> Iterator[tuple[int, str, str]]:
-    """Port, address and inode of every socket that listens."""
+    """Yield port, address and inode of every listening socket."""
     for name, family in _TABLES:
         lines: list[str] = []
         with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def _listeners(proc: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _address(text: str, family: int) -> str:
-    """The kernel writes addresses as numbers of 32 bits in the order of the machine."""
+    """Decode an address, which the kernel writes as 32-bit numbers in host byte order."""
     form = "<I" if sys.byteorder == "little" else ">I"
     words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
     return socket.inet_ntop(family, b"".join(struct.pack(form, word) for word in words))

@@ -1,4 +1,4 @@
-"""Moves the bytes of one session: between its line and a command or a connection, without waiting for either."""
+"""Relays the bytes of one session between its socket and its endpoint, without blocking on either."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from crucible.wire.http import sessions as s
 
 TURN_SECONDS = 1.0
 CREDIT_BYTES = s.WINDOW // 4
-"""Fewer bytes need no word: the other side has room for more."""
+"""Credit is granted in steps of this size: the other side has room for more meanwhile."""
 
 
 class SessionRelay:
-    """One session from READY to OVER. Raises LineLost, and BadFrame for what the other side may not send."""
+    """One session from READY to OVER. Raises SocketLost, and BadFrame for a frame that the client may not send."""
 
     def __init__(
         self, line: SessionSocket, peer: SessionEndpoint, secrets: tuple[str, ...] = (), *, tells_end: bool = False
     ) -> None:
-        """`tells_end`: the end of the source is told, as it is not the end of the session."""
+        """`tells_end`: send END at the end of the source, which does not end the session (a half-closed connection)."""
         self._line = line
         self._peer = peer
         self._hiding = {source: Redactor(secrets) for source in peer.sources}
@@ -70,7 +70,7 @@ class SessionRelay:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Input to its sink; what nobody takes any more is dropped."""
+        """Write input to the sink; drop it if there is no sink any more."""
         taken = self._peer.write(self._input) if self._input and self._peer.sink is not None else 0
         count = self._dropped() or taken
         self._input = self._input[count:]

@@ -1,4 +1,4 @@
-"""A session's own WebSocket to the agents' listener: dialled from here, read without ever waiting for it."""
+"""The WebSocket of a session, opened by the agent to the agents' listener."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READ = 64 * 1024
 
 
 class SocketLost(Exception):
-    """Nobody is at the other end any more."""
+    """The connection is lost or was closed."""
 
 
 class SessionSocket:
@@ -35,13 +35,13 @@ class SessionSocket:
 
     @property
     def has_more(self) -> bool:
-        """Whether something can be received though the descriptor is not readable."""
+        """Whether something can be received although the descriptor is not readable (buffered here or in TLS)."""
         return bool(self._early or self._frames) or (
             isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         )
 
     def receive(self) -> list[bytes]:
-        """The frames that have come, perhaps none; waits only where nothing is readable. Raises LineLost."""
+        """Return received frames, perhaps none; blocks only if nothing is readable. Raises SocketLost."""
         if self._frames:
             frames, self._frames = self._frames, []
             return frames
@@ -61,7 +61,7 @@ class SessionSocket:
         return frames
 
     def wait_for_frame(self, seconds: float) -> bytes:
-        """The next frame; those that came with it are kept for `receive`. Raises LineLost."""
+        """Wait for a frame and return it; further ones are kept for `receive`. Raises SocketLost."""
         deadline = time.monotonic() + seconds
         while True:
             self._socket.settimeout(max(0.01, deadline - time.monotonic()))
@@ -73,11 +73,14 @@ class SessionSocket:
                 raise SocketLost("nothing came")
 
     def send(self, frame: bytes) -> None:
-        """Raises LineLost where it is not taken in time."""
+        """Send a frame. Raises SocketLost if it is not taken in time."""
         self._send(ws.BINARY, frame)
 
     def close(self) -> None:
-        """Say so, and hear the other side out: what it has sent and nobody read would undo what was sent from here."""
+        """Close, and read what the other side still sends.
+
+        Closing a TCP socket with unread input resets the connection, and the reset may discard our last frames.
+        """
         with contextlib.suppress(OSError, SocketLost):
             self._send(ws.CLOSE, (1000).to_bytes(2, "big"))
             deadline = time.monotonic() + CLOSE_SECONDS
@@ -104,7 +107,7 @@ class SessionSocket:
 
 
 def open_session_socket(address: ServerAddress, path: str, bearer: str) -> SessionSocket:
-    """Raises Unreachable, or Refused with the status of the answer."""
+    """Connect to the server. Raises Unreachable, or Refused with the status of the answer."""
     client = connect(address)
     base = client.base
     try:
@@ -130,7 +133,7 @@ def _head(connection: socket.socket) -> tuple[bytes, bytes]:
     while b"\r\n\r\n" not in received:
         part = connection.recv(4096)
         if not part or len(received) > ws.MAX_HEAD:
-            raise ws.BadWebSocket("the answer broke off")
+            raise ws.BadWebSocket("the answer ended early")
         received += part
     head, _, rest = received.partition(b"\r\n\r\n")
     return head, rest

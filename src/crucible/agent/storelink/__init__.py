@@ -1,1 +1,1 @@
-"""The store channel's side of the agent: see `crucible.wire.documents.mailbox` for what lies where."""
+"""The agent's side of the store channel; `crucible.wire.documents.mailbox` describes the objects."""

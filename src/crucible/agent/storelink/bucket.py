@@ -1,4 +1,4 @@
-"""A bucket as mail: plain HTTP on signed URLs, without credentials."""
+"""A mailbox in a bucket: plain HTTP on signed URLs, without credentials."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, Request, R
 
 SECONDS = 20.0
 _AZURE = {"x-ms-blob-type": "BlockBlob"}
-"""Azure asks for it, others pass it over."""
+"""Azure requires this header, others ignore it."""
 
 
 class BucketMailbox:
-    """Create-only is not for one who holds a URL: the names that matter are never used twice."""
+    """A signed URL cannot create only: `put_new` relies on names that are never used twice."""
 
     pace = 2.0
     is_private = False
@@ -83,5 +83,5 @@ class BucketMailbox:
 
 
 def _is_own(name: str) -> bool:
-    """Nobody waits for a URL of these: they are what URLs are learned by."""
+    """Return whether URLs are learned through this object: waiting for its own URL would never end."""
     return name == CLAIM or name.endswith(("/alive", "/down"))

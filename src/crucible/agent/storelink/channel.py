@@ -1,8 +1,8 @@
 """A runner's channel through a store.
 
-Acknowledged means stored: a batch that lies in the store survives this machine, and the control plane takes it
-in when it can. So a job goes on, and even ends, while nobody is there. Output is followed by its segments; a
-tail that nobody would keep is not sent.
+A batch counts as acknowledged once it is in the store: it survives this machine, and the control plane reads it when it
+can. So a job runs, and even ends, while the control plane is away. Followers get output by segments only; there is no
+live tail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECRETS_SECONDS = 60.0
 
 
 class StoreChannel:
-    """All channels of one runner share its `party`."""
+    """All channels of one runner share its mailbox client."""
 
     is_direct = False
 
@@ -53,14 +53,14 @@ class StoreChannel:
                 break
             self._sleep(self._mail.pace)
         if not self._party.in_touch:
-            raise Unreachable("the control plane has not looked into the mailbox")
+            raise Unreachable("the control plane has not read the mailbox lately")
         return None
 
     def send(self, messages: Sequence[Message]) -> int:
-        """Several a second would only fill the store: what comes meanwhile goes with the next."""
+        """Put a batch into the store, at most one per `pace`: more would only fill the store."""
         self._sleep(max(0.0, self._sent_at + self._mail.pace - time.monotonic()))
         body = encode_batch(Batch(self._attempt, self._rank, tuple(messages)), self._secret)
-        # A name is tried once: what became of a put that failed is not known.
+        # Each name is used once: after a failed put, it is unknown whether the object exists.
         while not self._mail.put_new(self._party.next_segment(), body):
             continue
         self._sent_at = time.monotonic()
@@ -89,7 +89,7 @@ class StoreChannel:
         return self._fetch(f"checkpoints/{sha256}", start)
 
     def secrets(self) -> dict[str, str]:
-        """They come encrypted, and lie in the store no longer than they are asked for. Raises NoCryptography too."""
+        """Request the secrets, which are encrypted and in the store only while requested. Raises NoCryptography."""
         check_cryptography()
         self._party.want(SECRETS)
         try:
@@ -103,7 +103,7 @@ class StoreChannel:
                 self._sleep(self._mail.pace)
         finally:
             self._party.want()
-        raise Unreachable("the control plane has not handed over the secrets")
+        raise Unreachable("the control plane has not sent the secrets")
 
     def _fetch(self, name: str, start: int) -> Iterator[bytes]:
         return self._mail.fetch(name, _key(self._party.fetch_document(), name), start)

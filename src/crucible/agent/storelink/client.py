@@ -1,4 +1,4 @@
-"""One speaker in a mailbox, a host or a runner: its signs of life, and what is said to it."""
+"""One party of a mailbox, a host or a runner: its heartbeats, and the documents of the control plane to it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from crucible.wire.documents.mailbox import (
 
 BEAT_SECONDS = 10.0
 SOON_SECONDS = 1.0
-"""How long after a sign of life the next may come, when there is something to ask for."""
+"""Seconds between heartbeats when there are new requests."""
 QUIET_SECONDS = 30.0
-"""Without an echo for so long, nobody is there."""
+"""Without an echo for this long, the control plane counts as away."""
 
 
 class MailboxClient:
-    """Usable from any thread. An echo of its own sign of life is what counts as contact."""
+    """Usable from any thread. Only an echo of its own heartbeat counts as contact."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class MailboxClient:
 
     @property
     def in_touch(self) -> bool:
-        """Whether there was an echo lately, or there could not have been one yet."""
+        """Whether there was an echo lately, or could not have been one yet."""
         return self._clock() - self._heard_at <= QUIET_SECONDS
 
     def send_heartbeat(self, devices: str | None = None) -> None:
-        """Give a sign of life if it is time for one."""
+        """Send a heartbeat if one is due."""
         with self._lock:
             wants = (*self._also, *(self.urls.wanted() if self.urls is not None else ()))[:MAX_WANTS]
             since = self._clock() - self._beat_at
@@ -81,12 +81,12 @@ class MailboxClient:
             self._count, self._beat_at, self._asked = alive.count, self._clock(), wants
 
     def want(self, *also: str) -> None:
-        """What the next signs of life ask for besides URLs; nothing, to ask for no more."""
+        """Set what the next heartbeats request besides URLs; nothing, to request no more."""
         with self._lock:
             self._also = also
 
     def fetch_document(self) -> ControlDocument | None:
-        """The newest that was said to this life; None before the first."""
+        """Return the newest document to this incarnation; None before the first."""
         raw = self.mail.get(control_document_name(self.name), MAX_DOCUMENT)
         with self._lock:
             if raw is not None:
@@ -112,12 +112,12 @@ class MailboxClient:
             self._sent.popleft()
 
     def next_segment(self) -> str:
-        """A name that was never used. Raises Unreachable while too many wait to be taken in."""
+        """Return a name that was never used. Raises Unreachable while too many segments are unread."""
         if len(self._sent) >= MAX_OUTSTANDING:
             self.fetch_document()
         with self._lock:
             if len(self._sent) >= MAX_OUTSTANDING:
-                raise Unreachable(f"{len(self._sent)} batches wait to be taken in")
+                raise Unreachable(f"the control plane has not read {len(self._sent)} batches yet")
             self._segments += 1
             self._ask_ahead()
             return segment_name(self.name, self._life, self._segments)
@@ -128,7 +128,7 @@ class MailboxClient:
             self._sent.append(last)
 
     def _ask_ahead(self) -> None:
-        """URLs for the next segments: while nobody answers, those can still be stored."""
+        """Request URLs for the next segments: with those, batches are stored even while the control plane is away."""
         if self.urls is not None:
             for n in range(self._segments, self._segments + MAX_OUTSTANDING // 4):
                 self.urls.want("PUT", segment_name(self.name, self._life, n))
@@ -136,7 +136,7 @@ class MailboxClient:
 
 @contextlib.contextmanager
 def unreachable_without_cryptography() -> Iterator[None]:
-    """Raise Unreachable where the package that encrypts is missing: what is to be said waits for it."""
+    """Raise Unreachable if the encryption package is missing: messages wait until it is installed."""
     try:
         yield
     except NoCryptography as error:

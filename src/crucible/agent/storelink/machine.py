@@ -1,4 +1,4 @@
-"""A host's line through a store: its claim, its signs of life, and the desired document."""
+"""A host's channel through a store: its claim, its heartbeats, and the desired document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRANT_SECONDS = 10.0
 
 
 class StoreMachineChannel:
-    """`key` is the host's key of the mailbox: what a claim over https hands out, both sides know here."""
+    """`key` is the host's key of the mailbox. Both sides know it, so a claim does not have to return a secret."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class StoreMachineChannel:
 
     @property
     def socket(self) -> socket.socket | None:
-        """There is none to wait at: the answer is looked for when its time has come."""
+        """None: the answer is polled."""
         return None
 
     def claim(self, nonce: str, native_id: str) -> str:
-        """The key, once the control plane has named this host. Raises as a claim over https does."""
+        """Return the key once the control plane has named this host. Raises as a claim over https."""
         with unreachable_without_cryptography():
             self._put_claim(native_id)
         until = time.monotonic() + GRANT_SECONDS
@@ -73,17 +73,17 @@ class StoreMachineChannel:
             raise ClaimedByAnother("another machine has claimed this mailbox")
 
     def ask(self, version: int, wait: float, devices: str | None) -> float:
-        """Seconds after which to look for an answer."""
+        """Send a heartbeat; returns the seconds after which to poll the answer."""
         self._version = version
         self._devices = devices or self._devices
         self._party.send_heartbeat(self._devices)
         return self._mail.pace
 
     def answer(self) -> Desired | None:
-        """The document if it is another version; None when it is the same. Raises Gone, Unreachable."""
+        """Return the document if it is another version, else None. Raises Gone, Unreachable."""
         down = self._party.fetch_document()
         if not self._party.in_touch:
-            raise Unreachable("the control plane has not looked into the mailbox")
+            raise Unreachable("the control plane has not read the mailbox lately")
         if down is None:
             return None
         document = down.body.get("desired")

@@ -1,6 +1,6 @@
-"""The little that an agent needs of a store: read and write objects of its own mailbox.
+"""A mailbox as an agent uses it: reads and writes of its objects, and its implementation in a folder.
 
-Calls raise `Unreachable` (try again), or `NoRoom` when the store is full.
+Calls raise `Unreachable` (retry), or `NoRoom` if the store is full.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ Content = Union[bytes, BinaryIO]
 
 
 class Mailbox(Protocol):
-    """Names are relative to the mailbox. `pace` is how many seconds to wait before looking again."""
+    """Names are relative to the mailbox. `pace` is the number of seconds between two polls."""
 
     pace: float
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody but this user can read what is put: then documents need no encryption."""
+        """Whether only this user can read the objects: then documents need no encryption."""
 
     def get(self, name: str, limit: int) -> bytes | None:
-        """The object; None when it is not there or larger than `limit`."""
+        """Return the object; None if it does not exist or is larger than `limit`."""
 
     def put(self, name: str, content: Content, size: int) -> None:
-        """Durable when it returns; readers see all of it or nothing."""
+        """Store the object atomically; it is durable when this returns."""
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Like `put`, unless there is such an object: then False. A bucket may not be able to tell."""
+        """Store the object unless it exists; returns False then. A bucket cannot tell, and always returns True."""
 
     def fetch(self, name: str, key: str | None, start: int) -> Iterator[bytes]:
-        """What the control plane lets us read, from byte `start`; `key` is where it lies in the store."""
+        """Yield an object that the control plane shares, from byte `start`; `key` is its key in the store."""
 
 
 class FolderMailbox:
-    """A folder that both sides see. On a network file system it has to be mounted so that calls do fail."""
+    """A mailbox in a shared folder. Mount a network file system so that calls fail instead of hanging."""
 
     pace = 0.5
 
@@ -61,7 +61,7 @@ class FolderMailbox:
         return is_private(self._root)
 
     def get(self, name: str, limit: int) -> bytes | None:
-        with _troubles(name):
+        with _store_errors(name):
             try:
                 with open(safe_join(self._box, name), "rb") as file:
                     data = file.read(limit + 1)
@@ -70,7 +70,7 @@ class FolderMailbox:
         return data if len(data) <= limit else None
 
     def put(self, name: str, content: Content, size: int) -> None:
-        with _troubles(name):
+        with _store_errors(name):
             target, staged = self._stage(name, content)
             try:
                 os.replace(staged, target)
@@ -79,7 +79,7 @@ class FolderMailbox:
             sync_folder(target.parent)
 
     def put_new(self, name: str, data: bytes) -> bool:
-        with _troubles(name):
+        with _store_errors(name):
             target, staged = self._stage(name, data)
             try:
                 os.link(staged, target)
@@ -93,7 +93,7 @@ class FolderMailbox:
     def fetch(self, name: str, key: str | None, start: int) -> Iterator[bytes]:
         if key is None:
             raise Unreachable(f"{name} is not in the store yet")
-        with _troubles(name), open(safe_join(self._root, key), "rb") as file:
+        with _store_errors(name), open(safe_join(self._root, key), "rb") as file:
             file.seek(start)
             while True:
                 chunk = file.read(CHUNK)
@@ -102,7 +102,7 @@ class FolderMailbox:
                 yield chunk
 
     def _stage(self, name: str, content: Content) -> tuple[Path, Path]:
-        """The content, synced, beside where it will be. Stores do not list names that end so."""
+        """Write and sync the content beside its target. Stores do not list names that end in `#1`."""
         target = safe_join(self._box, name)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         staged = target.with_name(f".{secrets.token_hex(8)}#1")
@@ -134,7 +134,7 @@ def _chunks(content: Content) -> Iterator[bytes]:
 
 
 class _Unreadable(Exception):
-    """What was to be stored cannot be read: no fault of the store."""
+    """The content to store cannot be read; the store is not at fault."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -142,7 +142,7 @@ class _Unreadable(Exception):
 
 
 @contextlib.contextmanager
-def _troubles(name: str) -> Iterator[None]:
+def _store_errors(name: str) -> Iterator[None]:
     try:
         yield
     except _Unreadable as unreadable:
@@ -151,4 +151,4 @@ def _troubles(name: str) -> Iterator[None]:
         kind = NoRoom if error.errno in _FULL else Unreachable
         raise kind(f"the store fails on {name}: {error.strerror or error}") from error
     except UnsafePath as error:
-        raise Unreachable(f"the store has no place for {name}: {error}") from error
+        raise Unreachable(f"the store cannot hold {name}: {error}") from error

@@ -1,4 +1,4 @@
-"""URLs that let an agent without credentials read or write single objects of a bucket."""
+"""Signed URLs, by which an agent without credentials reads and writes single objects of a bucket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAIT_SECONDS = 20.0
 
 
 class SignedUrls:
-    """Usable from any thread. What is missing is asked for in the party's next sign of life."""
+    """Usable from any thread. Missing URLs are requested in the next heartbeat."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self._known = dict(known)
@@ -27,29 +27,29 @@ class SignedUrls:
             self._changed.notify_all()
 
     def want(self, method: str, name: str) -> None:
-        """Ask for it now, to use it later."""
+        """Request a URL to use later."""
         with self._changed:
             self._want(f"{method} {name}")
 
     def refuse(self, method: str, name: str) -> None:
-        """The URL did not do (it has run out): ask for another."""
+        """Drop a URL that was refused (it has expired), and request another."""
         with self._changed:
             self._known.pop(f"{method} {name}", None)
             self._want(f"{method} {name}")
 
     def forget(self, method: str, name: str) -> None:
-        """It will not be used again."""
+        """Drop a URL that will not be used again."""
         with self._changed:
             self._known.pop(f"{method} {name}", None)
             self._wanted.pop(f"{method} {name}", None)
 
     def wanted(self) -> tuple[str, ...]:
-        """The first of those that are waited for."""
+        """Return the URLs to request, at most MAX_WANTS."""
         with self._changed:
             return tuple(self._wanted)[:MAX_WANTS]
 
     def wait_for(self, method: str, name: str, wait: float = WAIT_SECONDS) -> str:
-        """The URL, once somebody has learned it. Raises Unreachable after `wait` seconds."""
+        """Return the URL once it is known. Raises Unreachable after `wait` seconds."""
         want = f"{method} {name}"
         with self._changed:
             if want not in self._known:
