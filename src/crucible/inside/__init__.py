@@ -1,7 +1,7 @@
 """What user code may import in a job. Python 3.9, standard library only.
 
-The same calls work off the platform: `report` prints, checkpoints go to ./checkpoints. What model plugins
-need loads on first use.
+The same calls work outside a job: `report` prints, checkpoints go to ./checkpoints. What model plugins need is loaded
+on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Describes the model plugins of this Python to whoever asks from outside; one process per plugin.
+"""Describes the model plugins of this Python as JSON, in one process per plugin.
 
     python -m crucible.inside.describe                 lists the entry points, importing none
     python -m crucible.inside.describe --model NAME    imports that one and tells its schema
@@ -33,7 +33,7 @@ def main() -> int:
     doc = list_models() if asked.model is None else describe(asked.model)
     with os.fdopen(answer, "wb") as out:
         out.write(json.dumps({"v": VERSION, **doc}).encode())
-    return 0  # whoever asked has the answer, and ends what the plugin still runs
+    return 0  # the caller has the answer, and kills what the plugin still runs
 
 
 def list_models() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Model plugins: the class that a model subclasses to be trained, asked and measured by its name anywhere."""
+"""Model plugins: the base class of models that are trained, run and measured by name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ METHODS = ("train", "infer", "benchmark")
 
 
 class BadPlugin(Exception):
-    """A plugin that cannot be used; the text says what about it to mend."""
+    """A plugin that cannot be used; the text says what to fix."""
 
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What people and planners know of a model without running it. `min_gpu_memory_gb` 0: it needs no GPU."""
+    """What users and the planner know about a model without running it. `min_gpu_memory_gb` 0: it needs no GPU."""
 
     name: str = ""
     version: str = ""

@@ -1,4 +1,4 @@
-"""Where a job finds things: paths from its environment; off-platform, folders of the working directory."""
+"""The paths of a job, from its environment; outside a job, folders of the working directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional
 
 
 def on_platform() -> bool:
-    """Whether this process belongs to a job."""
+    """Return whether this process belongs to a job."""
     return bool(os.environ.get("CRUCIBLE_JOB_ID"))
 
 

@@ -1,4 +1,4 @@
-"""Runs a model plugin as a job, the same in every place:
+"""Runs a model plugin as a job, the same on every backend:
 
 python -m crucible.inside.plugin --job-id ID --model NAME --config JSON [--method train] [--inputs JSON]
 """
@@ -28,7 +28,7 @@ _KINDS = {"train": "train", "infer": "inference", "benchmark": "benchmark"}
 
 
 class BadRequest(Exception):
-    """What was asked for cannot be done; the text says why."""
+    """The request cannot be carried out; the text says why."""
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -89,7 +89,7 @@ def _train(model: BaseModel, more: Sequence[Any]) -> int:
     try:
         result(value, kind="train")
     except BadResult as error:
-        # The training was not in vain because of what it returned.
+        # A bad return value must not fail a finished training.
         print(f"What train() returned is not kept as the result: {error}.", file=sys.stderr)
     return 0
 

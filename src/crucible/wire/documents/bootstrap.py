@@ -1,4 +1,4 @@
-"""What the host of a machine is started with: one JSON document, made by control and the backend, read by the agent."""
+"""The bootstrap: the JSON document that a host is started with, made by control and the backend."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class BadBootstrap(ValueError):
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Control gives `machine`, `nonce` and the way to talk; the backend adds what is so on its machines.
+    """Control sets `machine`, `nonce` and the channel; the backend adds what holds for its machines.
 
     `work` is the machine's folder, `envs` where built environments are kept and shared by attempts.
-    `shared`: the machine stays for other attempts, so caching pays. `interruption_url`: where the provider announces
-    on the machine itself that it takes the machine back. `store`: with it, the agent talks through a store: `folder`
-    is its path here, or `urls` are signed URLs of the mailbox.
+    `shared`: the machine serves other attempts later, so caching pays. `interruption_url`: the provider's metadata
+    address for interruption notices. `store`: if set, the agent uses the store channel: `folder` is its path on the
+    machine, or `urls` are signed URLs of the mailbox.
     """
 
     machine: str

@@ -1,4 +1,4 @@
-"""What names say about checkpoints."""
+"""Names of checkpoints: whether one is unfinished, and the step in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_unfinished(name: str) -> bool:
 def step_in_name(name: str) -> Optional[int]:
     """The step in `step-00000005.pt`, `ckpt_1200.pt`, `checkpoint-500`, `epoch_3.pth`, `500`; else None.
 
-    Where a name has several, a step counts more than an epoch.
+    If a name has several numbers, a step takes precedence over an epoch.
     """
     found = next(filter(None, (pattern.search(name) for pattern in _PATTERNS)), None) or _NUMBER.fullmatch(name)
     step = int(found.group(1)) if found is not None else None

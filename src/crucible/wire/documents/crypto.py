@@ -38,15 +38,15 @@ _NUMBER = rb"(0|[1-9][0-9]{0,18})"
 _SIGNED = re.compile(rb"signed 2 %b ([0-9a-f]{64})\n" % _NUMBER)
 _ENCRYPTED = re.compile(rb"encrypted 2 %b ([0-9a-f]{24})\n" % _NUMBER)
 _OLD = re.compile(rb"[0-9a-f]{64}\n")
-"""How the documents of version 0.1.0 begin."""
+"""The beginning of documents of version 0.1.0."""
 
 
 class BadDocument(ValueError):
-    """The bytes are no document of this mailbox: foreign, damaged, or for another name."""
+    """The bytes are not a document of this mailbox: foreign, damaged, or for another name."""
 
 
 class OldDocument(BadDocument):
-    """The bytes look like a document of version 0.1.0, which nobody can read any more."""
+    """The bytes look like a document of version 0.1.0, which this version cannot read."""
 
 
 class NoCryptography(Exception):

@@ -1,7 +1,7 @@
-"""What the control plane wants of one machine: a single document, overwritten and versioned.
+"""The desired document: the state that the control plane wants of one machine, overwritten and versioned.
 
-There are no orders: the host fetches this document (ETag or long-poll) and makes it true. An assignment that
-is no longer listed has been settled; its runner, if any is left, is to end.
+There are no commands: the host fetches the document (long poll) and makes it true. An assignment that is no longer in
+it has been settled; its runner, if it still runs, is to end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Limits:
-    """None means: no limit."""
+    """Limits of one attempt; None means no limit."""
 
     memory_bytes: Optional[int] = None
     cpus: Optional[float] = None
@@ -27,11 +27,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Environment:
-    """Which Python runs the job. Exactly one way is set; none of them: the machine's python3.
+    """Which Python runs the job; the machine's python3 by default.
 
-    `interpreter`: a path on this machine. `requirements`: requirement lines to build from, cached by their
-    hash. `project`: folder inside the bundle whose pyproject.toml is installed. `python`: version wanted for
-    a build.
+    `interpreter`: a path on this machine. `requirements`: requirement lines to build from, cached by their hash.
+    `project`: a folder in the bundle whose pyproject.toml is installed. `python`: the version to build with. `origin`
+    says in the user's words where an interpreter comes from.
     """
 
     interpreter: Optional[str] = None
@@ -51,7 +51,7 @@ class DataItem:
 
 @dataclass(frozen=True)
 class Resume:
-    """The checkpoint to start from. `form` is `file`, or `folder`: then its bytes are a tar of that folder."""
+    """The checkpoint to resume from. `form` is `file`, or `folder`: then its bytes are a tar of the folder."""
 
     id: str
     name: str
@@ -63,11 +63,10 @@ class Resume:
 
 @dataclass(frozen=True)
 class Assignment:
-    """One rank of one attempt on this machine. `stop` says: end it, `grace` seconds between TERM and KILL.
+    """One rank of one attempt on this machine. `stop`: end it, with `grace` seconds between SIGTERM and SIGKILL.
 
-    `checkpoint` counts the times a checkpoint was asked for: when it rises, the program is told to save one.
-    `secrets` are the variables whose values the runner asks for when it starts the program; they are in no
-    document.
+    `checkpoint` counts requested checkpoints: when it rises, the program is asked to save one. `secrets` names the
+    variables whose values the runner fetches before it starts the program; the values are in no document.
     """
 
     attempt: str
@@ -90,10 +89,10 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Desired:
-    """`lease_seconds` is the agent's right to run without contact; None (places that do not bill): for ever.
+    """`lease_seconds`: how long jobs may run without contact; None (backends that do not bill) for no limit.
 
-    `ends_in` is how many seconds the machine may still live, from the moment this document was made: before
-    that time is over the agent saves and ends what runs. `release` says: no work will come, end when idle.
+    `ends_in`: the machine's remaining seconds when the document was made; the agent saves and ends what runs before
+    they are over. `release`: no work will come, exit when idle.
     """
 
     machine: str
@@ -105,7 +104,7 @@ class Desired:
 
 
 class BadDesired(ValueError):
-    """The bytes are no desired document this side understands."""
+    """The bytes are not a desired document that this version understands."""
 
 
 def encode_desired(desired: Desired) -> bytes:
@@ -113,7 +112,7 @@ def encode_desired(desired: Desired) -> bytes:
 
 
 def decode_desired(raw: bytes) -> Desired:
-    """The document in `raw`. What a newer server adds is passed over: an agent outlives many servers."""
+    """Return the document in `raw`. Unknown fields are ignored: an agent outlives many server versions."""
     try:
         doc = json.loads(raw)
         if doc["v"] != VERSION:
@@ -128,7 +127,7 @@ def _assignment(doc: dict[str, Any]) -> Assignment:
     limits = {**doc["limits"], "gpus": tuple(doc["limits"].get("gpus", ()))}
     environment = {**doc["environment"], "requirements": tuple(doc["environment"].get("requirements", ()))}
     parts = {
-        # Version 0.1.0 put the command of a job with secrets there, also in orders that its hosts wrote down.
+        # Version 0.1.0 put the command of a job with secrets there, also in the assignment files of its hosts.
         "command": tuple(doc.get("guarded") or doc["command"]),
         "secrets": tuple(doc.get("secrets", ())),
         "limits": Limits(**_known(Limits, limits)),

@@ -59,9 +59,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """An agent's sign of life. `count` rises within one `life`.
+    """An agent's heartbeat. `count` rises within one `life`, which is one run of the agent's process.
 
-    `wants` are objects it has no URL for, as `PUT name` or `GET name`. `devices` is what a host found.
+    `wants` are objects that it needs a URL for, as `PUT name` or `GET name`. `devices` is what a host detected.
     """
 
     life: str
@@ -72,7 +72,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class ControlDocument:
-    """What the control plane says to one party; `number` rises. `life` and `count` are of the last `alive` it read.
+    """The control plane's document to one party; `number` rises. `life` and `count` are of the last heartbeat it read.
 
     `body` for a host: `host` (the native id that holds the claim), `desired` (the document; None: the machine
     is not wanted any more). For a runner: its wishes, `acked`, and `keys`: the store's own keys of the bundle
@@ -91,7 +91,7 @@ class ControlDocument:
 
 
 def mailbox_folder(machine: str) -> str:
-    """The folder of the machine's mailbox. Raises ValueError for what is no id."""
+    """Return the folder of the machine's mailbox. Raises ValueError for a bad id."""
     return f"{ROOT}/{_checked(machine)}"
 
 
@@ -100,7 +100,7 @@ def runner_party(attempt: str, rank: int) -> str:
 
 
 def parse_runner_party(party: str) -> Optional[tuple[str, int]]:
-    """Attempt and rank, or None for what is no runner's party."""
+    """Return attempt and rank, or None if the party is not a runner."""
     attempt, _, rank = party.rpartition(".")
     if not _NAME.fullmatch(attempt) or not re.fullmatch(r"0|[1-9][0-9]{0,5}", rank):
         return None
@@ -116,12 +116,12 @@ def control_document_name(party: str) -> str:
 
 
 def segment_name(party: str, life: str, n: int) -> str:
-    """Lives that began later sort later."""
+    """Return the name of a batch. Later lives sort later."""
     return f"parties/{party}/up/{life}-{n:08d}"
 
 
 def is_segment(name: str) -> bool:
-    """Whether the last part of the name is a batch's."""
+    """Return whether the last part of the name is that of a batch."""
     return _SEGMENT.fullmatch(name.rpartition("/")[2]) is not None
 
 
@@ -130,7 +130,7 @@ def log_blob(party: str, n: int, sha256: str) -> str:
 
 
 def artifact_blob(party: str, path: str, sha256: str) -> str:
-    """Two outputs of the same content have two blobs: each is removed once it was taken in."""
+    """Return the name. Two outputs with the same content have two blobs, as each is removed once it was read."""
     which = hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return _blob(party, f"artifact-{which}", sha256)
 
@@ -168,7 +168,7 @@ def runner_key(secret: bytes, party: str) -> bytes:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether the folder is this user's and nobody else can open it; False where that cannot be told."""
+    """Return whether only this user can open the folder; False if unknown."""
     try:
         found = os.stat(folder)
     except OSError:

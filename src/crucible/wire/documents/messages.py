@@ -1,4 +1,4 @@
-"""What an agent tells the control plane: numbered, signed messages.
+"""Messages from a runner to the control plane: numbered, signed, in batches.
 
 A runner numbers its messages 1, 2, 3 … per (attempt, rank), spools each to disk before it is sent, and sends
 them in batches. The receiver stores a batch in order, ignores numbers it has, refuses gaps, and acknowledges
@@ -21,7 +21,7 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024
 class MessageKind(str, enum.Enum):
     """The kinds of message; the comment names the keys of `data`."""
 
-    STAGING = "staging"  # what: str (a line for people: "building the environment")
+    STAGING = "staging"  # what: str (a line for users: "building the environment")
     STARTED = "started"  # pid: int, pgid: int, python: str, command: [str], limits: str, environment: str
     POINTS = "points"  # series: {name: [[step, value, at], ...]}; value null stands for nan, "inf", "-inf"
     PROGRESS = "progress"  # fraction, epoch, total_epochs, step, total_steps, loss, eta_seconds, message
@@ -30,7 +30,7 @@ class MessageKind(str, enum.Enum):
     CHECKPOINT = "checkpoint"  # name, form (file | folder), size, sha256, step, metric: a stored checkpoint
     RESULT = "result"  # kind, value: the job's result, see results.py; the last one counts
     NOTICE = "notice"  # seconds, text: the provider announced that it takes the machine back
-    NOTE = "note"  # text: something a person should see (output cut, limit not enforced)
+    NOTE = "note"  # text: something the user should see (output cut, limit not enforced)
     EXITED = "exited"  # code: int|None, signal: int|None, cause: Cause value, text, seconds, cpu_seconds, peak_memory
     ENDED = "ended"  # nothing follows: outputs are in. complete: bool, text
 
@@ -45,10 +45,10 @@ class Cause(str, enum.Enum):
     SIGNAL = "signal"
     OUT_OF_MEMORY = "out_of_memory"
     TIME_LIMIT = "time_limit"
-    STOPPED = "stopped"  # we were asked to stop it
+    STOPPED = "stopped"  # a stop was requested
     STAGING_FAILED = "staging_failed"  # bundle, environment or data could not be prepared
-    NOT_STARTED = "not_started"  # stopped before anything ran
-    RUNNER_LOST = "runner_lost"  # the runner died; the host ended what was left
+    NOT_STARTED = "not_started"  # stopped before the program started
+    RUNNER_LOST = "runner_lost"  # the runner died; its successor killed what was left
     INTERRUPTED = "interrupted"  # the provider takes the machine back
     SUSPENDED = "suspended"  # the machine's time is nearly over
     FENCED = "fenced"  # out of contact for longer than the lease allows
@@ -56,7 +56,7 @@ class Cause(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Message:
-    """One message. `at` is the agent's wall clock in seconds: kept for people, never compared with ours."""
+    """One message. `at` is the agent's wall clock in seconds: for users to see, never compared with the server's."""
 
     n: int
     kind: MessageKind
@@ -72,11 +72,11 @@ class Batch:
 
 
 class BadBatch(ValueError):
-    """The bytes are no batch, or their signature does not match."""
+    """The bytes are not a batch, or the signature does not match."""
 
 
 def encode_batch(batch: Batch, secret: bytes) -> bytes:
-    """The batch as bytes: a signature line, then the body it signs."""
+    """Return the batch as bytes: a signature line, then the body that it signs."""
     body = json.dumps(
         {
             "v": VERSION,
@@ -91,7 +91,7 @@ def encode_batch(batch: Batch, secret: bytes) -> bytes:
 
 
 def decode_batch(raw: bytes, secret: bytes) -> Batch:
-    """The batch in `raw`; raises BadBatch unless it is whole and signed with `secret`."""
+    """Return the batch in `raw`. Raises BadBatch unless it is complete and signed with `secret`."""
     signature, _, body = raw.partition(b"\n")
     if not hmac.compare_digest(signature, sign(body, secret).encode()):
         raise BadBatch("the signature does not match")
@@ -106,7 +106,7 @@ def decode_batch(raw: bytes, secret: bytes) -> Batch:
 
 
 def _message(n: int, kind: str, at: float, data: Mapping[str, object]) -> Message:
-    """A kind that only a newer agent knows becomes a note: its number must not be missing."""
+    """Return the message. An unknown kind (of a newer agent) becomes a note, as numbers must have no gaps."""
     if kind not in _KINDS:
         return Message(int(n), MessageKind.NOTE, float(at), {"text": f"a message of the unknown kind {kind!r}"})
     return Message(int(n), MessageKind(kind), float(at), dict(data))
@@ -117,7 +117,7 @@ def sign(body: bytes, secret: bytes) -> str:
 
 
 def derive_secret(key: bytes, purpose: str, name: str) -> bytes:
-    """The secret of one thing under the deployment's key: nothing secret needs a row in a database.
+    """Return the secret of one thing, derived from the deployment's key, so that no secret is stored.
 
     Purposes: `machine` (host's token), `nonce` (bootstrap), `attempt` (runner's token and message
     signatures).

@@ -1,4 +1,4 @@
-"""A job's typed result: one small JSON value and what kind of job it comes from."""
+"""A job's result: a small JSON value and the kind of the job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_BYTES = 64 * 1024
-"""Of the encoded result. What is larger is an artifact."""
+"""Maximum of the encoded result. Larger results belong into artifacts."""
 
 MAX_DEPTH = 32
 MAX_INTEGER = 2**63
@@ -24,11 +24,11 @@ class Result:
 
 
 class BadResult(ValueError):
-    """The value is no result; the text says which part of it, and why."""
+    """The value is not a valid result; the text says which part, and why."""
 
 
 def encode_result(result: Result) -> bytes:
-    """The result as one line of JSON. Raises BadResult."""
+    """Return the result as one line of JSON. Raises BadResult."""
     _check_kind(result)
     _check(result.value, "the result", 0)
     data = json.dumps({"kind": result.kind, "value": result.value}, separators=(",", ":")).encode()
@@ -40,7 +40,7 @@ def encode_result(result: Result) -> bytes:
 
 
 def decode_result(raw: bytes) -> Result:
-    """The result in `raw`, checked again. Raises BadResult."""
+    """Return the result in `raw`, checked again. Raises BadResult."""
     if len(raw) > MAX_BYTES:
         raise BadResult(f"the result has more than {MAX_BYTES} bytes")
     try:
@@ -51,7 +51,7 @@ def decode_result(raw: bytes) -> Result:
 
 
 def read_result_document(doc: object) -> Result:
-    """The result in a document `{"kind", "value"}`. Raises BadResult."""
+    """Return the result in a document `{"kind", "value"}`. Raises BadResult."""
     if not isinstance(doc, Mapping) or "value" not in doc or not isinstance(doc.get("kind"), str):
         raise BadResult("the result has no kind or no value")
     result = Result(doc["kind"], doc["value"])
@@ -70,7 +70,7 @@ def _check_kind(result: Result) -> None:
 
 
 def _check(value: object, where: str, depth: int) -> None:
-    """Raises BadResult for the first part that is no plain JSON."""
+    """Raise BadResult for the first part that is not plain JSON."""
     if depth > MAX_DEPTH:
         raise BadResult(f"the result is nested more than {MAX_DEPTH} deep")
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Archives: a deterministic tar.gz, and its unpacking when nobody trusts it.
+"""Packs deterministic tar.gz archives, and unpacks untrusted ones.
 
-Both hold only files, folders and symbolic links that stay inside; anything else is refused, never skipped.
+Archives hold only files, folders, and symbolic links that stay inside; anything else is refused, never skipped.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _parents(name: str) -> Iterator[str]:
 
 
 def _check_link(name: str, target: str) -> None:
-    """By the text alone: `target`, seen from the folder of `name`, stays below the top."""
+    """Raise UnsafePath unless `target`, relative to the folder of `name`, stays below the top. Checks the text only."""
     if not target or "\x00" in target or "\\" in target or os.path.isabs(target):
         raise UnsafePath(name, f"is a link to {target!a}, which is not a relative path")
     if len(target.encode("utf-8", "surrogateescape")) > MAX_NAME_BYTES:
@@ -168,7 +168,7 @@ def _open_regular(path: Path) -> BinaryIO:
 
 
 class _Unpacker:
-    """Builds the tree in `root`. Links are made last, so that nothing is ever written through one."""
+    """Builds the tree in `root`. Links are made last, so that nothing is written through one."""
 
     def __init__(self, root: Path, max_bytes: int, max_files: int) -> None:
         self._root = root
@@ -199,7 +199,7 @@ class _Unpacker:
             raise BadArchive(f"{member.name!a} is {member.kind_label}, which is not allowed")
 
     def make_links(self) -> None:
-        """All their folders first: a link that would be another's folder then finds its place taken."""
+        """Make the links, after all their parent folders: a link cannot then replace another link's parent."""
         for link in self._links:
             self._make_folder(self._path(link.name).parent, link.name)
         for link in self._links:
@@ -220,7 +220,7 @@ class _Unpacker:
         self._count()
 
     def _take_folder(self, name: str) -> None:
-        """Once each: what makes nothing, the top itself, could else be named for ever."""
+        """Record a folder; each may occur once, else an archive could repeat the top folder without end."""
         if name in self._folders:
             raise BadArchive(f"{name!a} is there twice")
         self._folders.add(name)

@@ -1,4 +1,4 @@
-"""Bundles: the user's code, frozen and named by its hash."""
+"""Bundles: the user's code, packed and named by its hash."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def collect(
     limit_bytes: int = DEFAULT_LIMIT,
     only: Iterable[str] | None = None,
 ) -> list[Entry]:
-    """What a bundle of the folder `root` holds, sorted by name.
+    """Return the entries of a bundle of the folder `root`, sorted by name.
 
     Built-in patterns, then those of `.crucibleignore`, then `ignore` say what stays behind. `only` names the
     candidates (as git lists them, relative to `root`); without it the folder is walked, and empty folders are
@@ -96,7 +96,7 @@ def _ignore_file(root: Path) -> list[str]:
 
 
 def _walk(root: Path, folder: str, rules: IgnoreRules) -> Iterator[Entry]:
-    """Everything below `folder` that is not ignored; the folder itself if that leaves nothing."""
+    """Yield everything below `folder` that is not ignored; the folder itself if nothing is left."""
     empty = True
     with os.scandir(root / folder) as listing:
         names = sorted(item.name for item in listing)
@@ -130,7 +130,7 @@ def _at(root: Path, name: str, mode: int, rules: IgnoreRules) -> Iterator[Entry]
 
 
 def _link(root: Path, name: str) -> Link:
-    """The link as the shortest relative one to where it ends: it then never leaves the folder on its way."""
+    """Return the link as the shortest relative path to its target, so that it does not leave the folder on its way."""
     path = root / name
     if has_link_loop(path):
         raise UnsafePath(name, "is a link that leads to itself")

@@ -1,4 +1,4 @@
-"""Which files of a folder stay behind: patterns as in .gitignore."""
+"""Ignore patterns as in .gitignore."""
 
 from __future__ import annotations
 
@@ -79,26 +79,26 @@ def _parse(line: str) -> IgnorePattern | None:
 
 
 def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    """Walks both at once and keeps the set of places the pattern may be at, so no pattern is slow."""
-    places = _skip_stars(pattern, {0})
+    """Return whether the path matches. Tracks all positions in the pattern at once, so that no pattern is slow."""
+    positions = _skip_stars(pattern, {0})
     for part in path:
         after = set()
-        for at in places:
+        for at in positions:
             if at < len(pattern) and pattern[at] == "**":
                 after.update({at, len(pattern)} if at == len(pattern) - 1 else {at})
             elif at < len(pattern) and _compiled(pattern[at]).match(part):
                 after.add(at + 1)
-        places = _skip_stars(pattern, after)
-    return len(pattern) in places
+        positions = _skip_stars(pattern, after)
+    return len(pattern) in positions
 
 
-def _skip_stars(pattern: tuple[str, ...], places: set[int]) -> set[int]:
-    """Adds the places reachable when `**` stands for nothing; a trailing one stands for something."""
-    for at in sorted(places):
+def _skip_stars(pattern: tuple[str, ...], positions: set[int]) -> set[int]:
+    """Add the positions that are reachable when `**` matches nothing; a trailing one must match something."""
+    for at in sorted(positions):
         while at < len(pattern) - 1 and pattern[at] == "**":
             at += 1
-            places.add(at)
-    return places
+            positions.add(at)
+    return positions
 
 
 @lru_cache(maxsize=512)

@@ -1,4 +1,4 @@
-"""The one way to make a path, or a store key, from a name that somebody else chose."""
+"""Makes paths and store keys from untrusted names."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class UnsafePath(ValueError):
 
 
 def safe_name(name: str) -> str:
-    """The name itself, if it is a plain relative path with `/` between its parts; else UnsafePath.
+    """Return the name if it is a plain relative path with `/` between its parts. Raises UnsafePath.
 
-    Looks at the text alone. Two different safe names never spell the same path (`a//b`, `a/./b` and `a/` are
+    Checks the text only. Two different safe names never spell the same path (`a//b`, `a/./b` and `a/` are
     refused). Control characters are refused too: such a name can hide in a terminal.
     """
     why = _why_unsafe(name)
@@ -36,10 +36,10 @@ def safe_name(name: str) -> str:
 
 
 def safe_join(root: str | os.PathLike[str], name: str) -> Path:
-    """`root/name`, if the name is safe and no link on its way leads out of `root`; else UnsafePath.
+    """Return `root/name` if the name is safe and no link on its way leads out of `root`. Raises UnsafePath.
 
-    The answer is not resolved. It holds while nobody else changes the folder: where strangers write at the
-    same time, open the result without following links.
+    The path is not resolved. It is safe while nobody else changes the folder: if others may write to it, open the
+    result without following links.
     """
     joined = Path(root) / safe_name(name)
     if not is_inside(root, joined):
@@ -48,14 +48,14 @@ def safe_join(root: str | os.PathLike[str], name: str) -> Path:
 
 
 def is_inside(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
-    """Whether `path`, all links followed, is `root` or below it. Neither has to exist."""
+    """Return whether `path`, with all links followed, is `root` or below it. Neither has to exist."""
     top = os.path.realpath(root)
     real = os.path.realpath(path)
     return real == top or real.startswith(top.rstrip(os.sep) + os.sep)
 
 
 def has_link_loop(path: str | os.PathLike[str]) -> bool:
-    """Whether the system gives up following the links of `path`: a circle, or more than about 40 of them."""
+    """Return whether following the links of `path` fails: a loop, or more than about 40 links."""
     try:
         os.stat(path)
     except OSError as error:

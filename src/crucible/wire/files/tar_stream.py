@@ -1,8 +1,7 @@
-"""Reading a tar, plain or gzipped, that nobody trusts, member by member and within bounds.
+"""Reads an untrusted tar, plain or gzipped, member by member and within bounds.
 
-The blocks are walked here and not by `tarfile`'s own loop, which takes a broken header for the end of the
-archive and reads name records of any size into memory. What may be done with a member is for the caller to
-decide; names are given as they stand in the archive.
+It does not use `tarfile`'s own loop, which treats a broken header as the end of the archive and reads name records of
+any size into memory. Names are returned as they are in the archive; the caller decides what is allowed.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Member:
 
 
 class _TarStream:
-    """The decompressed bytes. Every fault of the source becomes BadArchive."""
+    """The decompressed bytes. Raises BadArchive for every error of the source."""
 
     def __init__(self, source: Union[BinaryIO, gzip.GzipFile]) -> None:
         self._source = source
@@ -100,11 +99,11 @@ class _TarStream:
         except EOFError as error:
             raise BadArchive("it is cut off") from error
         except (gzip.BadGzipFile, zlib.error) as error:
-            raise BadArchive(f"it is not a sound gzip file: {error}") from error
+            raise BadArchive(f"it is not a valid gzip file: {error}") from error
 
 
 def read_members(source: BinaryIO, *, compressed: bool = True) -> Iterator[Member]:
-    """The members in their order. BadArchive for anything that is not a sound archive, to its very end."""
+    """Yield the members in order. Raises BadArchive for anything that is not a valid archive up to its end."""
     stream = _TarStream(gzip.GzipFile(fileobj=source, mode="rb") if compressed else source)
     while True:
         block = stream.read_exactly(_BLOCK)
@@ -138,7 +137,7 @@ def _member(info: tarfile.TarInfo, names: dict[str, str], stream: _TarStream) ->
     if info.type == FOLDER:
         name = name[:-1] if name.endswith("/") else name
     if size and info.type not in FILES:
-        raise BadArchive(f"{name!a} is no file and yet has content")
+        raise BadArchive(f"{name!a} is not a file and yet has content")
     executable = bool(info.mode & stat.S_IXUSR)
     target = names.get("linkpath", info.linkname)
     return Member(name, info.type, executable, target, size, stream.content(size))

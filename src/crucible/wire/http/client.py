@@ -1,10 +1,10 @@
 """HTTP to one server with the standard library: kept connections, deadlines, bounded answers, proxies.
 
 HttpError
-├── NotConnected   there is no connection; `late`: because nobody answered in time
-├── Late           the answer did not come in time
-└── Broken         the connection ended too early, or what came is not HTTP
-    └── TooLong    the answer is longer than its reader takes
+├── NotConnected           no connection was made; `timed_out`: because nothing answered in time
+├── ResponseTimeout        the response did not come in time
+└── BadResponse            the connection ended too early, or the response is not HTTP
+    └── ResponseTooLong    the response is longer than the reader's limit
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ANSWER_SECONDS = 15.0
 READ_SECONDS = 600.0
 MAX_ANSWER = 64 * 1024 * 1024
 KEEP_SECONDS = 5.0
-"""How long a connection may wait for a request that must not be sent twice; servers keep theirs longer."""
+"""Idle time after which a connection is not reused for a request that must not be sent twice."""
 
 CHUNK = 64 * 1024
 _PORTS = {"http": 80, "https": 443}
@@ -40,7 +40,7 @@ _NONE: Headers = MappingProxyType({})
 
 
 class HttpError(Exception):
-    """No whole answer came; the subclasses say why."""
+    """No complete response came; the subclasses say why."""
 
 
 class NotConnected(HttpError):
@@ -201,7 +201,7 @@ class HttpClient:
         return None
 
     def _pop_idle(self) -> Optional[tuple[float, http.client.HTTPConnection]]:
-        """Taken in one step: between a look and a pop another thread may have taken the last."""
+        """Take an idle connection, or None. A single pop, as another thread may take the last one meanwhile."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -221,7 +221,7 @@ class HttpClient:
         plain_proxy = self._proxy if self._tls is None else None
         origin, more = ("", _NONE) if plain_proxy is None else (self.base.origin, plain_proxy.headers)
         headers = {**self._headers, **more, **request.headers}
-        # A server that refuses a long body answers before it was sent whole; its answer is waiting then.
+        # A server that refuses a long body responds before all of it was sent, and closes: read that response.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(request.method, f"{origin}{self.base.path}{request.target}", request.body, headers)
 
@@ -282,7 +282,7 @@ class Response:
         self._closed = False
 
     def read(self, limit: int = MAX_ANSWER, seconds: float = READ_SECONDS) -> bytes:
-        """Return the whole body, and close; a second call returns the same. Raises HttpError, TooLong."""
+        """Return the whole body, and close; a second call returns the same. Raises HttpError, ResponseTooLong."""
         if self._content is None:
             self._reader.until = time.monotonic() + seconds
             parts: list[bytes] = []
@@ -350,7 +350,7 @@ class _Reader(io.RawIOBase):
 
 
 def _is_closed_by_server(waiting: socket.socket) -> bool:
-    """Whether the server has hung up: nothing else can be there to read between two requests."""
+    """Return whether the server closed the connection: between two requests, nothing else can be readable."""
     poll = select.poll()
     poll.register(waiting, select.POLLIN)
     return bool(poll.poll(0))

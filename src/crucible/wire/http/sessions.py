@@ -1,12 +1,12 @@
-"""Sessions: a command, or a connection to a port, in the surroundings of a job that runs.
+"""The session protocol: a command, or a connection to a port, at a running job.
 
-A session is a row of frames over WebSockets, from a client through the server to the job's agent and back. A frame
+A session is a sequence of frames over WebSockets, from a client through the server to the job's agent and back. A frame
 is one binary message: a byte that says its kind, then bytes or JSON. What is sent is bounded by credit: each side
-may send `WINDOW` bytes of data, and again as many as the other says it has passed on. So nobody ever has to stop
-reading, and a stream that nobody takes costs no more than a window.
+may send `WINDOW` bytes of data, and again as many as the other says it has passed on. So no side has to
+stop reading, and a stream that is not read costs no more than a window.
 
     client                          agent
-    OPEN  what is wanted      ->
+    OPEN  what to open        ->
                               <-    READY
     DATA, END, RESIZE, CREDIT ->
                               <-    DATA, ERROR_DATA, END, CREDIT
@@ -59,7 +59,7 @@ FROM_AGENT = frozenset(
 
 
 class BadFrame(ValueError):
-    """The bytes are no frame that may come from that side."""
+    """The bytes are not a frame that this side may send."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Ports:
-    """Only tell, in `Over.ports`, on which ports processes of the job listen."""
+    """Ask, for `Over.ports`, on which ports processes of the job listen."""
 
 
 Opening = Union[Command, Connection, Ports]
@@ -118,7 +118,7 @@ OPENINGS: Mapping[str, Any] = {"command": Command, "connection": Connection, "po
 
 @dataclass(frozen=True)
 class Problem:
-    """Why something was refused, as errors are told everywhere; `status` as in HTTP."""
+    """Why something was refused, with the fields of every API error; `status` as in HTTP."""
 
     code: str
     status: int
@@ -272,7 +272,7 @@ def _problem(doc: Mapping[str, Any]) -> Problem:
 
 
 def _build(kind: Any, doc: Mapping[str, Any]) -> Any:
-    """One from the fields that it has; what a newer side adds is passed over."""
+    """Return an object from the known fields; those that a newer side adds are ignored."""
     known = {name: value for name, value in doc.items() if name in kind.__dataclass_fields__}
     try:
         return kind(**known)

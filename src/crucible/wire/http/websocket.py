@@ -1,4 +1,4 @@
-"""The client's side of WebSockets (RFC 6455) without any I/O: for agents, which have the standard library alone."""
+"""The client side of WebSockets (RFC 6455) without I/O, for agents, which have only the standard library."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def encode_message(opcode: int, payload: bytes, mask: Callable[[int], bytes] = o
 
 
 def _apply_mask(payload: bytes, key: bytes) -> bytes:
-    """Over one large number: a loop over bytes would be many times slower."""
+    """Apply the mask by XOR of two large integers: a loop over bytes would be many times slower."""
     size = len(payload)
     if not size:
         return b""

@@ -1,6 +1,6 @@
-"""Model plugins as they are seen from outside: described by their own Python, never imported.
+"""Describes model plugins in a subprocess of their own Python, without importing them here.
 
-One that fails, hangs or makes no sense is named with its fault; the others are described all the same.
+A plugin that fails, hangs or is invalid is returned with its problem; the others are described all the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class PluginProblem:
-    """Why a plugin cannot be used, in its own words; `traceback` where something of its own was raised."""
+    """Why a plugin cannot be used; `traceback` if its own code raised."""
 
     text: str
     traceback: Optional[str] = None
@@ -35,7 +35,7 @@ class PluginProblem:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A model that a package offers. `schema` None takes any config; with a `fault` all below it is unknown.
+    """A model that a package offers. `schema` None takes any config; with a `problem` all fields below it are unknown.
 
     `package` is the folder or file of the top-level package it is in, where that is one path.
     """
@@ -74,7 +74,7 @@ class Plugin:
 
 
 class ModelNotFound(LookupError):
-    """No package offers this name; `known` are those that are offered."""
+    """No package has a model of this name; `known` are those that exist."""
 
     def __init__(self, known: tuple[str, ...]) -> None:
         super().__init__("no such model")
@@ -98,32 +98,32 @@ class _TimeShares:
 
 
 def describe_all(python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> tuple[Plugin, ...]:
-    """All models of this Python, within so many seconds. Blocks; raises NoAnswer when the Python cannot be asked.
+    """All models of this Python, within so many seconds. Blocks; raises RpcError if the Python cannot be asked.
 
-    One that has not answered when its time is over is named with that as its fault.
+    A plugin that does not answer in time is returned with that as its problem.
     """
     deadline = time.monotonic() + seconds
-    with _open_rpc(python, environ) as asker:
-        entries = _entries(asker, min(LIST_SECONDS, seconds))
+    with _open_rpc(python, environ) as rpc:
+        entries = _entries(rpc, min(LIST_SECONDS, seconds))
         turns = _TimeShares(len(entries), deadline)
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             try:
-                return tuple(pool.map(lambda entry: _describe(asker, entry, turns.take()), entries))
+                return tuple(pool.map(lambda entry: _describe(rpc, entry, turns.take()), entries))
             except BaseException:
                 # Ctrl-C: leaving waits for the threads, and a plugin may hang.
-                asker.cancelled.set()
+                rpc.cancelled.set()
                 raise
 
 
 def describe_one(name: str, python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> Plugin:
-    """The model of this name, perhaps with a fault, within so many seconds. Blocks; raises NotOffered, NoAnswer."""
+    """Return the model of this name, perhaps with a problem. Blocks up to `seconds`; raises ModelNotFound, RpcError."""
     deadline = time.monotonic() + seconds
-    with _open_rpc(python, environ) as asker:
-        entries = _entries(asker, min(LIST_SECONDS, seconds))
+    with _open_rpc(python, environ) as rpc:
+        entries = _entries(rpc, min(LIST_SECONDS, seconds))
         entry = next((entry for entry in entries if entry.name == name), None)
         if entry is None:
             raise ModelNotFound(tuple(entry.name for entry in entries))
-        return _describe(asker, entry, max(deadline - time.monotonic(), 0.0))
+        return _describe(rpc, entry, max(deadline - time.monotonic(), 0.0))
 
 
 @contextmanager
@@ -133,11 +133,11 @@ def _open_rpc(python: str, environ: Mapping[str, str]) -> Iterator[SubprocessRpc
         yield SubprocessRpc(python, Path(folder), environ)
 
 
-def _entries(asker: SubprocessRpc, seconds: float) -> tuple[Plugin, ...]:
+def _entries(rpc: SubprocessRpc, seconds: float) -> tuple[Plugin, ...]:
     """What is offered, one of each name: two of one name have a fault, which describing them tells."""
     try:
-        entries: Any = asker.call(seconds=seconds)["entries"]
-        return tuple({str(entry["name"]): _entry(entry, asker.python) for entry in entries}.values())
+        entries: Any = rpc.call(seconds=seconds)["entries"]
+        return tuple({str(entry["name"]): _entry(entry, rpc.python) for entry in entries}.values())
     except (KeyError, TypeError) as error:
         raise RpcError(f"its answer cannot be read: {error!r}") from error
 
@@ -146,9 +146,9 @@ def _entry(entry: Mapping[str, Any], python: str) -> Plugin:
     return Plugin(str(entry["name"]), str(entry["value"]), str(entry["distribution"]), str(entry["version"]), python)
 
 
-def _describe(asker: SubprocessRpc, entry: Plugin, seconds: float) -> Plugin:
+def _describe(rpc: SubprocessRpc, entry: Plugin, seconds: float) -> Plugin:
     try:
-        return _fill(entry, asker.call("--model", entry.name, seconds=seconds))
+        return _fill(entry, rpc.call("--model", entry.name, seconds=seconds))
     except RpcError as error:
         return replace(entry, problem=PluginProblem(str(error), error.stderr or None))
     except (BadSchema, KeyError, TypeError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Asking a Python about its model plugins: in a process of its own, with a deadline and bounded output."""
+"""Calls `crucible.inside.describe` in a subprocess of a Python, with a deadline and bounded output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL")
 
 
 class RpcError(Exception):
-    """It did not answer; the text says why, `words` are the last that it wrote."""
+    """The process gave no answer; the text says why, `stderr` is the end of what it wrote there."""
 
     def __init__(self, text: str, words: str = "") -> None:
         super().__init__(text)
@@ -33,7 +33,7 @@ class RpcError(Exception):
 class SubprocessRpc:
     """`shim` is a folder that gives a Python its `crucible`; it is also where the process runs.
 
-    Once `abandoned` is set nobody waits for an answer, and what runs is ended.
+    Once `cancelled` is set, running calls end at once and kill their process.
     """
 
     python: str
@@ -42,7 +42,7 @@ class SubprocessRpc:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def call(self, *arguments: str, seconds: float) -> Mapping[str, object]:
-        """The answer of `crucible.inside.describe`. Raises NoAnswer."""
+        """Return the answer of `crucible.inside.describe`. Raises RpcError."""
         kept = {name: self.environ[name] for name in PASSED_ON if name in self.environ}
         try:
             process = subprocess.Popen(
@@ -62,8 +62,8 @@ class SubprocessRpc:
             _end(process)
 
 
-def _answer(process: subprocess.Popen[bytes], seconds: float, abandoned: threading.Event) -> Mapping[str, object]:
-    data, words, in_time = _read(process, time.monotonic() + seconds, abandoned)
+def _answer(process: subprocess.Popen[bytes], seconds: float, cancelled: threading.Event) -> Mapping[str, object]:
+    data, words, in_time = _read(process, time.monotonic() + seconds, cancelled)
     said = words.decode("utf-8", "replace").strip()
     if len(data) > MOST_ANSWER:
         raise RpcError(f"its description is larger than {MOST_ANSWER // 1024} KiB", said)
@@ -77,7 +77,7 @@ def _answer(process: subprocess.Popen[bytes], seconds: float, abandoned: threadi
     return doc if isinstance(doc, dict) else {}
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float, abandoned: threading.Event) -> tuple[bytes, bytes, bool]:
+def _read(process: subprocess.Popen[bytes], deadline: float, cancelled: threading.Event) -> tuple[bytes, bytes, bool]:
     """All of its standard output, the end of its standard error, and whether the first ended in time."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -89,7 +89,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float, abandoned: threadin
             waiting.register(stream, selectors.EVENT_READ)
         while answer in waiting.get_map() and len(parts[answer]) <= MOST_ANSWER:
             left = deadline - time.monotonic()
-            if left <= 0 or abandoned.is_set():
+            if left <= 0 or cancelled.is_set():
                 return parts[answer], parts[words], False
             for key, _ in waiting.select(min(left, _TURN)):
                 chunk = os.read(key.fd, _CHUNK)
