@@ -75,7 +75,7 @@ def test_run_is_a_job_beside_with_the_same_files(local: ComputeBackend, real: Re
     (spec,) = real.specs
     assert (spec["command"], spec["bundle"]) == (["/bin/sh", "-c", "python evaluate.py"], real.view(job).bundle)
     assert (spec["environment"]["interpreter"], spec["backend"]) == ("/usr/bin/python3", "local")
-    with pytest.raises(BadInput, match="command is a text"):
+    with pytest.raises(BadInput, match="command must be text"):
         local.run(job.id, " ")
 
 

@@ -55,7 +55,7 @@ async def test_how_often_it_saves(
 
 
 async def test_what_cannot_be_read_is_asked(router: WorkloadRouter) -> None:
-    with pytest.raises(BadInput, match="cannot be read") as raised:
+    with pytest.raises(BadInput, match="cannot be determined") as raised:
         await router.analyze_workload("x = 1")
     assert "How long does it run today, and on what?" in raised.value.fix
 

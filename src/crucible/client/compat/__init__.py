@@ -1,4 +1,4 @@
-"""The interfaces and names of the documents that Crucible grew out of, over its API."""
+"""The interfaces and names of the design documents that preceded Crucible, on top of its client."""
 
 from crucible.client.compat.compute import ComputeBackend, get_backend
 from crucible.client.compat.gpu import GPUExecutor, JobHandle, PipelinesComeLater

@@ -1,4 +1,4 @@
-"""The first document's contract of a backend: launch, status, run, download, terminate. It blocks."""
+"""The first document's backend interface: launch, status, run, download, terminate. Blocking."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from crucible.core.views.jobs import JobView
 
 
 class ComputeBackend:
-    """One backend of a server; ids are those of its jobs."""
+    """One backend of a server; ids are job ids."""
 
     def __init__(self, backend: str, platform: SyncMLPlatform | None = None) -> None:
         self.backend = backend
         self._platform = platform or SyncMLPlatform()
 
     def launch(self, config: JobConfig) -> str:
-        """Submit the job to this backend; returns its id."""
+        """Submit the job to this backend and return its id."""
         if not isinstance(config, JobConfig):
             raise BadInput(
                 "launch takes a JobConfig.", why=f"It is {config!r}."[:200], fix="JobConfig(path='train.py')"
@@ -48,9 +48,9 @@ class ComputeBackend:
         return self._job(job_id).status()
 
     def run(self, job_id: str, command: str) -> None:
-        """Run a shell command with the files of that job, at its backend, to its end; JobFailed if it fails.
+        """Run a shell command with the files of that job, on its backend, to its end. Raises JobFailed if it fails.
 
-        It is a job of its own, beside the other: it sees the same code, not the other's processes or outputs.
+        It runs as a separate job: it has the same code, but not the other job's processes or outputs.
         """
         view = self._job(job_id).view
         spec = _beside(view, _text("command", command))
@@ -58,9 +58,10 @@ class ComputeBackend:
         result_of(self._platform.api, job.wait())
 
     def download(self, job_id: str, remote_path: str, local_path: str | Path) -> None:
-        """Fetch a file that the job left to this path, or what is in a folder of its; what is there is replaced.
+        """Download a file of the job to this path, or the content of a folder, replacing existing files.
 
-        `remote_path` is relative to $CRUCIBLE_OUTPUT_DIR; `local_path` that ends with a slash or is a folder holds it.
+        `remote_path` is relative to $CRUCIBLE_OUTPUT_DIR. A `local_path` that is a folder or ends with a slash is where
+        the file goes.
         """
         job = self._job(job_id)
         wanted = _text("remote_path", remote_path).strip("/")
@@ -72,7 +73,7 @@ class ComputeBackend:
             downloads.download_as(self._platform.api, job.id, item, target, name)
 
     def terminate(self, job_id: str) -> None:
-        """End the job and wait until it has; again, or after its end, is harmless."""
+        """Cancel the job and wait until it has ended; idempotent."""
         job = self._job(job_id)
         if not job.cancel().ended:
             job.wait()
@@ -82,8 +83,8 @@ class ComputeBackend:
         if job.view.backend != self.backend:
             raise NotFound(
                 f"{self.backend} has no job {job_id}.",
-                why=f"It is at {job.view.backend}.",
-                fix=f"Ask ComputeBackend({job.view.backend!r}).",
+                why=f"It runs on {job.view.backend}.",
+                fix=f"Use ComputeBackend({job.view.backend!r}).",
             )
         return job
 
@@ -102,8 +103,8 @@ def _beside(view: JobView, command: str) -> JobSpec:
     )
 
 
-def _text(field: str, said: object) -> str:
-    if not isinstance(said, str) or not said.strip():
-        why, fix = f"It is {said!r}."[:200], f"Give {field} as a text."
-        raise BadInput(f"{field} is a text that is not empty.", why=why, fix=fix, field=field)
-    return said
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        why, fix = f"It is {value!r}."[:200], f"Pass {field} as text."
+        raise BadInput(f"{field} must be text that is not empty.", why=why, fix=fix, field=field)
+    return value

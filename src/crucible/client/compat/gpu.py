@@ -1,4 +1,4 @@
-"""The third document's contract of an executor: code and requirements in, a handle out. Asynchronous."""
+"""The third document's executor interface: code and requirements in, a handle out. For asyncio."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ JobHandle = Job
 
 
 class PipelinesComeLater(BadInput):
-    """Asked for a job that waits for another one."""
+    """A job cannot wait for another one yet."""
 
     code = "pipelines_come_later"
 
     def __init__(self) -> None:
         super().__init__(
-            "depends_on is not there yet.",
-            why="A job that starts when another has ended is part of pipelines, which the server does not have so far.",
+            "depends_on is not supported yet.",
+            why="The server has no pipelines: jobs that start when others have ended.",
             fix="Wait for the first job (await handle.wait()), then submit the second without depends_on.",
             field="depends_on",
         )
 
 
 class GPUExecutor:
-    """An executor of one backend, named as here (`local`) or as an ExecutionBackend."""
+    """An executor on one backend, given by name (`local`) or as an ExecutionBackend."""
 
     def __init__(self, backend: str | ExecutionBackend, platform: MLPlatform | None = None) -> None:
         known = backend if isinstance(backend, ExecutionBackend) else None
@@ -58,23 +58,22 @@ class GPUExecutor:
         resume_from_checkpoint: bool = False,
         depends_on: object = None,
     ) -> JobHandle:
-        """Submit code to this backend, or, with `resume_from_checkpoint`, let a job go on here.
+        """Submit code to this backend, or, with `resume_from_checkpoint`, resume a job on it.
 
-        A job that goes on is named by its id (an MLJob with one); it must have ended, and begins at its newest
-        checkpoint.
+        The job to resume is an MLJob with an id; it must have ended, and continues from its newest checkpoint.
         """
         if depends_on is not None:
             raise PipelinesComeLater
         if resume_from_checkpoint:
             return await self._resumed(code)
         text = code.code if isinstance(code, MLJob) else code
-        said = code.requirements if requirements is None and isinstance(code, MLJob) else requirements
+        needs = code.requirements if requirements is None and isinstance(code, MLJob) else requirements
         return await self._platform.submit(
-            code=text, requirements=self._needs(as_requirements(said)), places=[self.backend]
+            code=text, requirements=self._needs(as_requirements(needs)), places=[self.backend]
         )
 
     async def estimate_cost(self, characteristics: WorkloadCharacteristics) -> CostEstimate:
-        """What the duration costs on the cheapest machine here that could hold it; NoCapacity if none can."""
+        """Return the cost of the duration on the cheapest machine of the backend that fits. Raises NoCapacity."""
         needs = self._needs(characteristics.requirements())
         fields, goal = needs.read()
         spec = make_spec({"command": ("true",), **fields})
@@ -85,7 +84,7 @@ class GPUExecutor:
         return CostEstimate(hourly, hourly * characteristics.duration_hours, _confidence(best))
 
     async def check_availability(self) -> AvailabilityStatus:
-        """Whether a machine can be had now, and how long it takes until one is up."""
+        """Return whether a machine is available now, and how long it takes to start."""
         offers = offers_of(await self._platform.backends(), self.backend)
         runnable = [offer for offer in offers if offer.runnable and self._market in (None, offer.market)]
         if not runnable:
@@ -104,9 +103,9 @@ class GPUExecutor:
         await handle.resume(backend=self.backend)
         return handle
 
-    def _needs(self, said: Requirements) -> Requirements:
-        """A spot backend asks for spot machines, an on-demand one for none of them."""
-        return said if self._market is None else replace(said, interruptible=self._market is Market.SPOT)
+    def _needs(self, needs: Requirements) -> Requirements:
+        """Return the requirements with the market of the backend: spot machines, or none of them."""
+        return needs if self._market is None else replace(needs, interruptible=self._market is Market.SPOT)
 
 
 def _readiness(offer: OfferView) -> tuple[bool, float]:

@@ -25,7 +25,7 @@ class WorkloadRouter:
     async def recommend_backend(
         self, code: str, user_preferences: UserPreferences | Mapping[str, object] | None = None
     ) -> list[BackendRecommendation]:
-        """Of each backend its best offer, best first; also those that are not connected, which say so in `cons`."""
+        """Return the best offer of each backend, best first; unconnected backends say so in `cons`."""
         plan = await self._platform.recommend(code=code, preferences=user_preferences)
         best: dict[str, PlannedView] = {}
         for offer in plan.offers:
@@ -33,12 +33,12 @@ class WorkloadRouter:
         return [_recommendation(offer) for offer in best.values()]
 
     async def analyze_workload(self, code: str) -> WorkloadCharacteristics:
-        """What reading the code teaches. Raises BadInput, with the question, where nobody can say how long it takes."""
+        """Return what static analysis finds. Raises BadInput if the run time cannot be determined."""
         plan = await self._platform.recommend(code=code)
         profile = plan.profile or ProfileView()
         if plan.hours is None:
             asked = profile.unknown.get("runtime_hours", "How long does it run?")
-            raise BadInput("How long it takes cannot be read from the code.", fix=f"{asked} Say it in Requirements.")
+            raise BadInput("The run time cannot be determined from the code.", fix=f"{asked} Say it in Requirements.")
         return WorkloadCharacteristics(
             duration_hours=plan.hours,
             gpu_memory_gb=profile.gpu_memory_gb or 0,
@@ -50,7 +50,7 @@ class WorkloadRouter:
 
 
 def _minutes_between(profile: ProfileView, hours: float) -> float | None:
-    """Of a program that saves and says its epochs: an epoch, as plans count it."""
+    """Return the length of an epoch, for a program that saves checkpoints and has a known number of epochs."""
     return round(hours * 60 / profile.epochs, 2) if profile.checkpointing and profile.epochs else None
 
 

@@ -1,4 +1,4 @@
-"""The second document's contract of an executor: jobs by execution id, statuses as tables. Asynchronous."""
+"""The second document's executor interface: jobs by execution id, statuses as dictionaries. For asyncio."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ExecutionStrategy:
         self._start_seconds = start_seconds
 
     async def can_execute(self) -> bool:
-        """Whether the backend is connected and has a machine for jobs just now, with a GPU if one is needed."""
+        """Return whether the backend is connected and has a machine available, with a GPU if one is needed."""
         try:
             offers = await self._offers()
         except UnknownName:
@@ -52,15 +52,15 @@ class ExecutionStrategy:
         return any(offer.runnable and (offer.capacity.gpus or not self._needs_gpu) for offer in offers)
 
     async def estimate_cost(self, job_config: Mapping[str, object]) -> float:
-        """Dollars for `duration_hours` of the config; 0.0 where nothing is charged.
+        """Return dollars for `duration_hours` of the config; 0.0 if the backend is free.
 
-        The cheapest machine counts, or that of `instance_type`.
+        Uses the price of `instance_type`, or of the cheapest machine.
         """
         offers = await self._offers()
-        wanted = job_config.get("instance_type")
-        fitting = [offer for offer in offers if wanted in (None, offer.instance_type)]
+        instance_type = job_config.get("instance_type")
+        fitting = [offer for offer in offers if instance_type in (None, offer.instance_type)]
         if not fitting:
-            raise UnknownName("instance type", str(wanted), {offer.instance_type for offer in offers})
+            raise UnknownName("instance type", str(instance_type), {offer.instance_type for offer in offers})
         rate = min(offer.rate_micros_per_hour for offer in fitting)
         if not rate:
             return 0.0
@@ -89,7 +89,7 @@ class ExecutionStrategy:
             name=f"training {job_id}",
             tags=[f"training-{job_id}"],
         )
-        return await self._begun(job)
+        return await self._wait_for_process(job)
 
     async def get_status(self, execution_id: str) -> dict[str, object]:
         """`status` is running, completed, failed (with `return_code`) or not_found; `phase` is Crucible's own word."""
@@ -104,14 +104,14 @@ class ExecutionStrategy:
         return {"status": "completed" if view.status == "completed" else "failed", "return_code": code, **shown}
 
     async def cancel_job(self, execution_id: str) -> None:
-        """Ask the program to end (SIGTERM), and after ten seconds force it; one that is gone is fine."""
+        """Ask the program to end (SIGTERM), and after ten seconds force it; idempotent."""
         try:
             await self._platform.job(_job_of(execution_id)).cancel()
         except NotFound:
             return
 
     async def get_logs(self, execution_id: str, offset: int = 0) -> str:
-        """The output from this byte on; empty where there is none."""
+        """Return the output from this byte on; empty if there is none."""
         check_number("offset", offset, 0, 2**63, whole=True)
         try:
             return await self._platform.in_thread(lambda: _text(self._platform.sync.api, _job_of(execution_id), offset))
@@ -119,13 +119,13 @@ class ExecutionStrategy:
             return ""
 
     async def get_metrics(self, execution_id: str) -> dict[str, float | None]:
-        """The last value of each metric; empty where there is none."""
+        """Return the last value of each metric; empty if there is none."""
         try:
             return dict((await self._view(execution_id)).metrics)
         except NotFound:
             return {}
 
-    async def _begun(self, job: Job) -> str:
+    async def _wait_for_process(self, job: Job) -> str:
         view = job.view
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._start_seconds), aclosing(job.monitor()) as statuses:
@@ -140,7 +140,7 @@ class ExecutionStrategy:
         return await self._platform.in_thread(lambda: self._platform.sync.api.job(job))
 
     async def _offers(self) -> list[OfferView]:
-        """What the backend offers; UnknownName where the server has no such backend."""
+        """Return the offers of the backend. Raises UnknownName if the server has no such backend."""
         return offers_of(await self._platform.backends(), self.backend)
 
 
@@ -151,31 +151,35 @@ class LocalExecutor(ExecutionStrategy):
         super().__init__("local", platform, needs_gpu=needs_gpu)
 
 
-def offers_of(places: Sequence[BackendView], name: str) -> list[OfferView]:
-    place = next((place for place in places if place.name == name), None)
-    if place is None:
-        raise UnknownName("backend", name, [place.name for place in places], fix="`crucible backends` lists them.")
-    return [OfferView.model_validate(offer) for offer in place.offers]
+def offers_of(backends: Sequence[BackendView], name: str) -> list[OfferView]:
+    backend = next((backend for backend in backends if backend.name == name), None)
+    if backend is None:
+        raise UnknownName(
+            "backend", name, [backend.name for backend in backends], fix="`crucible backends` lists them."
+        )
+    return [OfferView.model_validate(offer) for offer in backend.offers]
 
 
 def _job_of(execution_id: object) -> str:
     found = _EXECUTION.fullmatch(execution_id) if isinstance(execution_id, str) else None
     if found is None:
         raise NotFound(
-            f"{execution_id!r} is no execution id."[:200],
-            fix="They look like local-job-01h...-4711; submit_job gives them.",
+            f"{execution_id!r} is not an execution id."[:200],
+            fix="They look like local-job-01h...-4711; submit_job returns them.",
         )
     return found["job"]
 
 
 def _as_json(config: Mapping[str, object]) -> str:
     if not isinstance(config, Mapping):
-        raise BadInput("config is a table.", why=f"It is {config!r}."[:200], fix="config={'epochs': 3}", field="config")
+        raise BadInput(
+            "config must be a table.", why=f"It is {config!r}."[:200], fix="config={'epochs': 3}", field="config"
+        )
     try:
         return json.dumps({name: value for name, value in config.items() if name != "requirements"})
     except (TypeError, ValueError) as error:
         raise BadInput(
-            "config cannot travel.", why=f"{error}. It goes as JSON.", fix="Use numbers, texts, lists and tables."
+            "config cannot be sent.", why=f"{error}. It goes as JSON.", fix="Use numbers, texts, lists and tables."
         ) from error
 
 

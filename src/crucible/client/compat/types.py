@@ -1,4 +1,4 @@
-"""The names of the documents, as values over Crucible's own."""
+"""The types of the documents, as values on top of Crucible's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UserPreferences = Preferences
 
 
 class ExecutionBackend(enum.Enum):
-    """Where the documents run things; `place` is the backend here, `market` how machines are had there."""
+    """The backends of the documents; `place` is the name of the backend here, `market` the market of its machines."""
 
     LOCAL = "local"
     REHEARSAL = "rehearsal"
@@ -66,12 +66,12 @@ def _tier_values() -> dict[str, dict[str, object]]:
 
 
 ResourceTier = enum.Enum("ResourceTier", _tier_values())  # type: ignore[misc]
-"""The tiers, each with the table that the documents give it."""
+"""The tiers, each with the values that the documents give it."""
 
 
 @dataclass(frozen=True)
 class ResourceRequirements:
-    """What a job needs; `timeout_seconds` ends it. Checked when it is turned into `Requirements`."""
+    """What a job needs; `timeout_seconds` is its time limit. Checked when it is converted to `Requirements`."""
 
     gpu_memory_gb: float | None = None
     gpus: int | None = None
@@ -116,7 +116,7 @@ class WorkloadCharacteristics:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Dollars by the hour and in all. Confidence is high where nothing is charged, low where prices move."""
+    """Dollars per hour and in total. Confidence is high for free machines, low for spot prices."""
 
     hourly: float
     total: float
@@ -133,7 +133,7 @@ class AvailabilityStatus:
 
 @dataclass(frozen=True)
 class BackendRecommendation:
-    """A backend, judged; `score` is from 0 to 1."""
+    """A backend and its best offer; `score` is from 0 to 1."""
 
     backend: str
     score: float
@@ -176,7 +176,7 @@ class TrainJobConfig(JobConfig):
 
     def __post_init__(self) -> None:
         if self.job_type is not JobType.TRAIN:
-            raise BadInput("A TrainJobConfig is of the type TRAIN.", fix="Use JobConfig for others.", field="job_type")
+            raise BadInput("A TrainJobConfig has the job_type TRAIN.", fix="Use JobConfig.", field="job_type")
 
     def inputs(self) -> dict[str, str | Path]:
         return {**self.data, **({"capture": self.capture} if self.capture is not None else {})}
@@ -217,7 +217,7 @@ class DistributedJobHandle:
 
 @dataclass(frozen=True)
 class EC2Instance:
-    """A machine at a place that calls its machines instances."""
+    """A machine of a provider that calls its machines instances."""
 
     id: str
     instance_type: str | None = None
@@ -227,13 +227,13 @@ class EC2Instance:
 
     @classmethod
     def of(cls, machine: MachineView) -> EC2Instance:
-        called = machine.native_id or machine.id
-        return cls(called, machine.instance_type, machine.region, machine.market, machine.state)
+        id = machine.native_id or machine.id
+        return cls(id, machine.instance_type, machine.region, machine.market, machine.state)
 
 
 @dataclass(frozen=True)
 class S3StorageConfig:
-    """Where files of a job are; in Crucible the server's store decides, and downloads go through the API."""
+    """Where files of a job are. Crucible ignores it: files are in the server's store."""
 
     bucket: str
     prefix: str
@@ -255,5 +255,5 @@ class ModalStorageConfig:
     s3_sync_enabled: bool = True
 
 
-def as_requirements(said: Requirements | ResourceRequirements | Mapping[str, object] | None) -> Requirements:
-    return said.requirements() if isinstance(said, ResourceRequirements) else Requirements.of(said)
+def as_requirements(needs: Requirements | ResourceRequirements | Mapping[str, object] | None) -> Requirements:
+    return needs.requirements() if isinstance(needs, ResourceRequirements) else Requirements.of(needs)
