@@ -1,4 +1,4 @@
-"""Places where jobs run: one module per place, base.py the contract, registry.py the lazy table."""
+"""Ways to get machines: base.py is the contract, registry.py the table of backends, each loaded when used."""
 
 from crucible.backends.registry import get_backend, names
 from crucible.backends.settings import BackendSettings

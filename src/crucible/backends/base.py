@@ -1,9 +1,9 @@
-"""The contract of a backend: a kind of place that can hold machines.
+"""The contract of a backend: a way to get machines.
 
-A backend prices, starts, polls, stops and lists machines; everything else is the agent's. Methods are
-synchronous, each returns soon or raises `Unreachable` by its deadline, and none keeps state that a restart
-would lose: what exists is what the place itself says exists. A new backend is one module, one row in
-`registry.py` and one subclass of the conformance suite.
+A backend prices, starts, polls, stops and lists machines; everything else is the agent's. Methods are synchronous, each
+returns soon or raises `Unreachable` by its deadline, and none keeps state that a restart would lose: what exists is
+what the provider says exists. A new backend is one module, one row in `registry.py` and one subclass of the
+conformance suite.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Reach(enum.StrEnum):
 
 
 class Slots(enum.StrEnum):
-    """Who decides what fits: we count slots, we just try, or the place queues by its own rules."""
+    """Who decides what fits: we count slots, we just try, or the provider queues by its own rules."""
 
     COUNTED = "counted"
     ELASTIC = "elastic"
@@ -59,7 +59,7 @@ class Capabilities:
     agent_python: str = ""
     """The interpreter on this computer that runs its agents; empty where it is not known before a machine is there."""
     simulated: bool = False
-    """Nothing real is behind it: it is used only where somebody names it."""
+    """Nothing real is behind it: a job runs there only if it names the backend."""
     max_runtime: float | None = None
     launch_deadline: float = 30.0
     """Seconds within which `launch` has answered or never will."""
@@ -69,7 +69,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class MachineOrder:
-    """What `call` needs to know of a machine that is wanted."""
+    """What `call` needs to know of a machine to launch."""
 
     machine: str
     deployment: str
@@ -93,7 +93,7 @@ class LaunchCall:
 
 @dataclass(frozen=True)
 class MachineRef:
-    """A machine as its place knows it. `machine` is our id, from the tag."""
+    """A machine as its provider knows it. `machine` is our id, from the tag."""
 
     backend: str
     machine: str
@@ -102,18 +102,17 @@ class MachineRef:
 
 
 class Seen(enum.StrEnum):
-    """What a place says of a machine."""
+    """What a provider says about a machine."""
 
     UP = "up"
     STARTING = "starting"
     HALTED = "halted"
-    """The place is there, our host program is not: the same launch call starts it again and adopts what runs.
-    """
+    """The machine exists, its host program does not run: the same launch call starts it again and adopts what runs."""
     GONE = "gone"
     INTERRUPTED = "interrupted"
-    """Gone because the place took it back."""
+    """Gone because the provider took it back."""
     UNREACHABLE = "unreachable"
-    """The place cannot say. Nothing follows from it."""
+    """The provider cannot say. Nothing follows from it."""
 
 
 @dataclass(frozen=True)
@@ -124,13 +123,13 @@ class Observation:
 
 
 class LaunchRefused(NoCapacity):
-    """The place said no and certainly made nothing."""
+    """The provider refused and certainly made nothing."""
 
     code = "launch_refused"
 
 
 class LaunchUnknown(Unreachable):
-    """The call may have made a machine: find out by token before anything else."""
+    """The call may have made a machine: search by token before anything else."""
 
     code = "launch_unknown"
 
@@ -149,7 +148,7 @@ class NotInstalled(Trouble):
 
 @dataclass(frozen=True)
 class Metered:
-    """What one instance ran at which price, by the provider's own meter."""
+    """The time of one instance at each price, by the provider's meter."""
 
     ref: MachineRef
     segments: tuple[Segment, ...]
@@ -157,34 +156,34 @@ class Metered:
 
 @runtime_checkable
 class Meters(Protocol):
-    """A backend whose provider says what it meters: its word is the ledger."""
+    """A backend whose provider shows its meter, which then decides what a machine cost."""
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
-        """One for every instance of these machines that the provider still knows.
+        """Return one entry for every instance of these machines that the provider still knows.
 
         They are found by the machines' tags: a machine whose launch was not answered has no `native_id`. An instance
-        that it tells of no more has ended.
+        that is no longer listed has ended.
         """
 
 
 @runtime_checkable
 class Leaves(Protocol):
-    """A backend that keeps something going only while a server is there."""
+    """A backend that keeps something running only while a server is connected."""
 
     def leave(self) -> None:
-        """The server stops: end what nobody needs any more. What runs, or bills, goes on."""
+        """End what is needed only while the server runs. Machines that run or bill stay."""
 
 
 @runtime_checkable
 class Doubles(Protocol):
-    """A place that may hold several instances of one machine, where a token was not honoured."""
+    """A backend that may hold several instances of one machine, because its provider ignored a token."""
 
     def end_instance(self, ref: MachineRef) -> None:
         """End exactly this instance, as `terminate` ends the machine with all of them."""
 
 
 def end_only(backend: Backend, ref: MachineRef) -> None:
-    """Ends what `ref` names and nothing else of its machine."""
+    """End the instance that `ref` names, and no other instance of its machine."""
     if isinstance(backend, Doubles):
         backend.end_instance(ref)
     else:
@@ -196,10 +195,10 @@ class Backend(Protocol):
     capabilities: Capabilities
 
     def offers(self, need: Resources) -> Sequence[Offer]:
-        """What could run this now, priced and dated. An offer that cannot is not runnable and says why."""
+        """Return what could run this now, priced and dated. An offer that cannot is not runnable and says why."""
 
     def call(self, order: MachineOrder) -> LaunchCall:
-        """The call that would be made. Pure: no I/O; the same order gives the same call."""
+        """Return the call that would be made. Pure: no I/O; the same order gives the same call."""
 
     def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
         """Make the machine, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown.
@@ -208,13 +207,13 @@ class Backend(Protocol):
         """
 
     def find(self, token: str) -> MachineRef | None:
-        """The machine a launch with this token made, if the place shows one."""
+        """Return the machine that a launch with this token made; None if the provider lists none."""
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
-        """One observation for each ref, many at once. Never raises for a machine that is gone."""
+        """Return one observation for each ref. Never raises for a machine that is gone."""
 
     def terminate(self, ref: MachineRef) -> None:
         """End the machine. Idempotent: already gone is success. Raises NotYetGone while it still runs."""
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
-        """Every machine that carries this deployment's tag: for the janitor and for re-adoption."""
+        """Return every machine that carries this deployment's tag, for the janitor."""

@@ -1,4 +1,4 @@
-"""The table of backends: one row each, imported when somebody asks for it."""
+"""The table of backends: one row each, imported when first used."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ ROWS: Mapping[str, BackendRow] = {
 
 
 def names(rows: Mapping[str, BackendRow] = ROWS) -> tuple[str, ...]:
-    """Every backend there is, installed or not, without importing one."""
+    """Return the names of all backends, installed or not, without importing one."""
     return tuple(rows)
 
 
 def connect_command(name: str, connected: Iterable[str], rows: Mapping[str, BackendRow] = ROWS) -> str | None:
-    """The command that gives a server with the `connected` backends this one too; None where there is no such one."""
+    """Return the command that adds this backend to a server with the `connected` ones; None if it does not exist."""
     row = rows.get(name)
     if row is None:
         return None
@@ -45,7 +45,7 @@ def connect_command(name: str, connected: Iterable[str], rows: Mapping[str, Back
 
 
 def get_backend(name: str, settings: BackendSettings, rows: Mapping[str, BackendRow] = ROWS) -> Backend:
-    """A new backend of that name. Raises UnknownName, or NotInstalled when what it imports is missing."""
+    """Return a new backend of that name. Raises UnknownName, or NotInstalled if a dependency is missing."""
     row = rows.get(name)
     if row is None:
         raise UnknownName("backend", name, rows, fix="`crucible backends` lists them.")

@@ -1,4 +1,4 @@
-"""What every backend is given by the server it works for."""
+"""The settings that a server passes to each of its backends."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ async def test_an_agent_that_does_not_come_is_not_waited_for(rig: Rig, monkeypat
     monkeypatch.setattr(sessions, "DIAL_SECONDS", 0.01)
     job, _ = await rig.running()
     control = service(rig)
-    with pytest.raises(TimedOut, match="did not open the line"):
+    with pytest.raises(TimedOut, match="did not open a connection"):
         async with (await control.sessions.enter(OWNER, job)).session(LS):
             raise AssertionError("nobody came")
     assert not control._services.sessions._open
@@ -133,7 +133,7 @@ async def test_an_agent_that_breaks_off_before_it_came_lets_nobody_wait(rig: Rig
     with registry.open("ses-1", VISIT) as meeting:
         with registry.accept("att-1", "ses-1"):
             pass
-        with pytest.raises(Unreachable, match="let it go"):
+        with pytest.raises(Unreachable, match="opened the connection for the session and closed it"):
             await meeting.wait_for_agent()
 
 

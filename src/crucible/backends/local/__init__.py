@@ -1,4 +1,4 @@
-"""This computer as a place: a host that stays up, found again by lock, pid and start time."""
+"""This computer as a backend: one host that stays up, found again by lock, pid and start time."""
 
 from crucible.backends.local.backend import LocalBackend
 

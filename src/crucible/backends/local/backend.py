@@ -1,7 +1,7 @@
-"""This computer as a place: one host of the agent, started detached, shared by all attempts.
+"""This computer as a backend: one host of the agent, started detached and shared by all attempts.
 
-A machine is a folder below the state folder (see local_folder.py). Its host outlives the server, its runners
-outlive the host. What lives is told by pid, start time and locks: a restarted server finds it.
+A machine is a folder below the state folder (see folder.py). Its host outlives the server, its runners outlive the
+host. A restarted server finds what lives by pid, start time and locks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LOOK_SECONDS = 0.01
 
 
 class LocalBackend:
-    """`clock` times a termination: even, and the same for all processes while the computer is up."""
+    """`clock` times a termination: monotonic, and the same for all processes while the computer is up."""
 
     name = "local"
 
@@ -167,7 +167,7 @@ class LocalBackend:
             raise self._refusal(folder, f"{error}.") from error
 
     def _await_host(self, folder: MachineFolder, started: Process | None) -> None:
-        """Of two hosts that start, the agent's lock leaves one; either will do."""
+        """Wait until a host is up. If two start, the agent's lock leaves one; either will do."""
         until = time.monotonic() + self._host_seconds
         while not folder.host:
             if not (started and started.alive) and not folder.host_locked:
@@ -177,7 +177,7 @@ class LocalBackend:
             time.sleep(_LOOK_SECONDS)
 
     def _refusal(self, folder: MachineFolder, why: str) -> LaunchRefused | LaunchUnknown:
-        """No host was started. That is the end of a new machine, and not of one whose runners may live."""
+        """Return the error for a host that did not start. Removes a new machine; keeps one whose runners may live."""
         what = "The agent could not be started on this computer."
         fix = "`crucible doctor` looks for the cause."
         if folder.unfinished():
@@ -230,7 +230,7 @@ class LocalBackend:
 
 
 def _native_id(machine: str) -> str:
-    """The same for every host of the machine: one that is started again may claim it again."""
+    """Return the machine's native id, the same for each of its hosts: one that is started again may claim again."""
     return f"local:{machine}"
 
 

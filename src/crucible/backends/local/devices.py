@@ -1,4 +1,4 @@
-"""What this computer has: CPUs, memory and GPUs, as far as this process may use them.
+"""Detect CPUs, memory and GPUs of this computer, as far as this process may use them.
 
 `detect` asks a `Probe`; `SystemProbe` is the real one. CPUs follow the affinity mask and the quota of the
 control group, memory its limit, GPUs `CUDA_VISIBLE_DEVICES`; they are numbered as NVML does, by PCI bus.
@@ -19,7 +19,7 @@ from crucible.core.compute.resources import Capacity
 
 
 class DeviceKind(enum.StrEnum):
-    """What computes here, the best first choice of a training script."""
+    """The device that a training script would choose first."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -28,7 +28,7 @@ class DeviceKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Gpu:
-    """`memory_bytes` is 0 where the driver does not say."""
+    """`memory_bytes` is 0 if the driver does not say."""
 
     index: int
     name: str
@@ -114,7 +114,7 @@ def _usable_cpus() -> int:
 
 
 def read_nvml(nvml: Any) -> Sequence[Gpu]:
-    """Every GPU that the `pynvml` module given shows; none when there is no driver."""
+    """Return every GPU that the `pynvml` module shows; none without a driver."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
@@ -141,7 +141,7 @@ def _text(value: str | bytes) -> str:
 
 
 def choose_visible(gpus: Sequence[Gpu], visible: str | None) -> Sequence[Gpu]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves; as in CUDA, the first unknown name ends the list."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves; as in CUDA, the first unknown name ends the list."""
     if visible is None:
         return gpus
     chosen: list[Gpu] = []
@@ -178,7 +178,7 @@ def _memory_limits(root: Path) -> Iterator[int]:
 
 
 def _levels(root: Path, controller: str) -> Iterator[Path]:
-    """The folder of our control group and those above it, in the one hierarchy or the controller's own."""
+    """Yield the folder of our control group and those above it, for cgroup v2 and v1."""
     mounts = root / "sys/fs/cgroup"
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -188,7 +188,7 @@ def _levels(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _upward(top: Path, parts: Iterable[str]) -> Iterator[Path]:
-    """In a container the path may name folders that are not mounted here; the top always is."""
+    """Yield the folders of a path from the top. In a container, some of them may not be mounted; the top always is."""
     folder = top
     yield folder
     for part in parts:

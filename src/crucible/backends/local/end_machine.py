@@ -15,7 +15,7 @@ GRACE_SECONDS = 10.0
 WAIT_SECONDS = 0.4
 """Most processes end at once: one call is then enough."""
 START_SECONDS = 10.0
-"""After that, a host that a dead server was about to start will not come up any more."""
+"""After this, a host that a dead server was about to start no longer comes up."""
 _LOOK_SECONDS = 0.01
 
 

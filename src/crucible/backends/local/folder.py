@@ -1,4 +1,4 @@
-"""The folder of one local machine: what the place remembers of it, on disk, for any server that comes later.
+"""The folder of one local machine: what the backend keeps of it on disk, for any later server.
 
 tags.json       whose machine it is: written before anything is started
 launch.lock     held while a launch or a removal is under way
@@ -55,7 +55,7 @@ class MachineFolder:
 
     @contextlib.contextmanager
     def hold(self, seconds: float = 0.0) -> Iterator[None]:
-        """One at a time launches or removes. TimeoutError; FileNotFoundError when there is no folder."""
+        """Hold the lock for launching or removing. Raises TimeoutError, or FileNotFoundError without a folder."""
         with locked(self.path / "launch.lock", seconds):
             yield
 
@@ -101,9 +101,9 @@ class MachineFolder:
 
     @property
     def host(self) -> Process | None:
-        """The living host, if there is one."""
+        """The living host, or None."""
         process = _process(read_doc(self.path / "host.json"))
-        # The lock is looked at only beside a living host: a look must not keep out one that is just starting.
+        # Probing the lock takes it for a moment, which could keep out a host that is just starting: probe it last.
         return process if process and process.alive and self.host_locked else None
 
     @property
@@ -111,7 +111,7 @@ class MachineFolder:
         return is_locked(self.path / "host.lock")
 
     def starting(self, seconds: float) -> bool:
-        """Whether a launch of the last `seconds` may still bring up a host."""
+        """Return whether a launch of the last `seconds` may still bring up a host."""
         launched = self.launched
         if launched is None or not 0 <= time.time() - launched.at < seconds:
             return False
@@ -121,11 +121,11 @@ class MachineFolder:
         return tuple(AttemptFolder(path) for path in _folders(self.path / "attempts"))
 
     def unfinished(self) -> int:
-        """Attempts that a host has yet to bring to their end."""
+        """Return the number of attempts that a host has yet to finish."""
         return sum(attempt.unfinished for attempt in self.attempts())
 
     def processes(self) -> frozenset[Process]:
-        """Every living process of this machine, but its runners: hosts, and what the users' code started."""
+        """Return every living process of this machine except runners: hosts, and what users' code started."""
         launched = self.launched
         hosts = {_process(read_doc(self.path / "host.json")), launched.process if launched else None}
         attempts = self.attempts()
@@ -139,7 +139,7 @@ class MachineFolder:
         return frozenset(process for process in found if process)
 
     def remove(self) -> None:
-        """Remove the folder, its tags last: a removal cut short can still be found. Call it inside `hold`."""
+        """Remove the folder, its tags last, so that an interrupted removal is found again. Call it inside `hold`."""
         for item in list(self.path.iterdir()):
             if item.name not in _KEPT_TO_THE_LAST:
                 _remove(item)
@@ -173,7 +173,7 @@ class AttemptFolder:
         return process if process and process.alive else None
 
     def group(self) -> frozenset[Process]:
-        """The process group of the user's process, while its first process lives."""
+        """Return the process group of the user's process, while its first process lives."""
         leader = _process(read_doc(self.path / "process.json")) or self._leader_by_runner()
         return group_members(leader) if leader else frozenset()
 
@@ -183,7 +183,7 @@ class AttemptFolder:
 
 
 def read_doc(path: Path) -> dict[str, object]:
-    """A JSON object; empty when it is missing or is being written."""
+    """Return a JSON object; empty if the file is missing or incomplete."""
     try:
         doc = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -192,7 +192,7 @@ def read_doc(path: Path) -> dict[str, object]:
 
 
 def write_doc(path: Path, doc: dict[str, object]) -> None:
-    """Whole and on disk when this returns, or not at all; nobody else may read it."""
+    """Write the document atomically and durably; only its owner may read it."""
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -242,7 +242,7 @@ def _unlock_and_retry(
     path: str,
     trouble: tuple[type[BaseException], BaseException, TracebackType],
 ) -> None:
-    """A job may leave folders that are not writable, and an exiting process may remove files meanwhile."""
+    """Make folders writable and retry: a job may leave read-only ones, and files may vanish meanwhile."""
     if isinstance(trouble[1], FileNotFoundError):
         return
     for blocked in (os.path.dirname(path), path):

@@ -39,7 +39,7 @@ _CREDENTIALS = re.compile(r"://[^/\s]*@")
 
 
 def host_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a host, and through it a job, sees of the server's variables: harmless names, no credentials."""
+    """Return the server's variables that a host and its jobs may see: known names, without credentials."""
     defaults = {"PATH": f"/usr/local/bin:{os.defpath}", "HOME": os.path.expanduser("~")}
     passed = {
         name: value
@@ -50,9 +50,9 @@ def host_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def start_host(settings: BackendSettings, folder: Path, bootstrap: Path) -> Process | None:
-    """Start the host, detached; None when it has ended already.
+    """Start the host, detached; None if it has ended already.
 
-    Raises TimeoutError when it may have been started, any other OSError when it was not.
+    Raises TimeoutError if it may have been started, any other OSError if it was not.
     """
     host = [settings.python, "-I", str(settings.agent_file), "host", "--bootstrap", str(bootstrap)]
     with open(folder / "host.log", "ab") as log:
@@ -76,7 +76,7 @@ def start_host(settings: BackendSettings, folder: Path, bootstrap: Path) -> Proc
 
 
 def log_tail(folder: Path) -> str:
-    """The end of the host's log."""
+    """Return the end of the host's log."""
     with contextlib.suppress(FileNotFoundError), open(folder / "host.log", "rb") as log:
         log.seek(0, os.SEEK_END)
         log.seek(max(0, log.tell() - _TAIL_BYTES))

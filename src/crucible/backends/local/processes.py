@@ -15,9 +15,9 @@ _RETRY_SECONDS = 0.02
 
 
 def group_members(leader: Process) -> frozenset[Process]:
-    """Everything in the process group of a living leader, itself included; nothing once the leader has ended.
+    """Return the processes in the group of a living leader, itself included; empty once the leader has ended.
 
-    While the leader lives its number means this group and no other.
+    After that its pid may name another group.
     """
     import psutil  # slow to load; a server needs it when a job ends, not when it starts
 
@@ -27,7 +27,7 @@ def group_members(leader: Process) -> frozenset[Process]:
 
 
 def processes_with_variable(name: str, values: Iterable[str]) -> frozenset[Process]:
-    """Processes, other than this one, that were started with one of these values in their environment."""
+    """Return other processes that were started with one of these values in their environment."""
     import psutil
 
     def value(process: psutil.Process) -> str | None:
@@ -54,10 +54,9 @@ def _group(pid: int) -> int | None:
 
 @contextlib.contextmanager
 def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock on a file, created if need be; TimeoutError when another holds it that long.
+    """Hold the lock on a file, created if needed. Raises TimeoutError if another process holds it that long.
 
-    The holder may remove the file: who waited for a removed file tries again with the one that is there now.
-    FileNotFoundError when the folder is gone.
+    Raises FileNotFoundError if the folder is gone.
     """
     until = time.monotonic() + seconds
     while True:
@@ -76,6 +75,7 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
 def _take(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A holder may remove the file: a lock on a removed file guards nothing, so open the new one.
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except (BlockingIOError, FileNotFoundError):
         return False

@@ -135,7 +135,7 @@ class RehearsalBackend:
         return [observe(ref, [i for i in known if i.machine == ref.machine]) for ref in refs]
 
     def terminate(self, ref: MachineRef) -> None:
-        """The instance first, whether a list shows it or not; then others of the machine that lists show."""
+        """End the instance, listed or not; then other instances of the machine that are listed."""
         ending = self._end(ref.native_id)
         for instance in self._carrying([ref.machine]):
             if instance.id != ref.native_id and instance.alive:
@@ -152,7 +152,7 @@ class RehearsalBackend:
         return [self._ref(instance) for instance in found if instance.alive]
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
-        """What the cloud says each instance of these machines ran at which price: for the ledger."""
+        """Return what the cloud metered for each instance of these machines."""
         found = self._carrying([ref.machine for ref in refs], segments="true")
         return [Metered(self._ref(instance), instance.segments) for instance in found]
 
@@ -176,7 +176,7 @@ class RehearsalBackend:
         return {**call.parameters, "client_token": call.token, "user_data": filled}
 
     def _not_launched(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:
-        """A refusal is believed only where it says that nothing was made."""
+        """Turn an error into LaunchRefused only if it says that nothing was made."""
         if error.code == _MISMATCH:
             return self._launched_before(call, error)
         if error.status == 429:
@@ -186,7 +186,7 @@ class RehearsalBackend:
         raise LaunchRefused("The simulated cloud refused the machine.", why=f"{error}.") from error
 
     def _launched_before(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:
-        """The token was used, with the address of a server that has restarted since."""
+        """Find the machine of a token that was used before, with the address of a server that has restarted since."""
         found = self.find(call.token)
         if found is None:
             raise LaunchUnknown("The machine was made before and is not shown yet.", why=f"{error}.") from error
@@ -208,14 +208,14 @@ class RehearsalBackend:
             raise _unreachable(error) from error
 
     def _carrying(self, machines: Sequence[str], **more: str) -> Iterator[Instance]:
-        """Every instance that a list shows with the tag of one of these machines."""
+        """Yield every listed instance with the tag of one of these machines."""
         names = sorted(set(machines))
         for start in range(0, len(names), _TAGS_A_CALL):
             wanted = ",".join(names[start : start + _TAGS_A_CALL])
             yield from self._list(MACHINE_TAG, wanted, **more)
 
     def _end(self, native_id: str) -> bool:
-        """Whether it still runs after being told to end. One that nobody knows does not."""
+        """End an instance; return whether it still runs. An unknown one does not."""
         try:
             answer = self._cloud.call("DELETE", f"/v1/instances/{quote(native_id, safe='')}")
         except ErrorAnswer as error:

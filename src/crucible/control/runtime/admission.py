@@ -1,8 +1,8 @@
-"""Admission: whether a process may work on a database, decided before it does anything there.
+"""Decide whether a process may work on a database, before it does anything there.
 
-All processes on a database are one deployment: they hold the same key, and those that are connected to places
-on their own computer mean the same computer and folder. Two that disagreed would each take the other's
-machines for lost.
+All processes on a database are one deployment: they hold the same key, and those that are connected to backends
+on their own computer mean the same computer and folder. Two that disagreed would each take the other's machines for
+lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEPLOYMENT = "deployment"
 COMPUTER = "computer"
 RELEASE_SQL = "DELETE FROM meta WHERE key = 'computer'"
 STARTING_SECONDS = 60.0
-"""A process that was admitted may take so long until it has its first duty."""
+"""How long an admitted process may take until it has its first duty."""
 
 
 class WrongDeployment(Conflict):
@@ -38,7 +38,7 @@ class OtherComputer(Conflict):
 class Admission:
     """`deployment` is derived from the key. `nearby`: backends whose machines are on `computer`.
 
-    Without `computer` nobody else can be in the way of the places nearby.
+    Without `computer` no other process can use the backends nearby.
     """
 
     deployment: str

@@ -1,4 +1,4 @@
-"""The rounds: what keeps a control plane going, from its start to its end."""
+"""The background tasks of a control plane, from its start to its end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BackgroundTasks:
         self._loops = Loops(services.ports, self._make_loops())
 
     async def start(self) -> None:
-        """Takes up whatever was left, then starts the loops. A place that hangs does not keep us from it."""
+        """Adopt what an earlier process left, then start the loops, even if a backend hangs."""
         await self._ports.db.write(self._adopt_leftovers)
         await self._ports.wakeups.start()
         await self._renew_duties()
@@ -73,16 +73,16 @@ class BackgroundTasks:
             await self._services.poller.poll()
 
     def _is_mail_read(self) -> bool:
-        """What a machine said before it went counts, so nothing is believed gone before that.
+        """Return whether every mailbox was read: what a machine wrote before it was gone counts, so polling waits.
 
-        A store that does not answer holds this up for a while only.
+        A store that does not answer delays polling only for a while.
         """
         now = self._ports.clock.now()
         self._first_asked = now if self._first_asked is None else self._first_asked
         return self._services.storelink.all_read or now - self._first_asked >= MAIL_SECONDS
 
     async def stop(self) -> None:
-        """Ends the loops, then gives back machines that nobody uses. What runs goes on without us."""
+        """End the loops and release idle machines. Jobs that run continue without the server."""
         await self._loops.stop()
         await self._services.performer.stop()
         await self._services.notifier.stop()
@@ -99,7 +99,7 @@ class BackgroundTasks:
             self._services.plans.close()
 
     async def _release_idle_machines(self) -> None:
-        """Idle pool machines are released; a release that takes longer goes on at the next start."""
+        """Release idle pool machines; a release that takes longer continues at the next start."""
         if not await self._services.writer.write(release_idle_pools):
             return
         for _ in range(LEAVE_TRIES):
@@ -107,7 +107,7 @@ class BackgroundTasks:
                 await self._ports.clock.sleep(LEAVE_WAIT)
 
     async def _leave_backends(self) -> None:
-        """What a place keeps going only for us ends, where it can at once."""
+        """Let backends end what they keep running only for this server."""
         leaving = [
             b for b in map(self._services.backends.get, self._services.backends.names()) if isinstance(b, Leaves)
         ]
@@ -115,10 +115,10 @@ class BackgroundTasks:
             try:
                 await self._ports.calls.run(backend.name, backend.leave, LEAVE_DEADLINE)
             except CrucibleError as error:
-                log.warning("leaving a place failed", backend=backend.name, error=str(error))
+                log.warning("leaving a backend failed", backend=backend.name, error=str(error))
 
     def _adopt_leftovers(self, conn: Connection) -> None:
-        """A worker of this name that died left its claims behind; they are ours now."""
+        """Check that we may work here, and release the claims that an earlier process of this name left behind."""
         at = database_now(conn, self._ports.clock.now)
         self._services.deployment.admit(conn, at)
         clear_future_deadlines(conn, at)

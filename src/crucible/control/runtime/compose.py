@@ -1,4 +1,4 @@
-"""One process's control plane: over a state folder alone, or sharing a PostgreSQL database with others."""
+"""Build one process's control plane: on a state folder, or on a PostgreSQL database that processes share."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from crucible.storage import StoreOptions, open_store
 log = structlog.get_logger(__name__)
 
 WORKER = "embedded"
-"""The holder of the state folder's lock is the only process of this name."""
+"""The worker's name on SQLite: only one process holds the state folder's lock."""
 LONGEST_HOST = 40
 LOOK_UP, LOOK_UP_SECONDS = "names of hosts", 10.0
 _STARTED = secrets.token_hex(6)
-"""Two computers, or one before and after a restart, may use the same name and number."""
+"""Makes a process's name unique: two computers, or one after a restart, may have the same name and pid."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ControlOptions:
     """What the composition root knows.
 
     `database`: a file, or the URL of a PostgreSQL database. `store`: a folder or a URL. `local_folder`: where
-    the places on this computer keep their machines; servers that share a database and a computer share it.
+    backends on this computer keep their machines; servers that share a database and a computer share it.
     `rehearsal_state`: the simulated cloud of several deployments. `models_python`: whose models are offered.
     """
 
@@ -106,7 +106,7 @@ class ControlOptions:
 
 
 def build_control(options: ControlOptions) -> ControlPlane:
-    """Opens database and store; starts nothing."""
+    """Open database and store, and return the control plane. Starts nothing."""
     engine = _open_engine(options.database)
     ports = Ports(
         clock=engine.clock,
@@ -153,7 +153,7 @@ def build_control(options: ControlOptions) -> ControlPlane:
 
 
 def _webhooks(hosts: Iterable[str], calls: Calls) -> Webhooks:
-    """Names are looked up in threads of their own: one that takes long delays no other work."""
+    """Return the sender of webhooks. Names are resolved in a lane of their own: a slow one delays no other work."""
 
     async def found(host: str, port: int) -> Sequence[str]:
         return await calls.run(LOOK_UP, lambda: look_up(host, port), LOOK_UP_SECONDS)
@@ -162,7 +162,7 @@ def _webhooks(hosts: Iterable[str], calls: Calls) -> Webhooks:
 
 
 def deployment_id(key: Secret) -> str:
-    """Who holds the key is the deployment: its id on tags is derived from it, one way."""
+    """Return the deployment's id for tags: derived from its key, one way."""
     digest = hashlib.sha256(b"deployment:" + key.reveal().encode()).digest()
     return make_id(Prefix.DEPLOYMENT, int.from_bytes(digest[:6]), int.from_bytes(digest[6:16]))
 
@@ -187,7 +187,7 @@ def _open_engine(database: Path | str) -> _DatabaseEngine:
 
 
 def process_name() -> str:
-    """No other process, of this computer or another, now or later, has it."""
+    """Return a name that no other process has, on any computer, now or later."""
     return f"{platform.node()[:LONGEST_HOST]}:{os.getpid()}:{_STARTED}"
 
 
@@ -206,5 +206,5 @@ def _backends(options: ControlOptions, agents_url_file: Path) -> dict[str, Backe
 
 
 def _local_backends(backends: Iterable[Backend]) -> frozenset[str]:
-    """Those whose machines are on this computer."""
+    """Return the backends whose machines are on this computer."""
     return frozenset(backend.name for backend in backends if backend.capabilities.reach is Reach.LOOPBACK)

@@ -17,7 +17,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 
 
 class DurationHistogram:
-    """How many took up to each of the bounds, and all together. Bounded memory, whatever comes."""
+    """A histogram with cumulative counts for each bound and a total, in bounded memory."""
 
     def __init__(self, bounds: tuple[float, ...] = BOUNDS) -> None:
         self.bounds = bounds
@@ -30,7 +30,7 @@ class DurationHistogram:
 
     @property
     def counts(self) -> list[int]:
-        """For each bound, and last for no bound at all, how many took no longer."""
+        """How many took no longer than each bound; the last count is of all."""
         sums, so_far = [], 0
         for count in self._counts:
             so_far += count
@@ -43,7 +43,7 @@ class Now(Protocol):
 
 
 class TimedDb:
-    """Any database, with `writes`: from the wish to write until it was durable or had failed."""
+    """A database that adds the time of each write, until durable or failed, to `writes`."""
 
     def __init__(self, db: Db, clock: Now) -> None:
         self._db = db

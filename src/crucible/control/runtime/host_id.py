@@ -1,7 +1,7 @@
-"""The computer whose own places a server is connected to, told by a mark in the folder of their machines.
+"""Identify the computer of local backends, by a mark in the folder of their machines.
 
-A name is not enough: a container that is started again has another, and a cloned computer has the same. The folder
-is on a local disk, so whoever reads the same mark sees the same processes, or their successors after a restart.
+A host name is not enough: a restarted container has another one, and a cloned computer has the same. The folder is on a
+local disk, so processes that read the same mark see the same processes, or their successors after a restart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MARK = "place.id"
 
 @dataclass(frozen=True)
 class HostId:
-    """`mark` tells it from all others; `host` and `folder` are for people."""
+    """`mark` identifies the computer; `host` and `folder` are for messages."""
 
     mark: str
     host: str
@@ -29,7 +29,7 @@ class HostId:
 
 
 def read_host_id(folder: Path, mounts: str | None = None) -> HostId:
-    """Marks the folder at first use. `mounts` is the text of the mount table, the kernel's own by default.
+    """Return the id of this computer; mark the folder at first use. `mounts`: a mount table (default: the kernel's).
 
     Raises NetworkFileSystem: two computers that read one mark would each miss the other's processes.
     """
@@ -45,7 +45,7 @@ def read_host_id(folder: Path, mounts: str | None = None) -> HostId:
 
 
 def _mark(folder: Path) -> str:
-    """Of several processes that make it at once, the first one's counts."""
+    """Return the folder's mark; of several processes that make it at once, the first one's counts."""
     path = folder / MARK
     if not path.exists():
         fresh = folder / f".{MARK}.{secrets.token_hex(4)}"

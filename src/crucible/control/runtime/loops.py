@@ -1,7 +1,6 @@
-"""The loops that keep the control plane going. Each round is level-triggered: it looks at what is and acts on
-that.
+"""The loops of the control plane. Each round is level-triggered: it reads the state and acts on it.
 
-A wake-up makes a round start sooner; without one it starts anyway. Nothing a round raises ends its loop.
+A wake-up starts a round sooner; without one it starts anyway. No error of a round ends its loop.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 8.0
-"""Short beside the bounds of a takeover: what was away is back for some seconds before it is asked again."""
+"""Short compared with the time of a takeover, so work resumes soon after an outage."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Loops:
                 await listener.wait(retry_delay(failed) if wait is None else wait)
 
     async def _round(self, loop: Loop) -> float | None:
-        """None when it failed."""
+        """Run one round; return the seconds until the next, or None if it failed."""
         try:
             return await loop.round()
         except CrucibleError as error:
@@ -66,5 +65,5 @@ class Loops:
 
 
 def retry_delay(failed: int) -> float:
-    """Seconds before the next round, when so many have failed one after the other."""
+    """Return the seconds before the next round, after so many failures in a row."""
     return min(FIRST_RETRY_SECONDS * 2.0 ** min(failed - 1, 10), LONGEST_RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""The ports of the control plane: whatever it needs of the world, passed in as values.
+"""The ports of the control plane: what it needs of the outside world, passed in as values.
 
 A simulation passes its own clock, ids, database and calls; nothing in this room reads the time, makes
 randomness, starts a thread or opens a socket by itself.
@@ -27,7 +27,7 @@ class Clock(Protocol):
         """Seconds since the epoch, UTC."""
 
     def steady(self) -> float:
-        """Seconds on a clock that nobody sets. They mean something to this process alone."""
+        """Return seconds on a monotonic clock; only meaningful within this process."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -41,13 +41,13 @@ class Random(Protocol):
 
 
 class CallBroke(Trouble):
-    """What was called raised something it does not announce: a defect there, or in a vendor's library."""
+    """A call raised an unexpected error: a bug in it or in a vendor's library."""
 
     code = "call_broke"
 
 
 def run_guarded(lane: str, work: Callable[[], T]) -> T:
-    """The result of `work`; whatever it raises comes as a CrucibleError, for callers to expect."""
+    """Return the result of `work`. Any error other than a CrucibleError is raised as CallBroke."""
     try:
         return work()
     except CrucibleError:
@@ -58,10 +58,10 @@ def run_guarded(lane: str, work: Callable[[], T]) -> T:
 
 
 class Calls(Protocol):
-    """Runs blocking work, each lane bounded: a place that hangs fills only its own lane."""
+    """Runs blocking work in bounded lanes: a backend that hangs fills only its own lane."""
 
     async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
-        """The result, or `TimedOut` after `deadline` seconds (the work itself may still be going on).
+        """Return the result; raise TimedOut after `deadline` seconds (the work itself may continue).
 
         Work goes through `guarded`: only CrucibleErrors come out.
         """
@@ -71,22 +71,22 @@ class Calls(Protocol):
 
 class Listener(Protocol):
     async def wait(self, timeout: float) -> bool:
-        """True when woken since the last wait, False when `timeout` seconds passed."""
+        """Return True once woken since the last wait, False after `timeout` seconds."""
 
 
 class Wakeups(Protocol):
-    """A hint that there is something to do. Losing one delays work until the next sweep, never loses it."""
+    """Hints that there is work. A lost one delays work until the next sweep, and never loses it."""
 
     def wake(self, topic: str) -> None: ...
 
     def listening(self, topic: str) -> AbstractContextManager[Listener]:
-        """Wake-ups from now on are kept for the listener: who looks first and then waits misses none."""
+        """Keep wake-ups from now on for the listener. Listen before reading the state, and none is missed."""
 
     def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
-        """Other processes' topics that begin with `prefix` are told; None when some may have been missed."""
+        """Call `tell` with other processes' topics that begin with `prefix`; with None if some may be missed."""
 
     async def start(self) -> None:
-        """Begins to hear of other processes, where there may be some. Waits for nobody."""
+        """Start to receive wake-ups of other processes, in the background."""
 
     async def close(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The parts of a control plane, joined: who needs whom is said here and nowhere else."""
+"""The services of a control plane and how they depend on each other."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Who we are: the id on our machines' tags, the key of our agents' secrets, where they find us."""
+    """The deployment: the id on machines' tags, the key of agents' secrets, and the process's settings."""
 
     id: str
     key: bytes = field(repr=False)
@@ -72,7 +72,7 @@ class Deployment:
     admit: Callable[[Connection, float], None] = lambda conn, now: None
     """Raises unless this process may work on this database."""
     shared: bool = False
-    """Other processes may work on this database and at these places."""
+    """Whether other processes may work on this database and with these backends."""
     publish_agents_url: Callable[[], None] = lambda: None
     """Tells the agents of this computer where to find this process from now on."""
     terms: LeaseTerms = LeaseTerms()
@@ -80,7 +80,7 @@ class Deployment:
     """Where agents find the store; empty where they cannot."""
     models: ModelsPython = ModelsPython()
     channel: Channel = Channel.HTTPS
-    """The way agents talk where both would do."""
+    """The channel of agents where both would work."""
     quota: QuotaLimits = QuotaLimits()
     prune_after: float | None = None
     """Seconds after its end when what a job stored is removed by itself; None: never."""
@@ -90,7 +90,7 @@ class Deployment:
     neighbours: bool = False
     """Jobs of several users may run on this computer as the same system user."""
     secrets_keys: Path | None = None
-    """The file of the keys of secrets; in `scratch` unless given."""
+    """The file of the keys of secrets (default: in `scratch`)."""
     post: WebhookTransport | None = None
     """How hooks are called; without it none are."""
     openid: OpenIdClient | None = None

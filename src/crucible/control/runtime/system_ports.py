@@ -22,16 +22,15 @@ T = TypeVar("T")
 
 LANE_THREADS = 4
 SET_SECONDS = 60.0
-"""A difference between two clocks that does not come by itself."""
+"""A larger difference between the two clocks means that the wall clock was set."""
 
 log = structlog.get_logger(__name__)
 
 
 class SystemClock:
-    """The computer's clock as it was at the start, going on by one that nobody sets.
+    """The wall clock as it was at the start, advanced by the monotonic clock.
 
-    Who sets the computer's clock makes no lease, deadline or wait longer or shorter, and no machine's time over;
-    the times that are written down follow it from the next start on.
+    Setting the computer's clock therefore changes no lease, deadline or wait; stored times follow at the next start.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = boot_seconds) -> None:

@@ -1,4 +1,4 @@
-"""The routes of whoever rehearses: faults, prices, stock, time, and the deaths of machines."""
+"""The admin routes: faults, prices, stock, time, and the deaths of machines."""
 
 from __future__ import annotations
 

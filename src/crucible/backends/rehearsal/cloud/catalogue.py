@@ -1,4 +1,4 @@
-"""What the cloud rents out: places, types, markets and list prices. All of it made up.
+"""What the cloud rents out: zones, types, markets and list prices. All of it is invented.
 
 Rates are micro-dollars per hour.
 """
@@ -68,7 +68,7 @@ TYPES = {
 VCPU_QUOTA = 1024
 """vCPUs that may be alive at once in a region."""
 
-_ZONE_PERCENT = {name: 100 + 3 * place for place, name in enumerate(ZONES)}
+_ZONE_PERCENT = {name: 100 + 3 * index for index, name in enumerate(ZONES)}
 _MARKET_PERCENT = {Market.ON_DEMAND: 100, Market.SPOT: 30, Market.RESERVED: 62}
 
 

@@ -1,4 +1,4 @@
-"""Where requests come in: who may ask what, what goes wrong on the way, and what is answered."""
+"""Dispatch requests: check the key, strike faults, call the route, and build the response."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Dispatcher:
         return self._with_faults(request)
 
     def _with_faults(self, request: Request) -> Response:
-        """Only what customers call goes wrong; the bill, the witness, does not."""
+        """Answer a customer's request, with faults. The bill has none: tests compare with it."""
         if request.path == "/v1/bill":
             return self._work(CUSTOMER, request)
         faults, (slow, busy, away) = self._world.strike_faults("slow", "throttled", "unavailable")

@@ -1,4 +1,4 @@
-"""Requests and answers, and how their values are read: whatever is wrong with a request is a `Refused`."""
+"""Requests, responses and routes, and how values are read: an invalid request raises `Refused`."""
 
 from __future__ import annotations
 
