@@ -81,4 +81,4 @@ def test_another_python_is_named(cli: Cli, site: Path, tmp_path: Path) -> None:
     assert cli("models", "-q", "--python", "other/").out == "counter\n"
     ran = cli("models", "--python", "./nowhere")
     assert ran.code == 2
-    assert "--python ./nowhere is no program" in ran.err
+    assert "--python ./nowhere is not an executable." in ran.err
