@@ -84,7 +84,7 @@ class Plan:
 
 
 class _WeighedOffer(NamedTuple):
-    """Sorted as it stands, from its weight to its place in the list: the same offers come in the same order."""
+    """Sorted as it stands, from its weight to its position in the list: the same offers come in the same order."""
 
     weight: float
     """In the unit of the objective; less is better."""

@@ -54,7 +54,7 @@ class PointCursor:
     def frames(self, found: MetricsView, *, drawn: bool) -> Iterator[PointsFrame]:
         """A frame with the series that have new points, each with these alone.
 
-        `drawn` says that the points may be thinned. Those that are have no known place: the series is given
+        `drawn` says that the points may be thinned. Those that are have no known position: the series is given
         out anew, as they draw it.
         """
         if found.attempt != self._attempt:
