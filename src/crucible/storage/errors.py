@@ -22,7 +22,7 @@ from crucible.core import errors
 from crucible.storage.client_errors import ClientError
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
-_SEE_TO_IT = "See to the place that the setting 'store' names, then try again."
+_CHECK_STORE = "Check the folder or bucket of the setting 'store', then try again."
 _FIXES = {
     errno.EMFILE: "Raise the limit of open files (ulimit -n), or end what holds connections to the server.",
     errno.ENFILE: "Too many files are open on this computer: end what opened them.",
@@ -92,7 +92,7 @@ def _from_store(key: str, store: str, error: Exception, failure: ClientError) ->
         return _denied(key, store, failure)
     if failure.unreachable:
         return _unreachable(key, store, failure)
-    fix = _FIXES.get(failure.errno or 0, _SEE_TO_IT)
+    fix = _FIXES.get(failure.errno or 0, _CHECK_STORE)
     return StorageError(f"The store failed on {key!r}.", why=failure.why, fix=fix, key=key)
 
 

@@ -102,7 +102,7 @@ class ObjectStore:
             return obstore.head(self._inner, key)["size"]
 
 
-_DRIVE = re.compile(r"[A-Za-z]:\Z")
+_DRIVE = re.compile(r"[A-Za-z][:|]\Z")
 """What a folder's path must not end with: the library takes it for a drive of Windows and adds a slash."""
 
 
