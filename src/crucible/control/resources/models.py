@@ -150,11 +150,11 @@ def _spec(order: ModelOrder, plugin: Plugin, job: Mapping[str, object]) -> JobSp
     decided = next((name for name in SET_BY_MODEL if name in job), None)
     if decided is not None:
         raise BadInput(f"The model sets the field {decided!r} of the job.", fix="Leave it out.", field=f"job.{decided}")
-    said = {"name": order.model, **_with_gpu_memory(plugin, job)}
+    fields = {"name": order.model, **_with_gpu_memory(plugin, job)}
     try:
         return JobSpec.model_validate(
             {
-                **said,
+                **fields,
                 "command": order.command,
                 "kind": order.kind,
                 "environment": EnvironmentSpec(interpreter=plugin.python, origin="the server's Python for models"),

@@ -230,5 +230,5 @@ def _loses_sessions(row: Row, change: UserChange) -> bool:
 
 
 def _audited(change: UserChange) -> dict[str, object]:
-    told = change.model_dump(include={"admin", "disabled", "email", "subject"}, exclude_none=True)
-    return told if change.password is None else {**told, "password": True}
+    data = change.model_dump(include={"admin", "disabled", "email", "subject"}, exclude_none=True)
+    return data if change.password is None else {**data, "password": True}

@@ -161,7 +161,7 @@ class Vault:
     async def _reencrypt(self, who: Identity | None) -> int:
         """Re-encrypt all rows with the newest key of the file and drop the others; return how many rows there are."""
 
-        def anew(conn: Connection, now: float) -> tuple[Key, int]:
+        def reencrypt(conn: Connection, now: float) -> tuple[Key, int]:
             keys = self._read_keys(rows.lock_key(conn))
             cipher = Cipher(keys)
             found = rows.list_rows(conn)
@@ -175,7 +175,7 @@ class Vault:
             crashpoint("secrets.before_commit")
             return keys[0], len(found)
 
-        newest, count = await self._ports.write(anew)
+        newest, count = await self._ports.write(reencrypt)
         crashpoint("secrets.after_commit")
         await self._write_keys((newest,))
         return count

@@ -68,7 +68,7 @@ async def test_he_is_known_by_his_subject_from_then_on(house: Gatehouse) -> None
 async def test_somebody_else_who_got_his_address_does_not_come_in(house: Gatehouse) -> None:
     await house.sign_in()
     house.provider.person = {**ADA, "sub": "another"}
-    with pytest.raises(Forbidden, match="Nobody has let you in"):
+    with pytest.raises(Forbidden, match="You are not a user of this server"):
         await house.sign_in()
 
 
@@ -186,7 +186,7 @@ async def test_people_of_a_domain_become_members_of_a_project(house: Gatehouse) 
 async def test_a_newcomer_does_not_become_a_user_of_his_name_who_is_there(house: Gatehouse) -> None:
     await house.town.control.people.add_user(OWNER, str(EVE["email"]))
     house.provider.person = EVE
-    with pytest.raises(Forbidden, match="Nobody has let you in"):
+    with pytest.raises(Forbidden, match="You are not a user of this server"):
         await house.rebuilt(domains=("example.com",), project="newcomers").sign_in()
 
 

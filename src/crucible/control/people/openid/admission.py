@@ -16,8 +16,8 @@ def admit(
     """Whom the person stands for here; it is written down either way. `new_user`: the id of one who is made now."""
     found = check_domain(client, person) or _found(conn, client, person, new_user, now)
     if isinstance(found, LoginRefusal):
-        told = {"why": found.value, "issuer": client.issuer, "subject": person.subject}
-        audit.record(conn, NOBODY, "login.refuse", person.email or person.subject, now, data=told)
+        data = {"why": found.value, "issuer": client.issuer, "subject": person.subject}
+        audit.record(conn, NOBODY, "login.refuse", person.email or person.subject, now, data=data)
     return found
 
 
@@ -44,7 +44,7 @@ def _found(
 def _made(
     conn: Connection, client: OpenIdClient, person: ProviderIdentity, new_user: str, now: float
 ) -> Identity | LoginRefusal:
-    """A new user, named by his address, as a member of the project that the settings name."""
+    """Add a user, named by their address, as a member of the project that the settings name."""
     if client.project is None:
         return LoginRefusal.UNKNOWN
     email = str(person.email)
@@ -64,5 +64,5 @@ def _made(
 
 def _bind(conn: Connection, user: str, name: str, client: OpenIdClient, person: ProviderIdentity, now: float) -> None:
     users.change(conn, user, {"issuer": client.issuer, "subject": person.subject_hash(client.issuer)})
-    told = {"issuer": client.issuer, "subject": person.subject, "email": person.email}
-    audit.record(conn, Identity(user, name, LoginMethod.SESSION), "user.tie", name, now, data=told)
+    data = {"issuer": client.issuer, "subject": person.subject, "email": person.email}
+    audit.record(conn, Identity(user, name, LoginMethod.SESSION), "user.tie", name, now, data=data)

@@ -35,7 +35,7 @@ from crucible.core.views.people import TokenView
 
 LANE = "openid"
 AWAY_SECONDS = 600.0
-"""How long somebody may take at the provider."""
+"""Seconds that a user may take at the provider."""
 FETCH_SECONDS = 120.0
 CALL_SECONDS = 30.0
 """More than the provider is asked at most for one sign-in: for its tokens, its keys, and an address."""

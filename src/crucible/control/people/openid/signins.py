@@ -82,7 +82,7 @@ def hand_over(conn: Connection, code: str, user: str, challenge: str, now: float
 
 
 def fetch(conn: Connection, code: str, challenge: str, now: float) -> str | None:
-    """The user of this code. It is used up by the first who tries, also if he cannot answer the challenge."""
+    """Return the user of this code. The first attempt uses it up, even if it fails the challenge."""
     row = _WAITING.first(conn, sha256=digest(code))
     if row is None or _FETCH.run(conn, sha256=row["code"]) != 1:
         return None
