@@ -130,14 +130,14 @@ class JobNotices:
         self._printed: set[str] = set()
 
     def update(self, job: JobView) -> None:
-        place = format_placement(job)
+        placement = format_placement(job)
         if job.is_simulated:
             self._once(SIMULATED)
         self._attempts_ended(job)
         if job.is_queued:
-            self._waiting(job, place)
-        elif place is not None and not (job.ended and job.started_at is None):
-            self._once(f"Running on {place}")
+            self._waiting(job, placement)
+        elif placement is not None and not (job.ended and job.started_at is None):
+            self._once(f"Running on {placement}")
         if not job.ended and not job.is_queued:
             self._attempt_started(job)
         for text in () if job.ended else format_conditions(job):
@@ -167,12 +167,12 @@ class JobNotices:
         ]
         self._once("".join(parts))
 
-    def _waiting(self, job: JobView, place: str | None) -> None:
+    def _waiting(self, job: JobView, placement: str | None) -> None:
         if not job.waiting:
             return
         first = job.started_at is None and not any(text.startswith("Will run on") for text in self._printed)
-        if place is not None and first:
-            self._once(f"Will run on {place}; waiting: {job.waiting}")
+        if placement is not None and first:
+            self._once(f"Will run on {placement}; waiting: {job.waiting}")
             self._printed.add(f"Waiting: {job.waiting}")  # already said with where it will run
         else:
             self._once(f"Waiting: {job.waiting}")

@@ -192,12 +192,12 @@ def _checkpoint(job: JobView) -> str | None:
 
 def _placement(job: JobView) -> tuple[str, str | None]:
     """Return where the job runs, ran or will run; None if it ended before it started."""
-    place = format_placement(job) or job.backend
+    placement = format_placement(job) or job.backend
     if job.is_queued:
-        return "Will run on" if job.started_at is None else "Ran last on", place
+        return "Will run on" if job.started_at is None else "Ran last on", placement
     if not job.ended:
-        return "Running on", place
-    return "Ran on", place if job.started_at is not None else None
+        return "Running on", placement
+    return "Ran on", placement if job.started_at is not None else None
 
 
 def _metrics(job: JobView) -> list[tuple[str, float]]:

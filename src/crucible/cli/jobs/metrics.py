@@ -101,7 +101,7 @@ def _ran(job: ComparedView) -> str:
 
 def _line_row(name: str, line: LineView) -> tuple[str, ...]:
     cells = [
-        _cell(line.name, value) + (WINS if place == line.winner else "") for place, value in enumerate(line.values)
+        _cell(line.name, value) + (WINS if index == line.winner else "") for index, value in enumerate(line.values)
     ]
     return (DIFFERS if line.differs else "", name, *cells)
 

@@ -95,7 +95,7 @@ def whoami(ctx: typer.Context) -> None:
     elif cli.out.quiet:
         cli.out.data(me.user)
     elif me.job is not None:
-        cli.out.data(f"a share link of {me.user} at {where}; it shows only {me.job}")
+        cli.out.data(f"a share link of {me.user} at {where}; it shows {me.job} and nothing else")
     else:
         what = "administrator" if me.admin else "user"
         cli.out.data(f"{me.user}, {what} at {where} (by {me.via}, with the scopes {', '.join(me.scopes)})")
