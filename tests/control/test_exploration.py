@@ -43,7 +43,7 @@ from crucible.core.lifecycle import AttemptState, Fact, JobState, Machine, Machi
 from crucible.core.lifecycle import facts as f
 
 JOBS = ("job-1", "job-2")
-ENDS = ("CancelRequested", "Impossible", "Unsaved")
+ENDS = ("CancelRequested", "Impossible", "NothingSaved")
 """What ends a whole job at once: said seldom, or nothing else would be seen."""
 COMMON = [act for act in SAYINGS if act.name not in ENDS]
 PLACED = [act for act in SAYINGS if act.name.startswith("Placed") and not act.vain]
