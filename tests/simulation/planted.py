@@ -71,6 +71,12 @@ def lost_is_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(base, "LaunchRefused", both)
 
 
+def one_refusal_is_enough(patch: pytest.MonkeyPatch) -> None:
+    """A machine whose launch is refused was not made, whatever became of earlier calls."""
+    real = machines._refused
+    patch.setattr(machines, "_refused", lambda machine, why, only_call, now: real(machine, why, True, now))
+
+
 def made_before_intended(patch: pytest.MonkeyPatch) -> None:
     """A machine is made when it is decided on, before that is committed."""
     real = scheduler.Scheduler._commit
@@ -423,6 +429,7 @@ def who_stood_still_writes_on(patch: pytest.MonkeyPatch) -> None:
 
 ALL = (
     Planted("a lost answer is a refusal", "dstack#707, #3453; skypilot#4431", lost_is_refused, first=3),
+    Planted("one refusal is enough", "promise 3", one_refusal_is_enough, first=34),
     Planted("made before intended", "dstack#707, #3453; skypilot#4431", made_before_intended),
     Planted("one list is enough", "skypilot#4431", one_list_is_enough, first=3),
     Planted("told to end is gone", "dstack#1551, #3031, #3324", told_to_end_is_gone, first=3),

@@ -13,5 +13,7 @@ BAD: dict[int, str] = {
     8639: "a clock set between two lists made them look far apart, and a new machine that neither showed was gone",
     41: "bytes on their way when they were pruned stayed for ever where the store was down when they could go",
     6887: "a refusal, held by a server that stood still, was believed after another server had sent the call again",
+    91370044: "a dead server's call was on its way when the next server's was refused: gone, and yet it was made",
+    34: "the same, where the first call's answer was lost and a list did not show its machine yet",
     16: "a host that ended before its first contact was never started again",
 }

@@ -88,6 +88,20 @@ async def test_a_refused_launch_ends_the_machine_and_the_job_tries_again(rig: Ri
     assert len(rig.backend.launches) == 1
 
 
+async def test_a_refusal_after_a_call_without_an_answer_releases_the_machine(rig: Rig) -> None:
+    """The first call may have made a machine that no list shows yet: it is searched for until it cannot come."""
+    rig.backend.answers = ["nothing", "refused"]
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    rig.clock.move(2)
+    await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.RELEASING
+    late = rig.backend.add(machine.id)
+    await settle(rig)
+    assert (await rig.machine()).state is MachineState.GONE
+    assert rig.backend.terminated == [late]
+
+
 async def test_a_lost_answer_is_found_by_its_token(rig: Rig) -> None:
     rig.backend.answers = ["lost", AssertionError("a second machine")]
     machine = await intended(rig)

@@ -211,8 +211,9 @@ SAYINGS: tuple[Say, ...] = (
 SIGHTINGS: tuple[See, ...] = (
     See("its launch is answered", (f.LaunchAnswered("i-1"),)),
     See("its launch is refused", (f.LaunchRefused("no room"),)),
+    See("its second launch is refused", (f.LaunchRefused("no room", only_call=False),)),
     See("its host speaks", (f.HostSeen(),)),
-    See("its place is there, its host is not", (f.SeenHalted(),)),
+    See("it is listed, its host is not", (f.SeenHalted(),)),
     See("it is gone by two lists", (f.SeenGone(), f.SeenGone())),
     See("it is taken back, by two lists", (f.SeenGone(True), f.SeenGone(True))),
     See("two finds are empty", (f.FoundNothing(), f.FoundNothing())),

@@ -30,30 +30,30 @@ This page is printed from `tests/core/lifecycle/allowed.txt`, which is written b
 ```
 
 `tests/core/lifecycle/test_explore.py` walks through every state that can be reached (worlds that differ in nothing that
-rules ask for count as one) and tells every fact there: each row below happens, and nothing else does.
-`tests/control/test_exploration.py` tells the same facts, and random histories with crashes, conflicts, doubled and late
-facts, through the database, on SQLite and on PostgreSQL.
+rules ask for count as one) and applies every fact there: each row below happens, and nothing else does.
+`tests/control/test_exploration.py` applies the same facts through the database, on SQLite and on PostgreSQL, and random
+histories with crashes, conflicts, doubled and late facts.
 
 How to read the tables: a word with `?` comes in some cases only. A pair of state and fact that has no row changes
-nothing, and is listed as such. In any state nothing follows from a fact about another attempt than the live one, nor
-from a placement that was decided on what is over: before a cancel, a second time, on a machine that is being released.
+nothing, and is listed as such. In any state, nothing follows from a fact about an attempt other than the live one, nor
+from an outdated placement: decided before a cancel, applied twice, or on a machine that is being released.
 """
 
 JOB_WORDS = {
     JobState.PENDING: "accepted, not planned yet",
     JobState.BLOCKED: "waits for another job; nothing leads here yet",
-    JobState.QUEUED: "waits for a place, for the first try or the next",
+    JobState.QUEUED: "waits to be placed, for its first attempt or the next",
     JobState.PROVISIONING: "placed; its machine is not up",
     JobState.STARTING: "its machine is up, or its runner prepares code, environment and data",
     JobState.RUNNING: "its program runs, or has ended and its outputs are being saved",
-    JobState.STOPPING: "somebody cancelled it and something of it may still run",
+    JobState.STOPPING: "a user cancelled it, and part of it may still run",
     JobState.COMPLETED: "its program completed",
-    JobState.FAILED: "it ended otherwise and has no try left",
-    JobState.CANCELLED: "somebody cancelled it, and nothing of it runs",
+    JobState.FAILED: "it ended otherwise and has no retry left",
+    JobState.CANCELLED: "a user cancelled it, and no part of it runs",
 }
 ATTEMPT_WORDS = {
     AttemptState.PLACED: "has a slot on a machine that is up",
-    AttemptState.LAUNCHING: "its machine has to be made, or is being made",
+    AttemptState.LAUNCHING: "its machine must be made, or is being made",
     AttemptState.STAGING: "its runner prepares code, environment and data",
     AttemptState.RUNNING: "its program runs",
     AttemptState.SAVING: "its program has ended; outputs are being stored",
@@ -61,38 +61,38 @@ ATTEMPT_WORDS = {
 }
 MACHINE_WORDS = {
     MachineState.INTENDED: "its row and its launch are stored; the call may not have been made",
-    MachineState.CREATING: "its place has answered; its host has not come yet, or is started again",
+    MachineState.CREATING: "the backend has answered; its host has not made contact yet, or is being restarted",
     MachineState.UP: "its host has made contact",
-    MachineState.RELEASING: "nobody wants it; its termination is a debt until its place says it is gone",
-    MachineState.GONE: "its place says so, or refused to make it",
+    MachineState.RELEASING: "it is no longer wanted; its termination is retried until the backend says that it is gone",
+    MachineState.GONE: "the backend says so, or refused to make it",
 }
 FACT_WORDS: dict[type, str] = {
     f.Planned: "analysis and planning are done",
     f.Waits: "the scheduler could not place the job, and says why",
-    f.Placed: "the scheduler chose a place for the next attempt",
-    f.Impossible: "nothing that is connected can ever hold the job",
+    f.Placed: "the scheduler chose a machine for the next attempt",
+    f.Impossible: "no connected backend can ever run the job",
     f.NothingSaved: "the last attempt had all its machine's time and saved nothing",
-    f.MovedOn: "the place the job waits for has nothing for it; it goes to the next in its line",
-    f.CancelRequested: "somebody cancels the job",
-    f.ResumeRequested: "somebody wants the ended job to go on",
-    f.CheckpointRequested: "somebody wants the running program to save now",
+    f.MovedOn: "the backend that the job waits for has nothing for it; it moves on to the next",
+    f.CancelRequested: "a user cancels the job",
+    f.ResumeRequested: "a user resumes the ended job",
+    f.CheckpointRequested: "a user asks the running program to save now",
     f.RunnerStaging: "the runner prepares something",
     f.RunnerStarted: "the program has been started",
     f.RunnerExited: "the program has ended, and how",
     f.RunnerEnded: "the runner is done and its outputs are in",
-    f.InterruptionNoticed: "the place announced that it takes the machine back",
-    f.RunnerContacted: "any sign of life of the runner",
-    f.Tick: "time passed, or something around the job changed: look again",
+    f.InterruptionNoticed: "the provider announced that it takes the machine back",
+    f.RunnerContacted: "any contact by the runner",
+    f.Tick: "time passed, or something around the job changed: check again",
     f.LaunchSent: "the call is about to be made",
     f.LaunchAnswered: "the call was answered with the machine's own id",
-    f.LaunchRefused: "the place said no and made nothing",
+    f.LaunchRefused: "the backend refused, and this call made nothing",
     f.LaunchLost: "the call gave no answer: there may be a machine",
-    f.FoundNothing: "a find by the launch's token came back empty",
+    f.FoundNothing: "a search by the launch's token found nothing",
     f.HostSeen: "the machine's host made contact",
-    f.SeenUp: "the place says it is there",
-    f.SeenHalted: "the place is there, our host is not",
-    f.SeenGone: "the place says it is gone, or does not list it",
-    f.Unwanted: "its owner needs it no longer",
+    f.SeenUp: "the backend lists it",
+    f.SeenHalted: "the backend lists it, but our host on it has stopped",
+    f.SeenGone: "the backend says it is gone, or does not list it",
+    f.Unwanted: "its owner no longer needs it",
 }
 
 
@@ -118,7 +118,7 @@ def _job_states() -> Iterator[tuple[str, ...]]:
 def _attempts() -> Iterator[str]:
     facts = [fact.__name__ for fact in typing.get_args(f.Fact)]
     yield "## Attempts\n"
-    yield "At most one attempt of a job lives. `none` is a job without one: only a placement begins the next.\n"
+    yield "At most one attempt of a job is live. `none` is a job without one: only a placement begins the next.\n"
     yield from _table(("state", "what it means"), ((s.value, words) for s, words in ATTEMPT_WORDS.items()))
     yield from _diagram(ATTEMPTS, NONE)
     yield f"*As reported* stands for what exit reports say: {', '.join(EXITS.split())} and their like.\n"

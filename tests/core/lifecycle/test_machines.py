@@ -17,6 +17,7 @@ GONE = f.SeenGone(detail="not in the list")
 FACTS: list[f.MachineFact] = [
     f.LaunchAnswered("native-2"),
     f.LaunchRefused("no room"),
+    f.LaunchRefused("no room", only_call=False),
     f.LaunchLost("no answer"),
     f.FoundNothing(),
     f.HostSeen(),
@@ -142,6 +143,22 @@ def test_a_refused_launch_is_gone() -> None:
     gone = after(INTENDED, f.LaunchRefused("no room"))
     assert (gone.state, gone.gone_at, gone.detail) == (MachineState.GONE, NOW, "no room")
     assert after(released(UNSURE), f.LaunchRefused("no room")).state is MachineState.GONE
+
+
+@pytest.mark.parametrize(
+    ("machine", "only_call"), [(INTENDED, False), (UNSURE, False), (CREATING, True)], ids=["sent", "lost", "answered"]
+)
+def test_a_refusal_says_nothing_of_an_earlier_call(machine: Machine, only_call: bool) -> None:
+    step = advance_machine(machine, f.LaunchRefused("no room", only_call), NOW)
+    assert (step.machine.state, step.machine.detail) == (MachineState.RELEASING, "no room")
+    assert wanted(step.effects) == [("terminate", machine.id)]
+
+
+def test_a_machine_refused_after_a_call_without_an_answer_is_gone_when_nothing_was_found_in_time() -> None:
+    leaving = after(INTENDED, f.LaunchSent(NOW + 90), f.LaunchRefused("no room", only_call=False))
+    assert after(leaving, *[f.FoundNothing()] * 5, now=NOW + 89).alive
+    assert not after(leaving, *[f.FoundNothing()] * 2, now=NOW + 91).alive
+    assert after(leaving, f.LaunchAnswered("i-5"), *[f.FoundNothing()] * 2, now=NOW + 91).native_id == "i-5"
 
 
 def test_a_lost_answer_leaves_everything_open() -> None:

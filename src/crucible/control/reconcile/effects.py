@@ -158,7 +158,9 @@ class Performer:
             if machine.up_at is not None:
                 # A halted host whose restart was refused: the machine exists, so this is no end of it.
                 return await self._postpone(effect, str(refused))
-            return await self._record_answer(effect, f.LaunchRefused(str(refused)))
+            # An earlier claim's call may still be on its way, even if a search just now found nothing.
+            only_call = effect.tries == 0
+            return await self._record_answer(effect, f.LaunchRefused(str(refused), only_call))
         except base.LaunchUnknown as unknown:
             self.launches[machine.backend, "unknown"] += 1
             until = self._ports.clock.now() + backend.capabilities.launch_deadline + backend.capabilities.settle_window

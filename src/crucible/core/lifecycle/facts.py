@@ -151,9 +151,13 @@ class LaunchAnswered:
 
 @dataclass(frozen=True)
 class LaunchRefused:
-    """The backend refused, and certainly made no machine."""
+    """The backend refused this call, which certainly made no machine.
+
+    `only_call`: no other call of this launch was ever sent, so none can still take effect.
+    """
 
     why: str
+    only_call: bool = True
 
 
 @dataclass(frozen=True)

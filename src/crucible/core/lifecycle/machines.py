@@ -1,7 +1,8 @@
 """Transitions of one machine: intended, creating, up, releasing, gone.
 
-A machine is `gone` only when its launch is settled and the backend says so twice, or when the backend refused to
-make it. What was up once is not gone because launching it again was refused: what the backend lists decides.
+A machine is `gone` only when its launch is settled and the backend says so twice, or when the backend refused the only
+call that was ever sent for it. What was up once is not gone because launching it again was refused: what the backend
+lists decides.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
             return MachineStep(_sent(machine, until))
         case f.LaunchAnswered(native_id):
             return MachineStep(_answered(machine, native_id))
-        case f.LaunchRefused(why):
-            return MachineStep(_refused(machine, why, now))
+        case f.LaunchRefused(why, only_call):
+            return _refused(machine, why, only_call, now)
         case f.LaunchLost(why, until):
             return MachineStep(_lost(machine, why, until))
         case f.FoundNothing(asked_at):
@@ -77,11 +78,17 @@ def _relaunched(machine: Machine) -> Machine:
     return replace(machine, state=MachineState.UP) if again else machine
 
 
-def _refused(machine: Machine, why: str, now: float) -> Machine:
-    """Record a refusal; a machine that was up or claimed exists, whatever a further call is answered."""
-    if machine.up_at is None and machine.claimed_by is None:
-        return _gone(machine, now, why)
-    return _relaunched(replace(machine, detail=why))
+def _refused(machine: Machine, why: str, only_call: bool, now: float) -> MachineStep:
+    """Record a refusal; a machine that was up or claimed exists, whatever a further call is answered.
+
+    An earlier call may have made a machine, or may still be on its way to the provider: then the machine is released
+    like any other, and searched for until that call can no longer take effect.
+    """
+    if machine.up_at is not None or machine.claimed_by is not None:
+        return MachineStep(_relaunched(replace(machine, detail=why)))
+    if only_call and machine.native_id is None:
+        return MachineStep(_gone(machine, now, why))
+    return _release(machine, why)
 
 
 def _found_nothing(machine: Machine, now: float, asked_at: float) -> Machine:
