@@ -330,7 +330,7 @@ def the_old_key_goes_first(patch: pytest.MonkeyPatch) -> None:
 
     async def rotate(self: Any, who: Identity) -> RotationView:
         old, new = self._keyring.read(), new_key()
-        await self._keep((new,))
+        await self._write_keys((new,))
         crashpoint("secrets.key_added")
 
         def anew(conn: Connection) -> None:
