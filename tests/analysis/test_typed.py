@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crucible.analysis import Sources, analyse
-from crucible.analysis.knowledge.frameworks import of_module
+from crucible.analysis.knowledge.frameworks import frameworks_of_module
 from crucible.core.routing.profile import Profile
 
 Cut = Callable[[str, random.Random], Iterator[tuple[str, set[int]]]]
@@ -78,7 +78,7 @@ def frameworks(imports: list[ast.stmt]) -> set[str]:
             else []
         )
     ]
-    return {name for module in modules for name in of_module(module)}
+    return {name for module in modules for name in frameworks_of_module(module)}
 
 
 def test_there_are_enough_programs_to_tell() -> None:

@@ -1,4 +1,4 @@
-"""From sources to a profile: follow the program, then say what the facts mean."""
+"""From sources to a profile: follow the program, then draw conclusions from the collected facts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from crucible.analysis.values.values import worded
 from crucible.core.routing.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000
-"""How far a program is followed, in steps of the reader."""
+"""How many interpreter steps a program is followed for."""
 
 VERBS = Verbs(evaluate, execute, assign, call, attribute, set_attribute)
 
@@ -39,7 +39,7 @@ _ASSUMED_BATCH, _ASSUMED_TEXTS, _ASSUMED_LENGTH, _ASSUMED_SIDE = 32, 12, 1024, 2
 
 
 def analyse(sources: Sources, reference: Reference = T4, steps: int = STEPS) -> Profile:
-    """What the program needs, from its text alone. Pure: the same sources give the same profile."""
+    """Return the profile of a program, from its text alone. Pure: the same sources give the same profile."""
     sources.check()
     machine = Machine(VERBS, sources, steps)
     deep = sys.getrecursionlimit()
@@ -52,6 +52,7 @@ def analyse(sources: Sources, reference: Reference = T4, steps: int = STEPS) -> 
 
 
 def _read(machine: Machine) -> None:
+    """Follow the entry and everything it reaches, then the functions that were never called."""
     try:
         follow_file(machine, machine.sources.entry)
     except Exhausted:
@@ -62,7 +63,7 @@ def _read(machine: Machine) -> None:
 
 
 def _profile(seen: Seen, reference: Reference) -> Profile:
-    made = models.together(models.models(seen))
+    made = models.models_in_memory(models.models(seen))
     unseen = any(each.value is None for each in made)
     learned = Profile(
         frameworks=frameworks.frameworks(seen),
@@ -82,7 +83,7 @@ def _profile(seen: Seen, reference: Reference) -> Profile:
     )
     # Where only the sizes of a new model are here: nobody makes one but to train it.
     trains = training.trains(seen) or unseen
-    zero = deepspeed.settings(seen, distribution.told(seen))
+    zero = deepspeed.settings(seen, distribution.declared_gpus(seen))
     return _sized(seen, reference, _with_model(seen, learned, made, trains, zero), made, trains, zero)
 
 
@@ -102,7 +103,7 @@ def _with_model(
         optimizer_bytes_per_parameter=state,
     )
     if zero is not None:
-        found = deepspeed.told_by(seen, zero, found)
+        found = deepspeed.apply_settings(seen, zero, found)
     return replace(found, gpus=distribution.gpu_count(seen, found.gpu, found.distribution))
 
 
@@ -114,18 +115,18 @@ def _sized(
     trains: bool,
     zero: deepspeed.Zero | None,
 ) -> Profile:
-    """With memory, steps and time, which follow from the rest."""
-    given, assumed = _assumed(learned, made)
-    work = step_work(seen, made, given)
+    """Return the profile with memory, steps and time, which follow from the rest."""
+    inputs, assumed = _assumed(learned, made)
+    work = step_work(seen, made, inputs)
     if work is not None and work.followed:
         assumed = []
     parts = gpu_memory.memory_of(learned, work, trains, _mixed(seen, learned))
     if parts is not None and zero is not None and trains:
-        parts = deepspeed.split(parts, zero, learned)
-    offloaded = deepspeed.on_host(zero, learned) if zero is not None and trains else 0.0
-    total, told = gpu_memory.gpu_memory(seen, learned, parts, work, assumed)
+        parts = deepspeed.split_memory(parts, zero, learned)
+    offloaded = deepspeed.host_bytes(zero, learned) if zero is not None and trains else 0.0
+    total, memory = gpu_memory.gpu_memory(seen, learned, parts, work, assumed)
     host, held = host_memory.host_memory(seen, learned, parts, offloaded)
-    batch = learned.batch_size.value or (given.batch if trains else None)
+    batch = learned.batch_size.value or (inputs.batch if trains else None)
     steps = length.steps(seen, trains, learned.epochs, batch, learned.dataset)
     learned = replace(learned, tf32_share=tf32.tf32_share(seen, learned, work))
     hours = runtime(seen, learned, reference, steps, work, parts)
@@ -135,7 +136,7 @@ def _sized(
     return replace(
         learned,
         gpu_memory_gb=total,
-        memory=told,
+        memory=memory,
         host_memory_gb=host,
         host_memory=held,
         steps=steps,
@@ -146,12 +147,12 @@ def _sized(
 
 
 def _mixed(seen: Seen, learned: Profile) -> bool:
-    """The work is in half precision, the weights are not."""
+    """Return whether the work is in half precision while the weights stay in full precision."""
     return learned.precision.value in (Precision.FP16, Precision.BF16) and not _pure_half(seen)
 
 
 def _assumed(learned: Profile, made: tuple[models.Model, ...]) -> tuple[Inputs, list[str]]:
-    """What goes into the model, with a sensible guess for what is not known."""
+    """Return the model's inputs, with usual sizes for unknown ones, and the descriptions of those assumptions."""
     sizes = next((each.sizes for each in made if each.sizes is not None), None)
     block = sizes.block if sizes is not None else 0
     assumed = []
@@ -175,7 +176,7 @@ def _assumed(learned: Profile, made: tuple[models.Model, ...]) -> tuple[Inputs, 
 
 
 def _pure_half(seen: Seen) -> bool:
-    """The weights themselves are in half precision, not only the work on them."""
+    """Return whether the weights themselves are in half precision, not only the work on them."""
     return (
         any(not call.args for call in seen.calls_named("half", "bfloat16"))
         or any(

@@ -1,1 +1,1 @@
-"""Conclusions: what the facts mean for what the program needs."""
+"""Draws conclusions from the collected facts: what the program needs."""

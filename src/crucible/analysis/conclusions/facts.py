@@ -1,4 +1,4 @@
-"""Seen: the facts of a program, and how a conclusion is drawn from them with its evidence."""
+"""The collected facts of a program, indexed for the conclusions, and how a conclusion gets its evidence."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from crucible.core.routing.profile import Conclusion, Confidence, Evidence
 
 T = TypeVar("T")
 SHOWN = 3
-"""Lines of evidence that a conclusion carries."""
+"""Lines of evidence of a conclusion."""
 
 
 class Settings:
-    """Settings by name, of a list that may still grow: a model is followed again while conclusions are drawn."""
+    """Settings by name. The list may still grow: conclusions follow a model again."""
 
     def __init__(self, rows: list[Assigned]) -> None:
         self._rows = rows
@@ -28,7 +28,7 @@ class Settings:
         self._found: dict[str, list[Assigned]] = {}
 
     def called(self, name: str) -> Sequence[Assigned]:
-        """In the order of the list."""
+        """Return the settings of this name, in the order of the list."""
         for each in self._rows[self._read :]:
             self._found.setdefault(each.name, []).append(each)
         self._read = len(self._rows)
@@ -37,6 +37,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Seen:
+    """The facts of a program, with lookups for the conclusions. Calls come back in program order unless noted."""
+
     machine: Machine
 
     @property
@@ -45,37 +47,38 @@ class Seen:
 
     @functools.cached_property
     def _by_path(self) -> dict[str, list[int]]:
-        """Where the calls of each path stand among all. Most conclusions ask for a few paths, of few that there are."""
+        """Indices of the calls of each path. There are few paths, and most conclusions ask for a few of them."""
         found: dict[str, list[int]] = defaultdict(list)
-        for place, call in enumerate(self.facts.calls):
-            found[call.path].append(place)
+        for index, call in enumerate(self.facts.calls):
+            found[call.path].append(index)
         return found
 
     @functools.cached_property
     def _by_last(self) -> dict[str, list[list[int]]]:
-        """The same by the last part of the path, with a row for each path that ends so."""
+        """Indices of calls by the last part of the path, one list for each full path that ends in it."""
         found: dict[str, list[list[int]]] = defaultdict(list)
-        for path, places in self._by_path.items():
-            found[path.rpartition(".")[2]].append(places)
+        for path, indices in self._by_path.items():
+            found[path.rpartition(".")[2]].append(indices)
         return found
 
     @functools.cached_property
     def _by_keyword(self) -> dict[str, list[int]]:
+        """Indices of calls by the names of their keyword arguments."""
         found: dict[str, list[int]] = defaultdict(list)
-        for place, call in enumerate(self.facts.calls):
+        for index, call in enumerate(self.facts.calls):
             for name in call.kwargs:
-                found[name].append(place)
+                found[name].append(index)
         return found
 
     @functools.cached_property
     def results(self) -> list[Call]:
-        """The calls that gave an object of a library, in the order they were seen."""
+        """The calls that returned an object of a library."""
         return [call for call in self.facts.calls if type(call.result) is Thing]
 
     def calls(self, *paths: str) -> list[Call]:
-        """By their full paths; where several are asked for, those of the first path come first."""
+        """Return the calls of these full paths: all of the first path, then all of the second, and so on."""
         every = self.facts.calls
-        return [every[place] for path in paths for place in self._by_path.get(path, ())]
+        return [every[index] for path in paths for index in self._by_path.get(path, ())]
 
     def calls_where(
         self,
@@ -83,45 +86,46 @@ class Seen:
         keywords: Iterable[str] = (),
         tells: Callable[[Call], bool] | None = None,
     ) -> list[Call]:
-        """In the order they were seen, those whose path fits, or that have one of these keywords, or that tell.
+        """Return the calls whose path fits, that have one of these keywords, or for which `tells` is true.
 
-        `fits` is asked once for each path, of which there are few; `tells` of every call that was given something.
+        `fits` is asked once for each path, of which there are few; `tells` for every call with arguments.
         """
-        rows = [places for path, places in self._by_path.items() if fits(path)]
-        rows += [places for name in keywords if (places := self._by_keyword.get(name))]
+        rows = [indices for path, indices in self._by_path.items() if fits(path)]
+        rows += [indices for name in keywords if (indices := self._by_keyword.get(name))]
         if tells is not None:
-            given = enumerate(self.facts.calls)
-            rows.append([place for place, call in given if (call.args or call.kwargs) and tells(call)])
+            calls = enumerate(self.facts.calls)
+            rows.append([index for index, call in calls if (call.args or call.kwargs) and tells(call)])
         return self._at(rows)
 
     def calls_among(self, paths: Set[str]) -> list[Call]:
-        """By their full paths, in the order they were seen."""
+        """Return the calls of these full paths."""
         return self._at([self._by_path[path] for path in self._by_path.keys() & paths])
 
     def calls_under(self, *starts: str) -> list[Call]:
-        """By how their paths begin, in the order they were seen."""
-        return self._at([places for path, places in self._by_path.items() if path.startswith(starts)])
+        """Return the calls whose paths begin like this."""
+        return self._at([indices for path, indices in self._by_path.items() if path.startswith(starts)])
 
     def calls_ending(self, *ends: str) -> list[Call]:
-        """By how their paths end, in the order they were seen."""
-        return self._at([places for path, places in self._by_path.items() if path.endswith(ends)])
+        """Return the calls whose paths end like this."""
+        return self._at([indices for path, indices in self._by_path.items() if path.endswith(ends)])
 
     def calls_named(self, *names: str) -> list[Call]:
-        """By the last part of their paths, in the order they were seen."""
-        return self._at([places for name in names for places in self._by_last.get(name, ())])
+        """Return the calls whose paths have one of these last parts."""
+        return self._at([indices for name in names for indices in self._by_last.get(name, ())])
 
     def calls_with(self, *keywords: str) -> list[Call]:
-        """By the keywords they have, in the order they were seen."""
-        return self._at([places for name in keywords if (places := self._by_keyword.get(name))])
+        """Return the calls that have one of these keyword arguments."""
+        return self._at([indices for name in keywords if (indices := self._by_keyword.get(name))])
 
     def _at(self, rows: list[list[int]]) -> list[Call]:
-        """The calls at these places, each once and in order; a row is in order itself."""
+        """Return the calls at these indices, each once and in order. Each row is sorted."""
         every = self.facts.calls
-        found = rows[0] if len(rows) == 1 else sorted({place for places in rows for place in places})
-        return [every[place] for place in found]
+        found = rows[0] if len(rows) == 1 else sorted({index for indices in rows for index in indices})
+        return [every[index] for index in found]
 
     @functools.cached_property
     def _settings(self) -> tuple[Settings, ...]:
+        """Options, fields of config objects (the last one made first), and variables."""
         fields = [
             Assigned(name, value, each.where)
             for each in reversed(self.facts.made[: self.facts.followed])
@@ -131,6 +135,7 @@ class Seen:
         return Settings(self.facts.options), Settings(fields), Settings(self.facts.assigned)
 
     def evidence(self, where: Where) -> Evidence | None:
+        """Return the line as evidence, or None if its file was not parsed or it has no line."""
         tree = self.machine.trees.get(where[0])
         return tree.text.evidence(where[1]) if tree is not None and where[1] > 0 else None
 
@@ -142,20 +147,22 @@ class Seen:
         why: str = "",
         assumed: bool = False,
     ) -> Conclusion[T]:
-        """`wheres` are gone through as far as lines are shown."""
+        """Return a conclusion with a value. Its evidence is the first few of these lines."""
         lines = map(self.evidence, islice(_distinct(wheres), SHOWN))
         return Conclusion(value, confidence, tuple(line for line in lines if line is not None), assumed, why)
 
     def assume(self, value: T, why: str) -> Conclusion[T]:
+        """Return a conclusion with an assumed value, of low confidence."""
         return Conclusion(value, Confidence.LOW, (), True, why)
 
     def ask(self, question: str, why: str = "") -> Conclusion[T]:
+        """Return a conclusion without a value, with the question that would settle it."""
         return Conclusion(None, Confidence.LOW, (), False, why, question)
 
     def named(self, names: Iterable[str]) -> Iterator[tuple[str, Value, Where]]:
-        """Settings by name, in the order of the names: options before fields of configs before variables.
+        """Yield the settings of these names, in the order of the names: options, then config fields, then variables.
 
-        Of several configs the fields of the one made last come first.
+        The fields of the config that was made last come first.
         """
         for name in names:
             for rows in self._settings:
@@ -164,6 +171,7 @@ class Seen:
 
 
 def _distinct(wheres: Iterable[Where]) -> Iterator[Where]:
+    """Yield each line once, without NOWHERE."""
     done = {NOWHERE}
     for where in wheres:
         if where not in done:
@@ -172,7 +180,7 @@ def _distinct(wheres: Iterable[Where]) -> Iterator[Where]:
 
 
 def number_named(seen: Seen, names: Iterable[str], low: float = 1, high: float = 1e9) -> tuple[int, Where, str] | None:
-    """The first setting under one of these names that is a sensible number."""
+    """Return the first setting under one of these names that is a number within the bounds: value, line and name."""
     for name, value, where in seen.named(names):
         if isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high:
             return int(value), where, name

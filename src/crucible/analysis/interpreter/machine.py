@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crucible.analysis.source.sources import Sources
-from crucible.analysis.source.trees import Tree, tree_of
+from crucible.analysis.source.trees import Tree, parse_file
 from crucible.analysis.values.autograd import Tape
 from crucible.analysis.values.facts import Assigned, Call, Facts, Guard, Import, Loop, Situation
 from crucible.analysis.values.scope import Scope
@@ -119,7 +119,7 @@ class Machine:
 
     def tree(self, file: str) -> Tree:
         if file not in self.trees:
-            tree = self.trees[file] = tree_of(self.sources, file)
+            tree = self.trees[file] = parse_file(self.sources, file)
             self.facts.notes.extend(tree.notes)
         return self.trees[file]
 

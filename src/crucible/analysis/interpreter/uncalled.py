@@ -9,7 +9,7 @@ from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.conclusions.training import training
 from crucible.analysis.interpreter.functions import follow, guessed_arguments
 from crucible.analysis.interpreter.machine import Exhausted, Machine
-from crucible.analysis.source.dead_code import unused
+from crucible.analysis.source.dead_code import unused_lines
 from crucible.analysis.values.facts import Guard
 from crucible.analysis.values.values import Function
 
@@ -51,9 +51,9 @@ def _left(machine: Machine) -> list[Function]:
     """Of a program that was seen to train, only what something names; of one that is still being written, all."""
     functions = (each for each in machine.functions if isinstance(each, Function))
     found = [each for each in functions if id(each.node) not in machine.visited]
-    if not found or not training.goes_through_steps(Seen(machine)):
+    if not found or not training.has_training_step(Seen(machine)):
         return found
-    never = unused(machine.trees.values(), _others(machine))
+    never = unused_lines(machine.trees.values(), _others(machine))
     return [each for each in found if (each.scope.file, each.node.lineno) not in never]
 
 

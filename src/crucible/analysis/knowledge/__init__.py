@@ -1,1 +1,1 @@
-"""Facts about what programs name: models, datasets, frameworks, optimizers."""
+"""Facts about well-known models, datasets, frameworks and optimizers."""

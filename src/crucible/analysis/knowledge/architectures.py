@@ -19,10 +19,10 @@ class Architecture:
     activations: float
     size: int = 224
     features: int = 0
-    """What its last layer, the one that tells the classes apart, gets for a picture; 0 where that is not known."""
+    """Inputs of its last layer, the classifier, per image; 0 if unknown."""
 
     def with_classes(self, classes: int | None) -> float:
-        """Its parameters, in millions, with so many classes in place of 1,000; None: without its classifier."""
+        """Return the parameters in millions with a classifier for this many classes; None: without a classifier."""
         if not self.features:
             return self.parameters
         if classes is None:
@@ -31,12 +31,12 @@ class Architecture:
 
     @property
     def convolves(self) -> bool:
-        """Its arithmetic is that of convolutions, not of matrices."""
+        """Whether its arithmetic is mostly convolutions, not matrix products."""
         return not self.name.startswith(("vit", "deit", "swin", "convnext", "mixer", "maxvit"))
 
     @property
     def resizes(self) -> bool:
-        """It brings every picture to its own size, whatever the data gives it."""
+        """Whether it resizes every image to its own size."""
         return self.name.startswith(("fasterrcnn", "maskrcnn", "retinanet"))
 
 
@@ -121,17 +121,17 @@ r3d18 33.37 40.70 60.0 112 0
 
 
 CLASSES = 1_000
-"""Of ImageNet, which all that tell pictures apart are made for unless they are told otherwise."""
+"""Classes of ImageNet, the default of all image classifiers."""
 
 _TOPS = {
     "alexnet": 58_631_144, "vgg11": 123_642_856, "vgg13": 123_642_856, "vgg16": 123_642_856, "vgg19": 123_642_856,
     "vgg16bn": 123_642_856, "vgg19bn": 123_642_856, "mobilenetv3small": 1_615_848, "mobilenetv3large": 2_511_080,
 }  # fmt: skip
-"""Parameters of the classifier where it is more than one layer."""
+"""Parameters of the classifier of models where it has several layers."""
 
 
 def _key(name: str) -> str:
-    """A name as every library writes it: `ResNet50V2`, `resnet50`, `efficientnet_b0`."""
+    """Return the name without case and punctuation: libraries write `ResNet50V2`, `resnet50`, `efficientnet_b0`."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -147,11 +147,11 @@ def _table() -> dict[str, Architecture]:
 
 _TABLE = _table()
 _TABLE_OF_KERAS = {"inceptionv3": replace(_TABLE["inceptionv3"], parameters=23.85)}
-"""Where Keras makes another one under the same name: without a second classifier half-way."""
+"""Models that Keras builds differently under the same name: without a second classifier half-way."""
 
 
 def architecture(name: str, library: str = "") -> Architecture | None:
-    """Also with a tail, such as the weights' name in timm: `resnet50.a1_in1k`, or a version: `ResNet50V2`."""
+    """Return the architecture of this name, or None. Accepts suffixes: `resnet50.a1_in1k` of timm, or `ResNet50V2`."""
     if library == "keras" and (found := _TABLE_OF_KERAS.get(_key(name))) is not None:
         return found
     key = _key(name.rpartition("/")[2].partition(".")[0])

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Known:
+    """A well-known dataset: samples of one epoch, gigabytes on disk, shape and classes of a sample."""
+
     name: str
     samples: int | None
     gb: float | None
@@ -67,6 +69,7 @@ _TABLE = {row[0]: Known(*row) for row in _ROWS}
 
 
 def dataset(name: str) -> Known | None:
+    """Return the dataset that a program names, in any usual spelling, or None."""
     lower = name.lower()
     for candidate in (
         lower,

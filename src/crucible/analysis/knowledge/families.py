@@ -1,4 +1,4 @@
-"""Families of transformers: the sizes that their configs have where a program does not say them."""
+"""Families of transformers, with the default sizes of their configs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Family:
-    """`gated`: three matrices in the feed-forward part and no biases. `tied`: the head shares the embedding."""
+    """Default sizes. `gated`: three feed-forward matrices and no biases. `tied`: the head shares the embedding."""
 
     layers: int
     width: int
@@ -18,7 +18,7 @@ class Family:
     gated: bool = False
     tied: bool = True
     kv_heads: int = 0
-    """Heads of keys and values; 0: as many as there are heads."""
+    """Heads of keys and values; 0 means one for each head."""
 
 
 FAMILIES: dict[str, Family] = {

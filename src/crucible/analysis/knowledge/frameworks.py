@@ -61,12 +61,12 @@ GRADIENTS = frozenset(
 """Frameworks in which models learn by gradients, step by step."""
 
 _FAMILIES = (("tensorflow_", "tensorflow"), ("keras", "keras"), ("torch", "torch"))
-"""Packages whose name begins like that belong to it, also those that are not listed."""
+"""Prefixes of packages that belong to a framework, for those that are not listed."""
 
 
 @lru_cache(maxsize=1024)
-def of_module(module: str) -> tuple[str, ...]:
-    """The frameworks that an import of this module brings."""
+def frameworks_of_module(module: str) -> tuple[str, ...]:
+    """Return the frameworks that an import of this module brings in."""
     top, _, rest = module.partition(".")
     found = FRAMEWORKS.get(top, ())
     if top == "tensorflow" and (rest == "keras" or rest.startswith(("keras.", "python.keras", "compat.v1.keras"))):
@@ -74,5 +74,5 @@ def of_module(module: str) -> tuple[str, ...]:
     if top == "xgboost" and rest.startswith("sklearn"):
         return ("xgboost",)
     if top.startswith("torch_"):
-        return found  # people call their own modules so
+        return found  # people name their own modules like this
     return found or tuple(name for start, name in _FAMILIES if top.startswith(start))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pretrained:
-    """`parameters` in millions; a decoder of `layers` blocks is told by width and heads, other models alike."""
+    """`parameters` in millions. Sizes are those of a decoder with `layers` blocks, or comparable ones."""
 
     name: str
     parameters: float
@@ -19,12 +19,12 @@ class Pretrained:
 
     @property
     def longest(self) -> int:
-        """Tokens that it has positions for, or patches that it takes; 0 where that is more than most programs use."""
+        """Tokens or patches that it has positions for; 0 if that is more than most programs use."""
         begins = self.name.lower().startswith
         return next((length for length, names in _POSITIONS if begins(names)), 0)
 
     def part(self, folder: str) -> float | None:
-        """Millions of parameters of one part of a pipeline."""
+        """Return the parameters of one part of a pipeline in millions, or None."""
         begins = self.name.lower().startswith
         return next((parts.get(folder) for name, parts in _PARTS.items() if begins(name)), None)
 
@@ -35,7 +35,7 @@ _PARTS: dict[str, dict[str, float]] = {
     "stable-diffusion-xl": {"unet": 2567, "text_encoder": 123, "text_encoder_2": 695, "vae": 84},
     "flux": {"transformer": 11901, "text_encoder": 123, "text_encoder_2": 4762, "vae": 84},
 }
-"""Pipelines of diffusers by their folders, in millions."""
+"""Parts of diffusers pipelines by their folders, in millions of parameters."""
 
 _POSITIONS = (
     (1024, ("gpt2", "distilgpt2", "bart", "mbart")),
@@ -220,7 +220,7 @@ _LONGEST = sorted(_TABLE, key=len, reverse=True)
 
 
 def pretrained(name: str) -> Pretrained | None:
-    """By its whole name, by its name without the owner, or by the longest name it begins with."""
+    """Return the model of this name, with or without its owner, else the one with the longest name it begins with."""
     lower = name.lower()
     short = lower.rpartition("/")[2]
     short = short.removeprefix("meta-").replace("llama-2-", "llama-2-")
@@ -235,7 +235,7 @@ def pretrained(name: str) -> Pretrained | None:
 
 
 def size_in_name(name: str) -> float | None:
-    """Millions of parameters where the name says them: `my-model-7b`."""
+    """Return the parameters in millions that a name like `my-model-7b` states, or None."""
     found = _SIZE.findall(name.rpartition("/")[2].replace("-", " ").replace("_", " "))
     if not found:
         return None

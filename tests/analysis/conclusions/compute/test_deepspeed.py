@@ -130,7 +130,7 @@ def test_the_batch_of_a_gpu_is_what_is_left_of_the_whole(given: dict[str, object
 def test_a_batch_of_all_gpus_is_not_sure_where_nobody_says_how_many_they_are() -> None:
     whole: dict[str, object] = {"train_batch_size": 64}
     assert told(whole).batch_size.confidence is Confidence.LOW
-    assert "of all GPUs together" in told(whole).batch_size.why
+    assert "the batch of all GPUs together" in told(whole).batch_size.why
     known = read(f"num_gpus = 8\n{PROGRAM.format(more=f', config={whole!r}')}")
     assert (known.batch_size.value, known.batch_size.confidence) == (8, Confidence.HIGH)
     assert told(config()).batch_size.confidence is Confidence.HIGH
@@ -161,7 +161,7 @@ def test_the_trainers_of_transformers_take_such_settings_too() -> None:
     found = read(program, **{"ds.json": json.dumps(auto)})
     assert (found.distribution.value, found.batch_size.value) == (Distribution.DEEPSPEED, 2)
     assert parts(found).sharded == pytest.approx(16 * 124e6, rel=0.02)
-    assert "As ds.json of DeepSpeed says." in found.distribution.why
+    assert "From its DeepSpeed settings (ds.json)." in found.distribution.why
 
 
 TRAINER = """

@@ -34,7 +34,7 @@ def test_what_fetches_or_sends_needs_the_network(code: str) -> None:
     assert network.value is True
     assert network.confidence is Confidence.HIGH
     assert network.evidence[0].line == 2
-    assert "fetches or sends" in network.why
+    assert "uses the network" in network.why
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_file_that_only_defines_is_a_module(code: str) -> None:
     entrypoint = read(code).entrypoint
     assert entrypoint.value is Entrypoint.MODULE
     assert entrypoint.confidence is Confidence.MEDIUM
-    assert entrypoint.why == "It only defines things."
+    assert entrypoint.why == "It only has definitions."
 
 
 def test_a_server_is_a_service() -> None:

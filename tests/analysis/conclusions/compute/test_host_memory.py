@@ -77,7 +77,7 @@ def test_a_table_of_unknown_size_is_asked_for_and_one_beside_the_program_is_know
         Confidence.LOW,
         "How large is sales.csv, which is read whole?",
     )
-    assert "What sales.csv takes is not in it." in unknown.why
+    assert "The size of sales.csv is not included." in unknown.why
     known = read(program, **{"sales.csv": "a,b\n" * 500_000})
     assert parts(known).data == 2 * 3 * 2_000_000
     assert parts(read("import numpy as np\nd = np.load('x.npy', mmap_mode='r')\n")).data == 0

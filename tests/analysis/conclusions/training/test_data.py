@@ -32,7 +32,7 @@ def test_a_name_that_nobody_knows_is_told_with_the_question() -> None:
     dataset = read("from datasets import load_dataset\nload_dataset('somebody/something')").dataset
     assert dataset.value is not None
     assert (dataset.value.name, dataset.value.gb) == ("somebody/something", None)
-    assert dataset.question == "How large is somebody/something, and how many samples has it?"
+    assert dataset.question == "How large is somebody/something, and how many samples does it have?"
     assert dataset.evidence[0].line == 2
 
 
@@ -81,7 +81,7 @@ def test_data_that_the_program_makes_takes_no_room(code: str, samples: int) -> N
 def test_noise_inside_a_loop_is_no_dataset_and_the_question_is_asked() -> None:
     dataset = read("import torch\nfor step in range(1000):\n    torch.randn(64, 3)").dataset
     assert not dataset.known
-    assert dataset.question == "Which data does it read, and how large is it?"
+    assert dataset.question == "Which data does the program read, and how large is it?"
 
 
 def test_names_in_texts_and_dead_branches_are_none() -> None:

@@ -36,7 +36,7 @@ def test_saving_once_at_the_end_is_no_checkpointing() -> None:
 def test_loading_weights_alone_is_no_resuming() -> None:
     found = saving("net.load_state_dict(torch.load('pretrained.pt'))\n" + LOOP)
     assert found.resume.value is False
-    assert "not where training stood" in found.resume.why
+    assert "not the training state" in found.resume.why
 
 
 def test_a_short_program_may_be_interrupted_anyway() -> None:

@@ -1,4 +1,4 @@
-"""What the backward pass keeps, and the work of a step: followed where it can be, else from the model's sizes."""
+"""What the backward pass keeps and the work of a step: followed where possible, else from the model's sizes."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from crucible.analysis.values.values import UNKNOWN, Function, Instance, Tensor,
 from crucible.core.routing.profile import Confidence, Precision
 
 FORWARD_ONLY = 0.1
-"""What a forward pass alone holds at once, as a share of what training keeps."""
+"""Peak memory of a forward pass without training, as a share of what training keeps."""
 
 MORE_STEPS = 60_000
-"""What following one forward pass with made-up inputs may take."""
+"""Steps that following one forward pass with made-up inputs may take."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Of one step: bytes kept, FLOPs forward and backward, and how it was found."""
+    """One training step: bytes kept, FLOPs forward and backward, and how they were found."""
 
     kept: float
     flops: float
     confidence: Confidence
     why: str
     followed: bool = False
-    """It is the program's own step, with the program's own inputs."""
+    """The program's own step was followed, with the program's own inputs."""
 
     convolved: float = 0.0
-    """FLOPs of those that are in convolutions."""
+    """FLOPs of convolutions, included in `flops`."""
 
 
 @dataclass(frozen=True)
 class Inputs:
+    """Sizes of the model's inputs: `length` in tokens, `side` in pixels. `half` is the precision of the work."""
+
     batch: int
     length: int
     side: int
@@ -48,7 +50,7 @@ class Inputs:
 
 
 def step_work(seen: Seen, found: tuple[Model, ...], inputs: Inputs) -> Work | None:
-    """None where nothing at all is known of the model."""
+    """Return the work of a step, or None if nothing is known about the model."""
     followed = _followed(seen.facts.steps)
     if followed is not None:
         why = "Followed through the training step."
@@ -62,7 +64,7 @@ def step_work(seen: Seen, found: tuple[Model, ...], inputs: Inputs) -> Work | No
 
 
 def _each_once(found: tuple[Model, ...]) -> list[Model]:
-    """One of those that the same line makes: to look at before it is trained, or as the slow copy of another."""
+    """Return one model per line that makes them: a second one is for inspection, or a slow copy of the first."""
     largest: dict[object, Model] = {}
     for model in found:
         known = largest.setdefault((model.name, model.where), model)
@@ -72,6 +74,7 @@ def _each_once(found: tuple[Model, ...]) -> list[Model]:
 
 
 def _followed(steps: list[Step]) -> Step | None:
+    """Return the largest step if all steps could be followed, else None."""
     whole_steps = [step for step in steps if step.complete and step.saved > 0]
     largest = max(whole_steps, key=lambda step: step.saved, default=None)
     broken = [step for step in steps if not step.complete]
@@ -79,6 +82,7 @@ def _followed(steps: list[Step]) -> Step | None:
 
 
 def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
+    """Return the work of one model, by the best method that its values allow, or None."""
     kept = 0.5 if inputs.half in (Precision.FP16, Precision.BF16, Precision.INT4, Precision.INT8) else 1.0
     if isinstance(model.value, Instance | Thing) and not model.sizes:
         traced = _traced(seen, model, inputs)
@@ -95,40 +99,41 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
         return Work(items * 4 * 1.5 * inputs.batch * kept, 3 * flops * inputs.batch, Confidence.MEDIUM, why)
     sizes = _sizes_of_its_config(seen) if isinstance(model.value, Instance) and not model.complete else None
     if sizes is not None:
-        why = "From the depth and width that its settings say; the code could not be followed through the model."
+        why = "From the depth and width in its config; the code could not be followed through the model."
         return _of_sizes(seen, sizes, inputs, kept, Confidence.LOW, why)
     if model.parameters:
-        # Every weight is used once per sample at least; what is kept then is about as large as the weights.
+        # Every weight is used at least once per sample; what is kept is then about as large as the weights.
         why = "A rule of thumb: the code could not be followed through the model."
         return Work(4.0 * model.parameters * kept, 6.0 * model.parameters * inputs.batch, Confidence.LOW, why)
     return None
 
 
 def _of_sizes(seen: Seen, sizes: Sizes, inputs: Inputs, kept: float, sure: Confidence, why: str) -> Work:
+    """Return the work of a transformer of known sizes."""
     tokens, again = inputs.batch * inputs.length, recomputes(seen)
     flops = (4 if again else 3) * sizes.flops(tokens, inputs.length)
     return Work(sizes.kept(tokens, 4 * kept, recomputed=again), flops, sure, why)
 
 
 def _sizes_of_its_config(seen: Seen) -> Sizes | None:
-    """Of an object with settings that the program makes."""
+    """Return transformer sizes from the first config object that has them, or None."""
     made = (each.attrs for each in seen.facts.made if isinstance(each, Instance))
     return next((found for attrs in made if (found := sizes_in(attrs)) is not None), None)
 
 
 def _of_architecture(shape: Architecture, inputs: Inputs, kept: float, learns: bool) -> Work:
-    """Of one that does not learn, backward needs nothing: only what the layer at work holds is there."""
+    """Return the work of a known architecture. Without training only the layer at work holds memory."""
     side = shape.size if shape.resizes else inputs.side
     scale = inputs.batch * (side / shape.size) ** 2
     items, passes = (shape.activations, 3) if learns else (shape.activations * FORWARD_ONLY, 1)
-    why = f"From what {shape.name} is known to keep for a picture of {shape.size} pixels."
+    why = f"From the known activations of {shape.name} for an image of {shape.size} pixels."
     flops = passes * 2e9 * scale * shape.multiply_adds
     convolved = flops if shape.convolves else 0.0
     return Work(scale * items * 4e6 * kept, flops, Confidence.MEDIUM, why, convolved=convolved)
 
 
 def _traced(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
-    """The forward pass with inputs that fit the first layer."""
+    """Return the work of a forward pass that is followed with inputs that fit the first layer; None if that fails."""
     first = _first_layer(model.value)
     if first is None:
         return None
@@ -158,7 +163,7 @@ def _traced(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
 
 
 def _rest(value: Value, inputs: Inputs) -> tuple[Value, ...]:
-    """Unknown values for the other arguments that must be given."""
+    """Return unknown values for the other required arguments of `forward`."""
     if not isinstance(value, Instance):
         return ()
     forward = value.cls.lookup("forward")
@@ -169,7 +174,7 @@ def _rest(value: Value, inputs: Inputs) -> tuple[Value, ...]:
 
 
 def _first_layer(value: Value, depth: int = 0) -> Thing | None:
-    """The layer that what comes in meets first: the first one that was made."""
+    """Return the first layer that was made, which is taken for the one that gets the input; None if there is none."""
     value = settled(value)
     if depth > 12:
         return None
@@ -191,6 +196,7 @@ def _first_layer(value: Value, depth: int = 0) -> Thing | None:
 
 
 def _input_for(layer: Thing, inputs: Inputs) -> Tensor:
+    """Return a tensor that the layer accepts."""
     name, weight = layer.path.rpartition(".")[2], layer.attrs.get("weight")
     shape = weight.shape if isinstance(weight, Tensor) and weight.shape else (1, 1)
     if name.startswith("Embedding"):

@@ -1,6 +1,6 @@
-"""DeepSpeed's settings: how it splits what it keeps over GPUs, what it puts into the machine's memory, batches.
+"""DeepSpeed: reads its settings, which split the model over GPUs, offload parts of it and set batch sizes.
 
-They are a dict in the program, or a JSON file that the program or its command line names.
+The settings are a dict in the program, or a JSON file that the program or its command line names.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from crucible.analysis.values.values import NOWHERE, Value, Where, settled, whol
 from crucible.core.routing.profile import Conclusion, Confidence, Distribution, Memory, Precision, Profile
 
 MOST = 1_000_000
-"""Characters of a file of settings."""
+"""Characters of a settings file."""
 BUCKET = 5e8
 LIVE = 1e9
-"""Numbers that are sent at once, and weights that are whole at once, where nothing else is said."""
+"""DeepSpeed's defaults: elements communicated at once, and parameters gathered at once."""
 ON_HOST, WEIGHTS_ON_HOST = 16, 2
-"""Bytes of a parameter in the machine's memory where the optimizer works there, and more for weights kept there."""
+"""Bytes of host memory per parameter for an offloaded optimizer, and for offloaded weights."""
 BUFFERS = 1.5
-"""What is pinned and copied beside that, as DeepSpeed's own estimate has it."""
+"""Pinned buffers and copies on the host, as a factor, from DeepSpeed's own estimate."""
 GROUP = 1e9
 ROOM = 1e8
-"""Of what is on NVMe so many parameters are in memory at once: of the optimizer, and in each buffer of weights."""
+"""Parameters in memory at once of an optimizer offloaded to NVMe, and in each buffer of weights offloaded there."""
 ROOMS = 5
-"""Buffers of weights."""
+"""Buffers for weights on NVMe."""
 _OPTIONS = ("--deepspeed_config", "--deepspeed-config", "--deepspeed")
 
 
 class Kept(enum.Enum):
-    """Where DeepSpeed keeps a part."""
+    """Where DeepSpeed keeps a part of the model's state."""
 
     GPU = enum.auto()
     HOST = enum.auto()
@@ -42,7 +42,7 @@ class Kept(enum.Enum):
 
 @dataclass(frozen=True)
 class Zero:
-    """`stage` 1 splits the optimizer's states, 2 gradients too, 3 weights too. `batch` is that of one GPU."""
+    """`stage` 1 splits the optimizer's states, 2 gradients too, 3 weights too. `batch` is per GPU."""
 
     stage: int = 0
     states: Kept = Kept.GPU
@@ -56,28 +56,30 @@ class Zero:
     group: float = GROUP
     rooms: float = ROOMS * ROOM
     shared: bool = False
-    """`batch` is what all GPUs do together, and nobody says how many they are."""
+    """`batch` is the batch of all GPUs together, because their number is unknown."""
 
     alone: bool = False
-    """The program hands its model to DeepSpeed itself; else a trainer settles with it what the settings leave open."""
+    """The program calls `deepspeed.initialize` itself; otherwise a Trainer fills in what the settings leave open."""
 
     where: Where = NOWHERE
     name: str = "its settings"
 
 
 def settings(seen: Seen, gpus: int | None = None) -> Zero | None:
-    """None where the program does not use DeepSpeed, or its settings are not here."""
-    for given, where in _given(seen):
-        found = _read(seen, given)
+    """Return the program's DeepSpeed settings, or None if it has none or their file is missing. `gpus` splits a total
+    batch.
+    """
+    for config, where in _configs(seen):
+        found = _read(seen, config)
         if found is not None:
-            name = given if isinstance(given, str) else "its settings"
+            name = config if isinstance(config, str) else "its settings"
             alone = bool(seen.calls("deepspeed.initialize"))
             return replace(_zero(found, gpus), alone=alone, where=where, name=name)
     return None
 
 
-def _given(seen: Seen) -> Iterator[tuple[Value, Where]]:
-    """Settings as they are handed over, or what their file is called."""
+def _configs(seen: Seen) -> Iterator[tuple[Value, Where]]:
+    """Yield the settings that are passed somewhere, or the name of their file."""
     for call in seen.calls("deepspeed.initialize"):
         yield settled(call.kwargs.get("config", call.kwargs.get("config_params"))), call.where
     for call in trainer_arguments(seen):
@@ -87,18 +89,19 @@ def _given(seen: Seen) -> Iterator[tuple[Value, Where]]:
     for call in seen.calls("lightning.Trainer"):
         yield _of_strategy(settled(call.kwargs.get("strategy"))), call.where
     words = seen.machine.sources.arguments
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         name, _, value = word.partition("=")
         if name in _OPTIONS:
-            yield value or next(iter(words[place + 1 :]), ""), NOWHERE
+            yield value or next(iter(words[index + 1 :]), ""), NOWHERE
     for _, value, where in seen.named(("deepspeed_config", "deepspeed", "ds_config")):
         yield value, where
 
 
-def _read(seen: Seen, given: Value) -> Mapping[str, Value] | None:
-    if isinstance(given, dict):
-        return given if given.keys() & _TOLD else None
-    data = seen.machine.sources.files.get(given.removeprefix("./")) if isinstance(given, str) else None
+def _read(seen: Seen, config: Value) -> Mapping[str, Value] | None:
+    """Return the settings as a mapping, read from their file if they are a file's name; None if they are neither."""
+    if isinstance(config, dict):
+        return config if config.keys() & _SECTIONS else None
+    data = seen.machine.sources.files.get(config.removeprefix("./")) if isinstance(config, str) else None
     if data is None or len(data) > MOST:
         return None
     try:
@@ -108,7 +111,7 @@ def _read(seen: Seen, given: Value) -> Mapping[str, Value] | None:
     return found if isinstance(found, dict) else None
 
 
-_TOLD = frozenset(
+_SECTIONS = frozenset(
     {
         "zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "fp16", "bf16", "optimizer",
         "gradient_accumulation_steps",
@@ -116,15 +119,16 @@ _TOLD = frozenset(
 )  # fmt: skip
 
 
-def _of_plugin(given: Mapping[str, Value]) -> dict[str, Value]:
-    devices = {name: {"device": given.get(f"{name}_device")} for name in ("offload_optimizer", "offload_param")}
-    zero = {"stage": given.get("zero_stage", 2), **devices}
-    steps = given.get("gradient_accumulation_steps")
+def _of_plugin(arguments: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the settings for the arguments of a DeepSpeedPlugin."""
+    devices = {name: {"device": arguments.get(f"{name}_device")} for name in ("offload_optimizer", "offload_param")}
+    zero = {"stage": arguments.get("zero_stage", 2), **devices}
+    steps = arguments.get("gradient_accumulation_steps")
     return {"zero_optimization": zero, "gradient_accumulation_steps": steps}
 
 
 def _of_strategy(strategy: Value) -> Value:
-    """`deepspeed_stage_3_offload`."""
+    """Return the settings for a strategy name of Lightning such as `deepspeed_stage_3_offload`, or None."""
     if not isinstance(strategy, str) or not strategy.startswith("deepspeed"):
         return None
     stage = next((int(part) for part in strategy.split("_") if part.isdecimal()), 2)
@@ -134,17 +138,18 @@ def _of_strategy(strategy: Value) -> Value:
 
 
 def _zero(found: Mapping[str, Value], gpus: int | None) -> Zero:
+    """Return the settings in the terms of this module."""
     part = _inner(found, "zero_optimization")
     steps = max(1, whole(found.get("gradient_accumulation_steps")) or 1)
     together = whole(found.get("train_batch_size"))
     each = whole(found.get("train_micro_batch_size_per_gpu"))
     batch = each or (together and max(1, together // (steps * (gpus or 1))))
     kind = settled(_inner(found, "optimizer").get("type"))
-    away = _inner(part, "offload_param")
+    offload = _inner(part, "offload_param")
     return Zero(
         whole(part.get("stage")) or 0,
         Kept.HOST if settled(part.get("cpu_offload")) is True else _kept(_inner(part, "offload_optimizer")),
-        _kept(away),
+        _kept(offload),
         _precision(found),
         batch,
         steps,
@@ -152,18 +157,19 @@ def _zero(found: Mapping[str, Value], gpus: int | None) -> Zero:
         _number(part.get("reduce_bucket_size"), BUCKET),
         _number(part.get("stage3_max_live_parameters"), LIVE),
         _number(part.get("sub_group_size"), GROUP),
-        _number(away.get("buffer_count"), ROOMS) * _number(away.get("buffer_size"), ROOM),
+        _number(offload.get("buffer_count"), ROOMS) * _number(offload.get("buffer_size"), ROOM),
         not each and bool(together) and gpus is None,
     )
 
 
 def _inner(found: Mapping[str, Value], name: str) -> Mapping[str, Value]:
+    """Return a section of the settings, empty if it is missing."""
     value = settled(found.get(name))
     return value if isinstance(value, dict) else {}
 
 
-def _kept(away: Mapping[str, Value]) -> Kept:
-    device = settled(away.get("device"))
+def _kept(offload: Mapping[str, Value]) -> Kept:
+    device = settled(offload.get("device"))
     return Kept.HOST if device == "cpu" else Kept.NVME if device == "nvme" else Kept.GPU
 
 
@@ -179,9 +185,10 @@ def _number(value: Value, default: float) -> float:
     return float(value) if isinstance(value, int | float) and value > 0 else default
 
 
-def told_by(seen: Seen, zero: Zero, learned: Profile) -> Profile:
-    """With what the settings say: they count over what the rest of the program looks like."""
-    why = f"As {zero.name} of DeepSpeed say{'s' if zero.name != 'its settings' else ''}."
+def apply_settings(seen: Seen, zero: Zero, learned: Profile) -> Profile:
+    """Return the profile with the settings applied: they override what the rest of the program suggests."""
+    source = f" ({zero.name})" if zero.name != "its settings" else ""
+    why = f"From its DeepSpeed settings{source}."
     optimizer, state = learned.optimizer, learned.optimizer_bytes_per_parameter
     if zero.optimizer and (optimizer.assumed or not optimizer.known):
         optimizer = seen.say(zero.optimizer, [zero.where], Confidence.HIGH, why)
@@ -206,11 +213,14 @@ def told_by(seen: Seen, zero: Zero, learned: Profile) -> Profile:
 def _batch(seen: Seen, size: int, zero: Zero, why: str) -> Conclusion[int]:
     if not zero.shared:
         return seen.say(size, [zero.where], Confidence.HIGH, why)
-    return seen.say(size, [zero.where], Confidence.LOW, f"{why} That is of all GPUs together, told for one.")
+    why = f"{why} It is the batch of all GPUs together, taken for that of one."
+    return seen.say(size, [zero.where], Confidence.LOW, why)
 
 
-def split(parts: Memory, zero: Zero, learned: Profile) -> Memory:
-    """As DeepSpeed lays it out: weights and gradients in half precision, the optimizer with a copy in full."""
+def split_memory(parts: Memory, zero: Zero, learned: Profile) -> Memory:
+    """Return the memory as DeepSpeed lays it out: weights and gradients in half precision, and a full-precision copy in
+    the optimizer.
+    """
     count, learns = learned.parameters.value or 0, learned.trainable_parameters.value or 0
     half = zero.precision if zero.alone else learned.precision.value
     item = 2.0 if half in (Precision.FP16, Precision.BF16) else 4.0
@@ -227,15 +237,15 @@ def split(parts: Memory, zero: Zero, learned: Profile) -> Memory:
     return Memory(weights, gradients, states, parts.activations, parts.workspace + buffers, sum(shared))
 
 
-def on_host(zero: Zero, learned: Profile) -> float:
-    """Bytes of the machine's memory, once for all of its GPUs."""
+def host_bytes(zero: Zero, learned: Profile) -> float:
+    """Return the bytes in host memory, for all GPUs of the machine together."""
     count, learns = learned.parameters.value or 0, learned.trainable_parameters.value or 0
     states = _in_memory(zero.states, ON_HOST, learns, zero.group)
     return states + _in_memory(zero.weights, WEIGHTS_ON_HOST, count, zero.rooms)
 
 
 def _in_memory(kept: Kept, each: float, count: int, most: float) -> float:
-    """Of what is on NVMe only what passes through the buffers."""
+    """Return the bytes in host memory. On NVMe only the parameters in buffers count."""
     if kept is Kept.NVME:
         return each * min(count, most)
     return BUFFERS * each * count if kept is Kept.HOST else 0.0

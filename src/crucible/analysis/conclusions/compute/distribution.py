@@ -1,4 +1,4 @@
-"""How many GPUs, and how the work is spread over them."""
+"""How many GPUs the program uses, and how it spreads the work over them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _KINDS: tuple[tuple[Distribution, tuple[str, ...]], ...] = (
 
 
 def distribution(seen: Seen) -> Conclusion[Distribution]:
+    """Return how the work is spread over processes and GPUs."""
     for kind, paths in _KINDS:
         found = seen.calls(*paths)
         if found:
@@ -48,6 +49,7 @@ def distribution(seen: Seen) -> Conclusion[Distribution]:
 
 
 def _more_than_one(value: Value) -> bool:
+    """Return whether the value asks for more than one device; -1 means all."""
     value = settled(value)
     return (isinstance(value, int) and not isinstance(value, bool) and (value > 1 or value == -1)) or (
         isinstance(value, list) and len(value) > 1
@@ -55,29 +57,31 @@ def _more_than_one(value: Value) -> bool:
 
 
 def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribution]) -> Conclusion[int]:
+    """Return how many GPUs share the work."""
     if need.value is GpuNeed.NONE:
         return seen.say(0, (), need.confidence)
-    said = _told(seen)
-    if said is not None:
-        return seen.say(said[0], [said[1]], Confidence.HIGH)
+    declared = _declared(seen)
+    if declared is not None:
+        return seen.say(declared[0], [declared[1]], Confidence.HIGH)
     if spread.value is Distribution.NONE:
-        return seen.say(1, (), Confidence.MEDIUM, "Nothing spreads the work over several.")
+        return seen.say(1, (), Confidence.MEDIUM, "Nothing spreads the work over several GPUs.")
     if spread.value is Distribution.ACCELERATE:
-        why = "Accelerate takes one unless it is started for more (accelerate launch --num_processes)."
+        why = "Accelerate uses one GPU unless it is launched with more (accelerate launch --num_processes)."
         return Conclusion(1, Confidence.MEDIUM, spread.evidence, False, why)
     question = "How many GPUs should share the work?"
     if spread.value is not None and spread.value.needs_launcher:
-        question = "With how many processes is it started (torchrun --nproc-per-node, or the like)?"
-    return seen.ask(question, f"It takes as many as there are ({spread.value}).")
+        question = "With how many processes is it started (torchrun --nproc-per-node or similar)?"
+    return seen.ask(question, f"It uses all GPUs of the machine ({spread.value}).")
 
 
-def told(seen: Seen) -> int | None:
-    """How many GPUs the program itself says it takes."""
-    found = _told(seen)
+def declared_gpus(seen: Seen) -> int | None:
+    """Return the number of GPUs that the program itself declares, or None."""
+    found = _declared(seen)
     return None if found is None else found[0]
 
 
-def _told(seen: Seen) -> tuple[int, Where] | None:
+def _declared(seen: Seen) -> tuple[int, Where] | None:
+    """Return the declared number of GPUs and its line, or None."""
     for call in seen.calls_among(_COUNTED):
         for value in _counts(call):
             value = settled(value)
@@ -102,10 +106,11 @@ _COUNTED = frozenset(
         "dask_cuda.LocalCUDACluster",
     }
 )
-"""Calls that are told how many GPUs there are, or which."""
+"""Calls with an argument for the number of GPUs, or for which ones."""
 
 
 def _counts(call: Call) -> list[Value]:
+    """Return the values from which a call's number of GPUs may be read."""
     if call.path == "lightning.Trainer":
         nodes = settled(call.kwargs.get("num_nodes", 1))
         each = call.kwargs.get("devices", call.kwargs.get("gpus"))

@@ -1,4 +1,4 @@
-"""What it needs around it: the network, and how it is started."""
+"""What the program needs around it: network access, and how it is started."""
 
 from __future__ import annotations
 
@@ -73,18 +73,21 @@ _ELSEWHERE = ("http://", "https://", "s3://", "gs://", "hdfs://", "hf://", "abfs
 
 
 def network(seen: Seen) -> Conclusion[bool]:
+    """Return whether the program needs network access."""
     found = [call for call in seen.calls_where(_may_reach_out, ("download",)) if _reaches_out(call)]
     if found:
         sure = Confidence.HIGH if any(call.certain for call in found) else Confidence.MEDIUM
-        return seen.say(True, (call.where for call in found), sure, f"{found[0].path} fetches or sends.")
+        return seen.say(True, (call.where for call in found), sure, f"{found[0].path} uses the network.")
     return seen.say(False, (), Confidence.MEDIUM)
 
 
 def _may_reach_out(path: str) -> bool:
+    """Return whether calls of this path may use the network, depending on their arguments."""
     return path in _FETCHES or path.startswith(_ROOTS) or path.endswith(("from_pretrained", "from_preset", *_READERS))
 
 
 def _reaches_out(call: Call) -> bool:
+    """Return whether this call uses the network."""
     if call.path in _FETCHES or call.path.startswith(_NETWORK_ROOTS):
         return True
     if call.last in _READERS:
@@ -106,6 +109,7 @@ def _reaches_out(call: Call) -> bool:
 
 
 def entrypoint(seen: Seen) -> Conclusion[Entrypoint]:
+    """Return how the program is started: as a notebook, service, script or module."""
     name = seen.machine.sources.entry
     if name.endswith(".ipynb"):
         return seen.say(Entrypoint.NOTEBOOK)
@@ -115,11 +119,11 @@ def entrypoint(seen: Seen) -> Conclusion[Entrypoint]:
     acts = [node for node in seen.machine.tree(name).body if _acts(node)]
     if acts:
         return seen.say(Entrypoint.SCRIPT, [(name, acts[-1].lineno)])
-    return seen.say(Entrypoint.MODULE, (), Confidence.MEDIUM, "It only defines things.")
+    return seen.say(Entrypoint.MODULE, (), Confidence.MEDIUM, "It only has definitions.")
 
 
 def _acts(node: ast.stmt) -> bool:
-    """Whether running the file does something there, besides defining."""
+    """Return whether running the statement does more than define something."""
     waiting = [node]
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""GPU memory: weights, gradients, optimizer, activations and what libraries take, each told."""
+"""GPU memory: weights, gradients, optimizer, activations and the overhead of libraries, each as its own number."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from crucible.analysis.conclusions.facts import Seen
 from crucible.core.routing.profile import Conclusion, Confidence, Distribution, GpuNeed, Memory, Precision, Profile
 
 CONTEXT = 0.5e9
-"""What a GPU's driver and the libraries take before the first tensor."""
+"""Bytes that a GPU's driver and libraries take before the first tensor."""
 
 SLACK = 0.02
-"""What the allocator cannot hand out again, as a share of the rest."""
+"""Memory lost to fragmentation in the allocator, as a share of the rest."""
 
 SMALL = 0.01
-"""Statistics of norms, indices and the like that are not followed one by one, as a share of the activations."""
+"""Statistics of norms, indices and other small tensors that are not followed, as a share of the activations."""
 
 _ORDER = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
 
 
 def memory_of(learned: Profile, work: Work | None, training: bool, mixed: bool) -> Memory | None:
-    """In bytes; None where the model is unknown. With mixed precision the weights that learn stay in full precision."""
+    """Return the parts in bytes, or None if the model is unknown. In mixed precision trainable weights stay in full
+    precision.
+    """
     if learned.parameters.value is None:
         return None
     half = learned.precision.value or Precision.FP32
@@ -39,6 +41,7 @@ def memory_of(learned: Profile, work: Work | None, training: bool, mixed: bool) 
 def gpu_memory(
     seen: Seen, learned: Profile, parts: Memory | None, work: Work | None, assumed: list[str]
 ) -> tuple[Conclusion[float], Conclusion[Memory]]:
+    """Return the total in GB, and the parts in bytes. `assumed` describes what had to be assumed."""
     if learned.gpu.value is GpuNeed.NONE:
         return seen.say(0.0, (), Confidence.HIGH, "It uses no GPU."), seen.say(Memory(), ())
     if parts is None:
@@ -49,14 +52,15 @@ def gpu_memory(
         sure = min(sure, work.confidence, key=_ORDER.index)
     if assumed:
         sure = Confidence.LOW
-    told = ", ".join(f"{name} {value:.2f} GB" for name, value in _told(parts))
-    why = told + (f". {work.why}" if work is not None else "") + (f" Assumed: {', '.join(assumed)}." if assumed else "")
+    text = ", ".join(f"{name} {value:.2f} GB" for name, value in _parts_in_gb(parts))
+    why = text + (f". {work.why}" if work is not None else "") + (f" Assumed: {', '.join(assumed)}." if assumed else "")
     lines = learned.parameters.evidence
-    shown = Conclusion(round(parts.total / 1e9, 2), sure, lines, bool(assumed), why)
-    return shown, Conclusion(parts, sure, lines, bool(assumed), why)
+    total = Conclusion(round(parts.total / 1e9, 2), sure, lines, bool(assumed), why)
+    return total, Conclusion(parts, sure, lines, bool(assumed), why)
 
 
-def _told(parts: Memory) -> list[tuple[str, float]]:
+def _parts_in_gb(parts: Memory) -> list[tuple[str, float]]:
+    """Return the parts by name, in GB."""
     names = ("weights", "gradients", "optimizer", "activations", "workspace")
-    told = [(name, getattr(parts, name) / 1e9) for name in names]
-    return [*told, ("of that split over its GPUs", parts.sharded / 1e9)] if parts.sharded else told
+    parts_in_gb = [(name, getattr(parts, name) / 1e9) for name in names]
+    return [*parts_in_gb, ("of that sharded over its GPUs", parts.sharded / 1e9)] if parts.sharded else parts_in_gb

@@ -1,35 +1,35 @@
-"""Memory of the machine itself: the interpreter with its libraries, the model, the data it holds, and its workers."""
+"""Host memory: the interpreter with its libraries, the model, the data it holds, and its worker processes."""
 
 from __future__ import annotations
 
-from crucible.analysis.conclusions.compute.resident_data import Held, batch_bytes, held
+from crucible.analysis.conclusions.compute.resident_data import ResidentData, batch_bytes, resident_data
 from crucible.analysis.conclusions.facts import Seen
 from crucible.analysis.values.values import Where, settled, whole
 from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, HostMemory, Memory, Precision, Profile
 from crucible.core.routing.roofline import CORES
 
 INTERPRETER = 0.1e9
-"""Python, NumPy and the program itself."""
+"""Bytes of Python, NumPy and the program itself."""
 LIBRARIES = {
     "torch": 0.3e9, "tensorflow": 0.6e9, "jax": 0.3e9, "keras": 0.1e9, "transformers": 0.3e9, "sklearn": 0.1e9,
     "xgboost": 0.1e9, "lightgbm": 0.1e9, "catboost": 0.2e9, "ray": 0.3e9, "vllm": 1.0e9, "rapids": 1.0e9,
 }  # fmt: skip
-"""What each takes once it is imported; as assumed, versions differ."""
+"""Bytes that each library takes once imported. Rough values: versions differ."""
 _BACKENDS = frozenset({"torch", "tensorflow", "jax"})
 _ON_TORCH = (
     "transformers", "diffusers", "trl", "stable_baselines3", "sentence_transformers", "ultralytics", "accelerate",
     "deepspeed",
 )  # fmt: skip
 _STAND_ON = {**dict.fromkeys(_ON_TORCH, "torch"), "keras": "tensorflow"}
-"""What a library brings along where the program names none of the three."""
+"""The backend that a library brings along if the program imports none itself."""
 DRIVER = 1.5e9
-"""What the libraries of a GPU take of the machine's own memory."""
+"""Bytes of host memory for the libraries of a GPU."""
 WORKER = 0.25e9
-"""A process that loads data, or one of several that fit estimators."""
+"""Bytes of a data loading process, or of one of several that fit estimators."""
 AHEAD = 2
-"""Batches that each worker holds ready."""
+"""Batches that each worker prefetches."""
 SHARD = 5e9
-"""The largest file of weights as Hugging Face splits them: what is read at once where each goes on to the GPU."""
+"""Bytes of the largest weights file as Hugging Face shards them: read at once if each goes on to the GPU."""
 
 _SEARCHES = (
     "GridSearchCV",
@@ -44,14 +44,15 @@ _SEARCHES = (
 def host_memory(
     seen: Seen, learned: Profile, parts: Memory | None, offloaded: float = 0.0
 ) -> tuple[Conclusion[float], Conclusion[HostMemory]]:
-    """Of one process and its workers. `parts` is what the model takes where it is trained or used, `offloaded` what
-    its GPUs put here.
+    """Return the host memory in GB and its parts in bytes, for one process with its workers.
+
+    `parts` is the memory of the model where it runs, `offloaded` the bytes that its GPUs move to the host.
     """
-    data = held(seen)
+    data = resident_data(seen)
     unknown = next((each for each in data if each.bytes is None), None)
     workers, lines = _workers(seen)
     size = HostMemory.COPIES * sum(each.bytes or 0 for each in data)
-    model = max(0.0, _model(seen, learned, parts) - offloaded)  # on their way to the GPU before anything is put there
+    model = max(0.0, _model(seen, learned, parts) - offloaded)  # counted once: read here before offloading begins
     found = HostMemory(_base(learned), model, size, workers, offloaded)
     sure = _sure(learned, parts, data, unknown)
     question = f"How large is {unknown.name}, which is read whole?" if unknown else ""
@@ -63,6 +64,7 @@ def host_memory(
 
 
 def _base(learned: Profile) -> float:
+    """Return the bytes of the interpreter, the imported libraries and the GPU's driver."""
     names = set(learned.frameworks.value or ())
     if not names & _BACKENDS:
         names |= {backend for name, backend in _STAND_ON.items() if name in names}
@@ -71,8 +73,8 @@ def _base(learned: Profile) -> float:
 
 
 def _model(seen: Seen, learned: Profile, parts: Memory | None) -> float:
-    """All that it takes where no GPU does the work; else its weights, which are made or read here first, at once or
-    file by file.
+    """Return the bytes of the model: all of it if no GPU does the work, else the weights, which are made or read on the
+    host first, at once or file by file.
     """
     if parts is None:
         return 0.0
@@ -85,7 +87,7 @@ def _model(seen: Seen, learned: Profile, parts: Memory | None) -> float:
 
 
 def _by_file(seen: Seen, half: Precision) -> bool:
-    """Weights go to the GPU as they are read: quantized ones always, others where `device_map` says so."""
+    """Return whether weights go to the GPU as they are read: quantized ones always, others with a `device_map`."""
     if half in (Precision.INT4, Precision.INT8):
         return True
     made = seen.calls_ending("from_pretrained")
@@ -93,7 +95,7 @@ def _by_file(seen: Seen, half: Precision) -> bool:
 
 
 def _workers(seen: Seen) -> tuple[float, list[Where]]:
-    """Of the loader with most of them, and of searches that fit estimators side by side."""
+    """Return the bytes and lines of the loader with the most workers, or of a search with parallel fits."""
     most, lines = 0.0, list[Where]()
     for call in seen.calls_ending("DataLoader"):
         count = whole(call.argument(5, "num_workers", 0)) or 0
@@ -108,8 +110,8 @@ def _workers(seen: Seen) -> tuple[float, list[Where]]:
     return most, lines
 
 
-def _sure(learned: Profile, parts: Memory | None, data: list[Held], unknown: Held | None) -> Confidence:
-    """Low where what is read has no known size, or the model has none."""
+def _sure(learned: Profile, parts: Memory | None, data: list[ResidentData], unknown: ResidentData | None) -> Confidence:
+    """Return the confidence: low if data of unknown size is read, or the model's size is unknown."""
     modelled = parts is not None or not learned.model.known
     if unknown is not None or not modelled:
         return Confidence.LOW
@@ -118,15 +120,16 @@ def _sure(learned: Profile, parts: Memory | None, data: list[Held], unknown: Hel
     return Confidence.MEDIUM if data or parts is not None else Confidence.LOW
 
 
-def _why(found: HostMemory, data: list[Held], unknown: Held | None) -> str:
-    told = f"interpreter and libraries {found.base / 1e9:.2f} GB"
+def _why(found: HostMemory, data: list[ResidentData], unknown: ResidentData | None) -> str:
+    """Return the parts in words."""
+    text = f"interpreter and libraries {found.base / 1e9:.2f} GB"
     if found.model:
-        told += f", model {found.model / 1e9:.2f} GB"
+        text += f", model {found.model / 1e9:.2f} GB"
     if found.data:
         names = ", ".join(dict.fromkeys(each.name for each in data if each.bytes))
-        told += f", data and a copy of it {found.data / 1e9:.2f} GB ({names:.120})"
+        text += f", data with a copy {found.data / 1e9:.2f} GB ({names:.120})"
     if found.offloaded:
-        told += f", put there by the GPUs {found.offloaded / 1e9:.2f} GB"
+        text += f", offloaded by the GPUs {found.offloaded / 1e9:.2f} GB"
     if found.workers:
-        told += f", processes beside it {found.workers / 1e9:.2f} GB"
-    return f"{told}. What {unknown.name} takes is not in it." if unknown else f"{told}."
+        text += f", worker processes {found.workers / 1e9:.2f} GB"
+    return f"{text}. The size of {unknown.name} is not included." if unknown else f"{text}."

@@ -12,7 +12,7 @@ from crucible.core.routing.profile import Conclusion, Confidence, Dataset
 
 _HUBS = ("datasets.load_dataset", "tensorflow_datasets.load", "tensorflow_datasets.builder")
 _NAMED = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.", "torch_geometric.datasets.")
-"""Where a class has the name of the dataset."""
+"""Modules whose classes are named after their datasets."""
 
 _FETCH = ("sklearn.datasets.fetch_", "sklearn.datasets.load_")
 _READS = frozenset(
@@ -37,16 +37,17 @@ _FOLDERS = frozenset(
 
 
 SMALLEST = 8
-"""Sides below this are no pictures: noise of one pixel that a generator starts from, or a window."""
+"""Pixels; smaller sides are not images, but noise for a generator or a window."""
 
 
 def dataset(seen: Seen) -> Conclusion[Dataset]:
+    """Return the dataset, or the question that would settle it."""
     for name, where, samples in _names(seen):
         found = known_dataset(name)
         if found is not None:
             return seen.say(Dataset(found.name, samples or found.samples, found.gb), [where], Confidence.HIGH)
     for name, where, samples in _names(seen):
-        question = f"How large is {name}, and how many samples has it?"
+        question = f"How large is {name}, and how many samples does it have?"
         return Conclusion(
             Dataset(name, samples, None), Confidence.MEDIUM, seen.say(0, [where]).evidence, False, "", question
         )
@@ -55,13 +56,14 @@ def dataset(seen: Seen) -> Conclusion[Dataset]:
         own = _own_file(seen, path)
         name = path if isinstance(path, str) else "files"
         return seen.say(Dataset(name, None, own), [call.where], Confidence.MEDIUM)
-    made = _made_up(seen)
+    made = _generated(seen)
     if made is not None:
         return seen.say(Dataset("made by the program", made[0], 0.0), [made[1]], Confidence.MEDIUM)
-    return seen.ask("Which data does it read, and how large is it?")
+    return seen.ask("Which data does the program read, and how large is it?")
 
 
 def _own_file(seen: Seen, path: Value) -> float | None:
+    """Return the size in GB of a data file that is among the sources, or None."""
     if isinstance(path, str):
         data = seen.machine.sources.files.get(path.removeprefix("./"))
         return len(data) / 1e9 if data is not None else None
@@ -69,6 +71,7 @@ def _own_file(seen: Seen, path: Value) -> float | None:
 
 
 def _names(seen: Seen) -> Iterator[tuple[str, Where, int | None]]:
+    """Yield the datasets that the program names: name, line, and samples if they are known."""
     for call in seen.calls_where(_is_dataset):
         name = _name(call)
         if name:
@@ -77,10 +80,12 @@ def _names(seen: Seen) -> Iterator[tuple[str, Where, int | None]]:
 
 
 def _is_dataset(path: str) -> bool:
+    """Return whether calls of this path load a dataset by name."""
     return path in _HUBS or path.startswith((*_NAMED, *_FETCH, "keras.datasets."))
 
 
 def _name(call: Call) -> str | None:
+    """Return the dataset's name as the call gives it, or None."""
     if call.path in _HUBS:
         first, second = settled(call.argument(0, "path", call.kwargs.get("name"))), settled(call.argument(1, "name"))
         if isinstance(second, str) and known_dataset(second):
@@ -101,7 +106,8 @@ def _name(call: Call) -> str | None:
     return None
 
 
-def _made_up(seen: Seen) -> tuple[int | None, Where] | None:
+def _generated(seen: Seen) -> tuple[int | None, Where] | None:
+    """Return the samples and line of data that the program generates, or None."""
     for call in seen.calls_under("sklearn.datasets.make_"):
         return whole(call.argument(0, "n_samples", 100)), call.where
     for call in seen.calls("torch.randn", "torch.rand", "numpy.random.randn", "numpy.random.rand", "torch.randint"):
@@ -117,7 +123,7 @@ _INPUTS = ("keras.Input", "keras.layers.Input")
 
 
 def pictures(seen: Seen) -> tuple[int, Where] | None:
-    """The side of the pictures that a loader or an input layer gives."""
+    """Return the side of the images in pixels, and the line of the loader or input layer; None if it is unknown."""
     for call in seen.calls_where(lambda path: path in _INPUTS or path.endswith("DataLoader"), ("input_shape",)):
         if call.path.endswith("DataLoader") and isinstance(call.result, Thing):
             like = call.result.attrs.get("like")

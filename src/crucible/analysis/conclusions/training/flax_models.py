@@ -1,4 +1,4 @@
-"""Models of Flax: those of linen that were initialised, and those of nnx that were made."""
+"""Models of Flax: linen modules that were initialised, and nnx modules that were made."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from crucible.analysis.values.values import Instance, Tensor, Thing
 
 
 def flax_models(seen: Seen) -> Iterator[Counted]:
+    """Yield the models with their parameters."""
     made = [each for each in seen.facts.made[: seen.facts.followed] if isinstance(each, Instance)]
     yield from (_counted(each, each.attrs[PARAMETERS]) for each in made if PARAMETERS in each.attrs)
     own = [each for each in made if "flax.nnx.Module" in each.bases]
@@ -27,4 +28,5 @@ def _counted(model: Instance, parts: list[Thing | Instance]) -> Counted:
 
 
 def _is_open(part: Thing | Instance) -> bool:
+    """Return whether the part is a layer whose weights are unknown."""
     return isinstance(part, Thing) and part.path.rpartition(".")[2].startswith(HAVE_WEIGHTS) and not held(part)

@@ -1,4 +1,4 @@
-"""Models of Keras: those put together from layers, those that are classes, and the layers in between."""
+"""Models of Keras: networks of layers, model classes, and layers used in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WEIGHTED = (
 
 @dataclass(frozen=True)
 class Counted:
-    """`learns` of its `parameters` learn; `complete` where every weight's shape is known."""
+    """A model: `learns` of its `parameters` are trainable. `complete`: the shape of every weight is known."""
 
     name: str
     value: Thing | Instance
@@ -30,10 +30,10 @@ class Counted:
 
 
 def keras_models(seen: Seen) -> Iterator[Counted]:
-    """Each weight is counted once, for the first model that it is found in.
+    """Yield the models. Each weight is counted once, for the first model that has it.
 
-    What is built inside layers of the program's own belongs to the model that was put together last around it; where
-    there is none, to the first class.
+    Weights built inside the program's own layers belong to the last network around them or, without one, to the first
+    model class.
     """
     done: set[int] = set()
     _freeze(seen)
@@ -51,7 +51,7 @@ def keras_models(seen: Seen) -> Iterator[Counted]:
 
 
 def _freeze(seen: Seen) -> None:
-    """`trainable = False` of a network holds for the layers inside of it."""
+    """Apply `trainable = False` of a network to the layers inside it."""
     for call in seen.results:
         if call.result.attrs.get("frozen") is True:
             for each in weights_of(call.result):
@@ -59,6 +59,7 @@ def _freeze(seen: Seen) -> None:
 
 
 def _roots(seen: Seen) -> list[tuple[Thing, Where]]:
+    """Return the networks that are not part of another one, with their lines."""
     rows = [(call.result, call.where) for call in seen.results if call.result.path in NETWORKS]
     inner = {id(child) for thing, _ in rows for child in thing.children}
     for thing, _ in rows:
@@ -67,24 +68,25 @@ def _roots(seen: Seen) -> list[tuple[Thing, Where]]:
 
 
 def _counted(thing: Thing, where: Where, done: set[int], whole: bool) -> Counted:
+    """Return the network with its weights counted, apart from those already `done`."""
     layers = [each.origin[0] for each in network(thing) if each.origin is not None]
     weights = [weight for layer in layers for weight in weights_of(layer)]
     complete = whole and all(each.items is not None for each in weights)
-    given = thing.kwargs.get("name")
-    name = given if isinstance(given, str) and given else thing.path.rpartition(".")[2]
-    mine = _fresh(weights, done)
-    return Counted(name, thing, where, _sum(mine), _sum(each for each in mine if each.grad), complete)
+    argument = thing.kwargs.get("name")
+    name = argument if isinstance(argument, str) and argument else thing.path.rpartition(".")[2]
+    fresh = _fresh(weights, done)
+    return Counted(name, thing, where, _sum(fresh), _sum(each for each in fresh if each.grad), complete)
 
 
 def weights_of(thing: Thing) -> list[Tensor]:
-    """Of a layer, or of all layers of a network that is used as one."""
+    """Return the weights of a layer, or of all layers of a network."""
     if thing.path in NETWORKS:
         return [weight for each in network(thing) if each.origin is not None for weight in weights_of(each.origin[0])]
     return [each for name, each in thing.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]
 
 
 def _elsewhere(seen: Seen) -> list[Tensor]:
-    """All weights that were built on the way, in code that runs for certain."""
+    """Return all weights that were built in code that runs for certain, inside of networks or not."""
     found = [weight for call in seen.results if _runs(call) for weight in weights_of(call.result)]
     own = [each for each in seen.facts.made[: seen.facts.followed] if isinstance(each, Instance) and _of_keras(each)]
     return found + [weight for each in own if id(each) not in seen.facts.doubtful for weight in own_weights(each)]
@@ -95,7 +97,7 @@ def _runs(call: Call) -> bool:
 
 
 def _open(seen: Seen) -> bool:
-    """A layer that has weights was never given anything of a known shape, wherever it is made."""
+    """Return whether a layer with weights never got an input of known shape."""
     return any(call.result.path.startswith("keras.layers.") and _is_open(call.result) for call in seen.results)
 
 
@@ -109,6 +111,7 @@ def _of_keras(value: Instance) -> bool:
 
 
 def _fresh(weights: Iterable[Tensor], done: set[int]) -> list[Tensor]:
+    """Return the weights that were not counted yet, and mark them as done."""
     found = []
     for each in weights:
         if id(each.store) not in done:
@@ -118,6 +121,7 @@ def _fresh(weights: Iterable[Tensor], done: set[int]) -> list[Tensor]:
 
 
 def _more(one: Counted, weights: list[Tensor], complete: bool) -> Counted:
+    """Return the model with more weights added."""
     known = complete and all(each.items is not None for each in weights)
     learns = one.learns + _sum(each for each in weights if each.grad)
     return Counted(one.name, one.value, one.where, one.parameters + _sum(weights), learns, known)

@@ -1,4 +1,4 @@
-"""What a network of Keras keeps for one sample, and the work on it, from the shapes between its layers."""
+"""Activations that a Keras network keeps per sample, and its work, from the shapes between its layers."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ from crucible.analysis.library.keras.shapes import output
 from crucible.analysis.values.values import Tensor, Thing, whole
 
 _IN_TURN = ("LSTM", "GRU", "SimpleRNN", "Bidirectional")
-"""Layers that go over a sequence place by place, whatever they give back."""
+"""Layers that process a sequence step by step, whether they return all steps or only the last."""
 
 COLOURS = 4
 SMALLER = 8
-"""What has more channels than a picture has colours are features of one, on a map so many times smaller, as assumed."""
+"""An input with more than COLOURS channels is taken for a feature map, 1/SMALLER as wide as the image."""
 
 
 def keras_work(thing: Thing, side: int, length: int) -> tuple[float, float]:
-    """Numbers kept and FLOPs of the forward pass. Pictures of a size that the network leaves open are `side` wide,
-    sequences `length` long.
+    """Return the numbers kept and the FLOPs of the forward pass for one sample. Dimensions that the network leaves open
+    are `side` for images and `length` for sequences.
     """
     return _Walk(side, length).of(thing)
 
 
 class _Walk:
+    """Walks through a network and the networks inside it."""
+
     def __init__(self, side: int, length: int) -> None:
         self._side, self._length = side, length
         self._shapes: dict[int, Shape | None] = {}
 
     def of(self, thing: Thing, depth: int = 0) -> tuple[float, float]:
+        """Return the numbers kept and the FLOPs of a network."""
         kept = flops = 0.0
         tensors = network(thing)
         self._resolve(tensors)
@@ -47,7 +50,7 @@ class _Walk:
         return kept, flops
 
     def _resolve(self, tensors: list[Tensor]) -> None:
-        """The shape of each, inputs first; what is open there becomes a number, and all that follows with it."""
+        """Record the shape of each tensor, inputs first, whose open dimensions become numbers."""
         waiting = list(tensors)
         while waiting:
             each = waiting[-1]
@@ -78,20 +81,22 @@ class _Walk:
 
 
 def _numbers(shape: Shape | None) -> float:
+    """Return how many numbers a sample of this shape has."""
     return math.prod(float(whole(size) or 1) for size in (shape or ())[1:])
 
 
 def _layer(layer: Thing, shape: Shape, source: Shape | None) -> tuple[float, float]:
+    """Return the numbers kept and the FLOPs of a layer, for one sample."""
     kept = _numbers(shape)
     weights = [each for name, each in layer.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]
     name = kind_of(layer)
     if name == "Embedding":
         return kept, 0.0
-    places = kept / max(1, whole(shape[-1]) or 1) if len(shape) > 2 else 1.0
+    positions = kept / max(1, whole(shape[-1]) or 1) if len(shape) > 2 else 1.0
     if name in _IN_TURN and source is not None and len(source) > 2:
-        places = float(whole(source[1]) or 1)
-        kept = places * sum(whole(each.shape[-1]) or 0 for each in weights if each.shape and len(each.shape) > 1)
-    flops = 2 * places * sum(each.items or 0 for each in weights)
+        positions = float(whole(source[1]) or 1)
+        kept = positions * sum(whole(each.shape[-1]) or 0 for each in weights if each.shape and len(each.shape) > 1)
+    flops = 2 * positions * sum(each.items or 0 for each in weights)
     if name == "MultiHeadAttention":
         more = _attention(layer, shape, source)
         kept, flops = kept + more[0], flops + more[1]
@@ -99,11 +104,11 @@ def _layer(layer: Thing, shape: Shape, source: Shape | None) -> tuple[float, flo
 
 
 def _attention(layer: Thing, shape: Shape, source: Shape | None) -> tuple[float, float]:
-    """Queries, keys and values of all heads, and the scores between all places before and after softmax."""
-    given = read(layer)
-    heads, wide = whole(given.get("num_heads")) or 1, whole(given.get("key_dim")) or 1
-    asked = _numbers(shape[:-1])
-    looked_at = _numbers(source[:-1]) if source else asked
+    """Return what attention adds for all heads: queries, keys, values, and the scores before and after softmax."""
+    arguments = read(layer)
+    heads, wide = whole(arguments.get("num_heads")) or 1, whole(arguments.get("key_dim")) or 1
+    queries = _numbers(shape[:-1])
+    keys = _numbers(source[:-1]) if source else queries
     rows = max(1.0, _numbers((*shape[:-2], 1)))
-    scores = asked * looked_at / rows * heads
-    return 3 * asked * heads * wide + 2 * scores, 4 * scores * wide
+    scores = queries * keys / rows * heads
+    return 3 * queries * heads * wide + 2 * scores, 4 * scores * wide

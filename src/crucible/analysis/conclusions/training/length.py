@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from crucible.analysis.conclusions.facts import Seen, number_named
-from crucible.analysis.conclusions.training.library_arguments import epochs_told
+from crucible.analysis.conclusions.training.library_arguments import epochs_argument
 from crucible.analysis.conclusions.training.training import trainer_arguments
 from crucible.analysis.interpreter.iteration import length_of
 from crucible.analysis.values.facts import Call, Loop, Situation
@@ -54,10 +54,11 @@ ASSUMED_SAMPLES = 50_000
 
 
 _ENDS = frozenset({"backward", "train_on_batch", "apply_updates", "apply_gradients", "stateless_apply"})
-"""What ends a step, by whatever library."""
+"""Methods that end a training step, in any library."""
 
 
 def epochs(seen: Seen) -> Conclusion[int]:
+    """Return the epochs that the program trains for."""
     for call in seen.calls_where(lambda path: path == "lightning.Trainer" or path.endswith(("fit", "fit_generator"))):
         if call.last in ("fit", "fit_generator") and whole(call.kwargs.get("epochs")):
             return seen.say(whole(call.kwargs["epochs"]) or 1, [call.where])
@@ -75,30 +76,31 @@ def epochs(seen: Seen) -> Conclusion[int]:
         for loop in loops:
             if _is_epochs(loop) and loop.length:
                 return seen.say(loop.length, [loop.where])
-    told = epochs_told(seen)
-    if told is not None:
-        return seen.say(told[0], [told[1]])
+    declared = epochs_argument(seen)
+    if declared is not None:
+        return seen.say(declared[0], [declared[1]])
     named = number_named(seen, EPOCH_NAMES, 1, 1e6)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
     around = next((loop for loops in _training_loops(seen) for loop in _around_data(loops)), None)
     if around is not None:
-        return seen.say(around.length or 1, [around.where], Confidence.MEDIUM, "It goes over all the data in each.")
-    called = (loop for call in seen.facts.calls for loop in call.loops if loop.length and _is_epochs(loop))
-    named_so = next(called, None)
-    if named_so is not None:
-        return seen.say(named_so.length or 1, [named_so.where], Confidence.MEDIUM)
+        return seen.say(around.length or 1, [around.where], Confidence.MEDIUM, "Each round goes over all the data.")
+    loops_named = (loop for call in seen.facts.calls for loop in call.loops if loop.length and _is_epochs(loop))
+    loop = next(loops_named, None)
+    if loop is not None:
+        return seen.say(loop.length or 1, [loop.where], Confidence.MEDIUM)
     return seen.ask("How many epochs should it train?")
 
 
 def _around_data(loops: tuple[Loop, ...]) -> Iterator[Loop]:
-    """Loops that count and have one over data in them, whatever their counter is called."""
+    """Yield counting loops with a loop over data inside, whatever their counters are called."""
     for outer, inner in itertools.pairwise(loops):
         if outer.length and _counts(outer) and inner.data is not None and not _counts(inner):
             yield outer
 
 
 def _counts(loop: Loop) -> bool:
+    """Return whether the loop goes over a `range`."""
     return isinstance(loop.data, Thing) and loop.data.path == "range"
 
 
@@ -107,16 +109,18 @@ def _is_epochs(loop: Loop) -> bool:
 
 
 def _training_loops(seen: Seen) -> list[tuple[Loop, ...]]:
-    """The loops around each place where weights change, the innermost places first."""
+    """Return the loops around each place that updates weights, the most deeply nested first."""
     return sorted((situation.loops for situation in _step_ends(seen)), key=len, reverse=True)
 
 
 def _step_ends(seen: Seen) -> list[Situation]:
+    """Return the calls in loops that end a training step."""
     ends = [call for call in seen.calls_named(*_ENDS, "step", "update") if _ends_a_step(call)]
     return [call for call in ends if call.loops]
 
 
 def _ends_a_step(call: Call) -> bool:
+    """Return whether the call ends a training step, not that of a learning rate scheduler or the like."""
     if call.last == "update":
         return call.path.startswith("flax.nnx.")
     return call.last != "step" or (
@@ -127,9 +131,9 @@ def _ends_a_step(call: Call) -> bool:
 
 
 def steps(
-    seen: Seen, training: bool, told: Conclusion[int], batch: int | None, data: Conclusion[Dataset]
+    seen: Seen, training: bool, epochs: Conclusion[int], batch: int | None, data: Conclusion[Dataset]
 ) -> Conclusion[int]:
-    """All steps of the run; assumed where the code does not say."""
+    """Return all steps of the run, assumed if the code does not say."""
     if not training:
         return seen.ask("How many samples does it go through?", "It does not train.")
     for call in trainer_arguments(seen):
@@ -140,31 +144,38 @@ def steps(
     if counted is not None:
         return seen.say(counted[0], counted[1], Confidence.HIGH if counted[2] else Confidence.MEDIUM)
     named = number_named(seen, STEP_NAMES, 1, 1e10)
-    if named is not None and told.value is None:
+    if named is not None and epochs.value is None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
     samples = _samples(seen, data)
-    if told.value is not None and samples is not None and batch:
+    if epochs.value is not None and samples is not None and batch:
         return Conclusion(
-            told.value * -(-samples // batch), Confidence.MEDIUM, told.evidence, False, f"{samples} samples an epoch."
+            epochs.value * -(-samples // batch),
+            Confidence.MEDIUM,
+            epochs.evidence,
+            False,
+            f"{samples} samples an epoch.",
         )
-    if told.value is not None:
+    if epochs.value is not None:
         each = -(-ASSUMED_SAMPLES // (batch or 32))
-        return seen.assume(told.value * each, f"{told.value} epochs; {ASSUMED_SAMPLES:,} samples each are assumed.")
+        return seen.assume(epochs.value * each, f"{epochs.value} epochs; {ASSUMED_SAMPLES:,} samples each are assumed.")
     if samples is not None and batch:
         each = -(-samples // batch)
         return seen.assume(ASSUMED_EPOCHS * each, f"{samples:,} samples an epoch; {ASSUMED_EPOCHS} epochs are assumed.")
-    return seen.assume(ASSUMED_STEPS, f"The code does not say; {ASSUMED_STEPS:,} steps are assumed.")
+    return seen.assume(ASSUMED_STEPS, f"The code does not say how long it trains; {ASSUMED_STEPS:,} steps are assumed.")
 
 
 def _in_batches(seen: Seen, most: int, call: Call) -> Conclusion[int]:
-    """A step of the Trainer takes as many batches as it gathers gradients of."""
+    """Return the steps in batches: a step of the Trainer takes one batch for each gradient that it accumulates."""
     each = whole(call.kwargs.get("gradient_accumulation_steps", 1)) or 1
     why = f"{most:,} steps of {each} batches." if each > 1 else ""
     return seen.say(most * each, [call.where], Confidence.HIGH, why)
 
 
 def _counted(seen: Seen) -> tuple[int, list[Where], bool] | None:
-    """The product of the loops around the step, where all of them are known; in some it comes every few rounds."""
+    """Return the product of the loops around a step, with their lines, if all lengths are known; else None.
+
+    A condition such as `if i % 4 == 0` around the step divides it.
+    """
     best: tuple[int, list[Where], bool] | None = None
     for situation in sorted(_step_ends(seen), key=lambda each: len(each.loops), reverse=True):
         loops = situation.loops
@@ -179,6 +190,7 @@ def _counted(seen: Seen) -> tuple[int, list[Where], bool] | None:
 
 
 def _samples(seen: Seen, data: Conclusion[Dataset]) -> int | None:
+    """Return the samples of one epoch, or None."""
     for call in seen.calls_named("fit"):
         first = settled(call.argument(0, "x"))
         if isinstance(first, Tensor) and first.shape and whole(first.shape[0]):

@@ -1,4 +1,4 @@
-"""The models of a program: which it makes, and how many parameters they have."""
+"""The models that a program makes, and how many parameters they have."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from crucible.core.routing.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")
 MOST = 50
-"""Models that are counted; a program with more makes them in turns."""
+"""Models to count; a program with more makes them one after another."""
 
 _HOLDERS = frozenset({Thing, Instance, Either, list, tuple, dict})
 
 
 @dataclass(frozen=True)
 class Model:
-    """`parameters` is None where nothing is known, `complete` where every weight's shape is."""
+    """A model of the program. `parameters` is None if unknown; `complete` if the shape of every weight is known."""
 
     name: str
     value: Value
@@ -49,7 +49,7 @@ class Model:
 
 
 def models(seen: Seen) -> tuple[Model, ...]:
-    """Those that stand by themselves, not parts of others."""
+    """Return the models that are not parts of others."""
     candidates = _torch_candidates(seen)
     parts = _parts(candidates)
     own = (_torch_model(seen, each, parts.gaps) for each in _roots(candidates, parts.ids))
@@ -59,18 +59,18 @@ def models(seen: Seen) -> tuple[Model, ...]:
 
 
 def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
-    """Without those of functions that nobody was seen to call, where the program itself makes a model, too."""
+    """Return the models without those from functions that nobody calls, if the program itself makes one."""
     if len(found) < 2:
         return found
     made = set(map(id, seen.facts.made[: seen.facts.followed]))
     if not made.issuperset(id(each.value) for each in found):
-        made.update(_given_by_calls(seen, {id(each.value) for each in found}))
+        made.update(_returned_by_calls(seen, {id(each.value) for each in found}))
     followed = [each for each in found if id(each.value) in made]
     return followed if any(each.parameters for each in followed) else found
 
 
-def _given_by_calls(seen: Seen, wanted: set[int]) -> Iterator[int]:
-    """The ids of what calls gave that somebody was seen to make."""
+def _returned_by_calls(seen: Seen, wanted: set[int]) -> Iterator[int]:
+    """Yield the ids of call results in code that is known to run."""
     for call in seen.facts.calls:
         result = call.result
         if type(result) is tuple:
@@ -81,7 +81,7 @@ def _given_by_calls(seen: Seen, wanted: set[int]) -> Iterator[int]:
 
 
 def _torch_candidates(seen: Seen) -> list[Value]:
-    """Models and layers of torch, whether they stand by themselves or not."""
+    """Return the models and layers of torch, including parts of others."""
     candidates: list[Value] = [each for each in seen.facts.made if _is_torch_network(each)]
     for call in seen.results:
         if call.result.path in MODULES and not call.path.startswith("."):
@@ -92,6 +92,7 @@ def _torch_candidates(seen: Seen) -> list[Value]:
 
 
 def _roots(candidates: list[Value], inner: set[int]) -> Iterator[Value]:
+    """Yield the candidates that are not inside another one, each once."""
     done: set[int] = set()
     for each in candidates:
         if (
@@ -104,17 +105,19 @@ def _roots(candidates: list[Value], inner: set[int]) -> Iterator[Value]:
 
 
 def _is_torch_network(value: Value) -> bool:
+    """Return whether the value is an object of a class that derives from a torch module."""
     return is_network(value) and any(base.startswith(("torch.", "lightning.")) for base in value.bases)
 
 
 class _Parts(NamedTuple):
-    """The ids of everything inside of some values, and whether there may be gaps in any of those."""
+    """The ids of everything inside some values, and whether any of them has gaps."""
 
     ids: set[int]
     gaps: bool
 
 
 def _parts(values: list[Value]) -> _Parts:
+    """Return everything inside the values."""
     gaps = False
     found: set[int] = set()
     done: set[int] = set()
@@ -127,7 +130,7 @@ def _parts(values: list[Value]) -> _Parts:
         gaps = gaps or _is_gap(each)
         inside = _inside(each)
         if _HOLDERS.isdisjoint(map(type, inside)):
-            continue  # a layer: weights and numbers
+            continue  # only weights and numbers: a layer
         for inner in inside:
             kind = type(inner)
             if kind is Either:
@@ -140,6 +143,7 @@ def _parts(values: list[Value]) -> _Parts:
 
 
 def _inside(value: Value) -> Collection[Value]:
+    """Return the values directly inside a value."""
     kind = type(value)
     if kind is Thing:
         return _inside_thing(value)
@@ -161,7 +165,7 @@ def _inside_thing(thing: Thing) -> Collection[Value]:
 
 
 def _torch_model(seen: Seen, value: Value, gaps: bool) -> Model:
-    """`gaps`: some model of the program has some."""
+    """Return the model with its weights counted. `gaps`: some model of the program has gaps."""
     weights = parameters_of(value)
     counts = [each.items for each in weights]
     total = sum(each or 0 for each in counts)
@@ -172,7 +176,7 @@ def _torch_model(seen: Seen, value: Value, gaps: bool) -> Model:
 
 
 def _has_gaps(value: Value) -> bool:
-    """A list of layers of unknown length, or a known model as a part, is somewhere inside."""
+    """Return whether the value contains a list of layers of unknown length, or a well-known model as a part."""
     waiting = [value]
     seen: set[int] = set()
     while waiting and len(seen) < 5_000:
@@ -192,6 +196,7 @@ def _is_gap(value: Value) -> bool:
 
 
 def _named(seen: Seen) -> Iterator[Model]:
+    """Yield the well-known models that are loaded by name, each line once."""
     done: set[str] = set()
     for call in seen.facts.calls:
         result = call.result
@@ -209,6 +214,7 @@ def _named(seen: Seen) -> Iterator[Model]:
 
 
 def _named_model(thing: Thing, doubtful: bool) -> Model:
+    """Return the model with the parameters of the model, architecture or config that it is made from."""
     name = thing.attrs.get("name")
     known = pretrained(name) if isinstance(name, str) else None
     config = thing.attrs.get("config")
@@ -232,7 +238,7 @@ def _named_model(thing: Thing, doubtful: bool) -> Model:
 
 
 def _class_of(thing: Thing) -> str:
-    """What it is a model of, where its name is not known."""
+    """Return the class that a model of unknown name is made from."""
     parts = [
         part for part in str(thing.attrs.get("path", "")).split(".") if part not in ("from_pretrained", "from_config")
     ]
@@ -240,7 +246,7 @@ def _class_of(thing: Thing) -> str:
 
 
 def _adapters(thing: Thing, sizes: Sizes | None, total: int | None) -> int | None:
-    """What learns: everything, or low-rank pairs beside the projections of attention."""
+    """Return the trainable parameters: all of them, or the LoRA pairs on attention projections. None if unknown."""
     rank = whole(thing.attrs.get("lora"))
     if rank is None:
         return 0 if thing.attrs.get("frozen") else total
@@ -252,12 +258,13 @@ def _adapters(thing: Thing, sizes: Sizes | None, total: int | None) -> int | Non
 
 
 def _built(seen: Seen) -> Iterator[Model]:
+    """Yield the models of Keras and Flax."""
     for each in (*keras_models(seen), *flax_models(seen)):
         yield Model(each.name, each.value, each.where, each.parameters, each.learns, each.complete)
 
 
 def _from_sizes(seen: Seen) -> Iterator[Model]:
-    """Where the class of the model is not among the files, its sizes are in the call or the config."""
+    """Yield a model by sizes in a call or config, for a model whose class is not among the files."""
     for call in seen.calls_where(lambda path: "GPT" in path, DEPTHS):
         if call.path.startswith(_FRAMEWORK):
             continue
@@ -280,8 +287,8 @@ def _from_sizes(seen: Seen) -> Iterator[Model]:
         yield Model("transformer", None, where, sizes.parameters, sizes.parameters, False, sizes)
 
 
-def together(found: tuple[Model, ...]) -> tuple[Model, ...]:
-    """Those that are in memory at once: all that are made for certain, else the largest that may be."""
+def models_in_memory(found: tuple[Model, ...]) -> tuple[Model, ...]:
+    """Return the models that are in memory at once: all that are certainly made, else the largest possible one."""
     certain = tuple(each for each in found if not each.doubtful)
     if certain:
         return certain
@@ -290,8 +297,8 @@ def together(found: tuple[Model, ...]) -> tuple[Model, ...]:
 
 
 def parameters(seen: Seen, found: tuple[Model, ...]) -> tuple[Conclusion[str], Conclusion[int], Conclusion[int]]:
-    """The name of the largest, the parameters of all, and of those the ones that learn."""
-    used = together(found)
+    """Return the name of the largest model, and of all models the parameters and the trainable parameters."""
+    used = models_in_memory(found)
     known = [each for each in used if each.parameters]
     if not used:
         question: Conclusion[int] = seen.ask("How many parameters does the model have?")
@@ -299,10 +306,10 @@ def parameters(seen: Seen, found: tuple[Model, ...]) -> tuple[Conclusion[str], C
     largest = max(known, key=lambda each: each.parameters or 0) if known else used[0]
     name = seen.say(largest.name, [largest.where], Confidence.HIGH)
     if not known:
-        asked: Conclusion[int] = seen.ask(
-            f"How many parameters does {largest.name} have?", "Its name is not known here."
+        unknown: Conclusion[int] = seen.ask(
+            f"How many parameters does {largest.name} have?", "Its name is not a known model."
         )
-        return name, asked, seen.ask(asked.question)
+        return name, unknown, seen.ask(unknown.question)
     sure = (
         Confidence.HIGH
         if all(each.complete and not each.doubtful for each in used)
@@ -310,7 +317,7 @@ def parameters(seen: Seen, found: tuple[Model, ...]) -> tuple[Conclusion[str], C
         if largest.sizes
         else Confidence.LOW
     )
-    why = "" if sure is not Confidence.LOW else "Some shapes are not constant; those are not counted."
+    why = "" if sure is not Confidence.LOW else "Some shapes are not constant; their weights are not counted."
     wheres = [each.where for each in sorted(known, key=lambda each: -(each.parameters or 0))]
     total = sum(each.parameters or 0 for each in known)
     learns = sum(each.trainable if each.trainable is not None else each.parameters or 0 for each in known)

@@ -1,4 +1,4 @@
-"""Whether it can be interrupted: does it save while it trains, and does it go on from what it saved?"""
+"""Whether a run can be interrupted: does it save checkpoints while it trains, and can it resume from them?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SAVING_ROOTS = (
     ".", "keras.", "transformers.", "accelerate.", "tensorflow.", "orbax.", "model.", "lightning.", "xgboost.",
     "lightgbm.", "torch.nn.",
 )  # fmt: skip
-"""Libraries with methods that save; a dot begins a method of an unknown object."""
+"""Path prefixes of methods that save; a dot begins a method of an unknown object."""
 
 _PICTURE = re.compile(r"""\.(png|jpe?g|gif|webp)["']""")
 _SAVE_METHODS = frozenset({"save", "save_weights", "save_pretrained", "save_checkpoint", "save_state", "save_model"})
@@ -65,6 +65,7 @@ _LOAD_METHODS = frozenset(
 
 
 def checkpointing(seen: Seen) -> Conclusion[bool]:
+    """Return whether the program saves checkpoints while it trains."""
     saving = seen.calls_where(_saves)
     during = [call for call in saving if call.loops and _is_progress(seen, call)]
     if any(call.path != ".save" for call in during) or (during and trains(seen)):
@@ -76,16 +77,18 @@ def checkpointing(seen: Seen) -> Conclusion[bool]:
         return seen.say(True, [call.where])
     for call in trainer_arguments(seen):
         if call.kwargs.get("save_strategy") != "no":
-            return seen.say(True, [call.where], Confidence.HIGH, "The Trainer saves as it goes.")
+            return seen.say(True, [call.where], Confidence.HIGH, "The Trainer saves checkpoints by default.")
     if saving:
         return seen.say(
-            False, [call.where for call in saving], Confidence.MEDIUM, "It saves once, not while it trains."
+            False, [call.where for call in saving], Confidence.MEDIUM, "It saves only once, not while it trains."
         )
-    return seen.say(False, (), Confidence.HIGH, "It saves nothing that training could go on from.")
+    return seen.say(False, (), Confidence.HIGH, "It saves nothing that training could resume from.")
 
 
 def _is_progress(seen: Seen, call: Call) -> bool:
-    """Pictures are none. Arrays are written in loops that train nothing as well: those hold data."""
+    """Return whether the call saves progress. Images are not progress, and arrays only in loops that train: others hold
+    data.
+    """
     if call.path != "numpy.save":
         return call.path != ".save" or not _is_picture(seen, call)
     around = {loop.where for loop in call.loops}
@@ -93,32 +96,35 @@ def _is_progress(seen: Seen, call: Call) -> bool:
 
 
 def _saves(path: str) -> bool:
+    """Return whether calls of this path save something."""
     return path in _SAVES or (path.startswith(_SAVING_ROOTS) and path.rpartition(".")[2] in _SAVE_METHODS)
 
 
 def _is_picture(seen: Seen, call: Call) -> bool:
-    """By how its name ends on the line itself: what stands before differs from one round of the loop to the next."""
+    """Return whether an image is saved, by the file extension in the line: the rest of a name varies in a loop."""
     line = seen.evidence(call.where)
     return line is not None and _PICTURE.search(line.text) is not None
 
 
-_GOES_ON = ("keras.callbacks.BackupAndRestore", "crucible.checkpoint.latest")
+_RESUMES = ("keras.callbacks.BackupAndRestore", "crucible.checkpoint.latest")
 
 
 def _snapshots(seen: Seen) -> list[Call]:
-    """CatBoost keeps them as it goes, and goes on from the last by itself."""
+    """Return the calls that make CatBoost save snapshots. It resumes from the last one by itself."""
     return [call for call in seen.calls_with("save_snapshot") if call.kwargs["save_snapshot"] is True]
 
 
 def _loads(path: str) -> bool:
-    return path in _LOADS or path in _GOES_ON or path.rpartition(".")[2] in _LOAD_METHODS
+    """Return whether calls of this path load a saved state."""
+    return path in _LOADS or path in _RESUMES or path.rpartition(".")[2] in _LOAD_METHODS
 
 
 def resume(seen: Seen) -> Conclusion[bool]:
+    """Return whether the program can resume training from what it saved."""
     for call in seen.calls_where(_loads, ("resume_from_checkpoint", "ckpt_path")):
         if call.kwargs.get("resume_from_checkpoint") not in (None, False) or call.kwargs.get("ckpt_path") is not None:
             return seen.say(True, [call.where])
-        if call.path in _GOES_ON:
+        if call.path in _RESUMES:
             return seen.say(True, [call.where])
     for call in _snapshots(seen):
         return seen.say(True, [call.where])
@@ -128,17 +134,18 @@ def resume(seen: Seen) -> Conclusion[bool]:
         return seen.say(True, found)
     weights = {"load_state_dict", "load_weights", "load_model"}
     whole_states = [call for call in loads if call.path not in _LOADS and call.last not in weights]
-    if found and trains(seen) and (whole_states or _asked_to(seen) or _loads_what_it_saves(seen, loads)):
+    if found and trains(seen) and (whole_states or _has_resume_setting(seen) or _loads_what_it_saves(seen, loads)):
         return seen.say(True, found, Confidence.MEDIUM)
-    asked = [each.where for each in seen.facts.options if each.name.startswith("resume")]
-    if asked:
-        return seen.say(True, asked, Confidence.MEDIUM)
-    return seen.say(False, found, Confidence.MEDIUM, "It loads weights, but not where training stood." if found else "")
+    options = [each.where for each in seen.facts.options if each.name.startswith("resume")]
+    if options:
+        return seen.say(True, options, Confidence.MEDIUM)
+    return seen.say(False, found, Confidence.MEDIUM, "It loads weights, but not the training state." if found else "")
 
 
 def _loads_before_training(seen: Seen) -> list[Call]:
-    """What is loaded once the program has trained is there to be looked at. Code that nobody was seen to call comes
-    after all else, whenever it would run: there the order says nothing.
+    """Return the calls that load something before training; what is loaded afterwards is for evaluation.
+
+    Code that nobody calls comes last in the list, whenever it would run: for it, order says nothing.
     """
     found: list[Call] = []
     if not seen.calls(*_LOADS) and not seen.calls_named(*_LOAD_METHODS):
@@ -152,30 +159,35 @@ def _loads_before_training(seen: Seen) -> list[Call]:
 
 
 def _loads_what_it_saves(seen: Seen, loads: list[Call]) -> bool:
-    saved = {path for call in seen.facts.calls if _saves(call.path) or call.path in _CALLBACKS for path in _paths(call)}
-    return any(path in saved for call in loads for path in _paths(call))
+    """Return whether a call loads a file that the program also saves."""
+    saved = {
+        path for call in seen.facts.calls if _saves(call.path) or call.path in _CALLBACKS for path in _file_names(call)
+    }
+    return any(path in saved for call in loads for path in _file_names(call))
 
 
-def _paths(call: Call) -> list[str]:
-    given = (settled(each) for each in (*call.args, *call.kwargs.values()))
+def _file_names(call: Call) -> list[str]:
+    """Return the texts among the arguments that may be file names."""
+    arguments = (settled(each) for each in (*call.args, *call.kwargs.values()))
     named = (
         each.args[0] if isinstance(each, Thing) and each.path == "pathlib.Path" and each.args else each
-        for each in given
+        for each in arguments
     )
     return [each for each in named if isinstance(each, str) and each not in ("cpu", "cuda")]
 
 
-def _asked_to(seen: Seen) -> bool:
+def _has_resume_setting(seen: Seen) -> bool:
+    """Return whether an option or variable mentions resuming."""
     return any("resume" in each.name.lower() for each in (*seen.facts.options, *seen.facts.assigned))
 
 
-def interruptible(saves: Conclusion[bool], goes_on: Conclusion[bool], hours: Conclusion[float]) -> Conclusion[bool]:
-    """Worth running where a machine may be taken away."""
-    if saves.value and goes_on.value:
-        return Conclusion(True, min(saves.confidence, goes_on.confidence, key=str), saves.evidence + goes_on.evidence)
+def interruptible(saves: Conclusion[bool], resumes: Conclusion[bool], hours: Conclusion[float]) -> Conclusion[bool]:
+    """Return whether the run is worth starting on a machine that may be taken away."""
+    if saves.value and resumes.value:
+        return Conclusion(True, min(saves.confidence, resumes.confidence, key=str), saves.evidence + resumes.evidence)
     if hours.value is not None and not hours.assumed and hours.value < 0.25:
         return Conclusion(
-            True, Confidence.MEDIUM, hours.evidence, False, "It is over so soon that starting again costs little."
+            True, Confidence.MEDIUM, hours.evidence, False, "It ends so soon that starting over costs little."
         )
-    why = "It does not go on from what it saved." if saves.value else "What it did would be lost."
+    why = "It does not resume from what it saved." if saves.value else "Its progress would be lost."
     return Conclusion(False, saves.confidence, saves.evidence, False, why)

@@ -1,12 +1,12 @@
-"""How it trains: optimizer and its state, precision, batch, lengths."""
+"""How the program trains: optimizer and its state, precision, batch size, sequence length and image size."""
 
 from __future__ import annotations
 
 from crucible.analysis.conclusions.compute.placement import ARGUMENTS, BY_ARGUMENTS
 from crucible.analysis.conclusions.facts import Seen, number_named
-from crucible.analysis.conclusions.training.library_arguments import batch_told
+from crucible.analysis.conclusions.training.library_arguments import batch_argument
 from crucible.analysis.interpreter.with_statements import AUTOCAST, half_of
-from crucible.analysis.knowledge.frameworks import GRADIENTS, of_module
+from crucible.analysis.knowledge.frameworks import GRADIENTS, frameworks_of_module
 from crucible.analysis.library.torch.models import MODEL
 from crucible.analysis.values.facts import Call
 from crucible.analysis.values.values import Either, Name, Tensor, Thing, Value, Where, settled, whole
@@ -73,7 +73,7 @@ _STEPPING = (
     "optax.apply_updates",
 )
 _ESTIMATORS = ("sklearn.", "scipy.", "xgboost.", "lightgbm.", "catboost.", "cuml.", "statsmodels.")
-"""Libraries whose `fit` and `minimize` are no training in steps."""
+"""Libraries whose `fit` and `minimize` do not train in steps."""
 
 IMAGE_NAMES = (
     "image_size",
@@ -104,7 +104,7 @@ _OPTIMIZERS = (
 
 
 def optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
-    """Its name, and the bytes it keeps for each parameter that learns."""
+    """Return the optimizer's name, and the bytes it keeps for each trainable parameter."""
     found = _optimizer(seen)
     if found is not None:
         name, call = found
@@ -112,35 +112,37 @@ def optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
         return seen.say(name, [call.where], sure), seen.say(state_bytes(name, call), [call.where], sure)
     trainers = trainer_arguments(seen)
     if trainers:
-        return _trainers_own(seen, trainers[0])
+        return _trainer_optimizer(seen, trainers[0])
     if trains(seen):
         return assumed_optimizer(seen)
     question = "Which optimizer trains the model, if any?"
     return seen.ask(question), seen.ask(question)
 
 
-def _trainers_own(seen: Seen, call: Call) -> tuple[Conclusion[str], Conclusion[float]]:
-    """`optim="paged_adamw_8bit"`, or AdamW where nothing is said."""
-    said = settled(call.kwargs.get("optim"))
-    if not isinstance(said, str):
-        return seen.say("AdamW", [call.where], Confidence.HIGH, "The Trainer's own."), seen.say(8.0, [call.where])
-    kind = said.removeprefix("paged_").partition("_")[0]
-    state = float(STATES.get(kind, 8.0)) / (4 if said.endswith("8bit") else 1)
-    return seen.say(said, [call.where]), seen.say(state, [call.where])
+def _trainer_optimizer(seen: Seen, call: Call) -> tuple[Conclusion[str], Conclusion[float]]:
+    """Return the optimizer of a Trainer: the one named in `optim`, or AdamW by default."""
+    name = settled(call.kwargs.get("optim"))
+    if not isinstance(name, str):
+        return seen.say("AdamW", [call.where], Confidence.HIGH, "The Trainer's default."), seen.say(8.0, [call.where])
+    kind = name.removeprefix("paged_").partition("_")[0]
+    state = float(STATES.get(kind, 8.0)) / (4 if name.endswith("8bit") else 1)
+    return seen.say(name, [call.where]), seen.say(state, [call.where])
 
 
 def assumed_optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
-    why = "Its optimizer was not found: Adam is assumed."
+    """Return Adam, as an assumption."""
+    why = "Its optimizer was not found; Adam is assumed."
     return seen.assume("Adam", why), seen.assume(8.0, why)
 
 
 def _optimizer(seen: Seen) -> tuple[str, Call] | None:
-    """The first that is made."""
+    """Return the name and call of the first optimizer that is made, or None."""
     made = seen.calls_where(lambda path: path.startswith(_OPTIMIZERS) or path.endswith("compile"))
     return next(((name, call) for call in made if (name := optimizer_name(call)) is not None), None)
 
 
 def optimizer_name(call: Call) -> str | None:
+    """Return the name of the optimizer that the call makes or configures, or None."""
     top = call.path.partition(".")[0]
     if call.path.startswith(_OPTIMIZERS):
         plain = call.last.lower().replace("_", "").removesuffix("optimizer")
@@ -156,6 +158,7 @@ def optimizer_name(call: Call) -> str | None:
 
 
 def state_bytes(name: str, call: Call) -> float:
+    """Return the bytes of state that the optimizer keeps for each trainable parameter."""
     plain = name.lower().replace("_", "").removesuffix("optimizer")
     if plain == "sgd":
         momentum = settled(call.kwargs.get("momentum", call.args[2] if len(call.args) > 2 else 0))
@@ -168,11 +171,14 @@ def state_bytes(name: str, call: Call) -> float:
 
 
 def trainer_arguments(seen: Seen) -> list[Call]:
+    """Return the calls that make the arguments of a Trainer."""
     return [call for call in seen.calls_named(*_ARGUMENTS) if call.path.startswith(BY_ARGUMENTS)]
 
 
 def recomputes(seen: Seen) -> bool:
-    """Whether a model of transformers keeps only what goes into its blocks, and does each again on the way back."""
+    """Return whether a transformers model uses gradient checkpointing: only inputs of blocks are kept, and blocks are
+    recomputed in the backward pass.
+    """
     if any(settled(call.kwargs.get("gradient_checkpointing")) is True for call in trainer_arguments(seen)):
         return True
     if any(call.certain for call in seen.calls_named("gradient_checkpointing_enable")):
@@ -182,15 +188,15 @@ def recomputes(seen: Seen) -> bool:
 
 
 def trains(seen: Seen) -> bool:
-    """Whether weights change at all, step by step. To fit a forest or a scaler is something else."""
-    if goes_through_steps(seen):
+    """Return whether the program trains step by step; fitting a forest or a scaler does not count."""
+    if has_training_step(seen):
         return True
     made = seen.calls("flax.training.train_state.TrainState.create")
     return bool(made) or bool(trainer_arguments(seen)) or _optimizer(seen) is not None
 
 
-def goes_through_steps(seen: Seen) -> bool:
-    """Whether a step was seen, not only what is made for one."""
+def has_training_step(seen: Seen) -> bool:
+    """Return whether a training step was seen, not only what is made for one."""
     ends = ["backward", "train_on_batch", "apply_gradients", "minimize", "fit_generator"]
     if _has_gradients(seen):
         ends.append("fit")
@@ -200,10 +206,12 @@ def goes_through_steps(seen: Seen) -> bool:
 
 
 def _has_gradients(seen: Seen) -> bool:
-    return any(name in GRADIENTS for each in seen.facts.imports for name in of_module(each.module))
+    """Return whether the program imports a framework that learns by gradients."""
+    return any(name in GRADIENTS for each in seen.facts.imports for name in frameworks_of_module(each.module))
 
 
 def _kind(value: Value) -> Precision | None:
+    """Return the reduced precision that the value names, or None."""
     if isinstance(value, Either):
         kinds = [found for each in value.options if (found := _kind(each)) is not None and found is not Precision.FP32]
         return kinds[0] if kinds else None
@@ -220,34 +228,37 @@ def _kind(value: Value) -> Precision | None:
 
 
 def precision(seen: Seen) -> Conclusion[Precision]:
-    calls = seen.calls_where(_may_be_precise, ("load_in_4bit", "load_in_8bit"))
-    told = [(found, call) for call in calls if (found := _precision_of(call)) is not None]
-    if told:
-        # TF32 is how the rest is done, beside what is in half precision.
-        found, call = next((each for each in told if each[0] is not Precision.TF32), told[0])
+    """Return the precision of the work."""
+    calls = seen.calls_where(_may_set_precision, ("load_in_4bit", "load_in_8bit"))
+    settings = [(found, call) for call in calls if (found := _precision_of(call)) is not None]
+    if settings:
+        # TF32 beside half precision is only for the remaining work.
+        found, call = next((each for each in settings if each[0] is not Precision.TF32), settings[0])
         return seen.say(found, [call.where], Confidence.HIGH if call.certain else Confidence.MEDIUM)
     return seen.say(
-        Precision.FP32, (), Confidence.MEDIUM, "Nothing says otherwise, and it is what frameworks start with."
+        Precision.FP32, (), Confidence.MEDIUM, "No other precision is set, and this is the default of frameworks."
     )
 
 
-_PRECISE = frozenset(
+_PRECISION = frozenset(
     {
         *AUTOCAST, "lightning.Trainer", "accelerate.Accelerator", "torch.set_float32_matmul_precision",
         "torch.set_default_dtype", "vllm.LLM", "transformers.pipeline",
     }
 )  # fmt: skip
-_PRECISE_ENDS = (
+_PRECISION_ENDS = (
     *_ARGUMENTS, "BitsAndBytesConfig", "set_global_policy", "set_policy", "set_dtype_policy", "half", "bfloat16",
     "from_pretrained", "fsdp.MixedPrecision",
 )  # fmt: skip
 
 
-def _may_be_precise(path: str) -> bool:
-    return path in _PRECISE or path.endswith(_PRECISE_ENDS)
+def _may_set_precision(path: str) -> bool:
+    """Return whether calls of this path may set the precision."""
+    return path in _PRECISION or path.endswith(_PRECISION_ENDS)
 
 
 def _precision_of(call: Call) -> Precision | None:
+    """Return the precision that the call sets, or None."""
     if call.path.endswith("BitsAndBytesConfig"):
         return Precision.INT4 if call.kwargs.get("load_in_4bit") is True else Precision.INT8
     if call.kwargs.get("load_in_4bit") is True:
@@ -266,8 +277,8 @@ def _precision_of(call: Call) -> Precision | None:
             else None
         )
     if call.path == "lightning.Trainer":
-        given = settled(call.kwargs.get("precision"))
-        return _kind(str(given)) if given is not None else None
+        setting = settled(call.kwargs.get("precision"))
+        return _kind(str(setting)) if setting is not None else None
     if call.path == "accelerate.Accelerator":
         return _kind(settled(call.kwargs.get("mixed_precision")))
     if call.last in ("set_global_policy", "set_policy", "set_dtype_policy"):
@@ -286,6 +297,7 @@ def _precision_of(call: Call) -> Precision | None:
 
 
 def batch_size(seen: Seen) -> Conclusion[int]:
+    """Return the batch size of a training step, per process."""
     found = _loader_batch(seen) or _fit_batch(seen)
     if found is not None:
         return seen.say(found[0], [found[1]], Confidence.HIGH)
@@ -296,14 +308,14 @@ def batch_size(seen: Seen) -> Conclusion[int]:
     named = number_named(seen, BATCH_NAMES, 1, 1e7)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
-    first = batch_told(seen) or _first_dimension(seen)
+    first = batch_argument(seen) or _first_dimension(seen)
     if first is not None:
         return seen.say(first[0], [first[1]], Confidence.MEDIUM)
     return seen.ask("How many samples are in a batch?")
 
 
 def _loader_batch(seen: Seen) -> tuple[int, Where] | None:
-    """The loader that the training loop goes over, else the first one."""
+    """Return the batch size of the loader that the training loop goes over, else of the first loader, or None."""
     for call in seen.calls_named("backward", "step"):
         for loop in reversed(call.loops):
             size = _batch_of(loop.data)
@@ -317,6 +329,7 @@ def _loader_batch(seen: Seen) -> tuple[int, Where] | None:
 
 
 def _batch_of(data: Value) -> int | None:
+    """Return the batch size of a loader, or None."""
     data = settled(data)
     if isinstance(data, Thing) and data.path.endswith("DataLoader"):
         size = whole(data.attrs.get("batch_size"))
@@ -328,6 +341,7 @@ _FROM_FOLDERS = ("image_dataset_from_directory", "text_dataset_from_directory", 
 
 
 def _fit_batch(seen: Seen) -> tuple[int, Where] | None:
+    """Return the batch size that Keras or tf.data is called with, or Keras' default, or None."""
     for call in seen.calls_named("fit", "batch", *_FROM_FOLDERS):
         if call.last == "fit" and whole(call.kwargs.get("batch_size")):
             return whole(call.kwargs["batch_size"]) or 1, call.where
@@ -347,6 +361,7 @@ def _fit_batch(seen: Seen) -> tuple[int, Where] | None:
 
 
 def _first_dimension(seen: Seen) -> tuple[int, Where] | None:
+    """Return the first dimension of random or stacked tensors made in a loop, or None."""
     for call in seen.calls("torch.randn", "torch.rand", "torch.randint", "torch.stack"):
         if isinstance(call.result, Tensor) and call.result.shape and len(call.result.shape) > 1:
             size = whole(call.result.shape[0])
@@ -356,24 +371,25 @@ def _first_dimension(seen: Seen) -> tuple[int, Where] | None:
 
 
 def sequence_length(seen: Seen) -> Conclusion[int]:
-    given = _given_to_a_known_model(seen)
-    if given is not None:
-        return seen.say(given[0], [given[1]], Confidence.HIGH)
+    """Return the tokens in a sequence."""
+    length = _model_input_length(seen)
+    if length is not None:
+        return seen.say(length[0], [length[1]], Confidence.HIGH)
     named = number_named(seen, SEQUENCE_NAMES, 2, 1e7)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
     for call in seen.calls_with(*_LENGTHS):
         if call.path == "collections.deque":
-            continue  # a memory of so many entries
-        for name, given in call.kwargs.items():
-            size = whole(given) if name in _LENGTHS else None
+            continue  # a buffer of this many entries
+        for name, value in call.kwargs.items():
+            size = whole(value) if name in _LENGTHS else None
             if size and size > 1:
                 return seen.say(size, [call.where], Confidence.MEDIUM)
     return seen.ask("How many tokens are in a sequence?")
 
 
-def _given_to_a_known_model(seen: Seen) -> tuple[int, Where] | None:
-    """The second dimension of the words that a model of transformers is called with."""
+def _model_input_length(seen: Seen) -> tuple[int, Where] | None:
+    """Return the second dimension of the token ids that a transformers model is called with, or None."""
     for call in seen.calls(f"{MODEL}()"):
         words = settled(call.argument(0, "input_ids"))
         if isinstance(words, Tensor) and words.shape and len(words.shape) == 2 and words.kind.startswith("int"):
@@ -384,9 +400,10 @@ def _given_to_a_known_model(seen: Seen) -> tuple[int, Where] | None:
 
 
 def image_size(seen: Seen, pictures: tuple[int, Where] | None) -> Conclusion[int]:
+    """Return the side of the images in pixels. `pictures` is what loaders or input layers say."""
     if pictures is not None:
         return seen.say(pictures[0], [pictures[1]], Confidence.HIGH)
     named = number_named(seen, IMAGE_NAMES, 8, 20_000)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
-    return seen.ask("How large are the pictures, in pixels?")
+    return seen.ask("How large are the images, in pixels?")

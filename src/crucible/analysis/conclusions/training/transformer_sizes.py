@@ -1,4 +1,4 @@
-"""Sizes of a transformer by the names that configs give them, and what follows from them."""
+"""Sizes of a transformer, by the names they have in configs, and the parameters and work that follow from them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ _NAMES = {
 
 
 DEPTHS = _NAMES["layers"]
-"""Without one of these nothing has a size."""
+"""Names for the depth; without one of them a model has no known size."""
 
 
 @dataclass(frozen=True)
 class Sizes:
+    """Sizes of a transformer; 0 means unknown or not present. `gated`: no biases, and norms with one weight vector."""
+
     layers: int
     width: int
     heads: int = 0
@@ -38,29 +40,29 @@ class Sizes:
     gated: bool = False
     tied: bool = True
     longest: int = 0
-    """Tokens that it takes at the most, where that says nothing about how many it is given."""
+    """Most tokens that it accepts; says nothing about how many it gets."""
 
     @property
     def parameters(self) -> int:
-        """Embeddings, blocks of attention and feed-forward, one norm at the end, and the head if it is one of its own.
+        """Parameters of embeddings, attention, feed-forward parts, the last norm, and the head if it is separate.
 
-        What is gated has no biases, and norms of one weight.
+        Gated models have no biases, and norms with one weight vector.
         """
         small = 2 * self.width if self.gated else 9 * self.width + self._inner
         tables = self.vocabulary * (1 if self.tied else 2) + self.block
         return tables * self.width + self.layers * (self._matrices + small) + (1 if self.gated else 2) * self.width
 
     def kept(self, tokens: float, item: float, *, recomputed: bool = False) -> float:
-        """Bytes that the backward pass needs: inputs of every matrix and norm, the attention's, and the scores.
+        """Return the bytes that the backward pass needs: inputs of all matrices and norms, attention, and the scores.
 
-        With blocks that are `recomputed`, what goes into each, and all of one.
+        With `recomputed` blocks only the inputs of blocks are kept, and all of one block.
         """
         block = 9 * self.width + (4 if self.gated else 2) * self._inner + self.heads
         per_token = self.layers * self.width + block if recomputed else self.layers * block
         return tokens * ((per_token + 2 * self.width) * item + self.vocabulary * 4)
 
     def flops(self, tokens: float, length: int) -> float:
-        """Of a forward pass."""
+        """Return the FLOPs of a forward pass."""
         matrices = self.layers * self._matrices + self.vocabulary * self.width
         return 2 * tokens * matrices + 4 * tokens * length * self.width * self.layers
 
@@ -70,39 +72,40 @@ class Sizes:
 
     @property
     def _matrices(self) -> int:
-        """Weights of a block: queries and results, keys and values, and the feed-forward part."""
+        """Weights of a block: query and output, key and value, and feed-forward matrices."""
         shared = self.kv_heads / self.heads if self.kv_heads and self.heads else 1.0
         return round((2 + 2 * shared) * self.width**2) + (3 if self.gated else 2) * self.width * self._inner
 
 
-def sizes_in(given: Mapping[str, Value]) -> Sizes | None:
-    """None unless it says at least how deep and how wide, or is the config of a family that has a size of its own."""
-    family = _family(given)
+def sizes_in(config: Mapping[str, Value]) -> Sizes | None:
+    """Return the sizes in a config, or None unless it has depth and width or belongs to a family with defaults."""
+    family = _family(config)
     found = {} if family is None else {name: getattr(family, name) for name in _NAMES}
     for field, names in _NAMES.items():
         for name in names:
-            number = whole(given.get(name))
+            number = whole(config.get(name))
             if number is not None and number > 0:
                 found[field] = number
                 break
-            if given.get(name) is not None:
-                found.pop(field, None)  # it is said, and what it says is not known
+            if config.get(name) is not None:
+                found.pop(field, None)  # set to an unknown value, so the family's default does not apply
     if "layers" not in found or "width" not in found or found["layers"] > 1_000 or found["width"] > 200_000:
         return None
     if "heads" not in found and "vocabulary" not in found:
         return None
-    tied = given.get("tie_word_embeddings")
+    tied = config.get("tie_word_embeddings")
     shared = tied if isinstance(tied, bool) else family is None or family.tied
     return Sizes(**found, gated=family is not None and family.gated, tied=shared)
 
 
-def _family(given: Mapping[str, Value]) -> Family | None:
-    name = given.get("family")
+def _family(config: Mapping[str, Value]) -> Family | None:
+    """Return the family that the config belongs to, or None."""
+    name = config.get("family")
     return FAMILIES.get(name) if isinstance(name, str) else None
 
 
 def sizes_in_order(args: tuple[Value, ...]) -> Sizes | None:
-    """`GPT(50257, 12, 12, 768)`: vocabulary, layers, heads, width."""
+    """Return the sizes from positional arguments like `GPT(50257, 12, 12, 768)`: vocabulary, layers, heads, width."""
     numbers = [whole(each) for each in args[:4]]
     if len(numbers) < 4 or None in numbers:
         return None
