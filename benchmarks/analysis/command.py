@@ -14,7 +14,7 @@ from benchmarks.analysis.corpus import Label, Part, corpus
 from benchmarks.analysis.runs import runs
 from benchmarks.analysis.runtimes import report
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
-from crucible.analysis import Sources, analyse, gathered
+from crucible.analysis import Sources, analyse, gather_sources
 from crucible.core.routing.profile import Profile
 
 WITHIN = 0.05
@@ -55,7 +55,7 @@ def _say(line: str) -> None:
 
 def evaluate(rows: list[Label], folder: Path) -> None:
     """Prints every miss, then the scores with those of the baselines beside them."""
-    profiles = [analyse(gathered(row.path)) for row in rows]
+    profiles = [analyse(gather_sources(row.path)) for row in rows]
     for row, profile in zip(rows, profiles, strict=True):
         for miss in misses(row, profile):
             _say(f"miss  {row.path.relative_to(folder)}: {miss}")

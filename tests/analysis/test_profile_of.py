@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.analysis import gathered, profile_of
+from crucible.analysis import gather_sources, profile_of
 from crucible.core.errors import BadInput
 from crucible.core.routing.profile import Entrypoint, GpuNeed
 from crucible.templates import get
@@ -77,7 +77,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
         [sys.executable, "-m", "crucible.analysis", str(tmp_path / "no.py")], capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert "no file" in done.stderr
+    assert "not a file" in done.stderr
 
 
 def test_what_lies_around_is_gathered_and_what_does_not_belong_is_not(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_what_lies_around_is_gathered_and_what_does_not_belong_is_not(tmp_path: 
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x" * (300_000 if name == "big.json" else 1))
     (tmp_path / "link.py").symlink_to("/etc/hostname")
-    assert set(gathered(tmp_path / "train.py").files) == {"train.py", "lib/a.py", "conf/x.yaml"}
+    assert set(gather_sources(tmp_path / "train.py").files) == {"train.py", "lib/a.py", "conf/x.yaml"}
 
 
 def test_a_folder_is_no_program(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no file"):
-        gathered(tmp_path)
+    with pytest.raises(BadInput, match="not a file"):
+        gather_sources(tmp_path)

@@ -1,4 +1,4 @@
-"""Source code in, a profile out: what a program needs, learned without running it."""
+"""Analysis: reads a training program's source code and says what it needs, without running it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from pathlib import Path
 from crucible.analysis.analyse import analyse
 from crucible.analysis.conclusions.compute.runtime import Reference
 from crucible.analysis.process import AnalysisWorker, Limits, analyse_isolated
-from crucible.analysis.source.program_files import gathered
+from crucible.analysis.source.program_files import gather_sources
 from crucible.analysis.source.sources import Sources
 from crucible.core.routing.profile import Profile
 
-__all__ = ["AnalysisWorker", "Limits", "Reference", "Sources", "analyse", "analyse_isolated", "gathered", "profile_of"]
+__all__ = [
+    "AnalysisWorker",
+    "Limits",
+    "Reference",
+    "Sources",
+    "analyse",
+    "analyse_isolated",
+    "gather_sources",
+    "profile_of",
+]
 
 
 def profile_of(path: Path, arguments: tuple[str, ...] = ()) -> Profile:
-    """Analyse a program on this machine with the files around it, started with these arguments."""
-    return analyse_isolated(gathered(path, arguments))
+    """Return the profile of a program on this machine, read with the files around it and these command-line arguments.
+
+    Raises BadInput if the file does not exist or cannot be read.
+    """
+    return analyse_isolated(gather_sources(path, arguments))

@@ -1,4 +1,4 @@
-"""`python -m crucible.analysis train.py [arguments of the program]` prints the profile as JSON."""
+"""`python -m crucible.analysis train.py [arguments of the program]` prints the program's profile as JSON."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_one_process_serves_all_questions(worker: AnalysisWorker) -> None:
 def test_a_program_that_takes_too_much_processor_time_is_given_up() -> None:
     profile = analyse_isolated(sources(CALLS), replace(GENEROUS, cpu_seconds=0.001))
     assert not profile.gpu.known
-    assert profile.notes == ("a.py: Reading it took longer than 0.001 s.",)
+    assert profile.notes == ("a.py: The analysis took longer than 0.001 s.",)
 
 
 def test_a_program_that_takes_too_long_is_given_up() -> None:
@@ -252,7 +252,7 @@ def test_a_child_that_was_killed_is_told_from_one_that_took_too_long(worker: Ana
         answer = pool.submit(worker.profile, sources(CALLS))
         child = confined_child(pid)
         os.kill(child.pid, signal.SIGKILL)
-        assert answer.result().notes == ("a.py: The process that read it died; it may need more than 256 MiB.",)
+        assert answer.result().notes == ("a.py: The analysis process died; it may need more than 256 MiB.",)
     assert worker.pid == pid
 
 
@@ -285,7 +285,7 @@ def test_closing_ends_it_and_whoever_asks_then_is_told() -> None:
     made.close()
     assert made.pid is None
     until(lambda: not alive(group), "its end")
-    assert made.profile(sources("x = 1")).notes == ("a.py: No process could be started to read it.",)
+    assert made.profile(sources("x = 1")).notes == ("a.py: No process could be started to analyse it.",)
     assert made.pid is None
 
 
@@ -356,7 +356,7 @@ def test_only_so_many_are_read_at_the_same_time(monkeypatch: pytest.MonkeyPatch)
         both = [pool.submit(made.profile, sources("import torch")) for _ in range(2)]
         refused, kept = wait(both, return_when=FIRST_COMPLETED)
         os.kill(made.pid, signal.SIGCONT)
-        assert refused.pop().result().notes == ("a.py: Too many programs are being read at the same time.",)
+        assert refused.pop().result().notes == ("a.py: Too many programs are being analysed at the same time.",)
         assert kept.pop().result().frameworks.value == ("torch",)
 
 
@@ -365,4 +365,4 @@ def test_where_nothing_can_be_forked_nothing_is_read(monkeypatch: pytest.MonkeyP
     with AnalysisWorker(GENEROUS) as made:
         profile = made.profile(sources("import torch"))
         assert made.pid is None
-    assert "cannot limit a process" in profile.notes[0]
+    assert "cannot limit the process" in profile.notes[0]

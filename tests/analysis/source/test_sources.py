@@ -4,41 +4,41 @@ import json
 
 import pytest
 
-from crucible.analysis.source.notebook import cells_of
-from crucible.analysis.source.sources import MAX_BYTES, MAX_LINES, Sources, decoded
+from crucible.analysis.source.notebook import read_notebook
+from crucible.analysis.source.sources import MAX_BYTES, MAX_LINES, Sources, decode
 
 
 def test_lines_are_found_again_as_evidence() -> None:
-    text = decoded("train.py", b"import torch\n  x = 1  \n")
+    text = decode("train.py", b"import torch\n  x = 1  \n")
     assert str(text.evidence(2)) == "train.py:2: x = 1"
     assert text.evidence(99).text == ""
 
 
 @pytest.mark.parametrize("data", [b"", b"  \n\t\n"])
 def test_an_empty_file_says_so(data: bytes) -> None:
-    assert decoded("a.py", data).notes == ("a.py is empty.",)
+    assert decode("a.py", data).notes == ("a.py is empty.",)
 
 
 @pytest.mark.parametrize("data", [b"\x00\x01\x02", bytes(range(128, 256)) * 4, b"\x7fELF\x00\x00"])
 def test_a_binary_file_says_so(data: bytes) -> None:
-    text = decoded("a.py", data)
+    text = decode("a.py", data)
     assert text.lines == ()
     assert "binary" in text.notes[0]
 
 
 def test_a_file_that_is_mostly_text_is_read_and_the_rest_is_said() -> None:
-    text = decoded("a.py", b"x = 1  # caf" + b"\xe9" + b"\ny = 2\n" * 20)
+    text = decode("a.py", b"x = 1  # caf" + b"\xe9" + b"\ny = 2\n" * 20)
     assert "y = 2" in text.lines
     assert "not UTF-8" in text.notes[0]
 
 
 def test_a_byte_order_mark_and_other_line_ends_are_no_trouble() -> None:
-    assert decoded("a.py", b"\xef\xbb\xbfx = 1\r\ny = 2\rz = 3").lines == ("x = 1", "y = 2", "z = 3")
+    assert decode("a.py", b"\xef\xbb\xbfx = 1\r\ny = 2\rz = 3").lines == ("x = 1", "y = 2", "z = 3")
 
 
 def test_what_is_too_much_is_cut_and_said() -> None:
-    assert len(decoded("a.py", b"x\n" * (MAX_LINES + 5)).lines) == MAX_LINES - 1
-    assert "1 MB" in decoded("a.py", b"x" * (MAX_BYTES + 1)).notes[0]
+    assert len(decode("a.py", b"x\n" * (MAX_LINES + 5)).lines) == MAX_LINES - 1
+    assert "1 MB" in decode("a.py", b"x" * (MAX_BYTES + 1)).notes[0]
 
 
 def test_modules_are_found_beside_the_entry_and_at_the_top() -> None:
@@ -59,7 +59,7 @@ def code(source: object) -> dict[str, object]:
 
 
 def test_a_notebook_is_its_code_cells_and_lines_know_their_cell() -> None:
-    text = cells_of(
+    text = read_notebook(
         "a.ipynb",
         notebook(code("import torch"), {"cell_type": "markdown", "source": "# torch.cuda"}, code(["x = 1\n", "y = 2"])),
     )
@@ -68,7 +68,7 @@ def test_a_notebook_is_its_code_cells_and_lines_know_their_cell() -> None:
 
 
 def test_magics_are_no_code_and_keep_their_line() -> None:
-    text = cells_of(
+    text = read_notebook(
         "a.ipynb",
         notebook(code("!pip install torch\n%matplotlib inline\nx = 1\nfiles = !ls\nx?"), code("%%bash\ntorchrun a.py")),
     )
@@ -77,18 +77,18 @@ def test_magics_are_no_code_and_keep_their_line() -> None:
 
 
 def test_a_block_of_magics_stays_a_block_and_timed_cells_are_code() -> None:
-    text = cells_of("a.ipynb", notebook(code("if x:\n    !ls"), code("%%time\ny = 2")))
+    text = read_notebook("a.ipynb", notebook(code("if x:\n    !ls"), code("%%time\ny = 2")))
     assert "    pass" in text.lines
     assert "y = 2" in text.lines
 
 
 def test_the_old_format_is_read_too() -> None:
     old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x = 1"]}]}]}
-    assert cells_of("a.ipynb", json.dumps(old).encode()).lines == ("x = 1",)
+    assert read_notebook("a.ipynb", json.dumps(old).encode()).lines == ("x = 1",)
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b"{}", b'"x"', b"null", b'{"cells": 3}', b"\xff\xfe"])
 def test_what_is_no_notebook_says_so(data: bytes) -> None:
-    text = cells_of("a.ipynb", data)
+    text = read_notebook("a.ipynb", data)
     assert text.lines == ()
-    assert "no notebook" in text.notes[0] or "no code" in text.notes[0]
+    assert "not a notebook" in text.notes[0] or "no code" in text.notes[0]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from crucible.analysis.source.sources import Sources
-from crucible.analysis.source.trees import Tree, nodes, tree_of
+from crucible.analysis.source.trees import Tree, nodes, parse_file
 
 
 def tree(code: str) -> Tree:
-    return tree_of(Sources({"a.py": code.encode()}, "a.py"), "a.py")
+    return parse_file(Sources({"a.py": code.encode()}, "a.py"), "a.py")
 
 
 def names(code: str) -> list[str]:

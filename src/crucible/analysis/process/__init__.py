@@ -1,4 +1,4 @@
-"""Analysis in processes with limits: a program may be written to take the time and memory of what reads it."""
+"""Runs the analysis in processes with limits: a hostile program may try to exhaust the time or memory of its reader."""
 
 from __future__ import annotations
 

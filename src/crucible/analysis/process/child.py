@@ -1,4 +1,4 @@
-"""The child process: limits itself, analyses one program, sends the profile. Then it ends."""
+"""The child process: limits itself, analyses one program, sends the profile and ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MiB = 2**20
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may use: seconds of CPU time, seconds in all, bytes of address space."""
+    """What a child may use: seconds of CPU time, seconds of wall-clock time, bytes of address space."""
 
     cpu_seconds: float = 2.0
     wall_seconds: float = 10.0
@@ -34,7 +34,7 @@ class Limits:
 
 
 def respond(connection: socket.socket, limits: Limits) -> None:
-    """Analyse the program that comes over the connection. Nothing of it is read before the limits hold."""
+    """Analyse the program received over the connection. Its bytes are read only once the limits are in force."""
     connection.sendall(STARTED)
     apply_limits(limits)
     try:
@@ -45,12 +45,12 @@ def respond(connection: socket.socket, limits: Limits) -> None:
 
 
 def apply_limits(limits: Limits) -> None:
-    """Limit this process for good. The kernel ends it when its time is over, and gives it no more memory or files."""
+    """Limit this process for good: the kernel ends it when its time is up, and denies it more memory and any file."""
     for expired in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(expired, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds)
     signal.setitimer(signal.ITIMER_REAL, limits.wall_seconds)
-    # Unlike a timer, this cannot be set back from inside.
+    # Unlike a timer, a lowered hard limit cannot be raised again from inside.
     _limit(resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds) + 1)
     _limit(resource.RLIMIT_AS, limits.memory_bytes)
     for forbidden in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
@@ -58,7 +58,7 @@ def apply_limits(limits: Limits) -> None:
 
 
 def _limit(kind: int, amount: int) -> None:
-    """Set a limit, unless a lower one holds already."""
+    """Set a limit, or keep a lower one that is already in force."""
     _, hard = resource.getrlimit(kind)
     lowest = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
     resource.setrlimit(kind, (lowest, lowest))

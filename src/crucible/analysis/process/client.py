@@ -1,4 +1,4 @@
-"""The owner's side: sends a program to a child of the worker process and waits for its profile."""
+"""The owner's side: sends a program to a child of the worker process and returns its profile."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ MAX_CONCURRENT = 4
 IDLE_SECONDS = 300.0
 
 QUEUE_SECONDS = 30.0
-"""How long a request waits while `MAX_CONCURRENT` others are read."""
+"""How long a request waits for a slot while `MAX_CONCURRENT` others run."""
 
 START_SECONDS = 20.0
-"""How long the worker may take to load and fork a child."""
+"""How long the worker may take to load the analysis and fork a child."""
 
 START_ATTEMPTS = 3
 
 GRACE_SECONDS = 1.0
-"""How much longer than the child's own limit the owner waits for it."""
+"""How much longer than the child's own limit to wait for its answer."""
 
-_QUESTION = "What does it need? It could not be read."
+_QUESTION = "What does it need? It could not be analysed."
 
 
 class AnalysisWorker:
@@ -64,16 +64,19 @@ class AnalysisWorker:
 
     @property
     def pid(self) -> int | None:
-        """The worker process, None while there is none."""
+        """The process id of the worker, or None if it is not running."""
         return self._process.pid
 
     def profile(self, sources: Sources, reference: Reference = T4) -> Profile:
-        """Return the program's profile, or one that says why there is none. Blocks: call it off the event loop."""
+        """Return the program's profile, or one whose notes say why it is unknown. Blocks: call it off the event loop.
+
+        Raises BadInput if the entry is not among the files.
+        """
         sources.check()
         if not hasattr(os, "fork"):
-            return unknown_profile(sources, "This system cannot limit a process that reads it, so none was started.")
+            return unknown_profile(sources, "This system cannot limit the process that would analyse it.")
         if not self._slots.acquire(timeout=QUEUE_SECONDS):
-            return unknown_profile(sources, "Too many programs are being read at the same time.")
+            return unknown_profile(sources, "Too many programs are being analysed at the same time.")
         try:
             return self._profile(Request(sources, reference))
         finally:
@@ -83,7 +86,7 @@ class AnalysisWorker:
         message = requests().dump_json(request)
         child = self._start_child()
         if child is None:
-            return unknown_profile(request.sources, "No process could be started to read it.")
+            return unknown_profile(request.sources, "No process could be started to analyse it.")
         with child:
             started = time.monotonic()
             answer = _exchange(child, message, started + self._limits.wall_seconds + GRACE_SECONDS)
@@ -93,10 +96,11 @@ class AnalysisWorker:
         try:
             return responses().validate_json(answer[1:]).profile
         except ValidationError as error:
-            return unknown_profile(request.sources, f"What was read of it makes no sense: {error.errors()[0]['msg']}.")
+            why = f"The analysis process sent an invalid profile: {error.errors()[0]['msg']}."
+            return unknown_profile(request.sources, why)
 
     def _start_child(self) -> socket.socket | None:
-        """Return the connection to a new child; None if none said that it started."""
+        """Return the connection to a new child, or None if no child reported that it started."""
         for _ in range(START_ATTEMPTS):
             child = self._process.connect()
             if child is None:
@@ -107,13 +111,14 @@ class AnalysisWorker:
         return None
 
     def _failure(self, answer: bytes, seconds: float) -> str:
+        """Return why there is no profile: `answer` is what the child sent in `seconds`, if anything."""
         if answer == OUT_OF_MEMORY:
-            return f"Reading it took more than {self._limits.memory_bytes / MiB:g} MiB."
+            return f"The analysis needed more than {self._limits.memory_bytes / MiB:g} MiB of memory."
         if answer:
-            return f"What was read of it is more than {MAX_RESPONSE / MiB:g} MiB."
+            return f"Its profile is larger than {MAX_RESPONSE / MiB:g} MiB."
         if seconds >= min(self._limits.cpu_seconds, self._limits.wall_seconds):
-            return f"Reading it took longer than {self._limits.cpu_seconds:g} s."
-        return f"The process that read it died; it may need more than {self._limits.memory_bytes / MiB:g} MiB."
+            return f"The analysis took longer than {self._limits.cpu_seconds:g} s."
+        return f"The analysis process died; it may need more than {self._limits.memory_bytes / MiB:g} MiB."
 
     def close(self) -> None:
         """End the processes; open and later requests get no profile. Idempotent."""
@@ -133,6 +138,7 @@ def analyse_isolated(sources: Sources, limits: Limits = DEFAULT_LIMITS, referenc
 
 
 def unknown_profile(sources: Sources, why: str) -> Profile:
+    """Return a profile in which nothing is known but the kind of program, with the reason in its notes."""
     kind = Entrypoint.NOTEBOOK if sources.entry.endswith(".ipynb") else Entrypoint.SCRIPT
     return Profile(
         gpu=Conclusion(question=_QUESTION, why=why),

@@ -1,4 +1,4 @@
-"""The worker process as its owner handles it: started when needed, replaced when gone, ended with its children."""
+"""The worker process as its owner handles it: started on demand, replaced if it died, ended with its children."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END_SECONDS = 5.0
 
 
 class WorkerProcess:
-    """Safe to use from several threads."""
+    """The owner's handle on the worker process. Safe to use from several threads."""
 
     def __init__(self, limits: Limits, idle_seconds: float) -> None:
         self._limits = limits
@@ -28,12 +28,12 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """None while there is no such process."""
+        """The process id of the worker, or None if it is not running."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
     def connect(self) -> socket.socket | None:
-        """Return a connection of which the worker gives the other end to a new child; None if it has ended."""
+        """Return a connection whose other end the worker hands to a new child; None if it cannot be reached."""
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
             if self._closed or not self._send(theirs):
@@ -66,7 +66,7 @@ class WorkerProcess:
                 cwd="/",
                 start_new_session=True,
             )
-        # A worker that ends for want of requests would stay as a zombie if nobody waited for it.
+        # Waits for the worker, so that it does not stay a zombie after it ends for lack of requests.
         threading.Thread(target=self._process.wait, name="analysis-worker-wait", daemon=True).start()
         return ours
 
@@ -85,7 +85,7 @@ class WorkerProcess:
             self._control = None
 
     def close(self) -> None:
-        """End the worker and its children; none is started again. Idempotent."""
+        """End the worker and its children; it is not started again. Idempotent."""
         with self._lock:
             self._closed = True
             self._disconnect()

@@ -1,6 +1,6 @@
-"""The messages between the owner of a worker process and one of its children: JSON, each with its length before it.
+"""Messages between the owner of a worker process and one of its children: JSON, prefixed with its length.
 
-A child that has read a hostile program is not trusted with a richer format.
+Nothing richer than JSON: a child that has read a hostile program is not trusted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ STARTED = b"s"
 """The first byte a child sends. A request without it reached no child and may be sent to another one."""
 
 PROFILE = b"p"
-"""Before a profile."""
+"""Precedes a profile."""
 
 OUT_OF_MEMORY = b"m"
-"""Instead of a profile."""
+"""Sent instead of a profile."""
 
 MAX_REQUEST = 2**28
 """Bytes; more than a child has memory for."""

@@ -36,7 +36,7 @@ def serve(descriptor: int, limits: Limits, idle_seconds: float) -> None:
 
 
 def _preload() -> None:
-    """Load what an analysis loads when it first needs it: a child cannot open files."""
+    """Load everything an analysis imports lazily: a child cannot open files."""
     unusual = Sources({"a.py": "é = = 1".encode()}, "a.py")  # broken, and not ASCII
     request = requests().validate_json(requests().dump_json(Request(unusual, T4)))
     responses().dump_json(Response(analyse(request.sources, request.reference)))

@@ -1,1 +1,1 @@
-"""The files of a program, parsed, also where they are broken."""
+"""Reads a program's files and parses them, even if they are broken."""

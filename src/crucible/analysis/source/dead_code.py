@@ -1,4 +1,4 @@
-"""Unused: functions and classes at the top of a file that nothing else in the program names. They cannot run."""
+"""Finds the functions and classes at the top of a file that nothing else in the program names: they cannot run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeGuard
 from crucible.analysis.source.trees import Tree
 
 Lines = set[tuple[str, int]]
-"""By file and line."""
+"""Each as (file, line number)."""
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _BLANKED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).ljust(256)
@@ -20,7 +20,7 @@ _ANY_WORD = frozenset(
     {b"import_module", b"getmembers", b"runpy", b"Fire", b"locate", b"__subclasses__", b"__init_subclass__"}
 )
 _ANY_OF_A_FILE = frozenset({b"getattr", b"vars", b"__dict__"})
-"""A program that says one of these may use what it never names."""
+"""A program that uses one of these may use definitions that it never names."""
 
 
 class _Definition(NamedTuple):
@@ -29,41 +29,43 @@ class _Definition(NamedTuple):
     text: str
 
 
-def unused(trees: Collection[Tree], others: Iterable[str] = ()) -> Lines:
-    """The lines of what is unused. Whatever a text says counts, also in strings and comments: `getattr` takes names.
+def unused_lines(trees: Collection[Tree], others: Iterable[str] = ()) -> Lines:
+    """Return the lines of the unused definitions.
 
-    `others` are texts that may name what is in the trees: settings, the command line, programs that were not followed.
+    Any mention counts as a use, also in strings and comments, since `getattr` takes names. `others` are texts that may
+    name definitions of the trees: configuration, the command line, programs that were not followed.
     """
     waiting = dict[bytes, list[_Definition]]()
-    rest = [_divided(tree, waiting) for tree in trees]
-    telling = {*waiting, *_ANY_WORD, *_ANY_OF_A_FILE}
-    said = new = telling.intersection(chain.from_iterable(map(_words, (*rest, *others))))
+    rest = [_take_definitions(tree, waiting) for tree in trees]
+    relevant = {*waiting, *_ANY_WORD, *_ANY_OF_A_FILE}
+    mentioned = new = relevant.intersection(chain.from_iterable(map(_words, (*rest, *others))))
     while reached := [each for name in new & waiting.keys() for each in waiting.pop(name)]:
-        new = telling.intersection(chain.from_iterable(_words(each.text) for each in reached))
-        said |= new
-    if said & _ANY_WORD or (len(trees) > 1 and said & _ANY_OF_A_FILE) or any(map(_asks_by_name, trees)):
+        new = relevant.intersection(chain.from_iterable(_words(each.text) for each in reached))
+        mentioned |= new
+    if mentioned & _ANY_WORD or (len(trees) > 1 and mentioned & _ANY_OF_A_FILE) or any(map(_looks_up_by_name, trees)):
         return set()
     return {(each.file, line) for rest in waiting.values() for each in rest for line in each.lines}
 
 
-def _asks_by_name(tree: Tree) -> bool:
-    """Whether it calls one of Python's own functions that do; `model.eval()` is none."""
+def _looks_up_by_name(tree: Tree) -> bool:
+    """Return whether the file calls a builtin that looks names up; the method in `model.eval()` is not one."""
     text = tree.text.whole
     return "sys.modules" in text or any(_calls(text, each) for each in _ANY_NAME)
 
 
 def _calls(text: str, name: str) -> bool:
+    """Return whether the text calls a function of this name, other than as a method."""
     count = text.count(name)
     return count > 0 and count > text.count(f".{name}")
 
 
-def _divided(tree: Tree, definitions: dict[bytes, list[_Definition]]) -> str:
-    """Adds the definitions of a file to the others; gives the rest of its text."""
+def _take_definitions(tree: Tree, definitions: dict[bytes, list[_Definition]]) -> str:
+    """Add the file's top-level definitions to `definitions`. Return the rest of its text."""
     name, lines = tree.text.name, tree.text.lines
     rest: list[str] = []
     after = 0
     for each in tree.body:
-        if not _waits_to_be_named(each):
+        if not _needs_a_mention(each):
             continue
         begin, end = each.lineno - 1, each.end_lineno or each.lineno
         text = "\n".join(lines[begin:end])
@@ -74,14 +76,17 @@ def _divided(tree: Tree, definitions: dict[bytes, list[_Definition]]) -> str:
 
 
 def _words(text: str) -> Iterable[bytes]:
-    """Every name in it, and such as `1e5`, which names nothing. Plain text needs no pattern, which takes four times as
-    long; words are bytes, which take a third less time to divide and compare than text.
+    """Return every word of the text, including non-names such as `1e5`.
+
+    Splitting plain ASCII takes a quarter of the pattern's time, and bytes split and compare faster than strings.
     """
     return text.encode().translate(_BLANKED).split() if text.isascii() else map(str.encode, _WORD.findall(text))
 
 
-def _waits_to_be_named(statement: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """A decorator, a metaclass or Python itself may use it at once."""
+def _needs_a_mention(statement: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Return whether a definition can only run if something names it. Decorators, metaclasses and dunder names may run
+    it at once.
+    """
     if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     if statement.decorator_list or statement.name.startswith("__"):

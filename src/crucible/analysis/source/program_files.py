@@ -1,4 +1,4 @@
-"""Gathering: the files of a program from a folder, as far as they matter here."""
+"""Collects the files of a program from its folder, as far as the analysis can use them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ MAX_TOTAL = 20_000_000
 READ = frozenset({".py", ".ipynb", ".yaml", ".yml", ".json", ".toml", ".txt", ".cfg"})
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "build", "dist", "venv", "env"})
 _CONFIGS = 200_000
-"""A text or data file above this is no setting."""
+"""Text and data files above this many bytes are not configuration."""
 
 
-def gathered(path: Path, arguments: tuple[str, ...] = ()) -> Sources:
-    """The file and what lies around and below it; what is too much is left out, and said."""
+def gather_sources(path: Path, arguments: tuple[str, ...] = ()) -> Sources:
+    """Return the program with the relevant files beside and below it. Notes on the sources say if there were too many.
+
+    Raises BadInput if the program is not a file, or one of the files cannot be read.
+    """
     if not path.is_file():
-        raise BadInput(f"{path} is no file.", fix="Name the program that is started.")
+        raise BadInput(f"{path} is not a file.", fix="Give the path of the program to start.")
     root = path.resolve().parent
     entry = path.resolve().name
     files = {entry: _read(path.resolve())}
@@ -38,14 +41,16 @@ def gathered(path: Path, arguments: tuple[str, ...] = ()) -> Sources:
 
 
 def _read(path: Path) -> bytes:
+    """Return the beginning of a file: MAX_BYTES, and one more so that a longer file can be told from a whole one."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise BadInput(f"{path} cannot be read.", why=str(error), fix="Make it readable for you.") from error
+        raise BadInput(f"{path} cannot be read.", why=str(error), fix="Make it readable for your user.") from error
 
 
 def _around(root: Path) -> Iterator[Path]:
+    """Yield the files at and below a folder that the analysis may use, in a stable order."""
     for folder, folders, names in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         folders[:] = sorted(each for each in folders if not each.startswith(".") and each not in _SKIPPED and depth < 4)
@@ -56,6 +61,7 @@ def _around(root: Path) -> Iterator[Path]:
 
 
 def _small(path: Path) -> bool:
+    """Return whether the file's size is within the limit of its kind."""
     try:
         return path.stat().st_size <= (MAX_BYTES if path.suffix in (".py", ".ipynb") else _CONFIGS)
     except OSError:

@@ -1,4 +1,4 @@
-"""Broken code made whole: the statements that cannot be parsed are taken out, the others keep their lines."""
+"""Repairs broken code: takes out the statements that cannot be parsed; the others keep their line numbers."""
 
 from __future__ import annotations
 
@@ -10,38 +10,42 @@ from parso.python.tree import PythonErrorLeaf, PythonErrorNode
 from parso.tree import BaseNode, NodeOrLeaf
 
 MAX_LINES = 2_500
-"""The tolerant parser is slower; more of a broken file is not read."""
+"""The error-tolerant parser is slow, so only this many lines of a broken file are read."""
 
 _TRIES = 8
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 _TRIPLE = ('"""', "'''")
 _MARKS = re.compile(r"""\"{3}|'{3}|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|\#.*|[()\[\]{}]""")
-"""Texts, comments and brackets, so that what is in the first two is not taken for the third."""
+"""Strings, comments and brackets: matching the first two keeps brackets in them from being counted."""
 _IMPORT = re.compile(r"^\s*from\s+([A-Za-z_][\w.]*)\s+import\b")
 _JOINS = re.compile(r"^(else|elif|except|finally|@)\b|^@")
-"""Lines at the left edge that belong to the statement before or after them."""
+"""Unindented lines that belong to the statement before or after them."""
 _HEAD = re.compile(r"^\s*(async\s+)?(if|for|while|with|def|class|else|elif|except|finally)\b")
 _NO_BODY = re.compile(r"^expected an indented block after .* on line (\d+)$")
 _NAMED = re.compile(r"^\s*(?:async\s+)?(def|class)\s+([A-Za-z_]\w*)")
 _OPENS = re.compile(r"^\s*(async |if|for|while|with|def|class|try|else|elif|except|finally|match|case)\b.*:\s*(#.*)?$")
 
 
-def mended(lines: list[str]) -> tuple[ast.Module, int, bool]:
-    """The tree of what can be parsed, how many lines were taken out, and whether all was looked at."""
+def repair(lines: list[str]) -> tuple[ast.Module, int, bool]:
+    """Return the tree of what can be parsed, how many lines were taken out, and whether all lines were considered.
+
+    Of three strategies the one that loses the fewest lines wins.
+    """
     first = list(lines[:MAX_LINES])
     best, fewest = ast.Module([], []), len(lines) + 1
-    for way in (_closed, _without_errors, _piece_by_piece):
+    for strategy in (_closed, _without_errors, _piece_by_piece):
         kept = list(first)
-        tree = way(kept)
-        gone = sum(1 for before, after in zip(lines, kept, strict=False) if before != after)
-        if tree is not None and tree.body and gone < fewest:
-            best, fewest = tree, gone
+        tree = strategy(kept)
+        lost = sum(1 for before, after in zip(lines, kept, strict=False) if before != after)
+        if tree is not None and tree.body and lost < fewest:
+            best, fewest = tree, lost
         if fewest <= 1:
             break
     return best, min(fewest, len(lines)), len(first) == len(lines) or not best.body
 
 
 def _parsed(lines: list[str]) -> ast.Module | None:
+    """Return the parsed lines, or None if they are not valid Python."""
     try:
         return ast.parse("\n".join(lines) + "\n")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -49,17 +53,17 @@ def _parsed(lines: list[str]) -> ast.Module | None:
 
 
 def _closed(lines: list[str]) -> ast.Module | None:
-    """A statement that is being typed lacks only its brackets, or its last line as well."""
+    """Return the tree after closing the open brackets of a statement being typed, or dropping its last line as well."""
     open_ones = _read(lines)[0]
     if not open_ones or any(bracket in _TRIPLE for bracket, _ in open_ones):
         return None
-    begun = open_ones[0][1] - 1
+    start = open_ones[0][1] - 1
     ends = (
-        at for at in range(begun + 1, len(lines)) if lines[at].strip() and _indent(lines[at]) <= _indent(lines[begun])
+        at for at in range(start + 1, len(lines)) if lines[at].strip() and _indent(lines[at]) <= _indent(lines[start])
     )
-    end = max(at for at in range(begun, next(ends, len(lines))) if lines[at].strip())
+    end = max(at for at in range(start, next(ends, len(lines))) if lines[at].strip())
     for last in (lines[end], ""):
-        closers = "".join(_CLOSES.get(mark, mark) for mark, _ in reversed(_read([*lines[begun:end], last])[0]))
+        closers = "".join(_CLOSES.get(mark, mark) for mark, _ in reversed(_read([*lines[start:end], last])[0]))
         tree = _parsed([*lines[:end], last + closers, *lines[end + 1 :]])
         if tree is not None:
             lines[end] = ""
@@ -68,7 +72,7 @@ def _closed(lines: list[str]) -> ast.Module | None:
 
 
 def _without_errors(kept: list[str]) -> ast.Module | None:
-    """Without what the tolerant parser calls an error, and some lines more."""
+    """Return the tree after taking out what the error-tolerant parser rejects, then a few more lines if needed."""
     _finish_heads(kept)
     for first, last in _broken(kept):
         _take_out(kept, first, last)
@@ -84,7 +88,7 @@ def _without_errors(kept: list[str]) -> ast.Module | None:
 
 
 def _finish_heads(lines: list[str]) -> None:
-    """Heads of blocks that are not yet written to their colon: to the tolerant parser the body is part of the error."""
+    """Complete the heads of blocks that have no colon yet. Else the tolerant parser counts the body as an error."""
     for _ in range(_TRIES):
         try:
             ast.parse("\n".join(lines) + "\n")
@@ -101,7 +105,7 @@ def _finish_heads(lines: list[str]) -> None:
 
 
 def _piece_by_piece(lines: list[str]) -> ast.Module | None:
-    """Each statement at the left edge by itself; of one that cannot be parsed, its inner lines likewise."""
+    """Return the tree of the unindented statements that parse one by one; of the others, of their inner lines."""
     open_ones, inside = _read(lines)
     before = list(lines)
     text = next((line - 1 for mark, line in open_ones if mark in _TRIPLE), None)
@@ -122,12 +126,12 @@ def _piece_by_piece(lines: list[str]) -> ast.Module | None:
 
 
 def _is_code(before: list[str], after: list[str]) -> bool:
-    """What follows the mark of a text that never ends: code, if nearly all of it can be parsed, else the text."""
+    """Return whether the text after an unclosed triple quote is code: nearly all of it can be parsed."""
     return sum(one != other for one, other in zip(before, after, strict=True)) <= len(before) / 10
 
 
 def _only_whole(lines: list[str], pieces: list[tuple[int, int]]) -> ast.Module:
-    """The last resort: statements that stand by themselves, without those that belong to a block that is gone."""
+    """Return the statements that parse on their own. The last resort: parts of broken blocks are dropped."""
     body: list[ast.stmt] = []
     for first, last in pieces:
         tree = _parsed(lines[first:last])
@@ -139,14 +143,14 @@ def _only_whole(lines: list[str], pieces: list[tuple[int, int]]) -> ast.Module:
 
 
 def _import_alone(line: str) -> str:
-    """`from package import (` brings the package, whatever of it."""
+    """Return `import package` for a line `from package import (...`, else an empty string."""
     found = _IMPORT.match(line)
     return f"import {found[1]}" if found else ""
 
 
 def _head(line: str) -> str:
-    """In place of the head of a block that cannot be parsed: one of the same kind and name, so that a return in it ends
-    nothing else.
+    """Return a valid block head to replace a broken one. It has the same kind and name, so that a `return` in its body
+    still belongs to a function.
     """
     found = _NAMED.match(line)
     if found is None:
@@ -155,17 +159,20 @@ def _head(line: str) -> str:
 
 
 def _has_body(lines: list[str], at: int) -> bool:
-    """What comes next stands further in."""
+    """Return whether the next line that is not blank is indented further."""
     following = next((line for line in lines[at + 1 :] if line.strip()), "")
     return _indent(following) > _indent(lines[at])
 
 
 def _indent(line: str) -> int:
+    """Return the indentation of a line, in characters."""
     return len(line) - len(line.lstrip())
 
 
 def _read(lines: list[str]) -> tuple[list[tuple[str, int]], set[int]]:
-    """Brackets and long texts still open at the end, each with its line, and which lines begin inside a text."""
+    """Return the brackets and triple quotes still open at the end, with their lines, and the lines that start inside a
+    string.
+    """
     open_ones: list[tuple[str, int]] = []
     inside: set[int] = set()
     for number, line in enumerate(lines):
@@ -196,14 +203,14 @@ def _read(lines: list[str]) -> tuple[list[tuple[str, int]], set[int]]:
 
 
 def _guilty(lines: list[str], error: SyntaxError) -> int:
-    """The line to take out: of a block without a body, its head."""
+    """Return the number of the line to take out: that of the head if a block has no body."""
     line = min(error.lineno or 1, len(lines))
     head = _NO_BODY.search(error.msg)
     return min(int(head[1]), len(lines)) if head else line
 
 
 def _broken(lines: list[str]) -> list[tuple[int, int]]:
-    """First and last lines of what the tolerant parser calls an error, innermost first."""
+    """Return the first and last lines of what the tolerant parser rejects, innermost first."""
     try:
         tree = parso.parse("\n".join(lines) + "\n")  # type: ignore[no-untyped-call]
     except (RecursionError, MemoryError, ValueError, IndexError, AssertionError):
@@ -220,7 +227,7 @@ def _broken(lines: list[str]) -> list[tuple[int, int]]:
 
 
 def _take_out(lines: list[str], first: int, last: int) -> None:
-    """Blanks the lines; the head of a block stays one, so that what is in it may stay."""
+    """Blank the lines, but replace block heads with valid ones, so that their bodies can stay."""
     for number in range(first, min(last, len(lines)) + 1):
         line = lines[number - 1]
         indent = line[: len(line) - len(line.lstrip())]

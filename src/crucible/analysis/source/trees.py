@@ -1,4 +1,4 @@
-"""Trees: the syntax tree of each file, also of one that is being typed."""
+"""Syntax trees of files, including files that are being typed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ast
 import warnings
 from dataclasses import dataclass
 
-from crucible.analysis.source.notebook import cells_of
-from crucible.analysis.source.sources import Sources, Text, decoded
+from crucible.analysis.source.notebook import read_notebook
+from crucible.analysis.source.sources import Sources, Text, decode
 
 
 @dataclass(frozen=True)
 class Tree:
-    """`body` is what could be parsed of the text; `notes` say what could not."""
+    """`body` is the part of the text that parses; `notes` describe the rest."""
 
     text: Text
     body: tuple[ast.stmt, ...]
@@ -20,7 +20,7 @@ class Tree:
 
 
 def nodes(root: ast.AST) -> list[ast.AST]:
-    """The node and all below it, in the order of `ast.walk` and in a third of its time; without loads and stores."""
+    """Return the node and all below it in the order of `ast.walk`, without Load and Store, in a third of its time."""
     found = [root]
     for node in found:
         inner = _INNER.get(type(node))
@@ -48,37 +48,40 @@ _INNER: dict[type[ast.AST], tuple[str, ...]] = {
     ast.FormattedValue: ("value", "format_spec"),
     **dict.fromkeys((ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.Eq, ast.Lt, ast.Gt, ast.Not, ast.USub), ()),
 }  # fmt: skip
-"""Where the nodes are, for the kinds that are most frequent: lists of nothing else, a node, or None."""
+"""The fields with child nodes, for the most frequent kinds: a list of nodes, a node, or None."""
 
 
-def tree_of(sources: Sources, name: str) -> Tree:
+def parse_file(sources: Sources, name: str) -> Tree:
+    """Return the tree of a file or notebook; empty if there is nothing to parse."""
     data = sources.files[name]
-    text = cells_of(name, data) if name.endswith(".ipynb") else decoded(name, data)
+    text = read_notebook(name, data) if name.endswith(".ipynb") else decode(name, data)
     if not text.lines:
         return Tree(text, (), text.notes)
-    return parsed(text)
+    return parse(text)
 
 
-def parsed(text: Text) -> Tree:
+def parse(text: Text) -> Tree:
+    """Return the tree of a text. Broken statements are left out, and a note says how many lines."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an escape that is none; not ours to say
+            warnings.simplefilter("ignore")  # invalid escapes in the program are not our concern
             return Tree(text, tuple(ast.parse(text.whole).body), text.notes)
     except SyntaxError as error:
-        return _mended(text, error.lineno or 1, error.msg)
+        return _parse_broken(text, error.lineno or 1, error.msg)
     except (RecursionError, MemoryError, ValueError):
-        return _mended(text, 1, "it is too large or nested too deeply")
+        return _parse_broken(text, 1, "it is too large or nested too deeply")
 
 
-def _mended(text: Text, line: int, why: str) -> Tree:
-    # Only a program that is broken pays for loading the other parser.
-    from crucible.analysis.source.repair import mended
+def _parse_broken(text: Text, line: int, why: str) -> Tree:
+    """Return the tree of the parts of a text that parse, with a note on the rest."""
+    # Imported here, so that only broken programs pay for loading the other parser.
+    from crucible.analysis.source.repair import repair
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tree, gone, whole = mended(list(text.lines))
+        tree, lost, whole = repair(list(text.lines))
     at = text.evidence(line)
-    notes = [*text.notes, f"{at.file}:{at.line} cannot be parsed ({why}); {gone} lines were left out."]
+    notes = [*text.notes, f"{at.file}:{at.line} cannot be parsed ({why}); {lost} lines were left out."]
     if not whole:
-        notes.append(f"Of {text.name} only the beginning was read, because it cannot be parsed.")
+        notes.append(f"Only the beginning of {text.name} was read, because it cannot be parsed.")
     return Tree(text, tuple(tree.body), tuple(notes))
