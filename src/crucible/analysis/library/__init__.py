@@ -1,4 +1,4 @@
-"""What is known of libraries: how their calls are read. One table of paths, filled by one module per subject."""
+"""How calls of libraries are interpreted: one table of paths, filled by one module per subject."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ command_made_by = command_line.command_made_by
 def called_library(
     machine: Machine, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], scope: Scope
 ) -> Value:
+    """Return the result of calling a function or class of a library, and note the call as a fact."""
     handler = _handler(path)
     if handler is not None:
         result = handler(Asked(machine, path, args, kwargs, scope))
@@ -95,7 +96,7 @@ def _handler(path: str) -> Handler | None:
 def called_member(
     machine: Machine, member: Member, args: tuple[Value, ...], kwargs: dict[str, Value], scope: Scope
 ) -> Value:
-    """A method of something that is not of the program's own making."""
+    """Return the result of a method of an object that is not of the program's own classes, and note the call."""
     owner, name = member.owner, member.name
     kind = type(owner)
     path = f"{owner.path if kind is Thing else path_of(owner)}.{name}"
@@ -112,7 +113,7 @@ def called_member(
 
 
 def _inherited(owner: Value, name: str) -> Handler | None:
-    """The handler for one of the library classes that a class of the program derives from."""
+    """Return the handler of a method that the object's class inherits from a library class, or None."""
     if not isinstance(owner, Instance):
         return None
     for base in owner.bases:
@@ -123,6 +124,7 @@ def _inherited(owner: Value, name: str) -> Handler | None:
 
 
 def _default(asked: Asked, owner: Value, name: str) -> Value:
+    """Return the result of a method that no handler knows."""
     handler = torch_layers.MODULE_METHODS.get(name) if torch_layers.is_module(owner) else None
     if handler is not None:
         return handler(asked)
@@ -138,7 +140,7 @@ def _default(asked: Asked, owner: Value, name: str) -> Value:
 
 
 def _root(member: Member) -> Value:
-    """What `model.features` and `model.layer4.conv1` belong to."""
+    """Return the object at the root of attributes: the model, for `model.features` and `model.layer4.conv1`."""
     owner: Value = member
     while isinstance(owner, Member):
         owner = owner.owner
@@ -146,7 +148,7 @@ def _root(member: Member) -> Value:
 
 
 def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-    """A layer, a decorator with its options, or anything else that can be called again."""
+    """Return the result of calling an object of a library: a layer, a decorator with options, or a wrapped function."""
     if torch_layers.is_module(thing):
         return torch_layers.forward(machine, thing, args, kwargs)
     if thing.path.startswith("keras."):
@@ -167,6 +169,7 @@ def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs
 
 
 def path_of(owner: Value) -> str:
+    """Return the path of a value as methods of it are noted, or an empty string."""
     kind = type(owner)
     if kind is Thing or kind is Name:
         return str(owner.path)

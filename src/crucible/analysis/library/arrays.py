@@ -1,4 +1,4 @@
-"""Arrays as NumPy knows them: the functions that keras.ops, TensorFlow and jax.numpy share, by the shapes they give."""
+"""Array functions that keras.ops, TensorFlow and jax.numpy share, by the shapes they return."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FILLED = frozenset(
 
 
 def call(asked: Asked) -> Value:
-    """A tensor where one goes in, else what any call gives."""
+    """Return a tensor if a tensor is among the arguments, else an object as any call returns."""
     act = ACTS.get(_plain(asked.name))
     found = act(asked) if act is not None else None
     return asked.thing() if found is None else found
@@ -59,12 +59,13 @@ def _plain(name: str) -> str:
 
 
 def _first(asked: Asked) -> Tensor | None:
+    """Return the first argument if it is a tensor, else None."""
     given = settled(asked.args[0]) if asked.args else settled(next(iter(asked.kwargs.values()), None))
     return given if isinstance(given, Tensor) else None
 
 
 def made(shape: Shape | None, *sources: Tensor) -> Tensor:
-    """With the tensors it came from, so that a network can be followed back through it."""
+    """Return a tensor with the tensors it came from, so that a network can be traced back through it."""
     found = Tensor(shape, library="keras")
     if sources:
         found.origin = (Thing("keras.ops"), sources)
@@ -72,7 +73,7 @@ def made(shape: Shape | None, *sources: Tensor) -> Tensor:
 
 
 def dims(value: Value) -> Shape | None:
-    """A shape that is written out: numbers, -1 and what is unknown."""
+    """Return a shape from a number or a list; sizes that are not known become UNKNOWN. None for anything else."""
     given = settled(value)
     if isinstance(given, int) and not isinstance(given, bool):
         return (given,)
@@ -105,7 +106,7 @@ _NUMBERS: dict[str, Callable[[float, float], float]] = {
 
 
 def _of_numbers(name: str, sources: list[Value]) -> Value:
-    """`ops.equal(filters, 64)`: two plain numbers are set side by side as Python would."""
+    """Return the result of a function such as `ops.equal(filters, 64)` for two plain numbers, or None."""
     act = _NUMBERS.get(name)
     if act is None or len(sources) != 2 or not all(isinstance(each, int | float) for each in sources):
         return None
@@ -125,6 +126,7 @@ def _reduced(asked: Asked) -> Value:
 
 
 def _places(axes: Value, rank: int) -> set[int]:
+    """Return the axes as numbers from 0."""
     many = axes if isinstance(axes, list | tuple) else (axes,)
     return {number % rank for each in many if (number := whole(each)) is not None and rank}
 
@@ -137,7 +139,7 @@ def _reshaped(asked: Asked) -> Value:
 
 
 def fitted(shape: Shape | None, target: Shape | None) -> Shape | None:
-    """The target with its -1 worked out, where all else is known."""
+    """Return the target shape with its -1 resolved, if everything else is known."""
     if target is None or -1 not in target:
         return target
     sizes, rest = [whole(each) for each in shape or (None,)], [whole(each) for each in target if each != -1]
@@ -184,6 +186,7 @@ def _joined(asked: Asked) -> Value:
 
 
 def joined(shapes: list[Shape | None], axis: int) -> Shape | None:
+    """Return the shape of the concatenated arrays, or None."""
     first = shapes[0]
     if first is None or any(each is None or len(each) != len(first) for each in shapes):
         return None
@@ -229,6 +232,7 @@ def _product(asked: Asked) -> Value:
 
 
 def multiplied(left: Shape | None, right: Shape | None, turned: bool = False) -> Shape | None:
+    """Return the shape of a matrix product, or None. `turned`: the right matrix is transposed."""
     if not left or not right:
         return None
     if len(right) == 1:
@@ -273,7 +277,7 @@ def _range(asked: Asked) -> Value:
 
 
 def _filled(asked: Asked) -> Value:
-    """Keys of jax.random come first."""
+    """Return a filled array. In jax.random the key comes before the shape."""
     place = 1 if asked.path.startswith("jax.random.") else 0
     shape = dims(asked.get(place, "shape"))
     return None if shape is None else Tensor(shape, library="keras")

@@ -1,4 +1,4 @@
-"""Asked: one call of a library, for the function that knows what it means."""
+"""Asked: one call of a library, as its handler gets it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crucible.analysis.values.values import Thing, Value
 
 @dataclass(eq=False, slots=True)
 class Asked:
-    """One is made for each call, and nobody changes it: slots without being frozen take half the time."""
+    """One call of a library. Not frozen, which halves the time to make one; nobody changes it."""
 
     machine: Machine
     path: str
@@ -22,14 +22,15 @@ class Asked:
 
     @property
     def name(self) -> str:
+        """The last part of the path."""
         return self.path.rpartition(".")[2]
 
     def get(self, place: int, name: str, default: Value = None) -> Value:
-        """The argument at this place (-1: by name alone)."""
+        """Return the argument at this position, or of this name; -1 for a keyword-only argument."""
         if name in self.kwargs:
             return self.kwargs[name]
         return self.args[place] if 0 <= place < len(self.args) else default
 
     def thing(self, **attrs: Value) -> Thing:
-        """The object that such a call gives, if nothing more is known of it."""
+        """Return the object that the call creates, if nothing more is known about it."""
         return Thing(self.path, self.args, self.kwargs, self.machine.line, attrs)

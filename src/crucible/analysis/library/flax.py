@@ -1,4 +1,4 @@
-"""Flax: layers of linen get their weights when they are first called, those of nnx when they are made."""
+"""Flax: linen layers get their weights when they are first called, nnx layers when they are made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Shape = tuple[Value, ...]
 PARAMETERS = "\0parameters"
 MOST = 5_000
-"""Values that are looked at for weights."""
+"""Values to search for weights."""
 _LINEN = {
     "Dense": "features", "Conv": "features kernel_size strides padding",
     "ConvTranspose": "features kernel_size strides padding",
@@ -35,12 +35,14 @@ HAVE_WEIGHTS = (*_NORMS, "Dense", "Conv", "Embed", "Linear", "MultiHead", "SelfA
 
 
 def linen(asked: Asked) -> Value:
+    """Return the result of a call in flax.linen."""
     if asked.name in ("avg_pool", "max_pool"):
         return _pooled(asked)
     return arrays.call(asked) if asked.name[:1].islower() else asked.thing()
 
 
 def nnx(asked: Asked) -> Value:
+    """Return the result of a call in flax.nnx: a parameter, or a layer with its weights."""
     if asked.name[:1].islower():
         return linen(asked)
     thing = asked.thing()
@@ -54,6 +56,7 @@ def nnx(asked: Asked) -> Value:
 
 
 def _read(thing: Thing) -> dict[str, Value]:
+    """Return the arguments of a layer by name."""
     table = _NNX if thing.path.startswith("flax.nnx.") else _LINEN
     names = table.get(thing.path.rpartition(".")[2], "").split()
     found = {
@@ -65,6 +68,7 @@ def _read(thing: Thing) -> dict[str, Value]:
 
 
 def called(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    """Return the result of calling a layer, which gets its weights at the first call."""
     name, given = thing.path.rpartition(".")[2], _read(thing)
     if name == "Sequential":
         return _one_by_one(machine, given.get("layers"), args)
@@ -84,11 +88,13 @@ def _one_by_one(machine: Machine, layers: Value, args: tuple[Value, ...]) -> Val
 
 
 def _keep(thing: Thing, shapes: list[Shape]) -> None:
+    """Store the weights in the attributes of the layer."""
     for number, shape in enumerate(shapes):
         thing.attrs[f"weight{number}"] = weight(*shape)
 
 
 def _weights(name: str, given: dict[str, Value], last: Value) -> list[Shape]:
+    """Return the shapes of a layer's weights; `last` is the last dimension of its input."""
     features = given.get("features", UNKNOWN)
     bias: list[Shape] = [] if given.get("use_bias") is False else [(features,)]
     if name in ("Dense", "Linear"):
@@ -119,6 +125,7 @@ def _attention(given: dict[str, Value], last: Value, bias: bool) -> list[Shape]:
 
 
 def _output(name: str, given: dict[str, Value], shape: Shape | None) -> Shape | None:
+    """Return the shape that a layer outputs."""
     if shape is None:
         return None
     if name in ("Dense", "Linear"):
@@ -159,7 +166,7 @@ def _pooled(asked: Asked) -> Value:
 
 
 def _parameter(asked: Asked) -> Value:
-    """`self.param(name, initializer, shape)`."""
+    """Return the weight of `self.param(name, initializer, shape)`, and store it in its module."""
     shape = arrays.dims(asked.get(2, "shape"))
     made = weight(*shape) if shape is not None else weight(UNKNOWN)
     if isinstance(asked.owner, Instance):
@@ -168,7 +175,7 @@ def _parameter(asked: Asked) -> Value:
 
 
 def _init(asked: Asked) -> Value:
-    """`model.init(key, example)`: the model is followed once, and what it makes on the way are its weights."""
+    """Follow the model of `model.init(key, example)` once; what it makes on the way are its weights."""
     facts, owner = asked.machine.facts, asked.owner
     calls, objects = len(facts.calls), len(facts.made)
     asked.machine.call(owner, asked.args[1:], {}, asked.machine.nowhere())
@@ -179,7 +186,7 @@ def _init(asked: Asked) -> Value:
 
 
 def holders(value: Value) -> Iterator[Thing | Instance]:
-    """Layers and objects inside, which may hold weights; itself too, each once."""
+    """Yield the layers and objects inside a value, and itself, that may hold weights, each once."""
     waiting, seen = [value], set[int]()
     while waiting and len(seen) < MOST:
         each = settled(waiting.pop())
@@ -192,6 +199,7 @@ def holders(value: Value) -> Iterator[Thing | Instance]:
 
 
 def _inside(value: Value) -> list[Value]:
+    """Return the values directly inside a value."""
     if isinstance(value, Thing):
         return list(value.args) if value.path.startswith("flax.") else []
     if isinstance(value, Instance):
@@ -202,6 +210,7 @@ def _inside(value: Value) -> list[Value]:
 
 
 def held(holder: Thing | Instance) -> list[Tensor]:
+    """Return the weights that a layer or object holds itself."""
     if isinstance(holder, Instance):
         return own_weights(holder)
     return [each for name, each in holder.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]

@@ -1,4 +1,4 @@
-"""NumPy: arrays that a program makes or puts together, by their shapes."""
+"""NumPy: arrays that a program makes or joins, by their shapes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _SIZES = {
 }  # fmt: skip
 FILLED = ("zeros", "ones", "empty", "full")
 DRAWN = (*_BY_SIDES, *_SIZES)
-"""What makes an array of a size that is told: each side an argument, or all at this place."""
+"""Functions that make an array of a given size: one argument per side, or all at this position."""
 
 _KINDS = {"zeros": 1, "ones": 1, "empty": 1, "full": 2, "random": 1, "standard_normal": 1, "randint": 3, "integers": 3}
-"""The place of `dtype`."""
+"""The position of `dtype`."""
 
 _WHOLE = ("randint", "integers", "poisson", "binomial")
 _SHORT = {"float": "float64", "int": "int64", "bool_": "bool", "single": "float32", "f4": "float32", "i4": "int32"}
 
 
 def size_told(name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-    """The shape of what such a call makes, as it is written; None where it makes one number."""
+    """Return the shape argument of such a call as it is written; None if it makes a single number."""
     if name in _BY_SIDES:
         return args or None
     place = _SIZES.get(name, 0)
@@ -34,7 +34,7 @@ def size_told(name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> V
 
 
 def kind_told(name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> str:
-    """Of its numbers: 64 bits where nothing is told."""
+    """Return the dtype of such a call's result; 64 bits by default."""
     place = _KINDS.get(name, len(args))
     given = settled(kwargs.get("dtype", args[place] if place < len(args) else None))
     told = given.path.rpartition(".")[2] if isinstance(given, Name) else given
@@ -43,7 +43,7 @@ def kind_told(name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> s
 
 
 def _made(asked: Asked) -> Value:
-    """An array of a size that is told."""
+    """Return an array of the given size."""
     shape = dims(size_told(asked.name, asked.args, asked.kwargs))
     if shape is None:
         return asked.thing()
@@ -51,7 +51,7 @@ def _made(asked: Asked) -> Value:
 
 
 HANDLERS: dict[str, Callable[[Asked], Value]] = {
-    **{f"numpy.random.{name}": _made for name in DRAWN if name != "choice"},  # which may be of anything
+    **{f"numpy.random.{name}": _made for name in DRAWN if name != "choice"},  # `choice` may return anything
     **{f"numpy.{name}": _made for name in FILLED},
     **{f"numpy.{name}": arrays.call for name in ("reshape", "concatenate", "stack", "transpose")},
 }

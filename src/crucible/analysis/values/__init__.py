@@ -1,1 +1,1 @@
-"""What the interpreter knows of a variable: values, tensors, scopes, and the facts it collects."""
+"""What the interpreter knows about variables: values, tensors, scopes, and the facts it collects."""

@@ -1,4 +1,4 @@
-"""Names of libraries as they are best known, whatever way the program came to them."""
+"""Names of libraries in their best-known form, however the program imported them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FIRST = frozenset(name.partition(".")[0] for name in _SAME)
 
 @functools.lru_cache(maxsize=8192)
 def canonical(path: str) -> str:
-    """`tf.keras.layers.Dense` and `keras.layers.Dense` are one."""
+    """Return the best-known path: `keras.layers.Dense` for `tf.keras.layers.Dense`."""
     if path.partition(".")[0] not in _FIRST:
         return path
     for prefix in _LONGEST:
@@ -50,5 +50,5 @@ def canonical(path: str) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def member_of(path: str, name: str) -> Name:
-    """What `path.name` is best known as."""
+    """Return the best-known name of `path.name`."""
     return named(canonical(f"{path}.{name}"))

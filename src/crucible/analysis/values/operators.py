@@ -1,4 +1,4 @@
-"""Operators on known values, kept small: nothing here can take long or grow without end."""
+"""Operators on known values. All are bounded: none can take long or build large results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_LENGTH = 100_000
 _PLAIN = frozenset({bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(None), complex})
 _SIZED = frozenset({str, bytes, tuple, list})
 _NUMBERS = frozenset({bool, int, float})
-"""Values are of just these types: to look one up takes a fraction of an `isinstance` with as many."""
+"""Exact types of values: a look-up takes a fraction of the time of `isinstance` with as many types."""
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -52,6 +52,7 @@ _ERRORS = (
 
 
 def binary(kind: type, left: Value, right: Value) -> Value:
+    """Return the result of a binary operator, UNKNOWN if an operand is unknown or the result would be too large."""
     if isinstance(left, Either) or isinstance(right, Either):
         return _each(lambda one, other: binary(kind, one, other), left, right)
     if type(left) not in _PLAIN or type(right) not in _PLAIN or kind not in _BINARY:
@@ -67,7 +68,7 @@ def binary(kind: type, left: Value, right: Value) -> Value:
 
 
 def _small(kind: type, left: Value, right: Value) -> bool:
-    """Whether the result stays within bounds."""
+    """Return whether the result stays within bounds."""
     if kind is ast.Pow:
         return (
             isinstance(left, int | float)
@@ -89,6 +90,7 @@ def _huge(value: Value) -> bool:
 
 
 def _each(act: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
+    """Return the results of the function for each pair of options, as one value."""
     lefts = left.options if isinstance(left, Either) else (left,)
     rights = right.options if isinstance(right, Either) else (right,)
     gpu = (isinstance(left, Either) and left.gpu) or (isinstance(right, Either) and right.gpu)
@@ -96,6 +98,7 @@ def _each(act: Callable[[Value, Value], Value], left: Value, right: Value) -> Va
 
 
 def compare(kind: type, left: Value, right: Value) -> Value:
+    """Return the result of a comparison, or UNKNOWN."""
     if kind in (ast.Is, ast.IsNot):
         return _identical(left, right, kind is ast.Is)
     if isinstance(left, Either) or isinstance(right, Either):
@@ -117,7 +120,10 @@ def compare(kind: type, left: Value, right: Value) -> Value:
 
 
 def _compared_options(kind: type, left: Value, right: Value) -> Value:
-    """`device == "cuda"` where the device follows from whether there is a GPU is the same question."""
+    """Return the result of a comparison with several possible values.
+
+    `device == "cuda"`, where the device depends on whether there is a GPU, is itself the question whether there is one.
+    """
     found = _each(lambda one, other: compare(kind, one, other), left, right)
     chosen = left if isinstance(left, Either) else right
     if isinstance(found, Either) and chosen.gpu and all(isinstance(each, bool) for each in found.options):
@@ -126,6 +132,7 @@ def _compared_options(kind: type, left: Value, right: Value) -> Value:
 
 
 def _identical(left: Value, right: Value, wanted: bool) -> Value:
+    """Return the result of `is` (`wanted`) or `is not`, or UNKNOWN."""
     if isinstance(left, Either):
         answers = {_identical(each, right, wanted) for each in left.options}
         return answers.pop() if len(answers) == 1 else UNKNOWN
@@ -139,6 +146,7 @@ def _identical(left: Value, right: Value, wanted: bool) -> Value:
 
 
 def negated(value: Value) -> Value:
+    """Return the result of `not`, which turns a check for a GPU around."""
     if isinstance(value, Unknown):
         return {True: NO_GPU, False: HAS_GPU, None: UNKNOWN}[value.gpu]
     if isinstance(value, Name) and value.path == "torch.cuda.device_count()":
@@ -148,6 +156,7 @@ def negated(value: Value) -> Value:
 
 
 def unary(kind: type, value: Value) -> Value:
+    """Return the result of a unary operator, or UNKNOWN."""
     if kind is ast.Not:
         return negated(value)
     if isinstance(value, Either):
@@ -162,7 +171,7 @@ def unary(kind: type, value: Value) -> Value:
 
 
 def truth(value: Value) -> bool | None:
-    """None where it cannot be decided."""
+    """Return whether the value is true, or None if that cannot be decided."""
     if isinstance(value, Either):
         answers = {truth(each) for each in value.options}
         return answers.pop() if len(answers) == 1 else None
@@ -171,7 +180,7 @@ def truth(value: Value) -> bool | None:
     if isinstance(value, Unknown | Tensor):
         return None
     if isinstance(value, Name) and value.path.endswith((".TYPE_CHECKING", "()")):
-        return None if value.path.endswith("()") else False  # what a call gave is not the function itself
+        return None if value.path.endswith("()") else False  # "()": the result of a call, not the function itself
     if isinstance(value, Function | Class | Module | Name):
         return True
     if isinstance(value, Instance):

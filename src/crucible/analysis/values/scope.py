@@ -1,4 +1,4 @@
-"""Scope: the names of a file, function or class, and where each is looked up."""
+"""Scope: the names of a file, function or class, and where to look up others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from crucible.analysis.values.values import MISSING, Value
 
 
 class Scope:
-    """`file` is the one it is written in; `outer` what is around it, and in the end `top`, the file's own scope."""
+    """`file` is where it is written, `outer` the scope around it, and `top` the scope of the file."""
 
     __slots__ = ("file", "global_names", "names", "outer", "stars", "top")
 
@@ -19,11 +19,12 @@ class Scope:
         self.global_names: frozenset[str] = frozenset()
 
     def lookup(self, name: str) -> Value:
+        """Return the value of a name here or around this scope, or MISSING."""
         found = self.names.get(name, MISSING)
         return self.beyond(name) if found is MISSING else found
 
     def beyond(self, name: str) -> Value:
-        """What the name means around this scope, where it is none of its own."""
+        """Return the value of a name around this scope, or MISSING."""
         scope = self.outer
         while scope is not None:
             found = scope.names.get(name, MISSING)
@@ -33,6 +34,7 @@ class Scope:
         return MISSING
 
     def bind(self, name: str, value: Value) -> None:
+        """Assign a name, in the file's scope if it is declared `global`."""
         if name in self.global_names:
             self.top.names[name] = value
         else:

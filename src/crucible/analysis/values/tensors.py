@@ -1,4 +1,4 @@
-"""Tensors: shapes through arithmetic and indexing, and what each step keeps for the backward pass."""
+"""Tensors: shapes through arithmetic and indexing, and what each operation keeps for the backward pass."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from crucible.analysis.values.values import (
 Shape = tuple[Value, ...]
 _WHOLE = frozenset({int})
 _ATTRIBUTES = frozenset({"shape", "T", "mT", "H", "data", "real", "imag", "ndim", "dtype", "requires_grad"})
-"""Of a tensor, that are no methods."""
+"""Attributes of tensors that are not methods."""
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
 def tensor(shape: Shape | None, kind: str = "float32", grad: bool = False, library: str = "torch") -> Tensor:
-    """A tensor with memory of its own."""
+    """Return a tensor with memory of its own."""
     items = counted(shape)
     store = None if items is None else Store(items * WIDTHS.get(kind, 4))
     return Tensor(shape, kind, grad, store, library, False, None, items)
 
 
 def weight(*shape: Value) -> Tensor:
-    """A parameter, with the dimensions that are known."""
+    """Return a parameter; dimensions that are not integers are UNKNOWN."""
     if not _WHOLE.issuperset(map(type, shape)):
         shape = tuple(map(_dimension, shape))
     items = counted(shape)
@@ -49,21 +49,23 @@ def _dimension(size: Value) -> Value:
 
 
 def view(source: Tensor, shape: Shape | None) -> Tensor:
-    """The same memory in another shape."""
+    """Return a tensor of another shape on the same memory."""
     return Tensor(shape, source.kind, source.grad, source.store, source.library)
 
 
 def like(source: Tensor, grad: bool | None = None, kind: str | None = None) -> Tensor:
+    """Return a new tensor of the same shape."""
     return tensor(source.shape, kind or source.kind, source.grad if grad is None else grad, source.library)
 
 
 def lost(machine: Machine, *sources: Value) -> Tensor:
-    """The result of something that cannot be followed."""
+    """Mark the tape as incomplete, and return a tensor of unknown shape: something cannot be followed."""
     machine.tape.lost()
     return Tensor(None, "float32", any(isinstance(each, Tensor) and each.grad for each in sources))
 
 
 def broadcast(one: Shape | None, other: Shape | None) -> Shape | None:
+    """Return the broadcast shape, or None if one shape is unknown."""
     if one is None or other is None:
         return None
     if one == other:
@@ -82,6 +84,7 @@ def _wider(left: Value, right: Value) -> Value:
 
 
 def promoted(one: Tensor, other: Tensor) -> str:
+    """Return the dtype of a result of both."""
     if one.kind == other.kind:
         return one.kind
     kinds = [each.kind for each in (one, other)]
@@ -92,6 +95,7 @@ def promoted(one: Tensor, other: Tensor) -> str:
 
 
 def tensor_arithmetic(machine: Machine, kind: type, left: Value, right: Value) -> Value:
+    """Return the result of a binary operator with at least one tensor."""
     if kind is ast.MatMult:
         return matmul(machine, left, right)
     if isinstance(left, Tensor) and isinstance(right, Tensor):
@@ -113,7 +117,7 @@ def tensor_arithmetic(machine: Machine, kind: type, left: Value, right: Value) -
 
 
 def tensor_comparison(kind: type, left: Value, right: Value) -> Value:
-    """True or false for each item; whether two are the same object is another question."""
+    """Return a tensor of bools; for `is` and `in` a plain bool, or UNKNOWN."""
     if kind in (ast.Is, ast.IsNot, ast.In, ast.NotIn):
         return (kind is ast.IsNot) if left is None or right is None else UNKNOWN
     shapes = [each.shape for each in (left, right) if isinstance(each, Tensor)]
@@ -131,7 +135,7 @@ def _save_operands(machine: Machine, kind: type, left: Tensor, right: Tensor) ->
 
 
 def cast(machine: Machine, source: Tensor) -> Tensor:
-    """As autocast does it: a copy in half precision, of a weight only once."""
+    """Return the half-precision copy that autocast makes, of a weight only once; else the tensor itself."""
     half = machine.tape.half
     if half is None or source.kind != "float32":
         return source
@@ -142,6 +146,7 @@ def cast(machine: Machine, source: Tensor) -> Tensor:
 
 
 def matmul(machine: Machine, left: Value, right: Value) -> Value:
+    """Return the matrix product."""
     if not isinstance(left, Tensor) or not isinstance(right, Tensor):
         return lost(machine, left, right)
     if not left.shape or not right.shape:
@@ -167,7 +172,7 @@ def matmul(machine: Machine, left: Value, right: Value) -> Value:
 
 
 def linear(machine: Machine, source: Tensor, matrix: Tensor, out: Value) -> Tensor:
-    """`source` through a weight of shape (out, in)."""
+    """Return `source` multiplied with a weight of shape (out, in)."""
     if source.shape is None or not source.shape:
         return lost(machine, source)
     if machine.tape.half is not None:
@@ -183,17 +188,18 @@ def linear(machine: Machine, source: Tensor, matrix: Tensor, out: Value) -> Tens
 
 
 def indexed(machine: Machine, source: Tensor, key: Value) -> Tensor:
+    """Return the tensor at an index: a view, or a copy if the index is a tensor or a list."""
     if source.shape is None:
         return Tensor(None, source.kind, source.grad, source.store)
     keys = tuple(_axis(each) for each in (key if isinstance(key, tuple) else (key,)))
     shape: list[Value] = []
     rest = list(source.shape)
     copies = False
-    for place, each in enumerate(keys):
+    for position, each in enumerate(keys):
         if each is None:
             shape.append(1)
         elif each is Ellipsis:
-            taken = len([one for one in keys[place + 1 :] if one is not None])
+            taken = len([one for one in keys[position + 1 :] if one is not None])
             shape += rest[: max(0, len(rest) - taken)]
             rest = rest[max(0, len(rest) - taken) :]
         elif not rest:
@@ -215,11 +221,12 @@ def indexed(machine: Machine, source: Tensor, key: Value) -> Tensor:
 
 
 def _axis(key: Value) -> Value:
-    """`numpy.newaxis` is None, by another name."""
+    """Return None for `numpy.newaxis`, which is None by another name."""
     return None if isinstance(key, Name) and key.path.endswith(".newaxis") else key
 
 
 def _sliced(size: Value, bounds: tuple[Value, ...]) -> Value:
+    """Return the size of a dimension after slicing."""
     low, high, step = (settled(each) for each in bounds)
     if low is None and high is None and step is None:
         return size
@@ -236,6 +243,7 @@ def _sliced(size: Value, bounds: tuple[Value, ...]) -> Value:
 
 
 def tensor_attribute(source: Tensor, name: str) -> Value:
+    """Return the value of an attribute of a tensor."""
     if name not in _ATTRIBUTES:
         return Member(source, name)
     if name == "shape":
@@ -258,6 +266,7 @@ def tensor_attribute(source: Tensor, name: str) -> Value:
 
 
 def product(shape: Shape) -> int | None:
+    """Return the product of the sizes, or None if one is unknown."""
     count = 1
     for each in shape:
         number = whole(each)

@@ -1,7 +1,7 @@
-"""Values: what the reader knows about a variable. Plain Python values stand for themselves.
+"""Values: what the interpreter knows about a variable. Plain Python values stand for themselves.
 
-Lists and dicts are the reader's own; nothing in here comes from running the program. What is made in numbers is not
-frozen: to make a frozen object takes Python four times as long.
+Lists and dicts are the interpreter's own; nothing in here comes from running the program. Classes with many instances
+are not frozen: that would make them four times as slow to create.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_OPTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nothing is known. `gpu`: its truth follows from whether there is a GPU (True), or is none (False)."""
+    """Nothing is known. `gpu`: as a condition it is true if there is a GPU (True), or if there is none (False)."""
 
     gpu: bool | None = None
 
@@ -35,16 +35,16 @@ class Unknown:
 UNKNOWN = Unknown()
 
 PRINTED = frozenset({str, int, float, bool})
-"""Values that read the same in a text, and that are the keys of dicts."""
+"""Types that print the same in a text, and that may be keys of dicts."""
 HAS_GPU = Unknown(True)
 GPUS = Unknown(True)
-"""A list of the GPUs there are, known by being this object. As a condition it is like the one above."""
+"""The list of GPUs, recognised by identity. As a condition it is like HAS_GPU."""
 NO_GPU = Unknown(False)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Either:
-    """One of a few values. `gpu`: the first is the one taken where there is a GPU."""
+    """One of a few values. `gpu`: the first is the value if there is a GPU."""
 
     options: tuple[Value, ...]
     gpu: bool = False
@@ -52,21 +52,21 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Something of a library, by its full path: `torch.nn.Linear`."""
+    """A function, class or module of a library, by its full path: `torch.nn.Linear`."""
 
     path: str
 
 
 @lru_cache(maxsize=8192)
 def named(path: str) -> Name:
-    """One object for each path: a program says the same names over and over."""
+    """Return the name for a path, the same object each time: programs use the same names again and again."""
     return Name(path)
 
 
 class Thing:
-    """What a call of a library gave: an object of `path`, made with these arguments.
+    """The result of a library call: an object of `path` with the arguments it was made with.
 
-    Written out: a dataclass calls `dict` and `list` for what is not given, and takes a third longer for it.
+    A plain class: a dataclass with default factories takes a third longer to create.
     """
 
     __slots__ = ("args", "attrs", "children", "kwargs", "path", "where")
@@ -87,15 +87,16 @@ class Thing:
         self.attrs = {} if attrs is None else attrs
         self.children = [] if children is None else children
 
-    def argument(self, place: int, name: str, default: Value = None) -> Value:
+    def argument(self, position: int, name: str, default: Value = None) -> Value:
+        """Return the argument of this name or position."""
         if name in self.kwargs:
             return self.kwargs[name]
-        return self.args[place] if 0 <= place < len(self.args) else default
+        return self.args[position] if 0 <= position < len(self.args) else default
 
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """An attribute that only its owner knows: a method, mostly."""
+    """An attribute that only its owner knows, usually a method."""
 
     owner: Value
     name: str
@@ -103,6 +104,8 @@ class Member:
 
 @dataclass(eq=False, slots=True)
 class Function:
+    """A function or lambda of the program, with the scope around it."""
+
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scope: Scope
     name: str
@@ -113,7 +116,7 @@ class Function:
 
 @dataclass(eq=False, slots=True)
 class Bound:
-    """A method together with what it belongs to."""
+    """A method with the object it belongs to."""
 
     owner: Value
     function: Function
@@ -121,22 +124,24 @@ class Bound:
 
 @dataclass(eq=False, slots=True)
 class Class:
+    """A class of the program."""
+
     name: str
     where: Where
     bases: tuple[Value, ...]
     names: dict[str, Value]
     fields: tuple[str, ...] = ()
-    """Of a dataclass or the like: annotated names, in order."""
+    """Annotated names in order, the fields of a dataclass or the like."""
 
     dataclass: bool = False
     outside: tuple[str, ...] = field(init=False)
-    """The paths of the library classes it derives from; its bases stay what they are, so they are told once."""
+    """Paths of the library classes that it derives from. Computed once, since bases do not change."""
 
     def __post_init__(self) -> None:
         self.outside = tuple(self._paths(0))
 
     def lookup(self, name: str, depth: int = 0) -> Value:
-        """The attribute of the class or its bases, MISSING if it is none of ours."""
+        """Return the attribute of the class or of its bases in the program, or MISSING."""
         if name in self.names:
             return self.names[name]
         for base in self.bases if depth < 20 else ():
@@ -156,18 +161,22 @@ class Class:
         return found
 
     def all_fields(self, depth: int = 0) -> tuple[str, ...]:
+        """Return the fields with those of its bases, bases first."""
         inherited = [
             name for base in self.bases if isinstance(base, Class) and depth < 20 for name in base.all_fields(depth + 1)
         ]
         return tuple(dict.fromkeys((*inherited, *self.fields)))
 
     def is_dataclass(self, depth: int = 0) -> bool:
+        """Return whether it, or a base in the program, is a dataclass or the like."""
         inherited = [base for base in self.bases if isinstance(base, Class)] if depth < 20 else []
         return self.dataclass or (bool(inherited) and any(base.is_dataclass(depth + 1) for base in inherited))
 
 
 @dataclass(eq=False, slots=True)
 class Instance:
+    """An object of a class of the program."""
+
     cls: Class
     where: Where = NOWHERE
     attrs: dict[str, Value] = field(default_factory=dict)
@@ -187,7 +196,7 @@ class Module:
 
 @dataclass(eq=False, slots=True)
 class Store:
-    """The memory under a tensor and its views."""
+    """The memory of a tensor and its views. `weight`: it holds a parameter."""
 
     bytes: float
     weight: bool = False
@@ -203,22 +212,22 @@ class Tensor:
     store: Store | None = None
     library: str = "torch"
     strided: bool = False
-    """A view whose items lie in another order than its shape says."""
+    """A view whose items lie in another order than its shape suggests."""
 
     origin: tuple[Thing, tuple[Tensor, ...]] | None = None
-    """The layer that gave it, and what went in; for networks that are put together by calling layers."""
+    """The layer that made it with its inputs, for networks that are built by calling layers."""
 
     count: int | None = None
-    """Its items where whoever made it has counted them; `items` is the one to ask."""
+    """The number of items if it is already known; use `items` instead."""
 
     @property
     def items(self) -> int | None:
-        """None where a dimension is unknown."""
+        """The number of items, or None if a dimension is unknown."""
         return counted(self.shape) if self.count is None else self.count
 
     @property
     def width(self) -> float:
-        """Bytes of an item."""
+        """Bytes per item."""
         return WIDTHS.get(self.kind, 4)
 
 
@@ -229,7 +238,7 @@ WIDTHS = {
 
 
 def counted(shape: tuple[Value, ...] | None) -> int | None:
-    """The items of a tensor of this shape, None where a dimension is unknown."""
+    """Return the number of items of this shape, or None if a dimension is unknown."""
     if shape is None:
         return None
     count = 1
@@ -248,7 +257,7 @@ MISSING = Missing()
 
 
 def either(values: Iterable[Value], gpu: bool = False) -> Value:
-    """The values as one: itself where there is only one, unknown where there are too many."""
+    """Return the values as one: the value itself if all are the same, UNKNOWN if there are too many."""
     flat: list[Value] = []
     for value in values:
         for each in value.options if isinstance(value, Either) else (value,):
@@ -263,6 +272,7 @@ _SIMPLE = frozenset({bool, int, float, str, type(None), Name, Unknown})
 
 
 def same(one: Value, other: Value) -> bool:
+    """Return whether two values are certainly the same."""
     if one is other:
         return True
     kind = type(one)
@@ -270,20 +280,20 @@ def same(one: Value, other: Value) -> bool:
 
 
 def settled(value: Value) -> Value:
-    """The value to go by when one is wanted: the first of a few that is known."""
+    """Return the first known value of several possible ones, for when one is needed."""
     if type(value) is Either:
         return next((each for each in value.options if each is not None and not isinstance(each, Unknown)), UNKNOWN)
     return value
 
 
 def worded(value: Value) -> str:
-    """The value in words; nothing where it is no text or number: a list may hold itself, or be endless."""
+    """Return the text of a string or number, else an empty one: a list may contain itself, or be endless."""
     found = settled(value)
     return str(found) if isinstance(found, str | int | float) else ""
 
 
 def whole(value: Value) -> int | None:
-    """The value as a count, if it is one."""
+    """Return the value as an integer, or None if it is not a number or too large."""
     if type(value) is int:
         return value if abs(value) <= 1e18 else None
     found = settled(value)
@@ -305,5 +315,5 @@ NETWORKS = frozenset(
 
 
 def is_network(value: Value) -> bool:
-    """Tell whether it is an object of a class of the program that derives from a framework's module."""
+    """Return whether the value is an object of a program's class that derives from a framework's module."""
     return type(value) is Instance and not NETWORKS.isdisjoint(value.bases)

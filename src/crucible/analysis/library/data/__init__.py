@@ -1,1 +1,1 @@
-"""Data sets, config files and command lines that programs read."""
+"""Datasets, config files and command lines that programs read."""

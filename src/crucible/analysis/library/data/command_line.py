@@ -1,4 +1,4 @@
-"""Options: what the command line says, or the default of each flag: argparse, click, typer, absl, hydra and others."""
+"""Options from the command line or their defaults: argparse, click, typer, absl, hydra and others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SET = {"store_true": True, "store_false": False}
 
 
 def flags(arguments: tuple[str, ...]) -> dict[str, str]:
-    """`--name value`, `--name=value` and `name=value` of a command line; a flag alone is `true`."""
+    """Return the flags of a command line: `--name value`, `--name=value`, `name=value`; a flag alone is `true`."""
     found: dict[str, str] = {}
     waiting = ""
     for each in arguments:
@@ -40,7 +40,7 @@ def _number(text: str) -> bool:
 
 
 def positionals(arguments: tuple[str, ...]) -> list[str]:
-    """What is certainly no flag nor its value: the words before the first flag."""
+    """Return the words before the first flag: those after it may be values of flags."""
     found = []
     for each in arguments:
         if each.startswith("-"):
@@ -50,6 +50,7 @@ def positionals(arguments: tuple[str, ...]) -> list[str]:
 
 
 def note_option(machine: Machine, name: str, value: Value) -> None:
+    """Note an option and its value as a fact."""
     if len(machine.facts.options) < 2_000:
         machine.facts.options.append(Assigned(name, value, machine.line))
 
@@ -82,6 +83,7 @@ def _set_defaults(asked: Asked) -> Value:
 
 
 def destination(flag: Thing) -> str:
+    """Return the attribute name of a flag's value."""
     chosen = flag.kwargs.get("dest")
     if isinstance(chosen, str):
         return chosen
@@ -90,6 +92,7 @@ def destination(flag: Thing) -> str:
 
 
 def _parse(asked: Asked) -> Value:
+    """Return the namespace of `parse_args()`, and note each option at the line of its flag."""
     owner = asked.owner
     if not isinstance(owner, Thing):
         return UNKNOWN
@@ -110,6 +113,7 @@ def _parse(asked: Asked) -> Value:
 
 
 def _flag_value(flag: Thing, given: dict[str, str], words: list[str]) -> Value:
+    """Return the value of a flag from the command line, or its default."""
     action = flag.kwargs.get("action")
     kind = flag.kwargs.get("type")
     for name in flag.args:
@@ -131,11 +135,12 @@ def _flag_value(flag: Thing, given: dict[str, str], words: list[str]) -> Value:
 
 
 def _from_class(asked: Asked) -> Value:
-    """`tyro.cli(Args)`, `HfArgumentParser`, `simple_parsing`: the fields of a class are the flags."""
+    """Return an object whose fields are flags: `tyro.cli(Args)`, `HfArgumentParser`, `simple_parsing`."""
     return dressed(asked, asked.get(0, "cls"))
 
 
 def dressed(asked: Asked, cls: Value) -> Value:
+    """Return an object of the class, or the result of the function, with the flags applied."""
     if isinstance(cls, Function):
         return asked.machine.call(cls, (), _given_to(asked, cls), asked.scope)
     if isinstance(cls, Name):
@@ -157,7 +162,7 @@ def dressed(asked: Asked, cls: Value) -> Value:
 
 
 def _for_library(asked: Asked) -> dict[str, Value]:
-    """TrainingArguments and the like take whatever flag they know; a parser may have other defaults for them."""
+    """Return all flags: TrainingArguments and the like accept any they know. A parser may change their defaults."""
     changed = asked.owner.attrs.get("set", {}) if isinstance(asked.owner, Thing) else {}
     return changed | {name: literal(text) for name, text in flags(asked.machine.sources.arguments).items()}
 
@@ -174,6 +179,7 @@ def _hf_parse(asked: Asked) -> Value:
 
 
 def _given_to(asked: Asked, function: Function) -> dict[str, Value]:
+    """Return the flags that are arguments of the function."""
     given = flags(asked.machine.sources.arguments)
     names = [each.arg for each in (*function.node.args.args, *function.node.args.kwonlyargs)]
     return {name: literal(given[name]) for name in names if name in given}
@@ -191,6 +197,7 @@ def _absl_define(asked: Asked) -> Value:
 
 
 def absl_flags(machine: Machine) -> Thing:
+    """Return the namespace of all absl flags."""
     home = machine.modules.setdefault("\0absl", Scope("\0absl"))
     found = home.names.setdefault("FLAGS", Thing("namespace"))
     assert isinstance(found, Thing)
@@ -198,7 +205,7 @@ def absl_flags(machine: Machine) -> Thing:
 
 
 def _run_main(asked: Asked) -> Value:
-    """`app.run(main)`, `typer.run(main)`, `fire.Fire(main)`."""
+    """Run the main function of `app.run(main)`, `typer.run(main)` or `fire.Fire(main)` with the flags."""
     target = asked.get(0, "main")
     if isinstance(target, Class | Instance | dict) and asked.path.startswith("fire"):
         return _run_one_of(asked, target)
@@ -214,7 +221,7 @@ def _run_main(asked: Asked) -> Value:
 
 
 def _run_one_of(asked: Asked, target: Value) -> Value:
-    """Fire with a class, an object or a dict: its first word says which of them; all are looked at if none does."""
+    """Run what Fire would of a class, object or dict: the member named by the first word, or else all of them."""
     if isinstance(target, Class):
         target = dressed(asked, target)
     names = target.cls.names if isinstance(target, Instance) else target if isinstance(target, dict) else {}
@@ -228,7 +235,7 @@ def _run_one_of(asked: Asked, target: Value) -> Value:
 
 
 def command_made_by(machine: Machine, path: str, decorator: Value, result: Value) -> Value:
-    """A function under `@click.command()`, `@click.option(...)`, `@app.command()` or `@hydra.main(...)`."""
+    """Return the command made by `@click.command()`, `@click.option(...)`, `@app.command()` or `@hydra.main(...)`."""
     if isinstance(result, Thing) and result.path == "command":
         made = result
     elif isinstance(result, Function):
@@ -247,6 +254,7 @@ def command_made_by(machine: Machine, path: str, decorator: Value, result: Value
 
 
 def run_command(machine: Machine, command: Thing) -> Value:
+    """Run the function of a command with its flags."""
     function = command.attrs["function"]
     if not isinstance(function, Function):
         return UNKNOWN
@@ -266,13 +274,14 @@ def run_command(machine: Machine, command: Thing) -> Value:
 
 
 def _written(function: Function, given: dict[str, str]) -> Iterator[tuple[str, Value]]:
+    """Yield the function's arguments that are given as flags."""
     for each in (*function.node.args.args, *function.node.args.kwonlyargs):
         if each.arg in given:
             yield each.arg, literal(given[each.arg])
 
 
 def _typer_defaults(machine: Machine, function: Function) -> dict[str, Value]:
-    """`typer.Option(5)` as a default means 5."""
+    """Return the defaults of arguments declared as `typer.Option(5)`."""
     found: dict[str, Value] = {}
     for name, default in function.defaults.items():
         if isinstance(default, Thing) and default.path in ("typer.Option", "typer.Argument"):
@@ -282,6 +291,7 @@ def _typer_defaults(machine: Machine, function: Function) -> dict[str, Value]:
 
 
 def _hydra_config(machine: Machine, decorator: Thing, given: dict[str, str]) -> Value:
+    """Return the config of a hydra program with its overrides applied, or UNKNOWN."""
     folder, name = decorator.kwargs.get("config_path", ""), decorator.kwargs.get("config_name", "config")
     name = name if isinstance(name, str) else "config"
     stem = name.removesuffix(".yaml")
@@ -305,6 +315,7 @@ def _hydra_config(machine: Machine, decorator: Thing, given: dict[str, str]) -> 
 
 
 def put(config: Thing, path: list[str], value: Value) -> None:
+    """Set the value at a dotted path of a config."""
     for part in path[:-1]:
         inner = config.attrs.setdefault(part, Thing("namespace"))
         if not isinstance(inner, Thing):
@@ -318,7 +329,7 @@ def _typer_app(asked: Asked) -> Value:
 
 
 def _app_command(asked: Asked) -> Value:
-    """`@app.command()`: the decorator keeps the application it belongs to."""
+    """Return the decorator `@app.command()`, which keeps the application it belongs to."""
     return Thing("typer.command", where=asked.machine.line, attrs={"app": asked.owner})
 
 

@@ -12,7 +12,7 @@ from crucible.analysis.values.values import UNKNOWN, Function, Thing, Value
 
 
 def _define(asked: Asked) -> Value:
-    """The file that the flag names, or its default; else the one that stands beside the program for this use."""
+    """Define a flag for a config file: the file it names, its default, or a config beside the program."""
     name, default = asked.get(0, "name"), asked.get(1, "default")
     if not isinstance(name, str):
         return UNKNOWN
@@ -31,6 +31,7 @@ def _define_dict(asked: Asked) -> Value:
 
 
 def _flag(asked: Asked, name: str, config: Value) -> Value:
+    """Apply the overrides to the config, note its entries as options, and return the flag."""
     if isinstance(config, Thing):
         for path, text in flags(asked.machine.sources.arguments).items():
             if path.startswith(f"{name}."):
@@ -42,7 +43,7 @@ def _flag(asked: Asked, name: str, config: Value) -> Value:
 
 
 def _candidates(asked: Asked, said: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """`configs/small.py:depth` is a file and what its function is given."""
+    """Yield candidates for the file and the argument of its function: `configs/small.py:depth` has both."""
     if isinstance(said, str) and said:
         file, _, more = said.partition(":")
         yield file, (more,) if more else ()
@@ -57,6 +58,7 @@ def _candidates(asked: Asked, said: Value) -> Iterator[tuple[str, tuple[str, ...
 
 
 def _made_by(asked: Asked, file: str, given: tuple[str, ...]) -> Value:
+    """Return the result of the file's `get_config`, or UNKNOWN."""
     if file not in asked.machine.sources.files:
         return UNKNOWN
     module = local_module(asked.machine, file.removesuffix(".py").replace("/", "."))

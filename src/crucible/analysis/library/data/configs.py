@@ -38,7 +38,7 @@ def _toml(asked: Asked) -> Value:
 
 
 def namespace(value: Value, depth: int = 0) -> Value:
-    """A dict whose entries are attributes, too."""
+    """Return a dict as a namespace whose entries are also attributes."""
     if isinstance(value, dict) and depth < 20:
         return Thing("namespace", attrs={str(key): namespace(each, depth + 1) for key, each in value.items()})
     return value
@@ -95,7 +95,7 @@ def _item_access(asked: Asked) -> Value:
 
 
 def _update(asked: Asked) -> Value:
-    """In place, from a dict, another config or keywords."""
+    """Update a config in place from a dict, another config or keywords."""
     more = asked.get(0, "other", {})
     more = more.attrs if isinstance(more, Thing) else more
     if isinstance(asked.owner, Thing) and isinstance(more, dict):

@@ -1,4 +1,4 @@
-"""Datasets and loaders: how many samples, what one looks like, and batches of them."""
+"""Datasets and loaders: the number of samples, the shape of one, and batches of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = frozenset({"Resize", "RandomResizedCrop", "CenterCrop", "RandomCrop"})
 
 
 def torch_dataset(asked: Asked) -> Value:
-    """A dataset of torchvision; the size of its pictures follows from the transforms."""
+    """Return a dataset of torchvision, with images of the size that its transforms produce."""
     if asked.path.count(".") != 2:
         return asked.thing()
     known = dataset(asked.name)
@@ -42,7 +42,7 @@ def _transforms(value: Value) -> bool:
 
 
 def picture_size(value: Value, depth: int = 0) -> int | None:
-    """The last size that the transforms bring pictures to."""
+    """Return the last size that the transforms bring images to, or None."""
     value = settled(value)
     if not isinstance(value, Thing) or depth > 5:
         return None
@@ -97,6 +97,7 @@ def _split(asked: Asked) -> Value:
 
 
 def samples_of(asked: Asked, source: Value) -> int | None:
+    """Return the number of samples of a dataset, or None."""
     source = settled(source)
     if isinstance(source, Instance):
         found = method(source, "__len__")
@@ -107,6 +108,7 @@ def samples_of(asked: Asked, source: Value) -> int | None:
 
 
 def _sample(asked: Asked, source: Value) -> Value:
+    """Return a sample of a dataset, or UNKNOWN."""
     source = settled(source)
     if isinstance(source, Thing):
         return source.attrs.get("like", UNKNOWN)
@@ -118,7 +120,7 @@ def _sample(asked: Asked, source: Value) -> Value:
 
 
 def batched(value: Value, size: Value, depth: int = 0) -> Value:
-    """Samples put together as torch's loader does."""
+    """Return samples collated to a batch, as torch's loader does."""
     value = settled(value)
     if isinstance(value, Tensor):
         return tensor((size, *value.shape) if value.shape is not None else None, value.kind)
@@ -149,7 +151,7 @@ def _loader(asked: Asked) -> Value:
 
 
 def keras_dataset(asked: Asked) -> Value:
-    """`keras.datasets.mnist.load_data()`: arrays to train and to test with."""
+    """Return the arrays of `keras.datasets.mnist.load_data()` and its like: train and test."""
     if asked.name != "load_data":
         return asked.thing()
     name = asked.path.split(".")[-2]
@@ -178,7 +180,7 @@ def _numpy_expand(asked: Asked) -> Value:
 
 
 def _hub(asked: Asked) -> Value:
-    """`datasets.load_dataset(name)` and `tfds.load(name)`."""
+    """Return a dataset of `datasets.load_dataset(name)` or `tfds.load(name)`."""
     name = settled(asked.get(0, "path", asked.kwargs.get("name")))
     second = settled(asked.get(1, "name"))
     known = (
@@ -202,7 +204,7 @@ TF_DATASET = "tensorflow.data.Dataset"
 
 
 def _pairs(asked: Asked) -> bool:
-    """`tfds.load(name, split="train", as_supervised=True)`: one dataset of pictures and labels."""
+    """Return whether `tfds.load(name, split="train", as_supervised=True)` gives one dataset of images with labels."""
     told = {name: settled(asked.kwargs.get(name)) for name in ("split", "as_supervised", "with_info", "batch_size")}
     one = isinstance(told["split"], str) and told["as_supervised"] is True
     return one and asked.path == "tensorflow_datasets.load" and not told["with_info"] and told["batch_size"] is None

@@ -1,4 +1,4 @@
-"""What a layer of Keras was given, by name and with its sizes."""
+"""The arguments of Keras layers, by name."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ _SIGNATURES = {
 
 
 def kind_of(thing: Thing) -> str:
-    """The name of its class."""
+    """Return the name of the layer's class."""
     return thing.path.rpartition(".")[2]
 
 
 def read(thing: Thing) -> dict[str, Value]:
+    """Return the arguments of a layer by name."""
     names = _SIGNATURES.get(kind_of(thing), "").split()
     return {key: settled(each) for key, each in {**dict(zip(names, thing.args, strict=False)), **thing.kwargs}.items()}
 
 
 def sizes(value: Value, count: int) -> tuple[Value, ...]:
-    """One for each of `count` axes."""
+    """Return one size for each of `count` axes."""
     value = settled(value)
     return tuple(value) if isinstance(value, list | tuple) else (value,) * count
 
 
 def times(one: Value, other: Value) -> Value:
+    """Return the product, or UNKNOWN if one factor is not known."""
     return one * other if isinstance(one, int) and isinstance(other, int) else UNKNOWN

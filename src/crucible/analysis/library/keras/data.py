@@ -1,4 +1,4 @@
-"""Data as Keras gets it: what a dataset hands over, and networks that are built on the first data they see."""
+"""Data as Keras receives it: elements of datasets, and networks that are built on the first data they get."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _SAME = ("shuffle", "prefetch", "cache", "with_options", "take", "skip", "shard"
 
 
 def _dataset(asked: Asked, like: Value, length: int | None) -> Thing:
+    """Return a dataset with elements like `like`."""
     made = Thing(DATASET, asked.args, asked.kwargs, asked.machine.line, {"like": like})
     if length is not None:
         made.attrs["length"] = length
@@ -30,7 +31,7 @@ def _dataset(asked: Asked, like: Value, length: int | None) -> Thing:
 
 
 def _folder(asked: Asked) -> Value:
-    """Pictures of a folder, brought to one size."""
+    """Return a dataset of the images of a folder, resized to one size."""
     size = dims(asked.kwargs.get("image_size", (_SIDE, _SIDE))) or (UNKNOWN, UNKNOWN)
     channels = _CHANNELS.get(worded(asked.kwargs.get("color_mode", "rgb")), UNKNOWN)
     count = settled(asked.kwargs.get("batch_size", 32))
@@ -46,6 +47,7 @@ def _slices(asked: Asked) -> Value:
 
 
 def _item(value: Value, depth: int = 0) -> Value:
+    """Return one row of arrays."""
     value = settled(value)
     if isinstance(value, Tensor):
         return Tensor(value.shape[1:] if value.shape else None, value.kind, library="keras")
@@ -57,7 +59,7 @@ def _item(value: Value, depth: int = 0) -> Value:
 
 
 def _of(act: Callable[[Asked], Value]) -> Callable[[Asked], Value]:
-    """A method of a dataset, which is its first argument where the method is called by its class."""
+    """Return a handler of a dataset's method; called on the class, the dataset is its first argument."""
 
     def bound(asked: Asked) -> Value:
         by_class = asked.owner is None and asked.args
@@ -76,7 +78,7 @@ def _length(asked: Asked) -> int | None:
 
 
 def _batch(asked: Asked) -> Value:
-    """Its size is left open: the last batch may be smaller."""
+    """Return the dataset in batches. Their size is left open, since the last batch may be smaller."""
     size, length, like = whole(asked.get(0, "batch_size")), _length(asked), batched(_like(asked), UNKNOWN)
     like = tuple(like) if isinstance(like, list) else like
     return _dataset(asked, like, -(-length // size) if length is not None and size else None)
@@ -94,13 +96,13 @@ def _kept(asked: Asked) -> Value:
 
 
 def _fit(asked: Asked) -> Value:
-    """A network that was told no shape gets its weights with the first data."""
+    """Build a network without an input shape on the first data it is fitted to."""
     feed(asked, _first(settled(asked.get(0, "x"))))
     return asked.thing(of=asked.owner)
 
 
 def _first(given: Value) -> Value:
-    """What goes into the network: of a dataset the first part of what it hands over."""
+    """Return the input of the network: the first part of a dataset's elements."""
     if isinstance(given, Thing) and given.path == DATASET:
         like = given.attrs.get("like", UNKNOWN)
         return settled(like[0]) if isinstance(like, tuple) and like else settled(like)
@@ -108,6 +110,7 @@ def _first(given: Value) -> Value:
 
 
 def feed(asked: Asked, given: Value) -> None:
+    """Build the network on data like this, unless it was built already."""
     owner = asked.owner
     if not isinstance(given, Tensor) or not given.shape or len(given.shape) < 2:
         return
@@ -129,7 +132,7 @@ def _build(asked: Asked) -> Value:
 
 
 def _padded(asked: Asked) -> Value:
-    """Texts brought to one length."""
+    """Return texts padded to one length."""
     texts, length = length_of(asked.get(0, "sequences")), whole(asked.kwargs.get("maxlen", asked.get(1, "maxlen")))
     sizes = (UNKNOWN if texts is None else texts, UNKNOWN if length is None else length)
     return Tensor(sizes, "int32", library="numpy")

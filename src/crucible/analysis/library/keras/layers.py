@@ -1,4 +1,4 @@
-"""Keras: layers get their weights when they are first called; a network is what led from inputs to outputs."""
+"""Keras layers get their weights when they are first called; a network is the path from inputs to outputs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from crucible.analysis.values.tensors import weight
 from crucible.analysis.values.values import UNKNOWN, Instance, Tensor, Thing, Value, settled
 
 NETWORKS = ("keras.Sequential", "keras.models.Sequential", "keras.Model", "keras.models.Model")
-"""Layers put together, by inputs and outputs or in a row."""
+"""Classes of networks: layers in sequence, or between inputs and outputs."""
 
 FED = "fed"
-"""The attribute of a network that holds what the first data looks like which it was given."""
+"""The attribute of a network that holds the first data it was built on."""
 
 
 def layer(asked: Asked) -> Value:
+    """Return a layer, or the tensor that `Input` makes."""
     if asked.path.count(".") != 2:
         return asked.thing()
     if asked.name == "Input":
@@ -40,7 +41,7 @@ def _input(asked: Asked) -> Value:
 
 
 def called(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-    """A layer or a network applied to tensors."""
+    """Return the result of applying a layer or network to tensors."""
     first = settled(args[0]) if args else settled(kwargs.get("inputs"))
     parts = [settled(each) for each in items_of(first) or []] if isinstance(first, list | tuple) else [first]
     tensors = tuple(each for each in parts if isinstance(each, Tensor))
@@ -57,13 +58,13 @@ def called(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict
 
 
 def _computed(machine: Machine, thing: Thing, args: tuple[Value, ...], inputs: tuple[Tensor, ...]) -> Value:
-    """A function as a layer."""
+    """Return the result of a `Lambda` layer."""
     found = settled(machine.call(thing.argument(0, "function"), args[:1], {}, machine.nowhere()))
     return found if isinstance(found, Tensor) else made(None, *inputs)
 
 
 def _one_by_one(machine: Machine, thing: Thing, value: Value) -> Value:
-    """Layers in a row, some of them the program's own."""
+    """Return the result of layers in sequence, some of them the program's own."""
     for each in thing.children:
         inner = settled(each)
         if isinstance(inner, Instance | Thing):
@@ -72,6 +73,7 @@ def _one_by_one(machine: Machine, thing: Thing, value: Value) -> Value:
 
 
 def applied(thing: Thing, inputs: tuple[Tensor, ...]) -> Tensor:
+    """Return the output of a layer or network, with its weights built."""
     name = kind_of(thing)
     if name in ("Sequential",):
         result = inputs[0]
@@ -92,6 +94,7 @@ def applied(thing: Thing, inputs: tuple[Tensor, ...]) -> Tensor:
 
 
 def _build(thing: Thing, name: str, shape: Shape) -> None:
+    """Make the layer's weights, once."""
     if "built" in thing.attrs:
         return
     thing.attrs["built"] = True
@@ -119,7 +122,7 @@ def _model(asked: Asked) -> Value:
 
 
 def network(thing: Thing) -> list[Tensor]:
-    """All tensors on the way to the outputs, the weights of their layers built."""
+    """Return all tensors on the way to the outputs, with the weights of their layers built."""
     if thing.path.endswith("Sequential"):
         return _chain(thing)
     outputs = thing.attrs.get("outputs")
@@ -139,6 +142,7 @@ def network(thing: Thing) -> list[Tensor]:
 
 
 def _chain(thing: Thing) -> list[Tensor]:
+    """Return the outputs of layers in sequence."""
     found: list[Tensor] = []
     current: Tensor | None = None
     for each in thing.children:

@@ -19,7 +19,7 @@ BUILT = "\0built"
 
 
 def built(machine: Machine, owner: Instance, args: tuple[Value, ...]) -> None:
-    """As Keras does it: `build` with the shape of what comes in, once, before the first call."""
+    """Call `build` with the shape of the input, once, before the first call of the layer, as Keras does."""
     from crucible.analysis.interpreter.functions import follow
 
     begin = owner.cls.lookup("build")
@@ -31,6 +31,7 @@ def built(machine: Machine, owner: Instance, args: tuple[Value, ...]) -> None:
 
 
 def _shapes(value: Value) -> Value:
+    """Return the shapes of tensors, in lists as they are."""
     given = settled(value)
     if isinstance(given, Tensor):
         return given.shape if given.shape is not None else UNKNOWN
@@ -39,7 +40,7 @@ def _shapes(value: Value) -> Value:
 
 
 def _add_weight(asked: Asked) -> Value:
-    """`add_weight(shape, ...)`, and as it was: `add_weight(name, shape, ...)`."""
+    """Return the weight of `add_weight(shape, ...)`, or of the older `add_weight(name, shape, ...)`."""
     given = asked.kwargs.get("shape", next((each for each in asked.args if dims(each) is not None), None))
     shape = dims(given)
     made = weight(*shape) if shape is not None else weight(UNKNOWN)
@@ -61,7 +62,7 @@ def _variable(asked: Asked) -> Value:
 
 
 def own_weights(owner: Instance) -> list[Tensor]:
-    """Those that it holds itself, not its layers."""
+    """Return the weights that the object holds itself, without those of its layers."""
     held = [settled(each) for each in owner.attrs.values()]
     return [each for each in held if isinstance(each, Tensor) and each.store is not None and each.store.weight]
 

@@ -1,4 +1,4 @@
-"""The shape of what comes out of a layer of Keras."""
+"""Output shapes of Keras layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Given = dict[str, Value]
 
 
 def output(thing: Thing, shape: Shape | None, inputs: tuple[Tensor, ...]) -> Shape | None:
-    """What `shape`, that of the first of `inputs`, becomes; None where that is not known."""
+    """Return the output shape for the shape of the first input, or None if it is not known."""
     if shape is None:
         return None
     name, given = kind_of(thing), read(thing)
@@ -33,7 +33,7 @@ def output(thing: Thing, shape: Shape | None, inputs: tuple[Tensor, ...]) -> Sha
 
 
 def _over_space(name: str, shape: Shape, given: Given) -> Shape:
-    """Layers of one, two or three dimensions; what none of them is lets its input through."""
+    """Return the output shape of layers for one to three dimensions; other layers keep the shape."""
     if name.startswith(("Conv", "Separable", "Depthwise")):
         channels = shape[-1] if name.startswith("Depthwise") else given.get("filters", UNKNOWN)
         space = _space(shape[1:-1], given, "kernel_size", "strides", name.endswith("Transpose"), 1)
@@ -110,7 +110,7 @@ def _both_ways(layer: Value, shape: Shape, inputs: tuple[Tensor, ...]) -> Shape 
 
 
 def _of_each(layer: Value, shape: Shape, inputs: tuple[Tensor, ...]) -> Shape | None:
-    """The layer is applied to each step of the second axis."""
+    """Return the output shape of a layer that is applied to each step of the second axis."""
     inner = settled(layer)
     if not isinstance(inner, Thing) or len(shape) < 3:
         return None
@@ -126,6 +126,7 @@ def _together(inputs: tuple[Tensor, ...]) -> Shape | None:
 
 
 def _space(space: Shape, given: Given, kernel: str, stride: str, up: bool, default: int) -> Shape:
+    """Return the spatial sizes after a convolution or pooling. `up`: a transposed one."""
     kernels = sizes(given.get(kernel, default), len(space))
     strides_given = given.get(stride)
     strides = (
@@ -148,7 +149,7 @@ def _space(space: Shape, given: Given, kernel: str, stride: str, up: bool, defau
 
 
 def _padded(shape: Shape, given: Given, sign: int) -> Shape:
-    """`padding=1`, `padding=(1, 2)` and `padding=((1, 0), (2, 2))` alike."""
+    """Return the shape after padding or cropping (sign -1): `padding=1`, `(1, 2)` and `((1, 0), (2, 2))` alike."""
     amounts = sizes(given.get("padding", given.get("cropping", 1)), len(shape) - 2)
     space: list[Value] = []
     for size, amount in zip(shape[1:-1], amounts, strict=False):

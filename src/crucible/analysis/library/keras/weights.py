@@ -1,4 +1,4 @@
-"""The shapes of the weights that a layer of Keras gets when it is first called."""
+"""Shapes of the weights that a Keras layer gets when it is first called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from crucible.analysis.values.values import UNKNOWN, Thing, Value, settled
 
 
 def weights(name: str, given: dict[str, Value], shape: Shape) -> list[Shape]:
+    """Return the shapes of a layer's weights for an input of this shape."""
     last = shape[-1] if shape else UNKNOWN
     units = given.get("units", given.get("filters", UNKNOWN))
     bias: list[Shape] = [] if given.get("use_bias") is False else [(units,)]

@@ -1,1 +1,1 @@
-"""Python itself and its standard library."""
+"""Python's builtins and standard library."""

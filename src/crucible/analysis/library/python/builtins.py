@@ -1,4 +1,4 @@
-"""Python's own functions, on values that may be unknown."""
+"""Python's builtin functions, on values that may be unknown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _len(asked: Asked) -> Value:
     if isinstance(value, Instance) and isinstance(value.cls.lookup("__len__"), Function):
         return _call(asked, Bound(value, value.cls.lookup("__len__")))
     if isinstance(value, Unknown) and value.gpu:
-        return Name("torch.cuda.device_count()")  # a list of GPUs
+        return Name("torch.cuda.device_count()")  # the length of a list of GPUs
     length = length_of(value)
     return UNKNOWN if length is None else length
 
@@ -164,7 +164,7 @@ def _extreme(asked: Asked) -> Value:
     pick = max if asked.name == "max" else min
     if len(numbers) == len(values) and numbers:
         return pick(numbers)
-    # A limit that is set by hand holds whatever the rest is.
+    # min() with one known number: a limit that is set by hand holds whatever the rest is.
     return numbers[0] if len(numbers) == 1 and asked.name == "min" else UNKNOWN
 
 
@@ -235,6 +235,7 @@ def _isinstance(asked: Asked) -> Value:
 
 
 def _is_a(value: Value, kind: Value) -> bool | None:
+    """Return whether the value is of this type, or None if that is unknown."""
     if isinstance(value, Unknown | Either | Member) or isinstance(kind, Unknown):
         return None
     if isinstance(kind, Name) and kind.path.startswith("builtins."):
@@ -259,7 +260,7 @@ def _derives(cls: Class, kind: Class) -> bool:
 
 
 def _super(asked: Asked) -> Value:
-    """The bases of the class that the method around was written in."""
+    """Return an object with the bases of the class in which the surrounding method is written."""
     owner = asked.scope.lookup("self")
     written = asked.scope.lookup("__class__")
     if not isinstance(owner, Instance) or not isinstance(written, Class):
@@ -297,7 +298,7 @@ def _vars(asked: Asked) -> Value:
 
 
 def _exec(asked: Asked) -> Value:
-    """A string of code is followed like the code around it; nothing is run."""
+    """Follow a string of code like the code around it; nothing is run."""
     code = asked.get(0, "source")
     if isinstance(code, str) and len(code) <= MAX_LENGTH:
         try:
@@ -310,7 +311,7 @@ def _exec(asked: Asked) -> Value:
 
 
 def _flags_over_globals(asked: Asked) -> None:
-    """The habit of `exec(open("configurator.py").read())`: `--name=value` sets the global of that name."""
+    """Assign `--name=value` flags to globals, as `exec(open("configurator.py").read())` usually does."""
     names = asked.scope.top.names
     for argument in asked.machine.sources.arguments:
         name, given, value = argument.removeprefix("--").partition("=")

@@ -1,4 +1,4 @@
-"""Texts that stand for values: what a flag or a line of a config says."""
+"""Texts that stand for values: flags and lines of configs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
 def literal(text: str) -> Value:
-    """A value written as Python or YAML would, else the text itself."""
+    """Return the value of a text written in Python or YAML, else the text itself."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if len(text) > 2_000:
@@ -26,7 +26,7 @@ def literal(text: str) -> Value:
 
 
 def as_type(text: str, kind: Value) -> Value:
-    """What a flag's text becomes through its `type=`; a function of the program's own is left unknown."""
+    """Return the value of a flag's text after its `type=`; UNKNOWN if it does not convert."""
     name = kind.path.rpartition(".")[2] if isinstance(kind, Name) else ""
     try:
         if name == "int":
@@ -43,6 +43,7 @@ def as_type(text: str, kind: Value) -> Value:
 
 
 def read_yaml(text: str) -> Value:
+    """Return the value of a YAML text, or UNKNOWN if it is too long or not valid."""
     if len(text) > MAX_CONFIG:
         return UNKNOWN
     try:
@@ -52,7 +53,7 @@ def read_yaml(text: str) -> Value:
 
 
 def _plain(value: Any, depth: int) -> Value:
-    """Only what the reader works with; YAML writes 1e-3 as a text."""
+    """Return the value reduced to types that the interpreter handles. YAML reads 1e-3 as a text."""
     if depth > 20:
         return UNKNOWN
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Methods of texts, lists and dicts that are known."""
+"""Methods of known strings, lists and dicts."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ _TEXT = frozenset(
 
 
 def method(asked: Asked, owner: Value, name: str) -> Value:
+    """Return the result of a method of a string, list, dict or tuple."""
     if isinstance(owner, str):
         return _of_text(asked, owner, name)
     if isinstance(owner, dict):

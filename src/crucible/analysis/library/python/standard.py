@@ -1,4 +1,4 @@
-"""The standard library, as far as it makes numbers, paths and texts; and what asks whether there is a GPU."""
+"""The standard library, as far as it returns numbers, paths and texts; and checks for a GPU."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ def _prod(asked: Asked) -> Value:
 
 
 def _environment(asked: Asked) -> Value:
-    """What a variable holds cannot be known; where the program has a default, that is assumed."""
+    """Return the default of an environment variable, whose value cannot be known."""
     default = asked.get(1, "default", None)
     return UNKNOWN if default is None else default
 
 
 def _path_text(value: Value) -> str | None:
+    """Return the path as text, or None if it is not known."""
     value = settled(value)
     if isinstance(value, str):
         return value
@@ -66,13 +67,14 @@ def _path_text(value: Value) -> str | None:
 
 
 def _open(asked: Asked) -> Value:
-    """A file of the program itself is its text; any other is a file we know nothing of."""
+    """Return the text of a file among the sources; for any other file, an unknown file object."""
     text = file_text(asked, asked.get(0, "file"))
     mode = asked.get(1, "mode", "r")
     return text if text is not None and mode in ("r", "rt", "rb") else asked.thing()
 
 
 def file_text(asked: Asked, path: Value) -> str | None:
+    """Return the text of a file among the sources, or None."""
     name = _path_text(path)
     if name is None:
         return None
@@ -105,7 +107,7 @@ def _copied(asked: Asked) -> Value:
 
 
 def copied(value: Value, depth: int = 0) -> Value:
-    """A deep copy: layers in it are new ones."""
+    """Return a deep copy, with new layers."""
     if depth > 30:
         return UNKNOWN
     if isinstance(value, Tensor):
@@ -141,7 +143,7 @@ def _gpu_here(asked: Asked) -> Value:
 
 
 def _nowhere_else(asked: Asked) -> Value:
-    """Other accelerators than those that can be rented with these programs: taken as not there."""
+    """Return False for accelerators that are not offered here, such as MPS and XPU."""
     return False
 
 
@@ -153,7 +155,7 @@ JAX_DEVICE = "jax.Device"
 
 
 def _jax_devices(asked: Asked) -> Value:
-    """As many as there are, all of one kind: GPUs, where there is one and no other kind is asked for."""
+    """Return a list of devices: GPUs if there are any and no other kind is asked for."""
     kind = asked.get(1 if asked.name == "local_devices" else 0, "backend", None)
     return Thing(
         "list", attrs={"like": Thing(JAX_DEVICE, attrs={"platform": _jax_kind(asked) if kind is None else kind})}
@@ -169,7 +171,7 @@ def _partial(asked: Asked) -> Value:
 
 
 def _spawn(asked: Asked) -> Value:
-    """`spawn(function, args)` calls it in every process with its rank first."""
+    """Call the function as `spawn(function, args)` does in each process, with its rank first."""
     more = items_of(asked.get(1, "args", ())) or []
     return asked.machine.call(asked.get(0, "fn"), (UNKNOWN, *more), {}, asked.scope)
 
@@ -206,7 +208,7 @@ def _cycle(asked: Asked) -> Value:
 
 
 def _bar(asked: Asked) -> Value:
-    """A progress bar is what it goes over."""
+    """Return what a progress bar iterates over."""
     source = asked.get(0, "iterable")
     total = asked.kwargs.get("total")
     if source is None and isinstance(total, int):
@@ -226,7 +228,7 @@ ASKS = (
     "accelerate.utils.is_cuda_available", "GPUtil.getAvailable", "faiss.get_num_gpus",
     "cupy.is_available", "cupy.cuda.is_available", "onnxruntime.get_available_providers",
 )  # fmt: skip
-"""How a program asks whether there is a GPU."""
+"""Functions that check for a GPU."""
 
 HANDLERS: dict[str, Callable[[Asked], Value]] = {
     **dict.fromkeys(ASKS, _gpu_here),

@@ -1,4 +1,4 @@
-"""Attention and transformers of torch: projections, fused attention, feed-forward nets and norms, put together."""
+"""Attention and transformers of torch, built from projections, fused attention, feed-forward parts and norms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crucible.analysis.values.values import UNKNOWN, Tensor, Thing, Value, whole
 
 
 def attended(machine: Machine, query: Tensor, key: Tensor, value: Tensor, share: Value = 0) -> Tensor:
-    """Scaled dot-product attention as the fused kernels do it: the scores are not kept."""
+    """Return scaled dot-product attention as the fused kernels compute it, which do not keep the scores."""
     query, key, value = cast(machine, query), cast(machine, key), cast(machine, value)
     if query.shape is None or key.shape is None or value.shape is None or len(query.shape) < 3:
         return lost(machine, query)
@@ -36,7 +36,7 @@ def attended(machine: Machine, query: Tensor, key: Tensor, value: Tensor, share:
 
 
 def attention(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    """Asked for its weights, which is the default, the layer cannot use the fused kernel."""
+    """Return the output of a MultiheadAttention layer. By default it returns its weights, and uses no fused kernel."""
     query = inputs[0]
     key = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], Tensor) else query
     heads = whole(given.get("num_heads", 8)) or 1
@@ -53,7 +53,7 @@ def attention(machine: Machine, thing: Thing, given: Given, inputs: list[Value])
 
 
 def mixed(machine: Machine, thing: Thing, query: Tensor, key: Tensor, heads: int) -> Tensor:
-    """Projections, attention, projection."""
+    """Return projections, attention and the output projection of a layer."""
     wide, out = thing.attrs.get("in_proj_weight"), thing.attrs.get("out_proj_weight")
     if (
         query.shape is None
@@ -69,12 +69,12 @@ def mixed(machine: Machine, thing: Thing, query: Tensor, key: Tensor, heads: int
     else:
         parts = [linear(machine, each, wide, out.shape[0]) for each in (query, key, key)]
     seen = attended(machine, *parts)
-    kept = like(seen)  # put together again from the heads
+    kept = like(seen)  # the heads merged again
     return linear(machine, kept, out, out.shape[0])
 
 
 def encoder_layer(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    """Attention and a feed-forward net, each added to what went in and normed."""
+    """Return attention and a feed-forward part, each with a residual and a norm."""
     source = inputs[0]
     if source.shape is None or len(thing.children) < 5:
         return lost(machine, *inputs)
@@ -96,6 +96,7 @@ def encoder_layer(machine: Machine, thing: Thing, given: Given, inputs: list[Val
 
 
 def stack(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+    """Return the input passed through all layers of an encoder or decoder."""
 
     value: Value = inputs[0]
     for each in thing.children:
@@ -105,6 +106,7 @@ def stack(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> 
 
 
 def transformer(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+    """Return the output of a complete transformer."""
     source = inputs[0]
     target = inputs[1] if len(inputs) > 1 else source
     memory: Value = source

@@ -13,7 +13,7 @@ Handler = Callable[[Asked], Value]
 
 
 def shape_from(asked: Asked) -> tuple[Value, ...] | None:
-    """`f(2, 3)`, `f((2, 3))` and `f(size=(2, 3))` alike."""
+    """Return the shape in `f(2, 3)`, `f((2, 3))` or `f(size=(2, 3))`, or None."""
     size = asked.kwargs.get("size")
     args = (size,) if size is not None else asked.args
     if len(args) == 1 and isinstance(settled(args[0]), list | tuple):
@@ -23,6 +23,7 @@ def shape_from(asked: Asked) -> tuple[Value, ...] | None:
 
 
 def kind_of(asked: Asked, default: str) -> str:
+    """Return the dtype argument, or the default."""
     chosen = settled(asked.kwargs.get("dtype"))
     return chosen.path.rpartition(".")[2] if isinstance(chosen, Name) else default
 
@@ -46,7 +47,7 @@ def _randint(asked: Asked) -> Value:
 
 
 def _filled_with(asked: Asked) -> Value:
-    """`full(size, value)`: only the first argument is a size."""
+    """Return the tensor of `full(size, value)`: only the first argument is a size."""
     size = settled(asked.get(0, "size"))
     dims = tuple(size) if isinstance(size, list | tuple) else (size,)
     return tensor(tuple(UNKNOWN if whole(each) is None else whole(each) for each in dims), kind_of(asked, "float32"))
@@ -88,6 +89,7 @@ def _from_numpy(asked: Asked) -> Value:
 
 
 def stacked(asked: Asked, parts: list[Value] | None, place: Value, length: int | None = None) -> Value:
+    """Return tensors stacked along a new dimension; of `length` parts if they are not known one by one."""
     first = settled(parts[0]) if parts else None
     if not isinstance(first, Tensor) or first.shape is None or not isinstance(place, int):
         return lost(asked.machine)

@@ -1,4 +1,4 @@
-"""Forward passes of torch's layers: the shape that comes out, what is kept for the backward pass, and the work."""
+"""Forward passes of torch layers: the output shape, what is kept for the backward pass, and the work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Act = Callable[[Machine, Thing, Given, list[Value]], Value]
 
 @lru_cache(maxsize=1024)
 def act_of(name: str) -> Act:
-    """What a layer of this name does with its inputs."""
+    """Return the function that applies a layer of this class to its inputs."""
     act = _ACTS.get(name) or next((each for start, each in _FAMILIES if name.startswith(start)), None)
     return act or (_loss if name.endswith("Loss") else _lost)
 
@@ -49,6 +49,7 @@ def _embedding(machine: Machine, thing: Thing, given: Given, inputs: list[Value]
 
 
 def _spatial(size: Value, kernel: Value, stride: Value, padding: Value, dilation: Value, up: bool = False) -> Value:
+    """Return the size of one dimension after a convolution or pooling. `up`: a transposed one."""
     numbers = [whole(each) for each in (size, kernel, stride, dilation)]
     if padding == "same":
         return size
@@ -62,6 +63,7 @@ def _spatial(size: Value, kernel: Value, stride: Value, padding: Value, dilation
 
 
 def _each(value: Value, count: int) -> tuple[Value, ...]:
+    """Return one value for each of `count` dimensions; UNKNOWN if the number does not match."""
     value = settled(value)
     found = tuple(value) if isinstance(value, list | tuple) else (value,) * count
     return found if len(found) == count else (UNKNOWN,) * count
@@ -115,6 +117,7 @@ def _norm(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> 
 
 
 def normalised(machine: Machine, source: Tensor, affine: bool, name: str) -> Tensor:
+    """Return the input after a norm, which keeps its input and statistics."""
     half = machine.tape.half
     batch = name.startswith(("Batch", "Sync", "Instance"))
     if half is not None and source.kind == half and not batch:
@@ -134,6 +137,7 @@ def normalised(machine: Machine, source: Tensor, affine: bool, name: str) -> Ten
 
 
 def keeps_result(machine: Machine, source: Tensor, inplace: bool = False) -> Tensor:
+    """Return the result of an activation whose backward pass needs its result."""
     result = view(source, source.shape) if inplace else like(source)
     if source.grad:
         machine.tape.save(result)
@@ -142,6 +146,7 @@ def keeps_result(machine: Machine, source: Tensor, inplace: bool = False) -> Ten
 
 
 def keeps_input(machine: Machine, source: Tensor) -> Tensor:
+    """Return the result of an activation whose backward pass needs its input."""
     if source.grad:
         machine.tape.save(source)
     machine.tape.flops += 4 * (source.items or 0)
@@ -157,7 +162,7 @@ def _keeps_input(machine: Machine, thing: Thing, given: Given, inputs: list[Valu
 
 
 def dropped(machine: Machine, source: Tensor, share: Value, training: Value = True) -> Tensor:
-    """What was dropped is kept as wide as the source; kernels that keep a byte for each item need less."""
+    """Return the input after dropout. The mask counts as wide as the input; kernels with a byte per item keep less."""
     share = settled(share)
     if training is False or (isinstance(share, int | float) and share == 0):
         return source
@@ -177,6 +182,7 @@ def _pool(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> 
 
 
 def pooled(machine: Machine, source: Tensor, given: Given, count: int, largest: bool) -> Tensor:
+    """Return the input after pooling over `count` dimensions."""
     if source.shape is None or len(source.shape) < count:
         return lost(machine, source)
     kernel = given.get("kernel_size", UNKNOWN)
@@ -193,9 +199,10 @@ def pooled(machine: Machine, source: Tensor, given: Given, count: int, largest: 
 
 
 def shrunk(machine: Machine, source: Tensor, outs: tuple[Value, ...], largest: bool) -> Tensor:
+    """Return the input pooled to these output sizes."""
     assert source.shape is not None
     result = tensor((*source.shape[: -len(outs)], *outs), source.kind, source.grad)
-    if source.grad and (largest or any(each != 1 for each in outs)):  # an average over all is a plain mean
+    if source.grad and (largest or any(each != 1 for each in outs)):  # an average over everything keeps nothing
         machine.tape.save(source)
     if source.grad and largest:
         machine.tape.save(tensor(result.shape, "int64"))
@@ -214,6 +221,7 @@ def _adaptive(machine: Machine, thing: Thing, given: Given, inputs: list[Value])
 
 
 def flattened(machine: Machine, source: Tensor, first: Value, last: Value) -> Tensor:
+    """Return the input with these dimensions flattened."""
     if source.shape is None or not isinstance(first, int) or not isinstance(last, int):
         return lost(machine, source)
     size = len(source.shape)
@@ -258,7 +266,7 @@ def _bilinear(machine: Machine, thing: Thing, given: Given, inputs: list[Value])
 
 
 def _bag(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    """The mean of the rows of each bag."""
+    """Return the mean of the rows of each bag."""
     matrix = thing.attrs.get("weight")
     if not isinstance(matrix, Tensor) or not matrix.shape or not inputs[0].shape:
         return lost(machine, *inputs)
@@ -272,6 +280,7 @@ def _upsample(machine: Machine, thing: Thing, given: Given, inputs: list[Value])
 
 
 def resized(machine: Machine, source: Tensor, size: Value, scale: Value) -> Tensor:
+    """Return the input resized to a size or by a scale."""
     if source.shape is None or len(source.shape) < 3:
         return lost(machine, source)
     space = source.shape[2:]
@@ -293,7 +302,7 @@ def _shuffle(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) 
 
 
 def _recurrent(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    """Rolled-out steps: the gates and the states of each are kept."""
+    """Return the output of an unrolled recurrent layer, which keeps the gates and states of each step."""
     source, name = inputs[0], thing.path.rpartition(".")[2]
     hidden = whole(given.get("hidden_size"))
     both = 2 if given.get("bidirectional") is True else 1
@@ -329,7 +338,7 @@ def _cell(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> 
 
 
 def loss(machine: Machine, name: str, inputs: list[Value]) -> Value:
-    """A number at the end; what it keeps depends on the kind of loss."""
+    """Return the loss, a scalar. What is kept depends on its kind."""
     sources = [each for each in inputs if isinstance(each, Tensor)]
     grad = any(each.grad for each in sources)
     if grad and name in ("CrossEntropyLoss", "cross_entropy"):

@@ -113,7 +113,7 @@ def _flatten(asked: Asked) -> Value:
 
 
 def _gated(asked: Asked) -> Value:
-    """`glu`: one half gates the other."""
+    """Return the result of `glu`: one half gates the other."""
     source, place = settled(asked.get(0, "input")), whole(asked.get(1, "dim", -1))
     if not isinstance(source, Tensor) or not source.shape or place is None:
         return lost(asked.machine, source)
@@ -141,7 +141,7 @@ def _layer_norm(asked: Asked) -> Value:
 
 
 def _as_method(asked: Asked) -> Value:
-    """`torch.name(tensor, ...)` is `tensor.name(...)`."""
+    """Call `torch.name(tensor, ...)` as `tensor.name(...)`."""
     source = settled(asked.get(0, "input"))
     if not isinstance(source, Tensor):
         return lost(asked.machine, source)
@@ -187,7 +187,7 @@ def _einsum(asked: Asked) -> Value:
 
 
 def _checkpoint(asked: Asked) -> Value:
-    """Only what goes in is kept; the work inside is done twice."""
+    """Follow a checkpointed function: only its inputs are kept, and its work is done twice."""
     tape = asked.machine.tape
     for each in asked.args[1:]:
         if isinstance(each, Tensor):
@@ -195,7 +195,7 @@ def _checkpoint(asked: Asked) -> Value:
     before, tape.checkpoint, flops = tape.checkpoint, True, tape.flops
     result = asked.machine.call(asked.get(0, "function"), asked.args[1:], {}, asked.scope)
     tape.checkpoint = before
-    tape.flops += (tape.flops - flops) / 3  # once more forward, where a step is three
+    tape.flops += (tape.flops - flops) / 3  # one more forward pass, while a step counts as three
     return result
 
 

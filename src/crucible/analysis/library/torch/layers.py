@@ -1,4 +1,4 @@
-"""Layers of torch: their weights from their arguments, and what a call of one gives."""
+"""Layers of torch: their weights from their arguments, and the results of calling them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _parameter(asked: Asked) -> Value:
 
 
 def _grow(asked: Asked) -> Value:
-    """`append`, `extend`, `add_module`, `register_parameter` of a module that holds others."""
+    """Add to a module that holds others: `append`, `extend`, `add_module`, `register_parameter`."""
     owner = asked.owner
     if isinstance(owner, Thing):
         if asked.name == "extend":
@@ -159,15 +159,16 @@ def _itself(asked: Asked) -> Value:
 
 
 def is_module(value: Value) -> bool:
+    """Return whether the value is a module of torch."""
     return isinstance(value, Thing) and value.path in MODULES
 
 
 _IN_TURN = frozenset({"torch.nn.Sequential", "torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel"})
-"""What hands its inputs to what it holds, and that on to the next."""
+"""Modules that pass their inputs to the first of their children, and each result to the next."""
 
 
 def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-    """What a layer gives for these inputs."""
+    """Return the output of a layer for these inputs."""
     if thing.path in _IN_TURN:
         value: Value = args[0] if args else UNKNOWN
         for place, each in enumerate(thing.children):
@@ -196,14 +197,14 @@ def _act(path: str) -> torch_forward.Act:
 
 
 def _wrapped(asked: Asked) -> Value:
-    """DataParallel, DDP, FSDP: the model itself, a level down."""
+    """Return the model inside a DataParallel, DDP or FSDP wrapper, one level down."""
     inner = asked.get(0, "module")
     thing = Thing("torch.nn.DataParallel", asked.args, asked.kwargs, asked.machine.line, {"module": inner}, [inner])
     return thing
 
 
 def named_parameters(value: Value) -> list[tuple[str, Tensor]]:
-    """Every weight below, once each, with a name like torch's."""
+    """Return every weight in or below the value, once each, with a name like torch's."""
     found: list[tuple[str, Tensor]] = []
     seen: set[int] = set()
     waiting: list[tuple[str, Value, int]] = [("", settled(value), 0)]
@@ -224,18 +225,18 @@ def named_parameters(value: Value) -> list[tuple[str, Tensor]]:
 
 
 _HOLDERS = frozenset({Tensor, Instance, Thing, Either, list, tuple, dict})
-"""What may have weights in it."""
+"""Types of values that may contain weights."""
 
 
 DEEPEST = 60
-"""How far below a model its weights are looked for."""
+"""Levels below a model to search for weights."""
 
 MOST = 2_000
-"""Items of a list that are looked at."""
+"""Items of a list to search for weights."""
 
 
 def _names_below(value: Value) -> Iterable[Value]:
-    """What is right below, by name or place."""
+    """Return the names or indices of the values directly below."""
     kind = type(value)
     if kind is Thing and (value.path in MODULES or value.children):
         return (*value.attrs, *range(len(value.children)))
@@ -247,7 +248,7 @@ def _names_below(value: Value) -> Iterable[Value]:
 
 
 def _values_below(value: Value) -> Reversible[Value]:
-    """What these names stand for."""
+    """Return the values directly below, in the order of their names."""
     kind = type(value)
     if kind is Thing:
         if value.children:
@@ -261,14 +262,14 @@ def _values_below(value: Value) -> Reversible[Value]:
 
 
 def parameters_of(value: Value) -> list[Tensor]:
-    """The same without the names, which take longer than the rest."""
+    """Return every weight in or below the value, once each, without the names, which take longer."""
     found: dict[int, Tensor] = {}
     _gather((value,), found, set(), 0)
     return list(found.values())
 
 
 def _gather(values: Reversible[Value], found: dict[int, Tensor], seen: set[int], depth: int) -> None:
-    """Adds the weights in and below the values to those that were found, by their memory."""
+    """Add the weights in and below the values to `found`, by their memory."""
     for each in reversed(values):
         kind = type(each)
         if kind is Tensor:

@@ -1,4 +1,4 @@
-"""Lightning: what a Trainer does with the module that it is handed, as if the loop stood in the program."""
+"""Lightning: what a Trainer does with the module that it is given, as if the loop were in the program."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from crucible.analysis.values.facts import Loop
 from crucible.analysis.values.values import UNKNOWN, Bound, Instance, Thing, Value, Where, settled, whole, worded
 
 EPOCHS = 1000
-"""How often a Trainer goes over the data that is told neither epochs nor steps."""
+"""Epochs of a Trainer without a limit on epochs or steps."""
 _HALF = {"16": "float16", "bf16": "bfloat16"}
 
 
 def _fit(asked: Asked) -> Value:
+    """Follow what `Trainer.fit` does: the optimizer, the loader, and one training step inside the loops."""
     trainer, module = asked.owner, settled(asked.get(0, "model"))
     if not isinstance(trainer, Thing) or not isinstance(module, Instance):
         return None
@@ -34,7 +35,7 @@ def _fit(asked: Asked) -> Value:
 
 
 def _asked_for(machine: Machine, owner: Value, name: str, *args: Value) -> Value:
-    """What a method that the framework calls gives back; of the program's own ones alone."""
+    """Return the result of a method of the program's own class that the framework calls; UNKNOWN if it has none."""
     found = method(owner, name)
     if not isinstance(found, Bound):
         return UNKNOWN
@@ -43,6 +44,7 @@ def _asked_for(machine: Machine, owner: Value, name: str, *args: Value) -> Value
 
 
 def _loader(asked: Asked, module: Instance) -> Value:
+    """Return the loader that the Trainer goes over, or UNKNOWN."""
     given = settled(asked.get(1, "train_dataloaders", asked.kwargs.get("train_dataloader")))
     source = settled(asked.kwargs.get("datamodule", given))
     if isinstance(source, Instance) and method(source, "train_dataloader") is not None:
@@ -55,6 +57,7 @@ def _loader(asked: Asked, module: Instance) -> Value:
 
 @contextmanager
 def _half(machine: Machine, trainer: Thing) -> Iterator[None]:
+    """Apply the Trainer's precision while it lasts."""
     before, recording = machine.tape.half, machine.tape.recording
     kind = worded(trainer.kwargs.get("precision", "")).partition("-")[0]
     machine.tape.half, machine.tape.recording = _HALF.get(kind), True
@@ -66,7 +69,7 @@ def _half(machine: Machine, trainer: Thing) -> Iterator[None]:
 
 @contextmanager
 def _loops(machine: Machine, trainer: Thing, loader: Value, here: Where) -> Iterator[None]:
-    """Its epochs and the batches of each; where it ends after so many steps, those."""
+    """Put the Trainer's loops over epochs and batches around what follows; with a limit on steps, only that many."""
     told = trainer.kwargs
     most = whole(told.get("max_steps", -1))
     limit = settled(told.get("limit_train_batches"))
@@ -93,7 +96,7 @@ def _loops(machine: Machine, trainer: Thing, loader: Value, here: Where) -> Iter
 
 
 def _hyperparameters(asked: Asked) -> Value:
-    """`self.hparams` has the arguments that the module was made with."""
+    """Give `self.hparams` the arguments that the module was made with."""
     if isinstance(asked.owner, Instance):
         names = {
             name: each for name, each in asked.scope.names.items() if name.isidentifier() and each is not asked.owner

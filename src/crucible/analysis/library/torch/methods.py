@@ -1,4 +1,4 @@
-"""Methods of tensors that compute: what comes out, and what the backward pass keeps."""
+"""Methods of tensors that compute: their results, and what the backward pass keeps."""
 
 from __future__ import annotations
 
@@ -139,6 +139,7 @@ _REDUCE = frozenset(
 
 
 def method(asked: Asked, source: Tensor, name: str) -> Value:
+    """Return the result of a method of a tensor."""
     act = _METHODS.get(name)
     if act is not None:
         return act(asked, source)
@@ -161,7 +162,7 @@ def method(asked: Asked, source: Tensor, name: str) -> Value:
 
 
 def backward(machine: Machine) -> None:
-    """The end of a training step: what was kept is needed now, and then free."""
+    """Record the end of a training step: what was kept is needed now, and then freed."""
     tape = machine.tape
     if tape.kept or tape.flops:
         machine.facts.steps.append(Step(tape.saved, tape.flops, tape.complete, machine.situation(), tape.convolved))
@@ -251,7 +252,7 @@ def _top(asked: Asked, source: Tensor) -> Value:
 
 
 def _chosen(asked: Asked, source: Tensor) -> Value:
-    """`where(condition, a, b)`; the condition is kept."""
+    """Return the result of `where(condition, a, b)`; the condition is kept."""
     parts = [each for each in map(settled, asked.args) if isinstance(each, Tensor)]
     shape = source.shape
     for each in parts:

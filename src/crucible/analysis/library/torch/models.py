@@ -9,7 +9,7 @@ from crucible.analysis.library.call import Asked
 from crucible.analysis.values.values import Instance, Member, Thing, Value, settled, whole
 
 MODEL = "model"
-"""The path of a thing that is a known model; its attribute `name` says which."""
+"""The path of an object that is a known model; its attribute `name` says which one."""
 
 _NOT_MODELS = ("Tokenizer", "Processor", "FeatureExtractor", "Config", "ImageProcessor", "Scheduler")
 
@@ -21,7 +21,7 @@ def _named(asked: Asked, name: Value, **more: Value) -> Thing:
 
 
 def named(asked: Asked) -> Value:
-    """`torchvision.models.resnet50(...)`: the function's name is the model's."""
+    """Return the model of `torchvision.models.resnet50(...)` and its like: the function's name is the model's."""
     if asked.name == "get_model":
         return _named(asked, asked.get(0, "name"))
     if (
@@ -40,7 +40,7 @@ def _by_argument(place: int, name: str) -> Callable[[Asked], Value]:
 
 
 def transformers_call(asked: Asked) -> Value:
-    """Models, from a name or from a config; everything else of the library is only noted."""
+    """Return the model that is made from a name or a config; other objects of the library are only noted."""
     if asked.name == "from_pretrained":
         owner = asked.path.split(".")[-2]
         name = asked.get(0, "pretrained_model_name_or_path")
@@ -74,7 +74,7 @@ def _from_config(asked: Asked, config: Value) -> Value:
 
 
 def diffusers_call(asked: Asked) -> Value:
-    """A pipeline, or one part of it; those in Flax come with their weights beside them."""
+    """Return a pipeline or a part of one; Flax pipelines come with their weights beside them."""
     owner = asked.path.split(".")[-2]
     if asked.name != "from_pretrained" or any(word in owner for word in _NOT_MODELS):
         return asked.thing()
@@ -89,7 +89,7 @@ def _requires_grad(asked: Asked) -> Value:
 
 
 def _peft(asked: Asked) -> Value:
-    """The model with adapters: only they learn."""
+    """Return the model with adapters: only they learn."""
     return _adapted(settled(asked.get(0, "model")), settled(asked.get(1, "peft_config")))
 
 
@@ -103,7 +103,7 @@ def _adapted(model: Value, config: Value) -> Value:
 
 
 def _low_rank(asked: Asked) -> Value:
-    """As models of Keras are given adapters."""
+    """Give a Keras model adapters."""
     model = asked.owner.owner if isinstance(asked.owner, Member) else asked.owner
     if isinstance(model, Thing):
         model.attrs["lora"] = settled(asked.get(0, "rank"))
@@ -111,7 +111,7 @@ def _low_rank(asked: Asked) -> Value:
 
 
 def trl_call(asked: Asked) -> Value:
-    """A Trainer loads the model that it is told by name; what is given settings of peft gets adapters."""
+    """Load the model that a Trainer is given by name; with settings of peft it gets adapters."""
     config = settled(asked.get(-1, "peft_config"))
     adapts = isinstance(config, Thing) and config.path.startswith("peft.")
     if asked.name == "from_pretrained":
@@ -128,20 +128,20 @@ def trl_call(asked: Asked) -> Value:
 
 
 HEADS = ("fc", "classifier", "head", "heads")
-"""What libraries call the last layer, or the last few, of a model that tells pictures apart."""
+"""Attributes that hold the classifier of an image model in various libraries."""
 LAST = "last layer"
-"""The attribute of a known model that holds what was put in place of the last one of those few."""
+"""The attribute of a known model that holds the replacement of the last layer of its classifier."""
 
 
 def shape_of(model: Thing) -> Architecture | None:
-    """The known architecture, of the library that makes it."""
+    """Return the known architecture, in the version of the library that makes it, or None."""
     name = model.attrs.get("name")
     library = str(model.attrs.get("path", "")).partition(".")[0]
     return architecture(name, library) if isinstance(name, str) else None
 
 
 def head_features(value: Value) -> int | None:
-    """What goes into the last layer of a known model, asked of the layer: `model.fc.in_features`."""
+    """Return the inputs of a known model's last layer, for a layer in `model.fc.in_features`; None if unknown."""
     while isinstance(value, Member):
         if value.name in HEADS and isinstance(value.owner, Thing) and value.owner.path == MODEL:
             shape = shape_of(value.owner)
@@ -151,7 +151,7 @@ def head_features(value: Value) -> int | None:
 
 
 def classes_of(model: Thing) -> int | None:
-    """How many classes its own last layer tells apart, 0 where another is in its place; None: no classifier is left."""
+    """Return the classes of the model's own last layer, 0 if another layer replaced it, None without a classifier."""
     if settled(model.kwargs.get("include_top")) is False or any(_is_layer(model.attrs.get(name)) for name in HEADS):
         return None
     if _is_layer(model.attrs.get(LAST)):

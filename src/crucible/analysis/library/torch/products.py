@@ -1,4 +1,4 @@
-"""Products of torch by function: outer and fused ones, convolutions and look-ups with weights that are handed in."""
+"""Products in torch as functions: outer and fused ones, convolutions and look-ups with given weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _outer(asked: Asked) -> Value:
 
 
 def _added(asked: Asked) -> Value:
-    """`addmm(bias, a, b)` and its like for batches."""
+    """Return the result of `addmm(bias, a, b)` or `baddbmm`."""
     made = matmul(asked.machine, settled(asked.get(1, "mat1")), settled(asked.get(2, "mat2")))
     bias = settled(asked.get(0, "input"))
     return tensor_arithmetic(asked.machine, ast.Add, bias, made) if isinstance(bias, Tensor) else made
@@ -73,7 +73,7 @@ def _normed(asked: Asked) -> Value:
 
 
 def _alike(asked: Asked) -> Value:
-    """Cosine similarity: norms and quotients of both are kept."""
+    """Return the cosine similarity; norms and quotients of both are kept."""
     left, right = settled(asked.get(0, "x1")), settled(asked.get(1, "x2"))
     if not isinstance(left, Tensor) or not isinstance(right, Tensor) or left.shape is None:
         return lost(asked.machine, left, right)
@@ -91,7 +91,7 @@ def _larger(asked: Asked) -> Value:
     left, right = settled(asked.get(0, "input")), settled(asked.get(1, "other"))
     if not isinstance(left, Tensor) or not isinstance(right, Tensor):
         return lost(asked.machine, left, right)
-    return tensor_arithmetic(asked.machine, ast.Mult, left, right)  # both are kept, as for a product
+    return tensor_arithmetic(asked.machine, ast.Mult, left, right)  # keeps both, like a product
 
 
 def _identity(asked: Asked) -> Value:

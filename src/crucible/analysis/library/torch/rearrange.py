@@ -1,4 +1,4 @@
-"""Items of tensors moved about: padded, repeated, picked, sorted."""
+"""Functions that move items of tensors: pad, repeat, pick, sort."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Method = Callable[[Asked, Tensor], Value]
 
 
 def padded(asked: Asked) -> Value:
-    """`F.pad(x, (left, right, top, bottom))`: the last dimensions first."""
+    """Return the result of `F.pad(x, (left, right, top, bottom))`, whose widths begin with the last dimension."""
     source, widths = settled(asked.get(0, "input")), settled(asked.get(1, "pad"))
     if not isinstance(source, Tensor) or source.shape is None or not isinstance(widths, list | tuple):
         return lost(asked.machine, source)
@@ -20,6 +20,7 @@ def padded(asked: Asked) -> Value:
 
 
 def pad(source: Tensor, widths: list[int | None]) -> Tensor:
+    """Return the tensor padded by these widths, in pairs from the last dimension on."""
     shape = list(source.shape or ())
     for place in range(min(len(widths) // 2, len(shape))):
         before, after, size = widths[2 * place], widths[2 * place + 1], whole(shape[-1 - place])
@@ -29,11 +30,13 @@ def pad(source: Tensor, widths: list[int | None]) -> Tensor:
 
 
 def _place(source: Tensor, value: Value) -> int | None:
+    """Return the dimension as a number from 0, or None."""
     number = whole(value)
     return None if number is None or not source.shape else number % len(source.shape)
 
 
 def _with(source: Tensor, place: int, size: Value) -> tuple[Value, ...]:
+    """Return the shape with another size of one dimension."""
     shape = source.shape or ()
     return (*shape[:place], size, *shape[place + 1 :])
 

@@ -1,4 +1,4 @@
-"""Methods of tensors that look at the same items in another shape, or tell of it."""
+"""Methods of tensors that view the same items in another shape, or describe it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ Method = Callable[[Asked, Tensor], Value]
 
 
 def dims_of(args: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Return the sizes in `f(2, 3)` or `f((2, 3))`."""
     found = [settled(each) for each in args]
     return tuple(found[0] if len(found) == 1 and isinstance(found[0], list | tuple) else found)
 
@@ -83,7 +84,7 @@ def _squeezed(asked: Asked, source: Tensor) -> Value:
 
 
 def _pieces(asked: Asked, source: Tensor) -> Value:
-    """`split` by size, `chunk` by number."""
+    """Return the parts of a tensor: `split` by size, `chunk` by number."""
     size, place = settled(asked.get(0, "split_size")), whole(asked.get(1, "dim", 0))
     if source.shape is None or place is None:
         return UNKNOWN
@@ -160,7 +161,7 @@ def _dim(asked: Asked, source: Tensor) -> Value:
 
 
 def _turned(asked: Asked, source: Tensor) -> Value:
-    """`t()`: of a matrix, the other way round."""
+    """Return the transposed matrix of `t()`."""
     return _permuted(source, [1, 0]) if source.shape and len(source.shape) == 2 else view(source, None)
 
 

@@ -1,4 +1,4 @@
-"""Weights of torch's layers, from the arguments they are made with."""
+"""Weights of torch layers, from the arguments that the layers are made with."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FUSED = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def read(thing: Thing) -> dict[str, Value]:
-    """The arguments of a layer by name."""
+    """Return the arguments of a layer by name."""
     given = dict(zip(_arguments(thing.path), thing.args, strict=False))
     if thing.kwargs:
         given.update(thing.kwargs)
@@ -64,7 +64,7 @@ def _arguments(path: str) -> tuple[str, ...]:
 
 
 def sizes(value: Value, count: int) -> tuple[Value, ...]:
-    """A kernel size or its like for each dimension."""
+    """Return a kernel size or the like for each dimension."""
     value = settled(value)
     if isinstance(value, (list, tuple)):
         return tuple(value)
@@ -72,7 +72,7 @@ def sizes(value: Value, count: int) -> tuple[Value, ...]:
 
 
 def build(thing: Thing) -> None:
-    """Gives the layer its weights; a dimension that is not known stays unknown."""
+    """Give the layer its weights; unknown dimensions stay unknown."""
     name, maker = _maker(thing.path)
     given, attrs = read(thing), thing.attrs
     if Either in map(type, given.values()):
@@ -89,7 +89,7 @@ def build(thing: Thing) -> None:
 
 @lru_cache(maxsize=1024)
 def _maker(path: str) -> tuple[str, Maker | None]:
-    """The name of a layer, and what makes its weights."""
+    """Return the name of a layer's class, and the function that makes its weights, if any."""
     name = path.rpartition(".")[2]
     families = [act for start, act in _FAMILIES if name.startswith(start)]
     return name, _WEIGHTS.get(name) or (families[-1] if families else None)

@@ -1,4 +1,4 @@
-"""Wrappers: what makes a training loop run on many machines, and gives back what it was given."""
+"""Wrappers that let a training loop run on many machines, and return what they are given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crucible.analysis.values.values import Value
 
 
 def _prepared(asked: Asked) -> Value:
-    """One thing for one, several for several, in their order."""
+    """Return the argument, or several arguments as a tuple in their order."""
     return asked.args[0] if len(asked.args) == 1 else asked.args
 
 
