@@ -1,1 +1,1 @@
-"""Follow a program the way Python would, with values that may be unknown."""
+"""Follows a program the way Python would, without running it."""

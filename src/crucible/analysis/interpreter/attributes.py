@@ -1,4 +1,4 @@
-"""Attributes: `value.name` for every kind of value."""
+"""Attributes: the value of `value.name` for every kind of value."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from crucible.analysis.values.values import (
 )
 
 SPECIAL = frozenset({"sys", "absl.flags.FLAGS"})
-"""Names whose attributes may be more than names."""
+"""Names whose attributes are values, not just longer names."""
 
 _STATIC, _OF_CLASS = Name("builtins.staticmethod"), Name("builtins.classmethod")
 
 
 def attribute(machine: Machine, value: Value, name: str) -> Value:
+    """Return the value of an attribute."""
     kind = type(value)
     if kind is Name:
         return _of_name(machine, value, name)
@@ -54,9 +55,9 @@ def attribute(machine: Machine, value: Value, name: str) -> Value:
         found = head_features(value)
         return Member(value, name) if found is None else found
     if kind is tuple and len(value) == 2 and name in ("values", "indices") and isinstance(value[0], Tensor):
-        return value[name == "indices"]  # what max, topk and sort give has these names
+        return value[name == "indices"]  # results of max, topk and sort have these names
     if name == "value" and kind in (str, int, float):
-        return value  # of a member of an Enum
+        return value  # a member of an Enum
     return Member(value, name)
 
 
@@ -93,7 +94,7 @@ def _of_path(value: Thing, name: str) -> Value:
 
 
 def _of_instance(machine: Machine, value: Instance, name: str) -> Value:
-    """What it has from its class."""
+    """Return an attribute that the object has from its class: a bound method, a property's value, or a constant."""
     if name == "__class__":
         return value.cls
     found = value.cls.lookup(name)

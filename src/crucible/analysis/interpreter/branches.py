@@ -1,4 +1,4 @@
-"""Branches: a condition that cannot be decided is followed both ways, and what differs becomes one of two."""
+"""Branches: an undecided condition is followed both ways, and the values that differ become one of two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAVES = (RETURN, RAISE, BREAK, CONTINUE)
 
 
 def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow | Guard:
-    """A guard as the answer holds for the rest of the block: one of the two ways left it."""
+    """Follow both branches. Return how the block was left, or a guard for the rest of it if only one branch goes on."""
     gpu = test.gpu if isinstance(test, Unknown) else None
     both_happen = gpu is None and _asks_rank(node.test)
     holder = scope.lookup("self")
@@ -38,7 +38,7 @@ def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow
 
 
 def perhaps(machine: Machine, before: Value, value: Value) -> Value:
-    """What an entry of a dict holds once it was set: under a condition that is open, either of the two.
+    """Return the new value of a dict entry; under an undecided condition, either the new or the old one.
 
     Texts only: a number that is set only sometimes is still the best guess.
     """
@@ -48,13 +48,13 @@ def perhaps(machine: Machine, before: Value, value: Value) -> Value:
 
 
 def _asks_rank(test: ast.expr) -> bool:
-    """Of several processes each goes its own way, so both are gone."""
+    """Return whether the test is for a rank: then each process takes its own branch, so that both are taken."""
     names = (getattr(each, "id", getattr(each, "attr", "")) for each in nodes(test))
     return any("rank" in name.lower() for name in names)
 
 
 def _every(machine: Machine, test: ast.expr, scope: Scope) -> int:
-    """How many rounds go by until the rest of a division is nothing."""
+    """Return how many rounds pass between those in which a test like `step % 4 == 0` holds; else 1."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return max(_every(machine, each, scope) for each in test.values)
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and isinstance(test.left, ast.BinOp)):
@@ -62,7 +62,7 @@ def _every(machine: Machine, test: ast.expr, scope: Scope) -> int:
     if not isinstance(test.left.op, ast.Mod) or machine.evaluate(test.comparators[0], scope) != 0:
         return 1
     if not isinstance(test.left.right, ast.Constant | ast.Name | ast.Attribute):
-        return 1  # what it calls would be followed twice
+        return 1  # evaluating a call here would follow it twice
     rounds = machine.evaluate(test.left.right, scope)
     return rounds if type(rounds) is int and rounds > 0 else 1
 
@@ -75,6 +75,7 @@ def _one_way(machine: Machine, guard: Guard, body: Sequence[ast.stmt], scope: Sc
 
 
 def _put(names: dict[str, Value], before: dict[str, Value]) -> None:
+    """Set the names back to these, but keep the values returned so far."""
     returns = names.get("\0returns", MISSING)
     names.clear()
     names.update(before)
@@ -83,7 +84,7 @@ def _put(names: dict[str, Value], before: dict[str, Value]) -> None:
 
 
 def _keep(names: dict[str, Value], other: dict[str, Value], only_returns: bool = False) -> None:
-    """The other way's names are the ones to go on with."""
+    """Continue with the names of the other branch, or only with its returned values."""
     if not only_returns:
         _put(names, other)
     elif "\0returns" in other:
@@ -91,6 +92,7 @@ def _keep(names: dict[str, Value], other: dict[str, Value], only_returns: bool =
 
 
 def _merge(names: dict[str, Value], other: dict[str, Value], gpu: bool | None) -> None:
+    """Merge the names of the other branch: values that differ become one of two."""
     for name, value in other.items():
         mine = names.get(name, MISSING)
         if mine is MISSING:
@@ -100,6 +102,7 @@ def _merge(names: dict[str, Value], other: dict[str, Value], gpu: bool | None) -
 
 
 def _afterwards(machine: Machine, gpu: bool | None, yes: Flow, no: Flow) -> Flow | Guard:
+    """Return how the block was left, or a guard for its rest. Note a refusal if the branch without a GPU raises."""
     if yes is no:
         return yes
     if gpu is not None and not any(guard.gpu is not None or not guard.swept for guard in machine.guards):

@@ -1,4 +1,4 @@
-"""Calls: of the program's own functions and classes, which are followed, and of libraries, which are noted."""
+"""Calls: the program's own functions and classes are followed, calls of libraries are noted."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ Kwargs = dict[str, Value]
 
 
 def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
+    """Return the result of a call, which counts as a step. Raises Exhausted when the limit is reached."""
     machine.steps = steps = machine.steps + 1
     if steps > machine.limit:
         raise Exhausted
@@ -34,7 +35,7 @@ def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwa
 
 
 def called(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
-    """What it gives; whoever calls has counted the step."""
+    """Return the result of a call whose step the caller has counted."""
     kind = type(function)
     if kind is Name:
         return called_library(machine, function.path, args, kwargs, scope)
@@ -56,12 +57,15 @@ def called(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: K
 
 
 def _called_options(machine: Machine, function: Either, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
-    """By itself: a comprehension makes cells of what it uses of a function around it, at every call of that one."""
+    """Return the results of calling each option, as one value.
+
+    A separate function: a comprehension turns the variables it uses into cells, at every call of its function.
+    """
     return either([call(machine, each, args, kwargs, scope) for each in function.options[:2]], function.gpu)
 
 
 def make(machine: Machine, cls: Class, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
-    """An object of a class of the program."""
+    """Return a new object of a class of the program."""
     made = Instance(cls, machine.line)
     if len(machine.facts.made) < 2_000:
         machine.facts.made.append(made)
@@ -86,7 +90,7 @@ def make(machine: Machine, cls: Class, args: tuple[Value, ...], kwargs: Kwargs) 
 
 
 def _field_default(machine: Machine, default: Value) -> Value:
-    """`field(default=...)`, `Field(...)` and their like."""
+    """Return the default of a dataclass field declared as `field(default=...)`, `Field(...)` or the like."""
     if isinstance(default, Thing) and default.path.rpartition(".")[2] in ("field", "Field", "ib"):
         if "default_factory" in default.kwargs:
             factory = default.kwargs["default_factory"]
@@ -96,6 +100,7 @@ def _field_default(machine: Machine, default: Value) -> Value:
 
 
 def _called_object(machine: Machine, owner: Instance, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
+    """Return the result of calling an object of the program: of its `forward`, `call` or `__call__`."""
     names = ("forward", "call", "__call__") if is_network(owner) else ("__call__",)
     own_layers.built(machine, owner, args)
     for name in names:

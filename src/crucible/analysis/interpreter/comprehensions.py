@@ -1,4 +1,4 @@
-"""Comprehensions: lists, sets, generators and dicts that are written as loops."""
+"""Comprehensions: lists, sets, generators and dicts written as loops."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from crucible.analysis.values.scope import Scope
 from crucible.analysis.values.values import PRINTED, UNKNOWN, Thing, Unknown, Value
 
 ALIKE = 16
-"""Rounds of a comprehension that are looked at where nothing is learned from the first and the last of them."""
+"""Rounds of a comprehension to follow if the first and the last of them have unknown values."""
 
 
 def of_items(machine: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
-    """A list, or where not all rounds are known something like one."""
+    """Return the list, or a list-like object if not all rounds are known."""
     inner = Scope(scope.file, scope, scope.top)
     found: list[Value] = []
 
@@ -28,11 +28,12 @@ def of_items(machine: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorE
 
 
 def _all_alike(found: list[Value]) -> bool:
-    """Nothing was learned from a few rounds: the losses of a hundred batches."""
+    """Return whether the first rounds were all unknown, such as the losses of a hundred batches."""
     return len(found) >= ALIKE and isinstance(found[0], Unknown) and isinstance(found[-1], Unknown)
 
 
 def of_pairs(machine: Machine, node: ast.DictComp, scope: Scope) -> Value:
+    """Return the dict, or UNKNOWN if not all rounds are known."""
     inner = Scope(scope.file, scope, scope.top)
     found: dict[Any, Value] = {}
 
@@ -46,12 +47,12 @@ def of_pairs(machine: Machine, node: ast.DictComp, scope: Scope) -> Value:
 
 
 def _part(found: list[Value]) -> Value:
-    """A list of unknown length whose items look like this one."""
+    """Return a list of unknown length whose items look like the first one."""
     return Thing("list", attrs={"like": found[0]}) if found else UNKNOWN
 
 
 def _generate(machine: Machine, generators: list[ast.comprehension], scope: Scope, act: Callable[[], object]) -> bool:
-    """Goes through the rounds of a comprehension; False where not all of them are known."""
+    """Go through the rounds of a comprehension. Return whether all of them are known."""
     if not generators:
         act()
         return True

@@ -1,4 +1,4 @@
-"""Definitions: functions and classes of the program as values."""
+"""Definitions: functions and classes of the program become values."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _FIELDED = frozenset(
 def define_function(
     machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, owner: Class | None = None
 ) -> Value:
+    """Return the function, or the command that decorators make of it. Decorators are noted as calls."""
     decorators = _evaluated(machine, node.decorator_list, scope)
     plain = tuple(map(_undressed, decorators))
     function = Function(node, scope, node.name, defaults_of(machine, node.args, scope), plain, owner)
@@ -27,7 +28,7 @@ def define_function(
     result: Value = function
     for decorator in reversed(decorators):
         if isinstance(decorator, Function):
-            continue  # a wrapper of the program's own: what it wraps is what matters
+            continue  # a wrapper of the program's own: only the function inside it matters
         machine.line = (scope.file, node.lineno)
         path = _path(decorator)
         if path.startswith(("click.", "typer.", "hydra.", "absl.")):
@@ -42,7 +43,7 @@ def _evaluated(machine: Machine, nodes: list[ast.expr], scope: Scope) -> list[Va
 
 
 def _undressed(decorator: Value) -> Value:
-    """`@decorator(options)` as `@decorator`."""
+    """Return `@decorator` for `@decorator(options)`."""
     return Name(decorator.path) if isinstance(decorator, Thing) else decorator
 
 
@@ -51,6 +52,7 @@ def _path(decorator: Value) -> str:
 
 
 def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
+    """Return the class, with its body executed."""
     bases = tuple(_evaluated(machine, node.bases, scope))
     for base in bases:
         if isinstance(base, Name):
@@ -62,7 +64,7 @@ def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
     rest: list[ast.stmt] = []
     for statement in node.body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            # Methods do not see the names of their class, only those around it.
+            # Methods do not see the names of their class, only those of the enclosing scope.
             function = define_function(machine, statement, scope, made)
             inner.names[statement.name] = function
         else:

@@ -35,12 +35,13 @@ from crucible.analysis.values.values import (
 )
 
 MAX_DEPTH = 90
-"""Of expressions and calls within each other; Python itself would stop the reader not far beyond."""
+"""Nesting of expressions and calls. Python itself would stop the interpreter not far beyond."""
 
 _Name, _Constant, _Starred = ast.Name, ast.Constant, ast.Starred
 
 
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
+    """Return the value of an expression, which counts as a step. Raises Exhausted when the limit is reached."""
     machine.steps = steps = machine.steps + 1
     if steps > machine.limit:
         raise Exhausted
@@ -67,7 +68,7 @@ def _beyond(machine: Machine, name: str, scope: Scope) -> Value:
 
 
 def _outside(machine: Machine, name: str, scope: Scope) -> Value:
-    """What a name means that the program did not give to anything."""
+    """Return the value of a name that the program does not define: a special name, a builtin or UNKNOWN."""
     if name == "__name__":
         return "__main__" if scope.file == machine.sources.entry else scope.file
     if name == "__file__":
@@ -80,7 +81,7 @@ def _outside(machine: Machine, name: str, scope: Scope) -> Value:
 
 def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
     written = node.value
-    if type(written) is _Name:  # nearly always: told here, as `evaluate` would
+    if type(written) is _Name:  # nearly always: inlined, as `evaluate` would do it
         machine.steps = steps = machine.steps + 1
         if steps > machine.limit:
             raise Exhausted
@@ -95,8 +96,10 @@ def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
 
 
 def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
-    """Names, and constants among the arguments, are told here, with a step counted for each: they are a quarter of all
-    expressions. What comes next, at the latest the call itself, asks whether that was one too many.
+    """Return the result of a call.
+
+    Names and constant arguments are a quarter of all expressions: they are inlined here, with a step counted for each.
+    The limit is checked by the next evaluation, at the latest by the call itself.
     """
     written = node.func
     if type(written) is _Name:
@@ -147,7 +150,7 @@ def _keywords(
 
 
 def _spread_by_name(value: Value, function: Value, placed: int, known: dict[str, Value]) -> dict[str, Value]:
-    """What `**value` hands over; where that is not known, all that is accepted may be among it."""
+    """Return the keyword arguments that `**value` passes; if it is unknown, all that the function accepts may be."""
     if isinstance(value, dict):
         return {str(name): each for name, each in value.items()}
     if isinstance(value, Thing) and value.path == "namespace":
@@ -156,7 +159,7 @@ def _spread_by_name(value: Value, function: Value, placed: int, known: dict[str,
 
 
 def _accepted(function: Value) -> list[str]:
-    """What can be given by name to a function or dataclass of the program: `**settings` may say any of it."""
+    """Return the parameter names of a function or dataclass of the program; `**settings` may contain any of them."""
     if isinstance(function, Class) and function.is_dataclass():
         return list(function.all_fields())
     if not isinstance(function, Function):
@@ -181,7 +184,7 @@ def _binary(machine: Machine, node: ast.BinOp, scope: Scope) -> Value:
 
 
 def _behind(machine: Machine, node: ast.expr, scope: Scope, before: Value, is_and: bool) -> Value:
-    """What stands behind `gpus and` is only reached where there are some."""
+    """Return the value of the next operand. Behind `gpus and` it is only evaluated if there are GPUs."""
     if not isinstance(before, Unknown) or before.gpu is None:
         return evaluate(machine, node, scope)
     with machine.under(Guard(before.gpu is is_and)):
@@ -189,14 +192,14 @@ def _behind(machine: Machine, node: ast.expr, scope: Scope, before: Value, is_an
 
 
 def _boolean(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
-    """As Python does it, with the rest left open where one part is unknown."""
+    """Return the value of `and` or `or` as Python does, undecided if one operand is unknown."""
     is_and = isinstance(node.op, ast.And)
     undecided: list[Value] = []
     for part in node.values:
         value = _behind(machine, part, scope, undecided[-1] if undecided else None, is_and)
         answer = truth(value)
         if answer is not None and answer is not is_and:
-            # What is unknown before it cannot change how this ends; who asks for a GPU has asked all the same.
+            # Unknown operands before it cannot change the result; a check for a GPU among them still counts.
             asks = any(isinstance(each, Unknown) and each.gpu is not None for each in undecided)
             return _mixed([*undecided, value], is_and) if asks else value
         if answer is None:
@@ -205,7 +208,9 @@ def _boolean(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
 
 
 def _mixed(values: list[Value], is_and: bool) -> Value:
-    """`asked and there is a GPU` holds only where there is one; other mixtures say nothing about it."""
+    """Return the value of undecided operands. `flag and gpu_available` holds only if there is a GPU; other mixtures say
+    nothing about it.
+    """
     asks = [each for each in values if isinstance(each, Unknown) and each.gpu is not None]
     if asks and (is_and or len(values) == 1):
         return asks[0] if asks[0].gpu or len(values) == 1 else UNKNOWN

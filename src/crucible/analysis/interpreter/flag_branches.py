@@ -1,4 +1,4 @@
-"""Switches: a branch that the command line did not choose, but could have, is worth one look: does it use a GPU?"""
+"""Branches that the command line did not choose, but could have: does one of them use a GPU?"""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from crucible.analysis.values.scope import Scope
 from crucible.analysis.values.values import Instance, Thing
 
 _LIMIT = 400
-"""Nodes looked at in a branch."""
+"""Nodes to search in a branch."""
 
 
 def note_switched_off(machine: Machine, test: ast.expr, body: Sequence[ast.stmt], scope: Scope) -> None:
-    """Only for a test of a flag; what a constant switches off is dead."""
+    """Note GPU use in a branch that a flag switches off. A branch that a constant switches off is dead code."""
     if not body or not _asks_a_flag(test, scope):
         return
     for place, node in enumerate(each for statement in body for each in nodes(statement)):
@@ -30,7 +30,7 @@ def note_switched_off(machine: Machine, test: ast.expr, body: Sequence[ast.stmt]
 
 
 def _note_imports(machine: Machine, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
-    """A flag brings a package as it brings a GPU."""
+    """Note the imports of the branch as conditional: a flag brings in a package as it brings in a GPU."""
     modules = [each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     machine.line = (scope.file, node.lineno)
     with machine.under(Guard()):
@@ -40,6 +40,7 @@ def _note_imports(machine: Machine, node: ast.Import | ast.ImportFrom, scope: Sc
 
 
 def _asks_a_flag(test: ast.expr, scope: Scope) -> bool:
+    """Return whether the test depends on an attribute of an options object."""
     for node in nodes(test):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = scope.lookup(node.value.id)
@@ -49,6 +50,7 @@ def _asks_a_flag(test: ast.expr, scope: Scope) -> bool:
 
 
 def _uses_gpu(node: ast.AST) -> bool:
+    """Return whether the node moves something to a GPU."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr == "cuda" or any(
             isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value.startswith("cuda")

@@ -1,4 +1,4 @@
-"""Functions of the program: their arguments bound, their bodies followed, what they give back."""
+"""Functions of the program: binds their arguments, follows their bodies, and returns their results."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from crucible.analysis.values.values import (
 
 MAX_CALLS_DEEP = 24
 MAX_AGAIN = 2
-"""How often a function may be inside itself."""
+"""How often a function may be active inside itself."""
 
 
 def defaults_of(machine: Machine, arguments: ast.arguments, scope: Scope) -> dict[str, Value]:
+    """Return the values of the parameters' defaults, by name."""
     found: dict[str, Value] = {}
     if arguments.defaults:
         places = [*arguments.posonlyargs, *arguments.args]
@@ -37,7 +38,7 @@ def defaults_of(machine: Machine, arguments: ast.arguments, scope: Scope) -> dic
 
 
 def follow(machine: Machine, function: Function, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-    """What the function gives back, everything it does on the way written down."""
+    """Return the result of a function whose body is followed; UNKNOWN if calls are nested too deeply."""
     mark = id(function.node)
     if len(machine.active) > MAX_CALLS_DEEP or machine.active.count(mark) > MAX_AGAIN:
         return UNKNOWN
@@ -57,6 +58,7 @@ def follow(machine: Machine, function: Function, args: tuple[Value, ...], kwargs
 
 
 def _given_back(scope: Scope) -> Value:
+    """Return what the function returned or yielded; several returns become one of several values."""
     yields = scope.names.get("\0yields", MISSING)
     if isinstance(yields, list):
         return Thing("generator", attrs={"like": yields[0] if yields else UNKNOWN})
@@ -68,6 +70,7 @@ def _given_back(scope: Scope) -> Value:
 
 
 def bind(function: Function, scope: Scope, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
+    """Bind the arguments to the parameters in the scope."""
     arguments, names = function.node.args, scope.names
     places = [*arguments.posonlyargs, *arguments.args] if arguments.posonlyargs else arguments.args
     rest = dict(kwargs)
@@ -91,7 +94,7 @@ def bind(function: Function, scope: Scope, args: tuple[Value, ...], kwargs: dict
 
 
 def guessed_arguments(machine: Machine, function: Function) -> dict[str, Value]:
-    """For a function nobody was seen to call: its defaults, and configs by the class they are declared to be."""
+    """Return arguments for a function that is never called: objects for parameters annotated with a dataclass."""
     found: dict[str, Value] = {}
     for each in (*function.node.args.posonlyargs, *function.node.args.args, *function.node.args.kwonlyargs):
         if each.arg in function.defaults or each.annotation is None:
@@ -103,7 +106,7 @@ def guessed_arguments(machine: Machine, function: Function) -> dict[str, Value]:
 
 
 def method(owner: Value, name: str) -> Value:
-    """A method of an object of the program's own, None if it has none."""
+    """Return a method of an object of the program's own class, or None."""
     if isinstance(owner, Instance):
         found = owner.cls.lookup(name)
         if isinstance(found, Function):

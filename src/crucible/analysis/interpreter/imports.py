@@ -1,4 +1,4 @@
-"""Imports: files of the program are read and followed, libraries become names."""
+"""Imports: files of the program are followed, libraries become names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def import_plain(machine: Machine, node: ast.Import, scope: Scope) -> None:
         local = local_module(machine, alias.name)
         if local is not None:
             name = alias.name.partition(".")[0]
-            # A folder without a file of its own is a module all the same.
+            # A folder without an `__init__.py` is a module too.
             top = local if alias.asname else local_module(machine, name) or Module(name, Scope(scope.file))
             scope.bind(alias.asname or name, top)
             continue
@@ -48,7 +48,7 @@ def import_from(machine: Machine, node: ast.ImportFrom, scope: Scope) -> None:
 
 
 def _absolute(machine: Machine, node: ast.ImportFrom, file: str) -> str:
-    """The module named, from the top of the program."""
+    """Return the full name of the imported module, with a relative import resolved."""
     if not node.level:
         return node.module or ""
     package = PurePosixPath(file).parent.parts
@@ -81,7 +81,7 @@ def _member(machine: Machine, local: Module | None, module: str, name: str, rela
 
 
 def local_module(machine: Machine, name: str) -> Module | None:
-    """A file of the program as a module, followed when it is first imported."""
+    """Return a file of the program as a module, or None. It is followed at the first import."""
     if name not in machine.places:
         machine.places[name] = machine.sources.module(name)
     file = machine.places[name]
@@ -95,6 +95,7 @@ def local_module(machine: Machine, name: str) -> Module | None:
 
 
 def follow_file(machine: Machine, file: str) -> Scope:
+    """Follow a file in a scope of its own, and return the scope."""
     scope = machine.modules[file] = Scope(file)
     line, guards, depth = machine.line, machine.guards, machine.depth
     machine.guards = ()

@@ -1,14 +1,14 @@
-"""Iteration: what a loop goes over, when it is known, and what an item looks like when it is not."""
+"""Iteration: the items a loop goes over if they are known, and what one looks like if not."""
 
 from __future__ import annotations
 
 from crucible.analysis.values.values import UNKNOWN, Either, Member, Tensor, Thing, Value, settled, whole
 
 PART = "part"
-"""The path of a thing that is some part of a model that is known by name alone, `of` which it says."""
+"""The path of an object that is some part of a model known only by name; its attribute `of` is the model."""
 
 UNROLLED = 512
-"""Rounds of a loop that are followed one by one, at most."""
+"""Most rounds of a loop to follow one by one."""
 
 
 _SIZED = frozenset({list, tuple, dict, str})
@@ -16,7 +16,7 @@ _WHOLE = frozenset({int, bool})
 
 
 def items_of(value: Value) -> list[Value] | None:
-    """The items in order, None where they are not known one by one."""
+    """Return the items in order, or None if they are not known one by one."""
     kind = type(value)
     if kind is Thing:
         if value.path == "range":
@@ -30,7 +30,7 @@ def items_of(value: Value) -> list[Value] | None:
 
 
 def _rows(value: Tensor) -> list[Value] | None:
-    """Views of a tensor along its first dimension."""
+    """Return views of a tensor along its first dimension, or None if they are unknown or many."""
     if not value.shape or not isinstance(value.shape[0], int) or value.shape[0] > 16:
         return None
     return [Tensor(value.shape[1:], value.kind, value.grad, value.store) for _ in range(value.shape[0])]
@@ -40,12 +40,12 @@ def _range(value: Thing) -> list[Value] | None:
     numbers = value.args
     if not _WHOLE.issuperset(map(type, numbers)) or not numbers or (len(numbers) == 3 and numbers[2] == 0):
         return None
-    first = list(range(*numbers)[: UNROLLED + 1])  # the length of a range may be more than Python can say
+    first = list(range(*numbers)[: UNROLLED + 1])  # len() of a range may overflow
     return first if len(first) <= UNROLLED else None
 
 
 def length_of(value: Value) -> int | None:
-    """How many items there are, also where they are not known one by one."""
+    """Return the number of items, even if they are not known one by one; None if unknown."""
     value = settled(value)
     kind = type(value)
     if kind in _SIZED:
@@ -65,7 +65,7 @@ def _range_length(counts: list[int | None]) -> int | None:
     if not counts or len(counts) > 3:
         return None
     if len(counts) == 2 and counts[0] is None and counts[1] is not None:
-        return counts[1]  # from where it was interrupted to the end
+        return counts[1]  # `range(start, n)` of a program that resumes: counted from 0
     if None in counts or (len(counts) == 3 and counts[2] == 0):
         return None
     start, stop, step = (
@@ -78,7 +78,7 @@ def _range_length(counts: list[int | None]) -> int | None:
 
 
 def item_like(value: Value) -> Value:
-    """One item of what is gone over without knowing all of them."""
+    """Return what one item looks like, for a value whose items are not all known."""
     value = settled(value)
     if isinstance(value, Thing):
         return value.attrs["like"] if "like" in value.attrs else _weight_like(value)
@@ -93,7 +93,7 @@ def item_like(value: Value) -> Value:
 
 
 def _weight_like(value: Thing) -> Value:
-    """One of `model.parameters()`, for a model whose weights are not known one by one."""
+    """Return one of `model.parameters()` of a model whose weights are not known one by one."""
     owner = value.attrs.get("of")
     if not isinstance(owner, Thing) or owner.children or not value.path.endswith((".parameters", ".named_parameters")):
         return UNKNOWN

@@ -18,11 +18,11 @@ _TRAINS = frozenset(
 )
 _BUILDS = frozenset({"append", "extend", "add", "add_module", "insert", "register_module", "register_parameter"})
 FEW = 16
-"""Rounds of a loop that says nothing about itself which are followed one by one."""
+"""Rounds to follow one by one of a counting loop whose body does not show what it is for."""
 
 _TURNS = re.compile("epoch|step|iter|batch|episode|round|trial")
 ROUND_STEPS = 30_000
-"""Steps that following a loop round by round may take before it is left at that."""
+"""Steps after which following a loop round by round stops."""
 
 
 def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow:
@@ -43,7 +43,7 @@ def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Fl
 
 
 def _all_rounds(machine: Machine, node: ast.For | ast.AsyncFor, item: Value, scope: Scope) -> Flow:
-    """Once for all of them."""
+    """Follow the body once for all rounds."""
     verbs = machine.verbs
     machine.rounds += 1
     verbs.assign(machine, node.target, item, scope)
@@ -65,7 +65,7 @@ def _rounds(machine: Machine, node: ast.For | ast.AsyncFor, items: list[Value], 
 
 
 def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value, loop: Loop) -> bool:
-    """Whether each round matters by itself. A loop over epochs is the same every time."""
+    """Return whether each round matters by itself. A loop over epochs is the same every time."""
     counted = isinstance(source, Thing) and source.path == "range"
     if counted and _TURNS.search(loop.target.lower()):
         return False
@@ -78,7 +78,7 @@ def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value, loop:
 
 
 def _called(machine: Machine, node: ast.For | ast.AsyncFor) -> set[str]:
-    """The methods that the body calls; looked up once, however often the loop is met."""
+    """Return the methods that the body calls; computed once per loop."""
     found = machine.called.get(id(node))
     if found is None:
         functions = [each.func for each in _below(node) if type(each) is ast.Call]
@@ -87,7 +87,7 @@ def _called(machine: Machine, node: ast.For | ast.AsyncFor) -> set[str]:
 
 
 def _names_its_target(machine: Machine, node: ast.For | ast.AsyncFor) -> bool:
-    """Whether the body asks which round it is; looked up once, too."""
+    """Return whether the body uses the loop's target; computed once per loop."""
     found = machine.named.get(id(node))
     if found is None:
         target = _target(node.target)
@@ -101,12 +101,14 @@ def _below(node: ast.For | ast.AsyncFor) -> list[ast.AST]:
 
 
 def _target(node: ast.expr) -> str:
+    """Return the names of the loop's target, separated by commas."""
     if isinstance(node, ast.Name):
         return node.id
     return ",".join(each.id for each in nodes(node) if isinstance(each, ast.Name))
 
 
 def _data(source: Value) -> Value:
+    """Return the loader or the like that the loop goes over, or None."""
     source = settled(source)
     if isinstance(source, Thing):
         return source.attrs.get("data", source)
@@ -135,7 +137,7 @@ def _breaks(node: ast.If) -> bool:
 
 
 def _bound(machine: Machine, test: ast.expr, scope: Scope) -> int | None:
-    """The number that a counter is compared with."""
+    """Return the number that a counter is compared with, or None."""
     if isinstance(test, ast.BoolOp):
         found = [_bound(machine, each, scope) for each in test.values]
         return next((each for each in found if each is not None), None)

@@ -1,6 +1,6 @@
-"""Machine: the state of one reading. It follows a program the way Python would, with values that may be unknown.
+"""Machine: the state of the interpreter. It follows a program the way Python would, with values that may be unknown.
 
-Nothing of the program is run: the machine walks its tree, does the sums it can do, and writes down what it saw.
+Nothing of the program is run: the machine walks its tree, computes what it can, and notes facts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from crucible.analysis.values.scope import Scope
 from crucible.analysis.values.values import NOWHERE, PRINTED, Value, Where
 
 MAX_CALLS = 3_000
-"""Facts of each kind that are kept; a program with more says nothing new."""
+"""Facts to keep of each kind; more of them add nothing new."""
 
 
 MAX_SETTINGS = 64
-"""Entries of a dict that is kept as a call was given it: programs change a setting and call again."""
+"""Entries of a dict argument to copy: programs change a setting and call again."""
 
 
 class Flow(enum.Enum):
@@ -38,15 +38,17 @@ class Flow(enum.Enum):
 
 NEXT, RETURN, RAISE = Flow.NEXT, Flow.RETURN, Flow.RAISE
 BREAK, CONTINUE = Flow.BREAK, Flow.CONTINUE
-"""The same by plain names: Python 3.11 takes ten times as long to ask the class for one, at every statement."""
+"""Bound to plain names: in Python 3.11 an attribute of an enum takes ten times as long, at every statement."""
 
 
 class Exhausted(Exception):
-    """The work allowed is used up."""
+    """The step limit is reached."""
 
 
 class Verbs(NamedTuple):
-    """What following one kind of code asks of the others: statements hold expressions, expressions call functions."""
+    """Functions that the modules of the interpreter call across: statements contain expressions, expressions call
+    functions.
+    """
 
     evaluate: Callable[[Machine, ast.expr | None, Scope], Value]
     execute: Callable[[Machine, Sequence[ast.stmt], Scope], Flow]
@@ -58,16 +60,18 @@ class Verbs(NamedTuple):
 
 @dataclass
 class Machine:
+    """The state of following one program."""
+
     verbs: Verbs
     sources: Sources
     limit: int
-    """Steps that may be taken; one is about a microsecond or two."""
+    """Most steps to take; a step takes a microsecond or two."""
 
     facts: Facts = field(default_factory=Facts)
     tape: Tape = field(default_factory=Tape)
     trees: dict[str, Tree] = field(default_factory=dict)
     places: dict[str, str | None] = field(default_factory=dict)
-    """The files of modules by their names, None for those of libraries: programs import the same ones over and over."""
+    """Files of modules by name, None for libraries. Programs import the same ones again and again."""
 
     modules: dict[str, Scope] = field(default_factory=dict)
     functions: list[Value] = field(default_factory=list)
@@ -75,19 +79,19 @@ class Machine:
     guards: tuple[Guard, ...] = ()
     loops: tuple[Loop, ...] = ()
     called: dict[int, set[str]] = field(default_factory=dict)
-    """The methods that the bodies of loops call, by the loop."""
+    """Methods called in the body of a loop, by the id of its node."""
 
     named: dict[int, bool] = field(default_factory=dict)
-    """Whether they name what the loop counts with, where that was asked."""
+    """Whether the body of a loop uses its target, by the id of its node, if that was asked."""
 
     rescued: dict[int, bool] = field(default_factory=dict)
-    """Whether a `try` goes another way where it fails, by the `try`."""
+    """Whether a `try` has a fallback that replaces its body, by the id of its node."""
 
     active: list[int] = field(default_factory=list)
     depth: int = 0
     steps: int = 0
     rounds: int = 0
-    """Loops being gone through once for all rounds, whose sums therefore mean nothing."""
+    """Loops around that are followed once for all rounds, so that sums in them mean nothing."""
 
     line: Where = NOWHERE
 
@@ -95,7 +99,7 @@ class Machine:
         return self.verbs.evaluate(self, node, scope)
 
     def execute(self, body: Sequence[ast.stmt], scope: Scope) -> Flow:
-        """Follows the statements; says how the block was left."""
+        """Execute the statements, and return how the block was left."""
         return self.verbs.execute(self, body, scope)
 
     def assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
@@ -111,13 +115,15 @@ class Machine:
         self.verbs.set_attribute(self, owner, name, value)
 
     def nowhere(self) -> Scope:
-        """For a call that is made by a library: it sees no names, only the file it is made from."""
+        """Return the scope for a call made by a library: without names, in the file of the current line."""
         return Scope(self.line[0])
 
     def situation(self) -> Situation:
+        """Return where and under which conditions the current line is."""
         return Situation(self.line, self.guards, self.loops)
 
     def tree(self, file: str) -> Tree:
+        """Return the tree of a file, parsed at first use."""
         if file not in self.trees:
             tree = self.trees[file] = parse_file(self.sources, file)
             self.facts.notes.extend(tree.notes)
@@ -126,6 +132,7 @@ class Machine:
     def note_call(
         self, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], owner: Value, result: Value
     ) -> None:
+        """Record a call as a fact."""
         calls = self.facts.calls
         if len(calls) < MAX_CALLS:
             if args and type(args[0]) is dict and len(args[0]) <= MAX_SETTINGS:
@@ -134,23 +141,26 @@ class Machine:
             calls.append(Call(self.line, self.guards, self.loops, path, last, args, kwargs, owner, result))
 
     def note_import(self, module: str) -> None:
+        """Record an import as a fact."""
         if len(self.facts.imports) < MAX_CALLS:
             self.facts.imports.append(Import(self.line, self.guards, self.loops, module))
 
     def note_assigned(self, name: str, value: Value) -> None:
+        """Record the assignment of a simple value as a fact."""
         if type(value) in PRINTED and len(self.facts.assigned) < MAX_CALLS:
             self.facts.assigned.append(Assigned(name, value, self.line))
 
     def under(self, guard: Guard) -> Within:
-        """What happens inside is seen under this condition."""
+        """Return a context in which facts are noted under this condition."""
         return Within(self, (*self.guards, guard), self.loops)
 
     def around(self, loop: Loop) -> Within:
+        """Return a context in which facts are noted inside this loop."""
         return Within(self, self.guards, (*self.loops, loop))
 
 
 class Within:
-    """A stretch of a program under these conditions and in these loops; afterwards all is as it was."""
+    """A context with these guards and loops; afterwards the previous ones hold again."""
 
     __slots__ = ("_after", "_before", "_machine")
 

@@ -1,4 +1,4 @@
-"""Statements: each is followed once; where a condition is unknown, both ways are."""
+"""Statements: each is executed once; under an undecided condition, both branches are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from crucible.analysis.values.values import (
 
 
 def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
-    """Follows the statements; says how the block was left."""
+    """Execute the statements, and return how the block was left. Each statement counts as a step."""
     guards = machine.guards
     try:
         for statement in body:
@@ -71,6 +71,7 @@ def _expression(machine: Machine, node: ast.Expr, scope: Scope) -> Flow:
 
 
 def _exits(function: ast.expr) -> bool:
+    """Return whether the called function ends the program."""
     if isinstance(function, ast.Attribute):
         if function.attr not in ("exit", "_exit") or not isinstance(function.value, ast.Name):
             return False
@@ -104,7 +105,7 @@ def _augmented(machine: Machine, node: ast.AugAssign, scope: Scope) -> Flow:
         before.extend(items_of(change) or [])
         value = before
     elif machine.rounds and isinstance(before, int | float):
-        value = UNKNOWN  # each round would add its own
+        value = UNKNOWN  # each round would add its own value
     else:
         value = binary(type(node.op), before, change)
     assign(machine, target, value, scope)
@@ -121,6 +122,7 @@ def _loaded(target: ast.expr) -> ast.expr:
 
 
 def assign(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> None:
+    """Assign the value to a target of any kind."""
     if type(target) is ast.Name:
         scope.bind(target.id, value)
         machine.note_assigned(target.id, value)
@@ -149,6 +151,7 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: Value, scope: Scop
 
 
 def set_attribute(machine: Machine, owner: Value, name: str, value: Value) -> None:
+    """Set an attribute, and note the assignment as a fact."""
     machine.note_assigned(name, value)
     kind = type(owner)
     if kind is Instance or kind is Thing:
@@ -170,7 +173,7 @@ def set_attribute(machine: Machine, owner: Value, name: str, value: Value) -> No
 
 
 def freeze(owner: Value, learns: bool) -> None:
-    """A model of which some layers learn again counts as one that learns: backward goes through it."""
+    """Mark a model as frozen or not. With some layers unfrozen again it is trainable: backward runs through it."""
     if isinstance(owner, Thing) and owner.path == PART:
         if learns or owner.attrs.get("whole", True):
             freeze(owner.attrs["of"], learns)
@@ -217,7 +220,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flo
 
 
 def _inside(machine: Machine, value: Value, scope: Scope) -> Value:
-    """What `with ... as` gives: the thing itself, unless a class of the program says otherwise."""
+    """Return the value of `with ... as`: that of the program's own `__enter__`, else the object itself."""
     if isinstance(value, Instance):
         enter = value.cls.lookup("__enter__")
         if isinstance(enter, Function):
@@ -243,7 +246,7 @@ def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
         before = dict(scope.names)
         with machine.under(Guard()):
             execute(machine, handler.body, scope)
-        # The body is what is meant to happen; a handler only adds what the body left open.
+        # The body is the normal case; a handler only adds what the body left undefined.
         for name, value in before.items():
             scope.names[name] = _kept(value, scope.names.get(name), another)
     if flow is NEXT:
@@ -253,7 +256,7 @@ def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
 
 
 def _kept(meant: Value, instead: Value, another: bool) -> Value:
-    """A device is either of the two where the handler is another way."""
+    """Return the value of the body; for a device, either that or the handler's if the handler is a fallback."""
     return either([meant, instead], True) if another and _may_be_device(meant) and _may_be_device(instead) else meant
 
 
@@ -262,6 +265,7 @@ def _may_be_device(value: Value) -> bool:
 
 
 def _lets_go_of_imports(handler: ast.ExceptHandler) -> bool:
+    """Return whether the handler catches a failed import."""
     names = [each.id for each in nodes(handler.type) if isinstance(each, ast.Name)] if handler.type else []
     return "ImportError" in names or "ModuleNotFoundError" in names
 

@@ -1,4 +1,4 @@
-"""Subscripts: `value[key]` of lists, dicts, tensors and what only looks like one."""
+"""Subscripts: the value of `value[key]` for lists, dicts, tensors and objects that act like them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from crucible.analysis.values.values import GPUS, UNKNOWN, Either, Name, Tensor,
 
 
 def subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
+    """Return the value of a subscript."""
     value = machine.evaluate(node.value, scope)
     if isinstance(value, Name):
         if value.path == "os.environ":
@@ -28,7 +29,7 @@ def subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
 
 
 def _window(machine: Machine, node: ast.expr, scope: Scope) -> int | None:
-    """The length of `[i : i + n]`, whatever i is."""
+    """Return the length of `[i : i + n]` for an unknown i, or None."""
     if not isinstance(node, ast.Slice) or node.lower is None or not isinstance(node.upper, ast.BinOp):
         return None
     start, size = node.lower, 0
@@ -51,6 +52,7 @@ def _window(machine: Machine, node: ast.expr, scope: Scope) -> int | None:
 
 
 def item(machine: Machine, value: Value, key: Value) -> Value:
+    """Return the item of a value for a known or unknown key."""
     if isinstance(value, Tensor):
         return indexed(machine, value, key)
     if isinstance(value, Either):
@@ -61,7 +63,7 @@ def item(machine: Machine, value: Value, key: Value) -> Value:
         return _element(value, key)
     if isinstance(value, Thing):
         return _of_thing(value, key)
-    return UNKNOWN if head_features(value) is None else value  # one layer of a classifier
+    return UNKNOWN if head_features(value) is None else value  # a layer of the classifier counts as the classifier
 
 
 def _entry(value: dict[Value, Value], key: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Rescues: a `try` after which the program goes on without what failed."""
+"""`try` blocks that let the program continue without what failed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from crucible.analysis.source.trees import nodes
 _Part = ast.stmt | ast.ExceptHandler | ast.match_case
 
 _SHORT = 3
-"""Statements of a `try` that has another way at hand, with those inside of them. A whole program in one only says
-nicely that it failed."""
+"""Statements, including nested ones, of a `try` body with a fallback. A `try` around a whole program only reports
+errors."""
 
 _FITTING = (
     "Exception",
@@ -23,21 +23,21 @@ _FITTING = (
     "LightGBMError",
     "CatBoostError",
 )
-"""What a missing GPU raises, or what catches that."""
+"""Names of exceptions that a missing GPU raises, or that catch those."""
 
 _PLAIN = frozenset({"print", "float", "int", "str", "repr", "dict", "list", "tuple", "bool"})
 _EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 
 
 def goes_round(block: ast.Try) -> bool:
-    """It is short, and does not end the program where a GPU is missing."""
+    """Return whether the block is short and does not end the program if a GPU is missing."""
     return _is_short(block) and any(map(_goes_on, block.handlers))
 
 
 def goes_another_way(block: ast.Try | ast.TryStar) -> bool:
-    """It goes round by what comes to the same: makes what the `try` would have set or returned, or calls it again.
+    """Return whether a handler is a fallback that replaces the body: it sets, returns or calls the same.
 
-    That holds for all that the `try` calls; a handler that only reports may belong to a whole program.
+    It then counts for all calls in the body. A handler that only reports may belong to a whole program.
     """
     if not isinstance(block, ast.Try) or not goes_round(block):
         return False
@@ -46,13 +46,14 @@ def goes_another_way(block: ast.Try | ast.TryStar) -> bool:
 
 
 def _comes_to_the_same(body: Sequence[ast.stmt], meant: Mapping[str, ast.expr], only: set[str]) -> bool:
+    """Return whether the handler makes one of the body's results, or repeats its call."""
     instead = _results(body)
     made = any(_is_made(value) for name, value in instead.items() if name in meant)
     return made or not only.isdisjoint(_calls(body))
 
 
 def below(body: Sequence[_Part]) -> Iterator[ast.stmt]:
-    """Statement by statement: what stands in expressions is none, and there are ten times as many of them."""
+    """Yield the statements in and below the body. Expressions contain none, and are ten times as many."""
     waiting: list[_Part] = list(body)
     while waiting:
         node = waiting.pop()
@@ -67,6 +68,7 @@ def _is_short(block: ast.Try) -> bool:
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Return whether the handler fits a missing GPU and does not end the program."""
     return _fits(handler) and not any(map(_ends, nodes(handler)))
 
 
@@ -75,6 +77,7 @@ def _ends(node: ast.AST) -> bool:
 
 
 def _fits(handler: ast.ExceptHandler) -> bool:
+    """Return whether the handler catches what a missing GPU raises."""
     return handler.type is None or any(_last(each).endswith(_FITTING) for each in nodes(handler.type))
 
 
@@ -83,7 +86,7 @@ def _last(node: ast.AST) -> str:
 
 
 def _is_made(value: ast.expr) -> bool:
-    """Not a number or nothing at all, by which a program tells that it failed."""
+    """Return whether the value is a real result, not a number or None that reports a failure."""
     if isinstance(value, ast.Call):
         return ast.unparse(value.func) not in _PLAIN
     return isinstance(value, ast.Name | ast.Attribute) or (
@@ -92,7 +95,7 @@ def _is_made(value: ast.expr) -> bool:
 
 
 def _results(body: Iterable[ast.stmt]) -> dict[str, ast.expr]:
-    """What a block sets, and what it returns."""
+    """Return the values that a block sets or returns, by name."""
     found: dict[str, ast.expr] = {}
     for each in body:
         if isinstance(each, ast.Assign):
@@ -103,6 +106,6 @@ def _results(body: Iterable[ast.stmt]) -> dict[str, ast.expr]:
 
 
 def _calls(body: Iterable[ast.stmt]) -> set[str]:
-    """What a block calls for its own sake."""
+    """Return the functions that a block calls as statements."""
     values = (each.value for each in body if isinstance(each, ast.Expr))
     return {ast.unparse(each.func) for each in values if isinstance(each, ast.Call)} - _PLAIN

@@ -1,4 +1,4 @@
-"""Contexts: what a `with` changes while it lasts: no gradients, half precision, a device."""
+"""Context managers: what a `with` changes while it lasts: gradients, precision, device."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ AUTOCAST = frozenset({"torch.autocast", "torch.amp.autocast", "torch.cuda.amp.au
 
 @contextmanager
 def entered(machine: Machine, values: list[Value]) -> Iterator[None]:
+    """Apply the effects of these context managers while it lasts."""
     recording, half = machine.tape.recording, machine.tape.half
     for value in values:
         found = settled(value)
@@ -43,7 +44,7 @@ def _thing_of(value: Value) -> Thing | None:
 
 
 def half_of(autocast: Thing) -> str | None:
-    """The kind that `autocast` works in; None where it is switched off."""
+    """Return the dtype that `autocast` computes in, or None if it is disabled."""
     if truth(autocast.kwargs.get("enabled", True)) is False:
         return None
     chosen = settled(autocast.kwargs.get("dtype", autocast.args[1] if len(autocast.args) > 1 else None))
