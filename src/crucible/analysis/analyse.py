@@ -81,7 +81,7 @@ def _profile(seen: Seen, reference: Reference) -> Profile:
         entrypoint=environment.entrypoint(seen),
         notes=tuple(dict.fromkeys((*seen.machine.sources.partial, *seen.facts.notes))),
     )
-    # Where only the sizes of a new model are here: nobody makes one but to train it.
+    # A new model of which only the sizes are known is made in order to train it.
     trains = training.trains(seen) or unseen
     zero = deepspeed.settings(seen, distribution.declared_gpus(seen))
     return _sized(seen, reference, _with_model(seen, learned, made, trains, zero), made, trains, zero)

@@ -43,6 +43,7 @@ class Seen:
 
     @property
     def facts(self) -> Facts:
+        """The facts as the machine collected them."""
         return self.machine.facts
 
     @functools.cached_property

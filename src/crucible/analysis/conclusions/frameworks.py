@@ -27,4 +27,5 @@ def frameworks(seen: Seen) -> Conclusion[tuple[str, ...]]:
 
 
 def _of_keras(value: Value) -> bool:
+    """Return whether the object derives from a class of Keras."""
     return any(base.startswith("keras.") for base in getattr(value, "bases", ()))

@@ -65,7 +65,7 @@ def _range_length(counts: list[int | None]) -> int | None:
     if not counts or len(counts) > 3:
         return None
     if len(counts) == 2 and counts[0] is None and counts[1] is not None:
-        return counts[1]  # `range(start, n)` of a program that resumes: counted from 0
+        return counts[1]  # an unknown start, as of a resumed run, counts as 0
     if None in counts or (len(counts) == 3 and counts[2] == 0):
         return None
     start, stop, step = (

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Architecture:
+    """A well-known architecture: millions of parameters and activations, billions of multiply-adds for an image."""
+
     name: str
     parameters: float
     multiply_adds: float

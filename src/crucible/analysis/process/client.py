@@ -150,6 +150,7 @@ def unknown_profile(sources: Sources, why: str) -> Profile:
 
 
 def _started(child: socket.socket) -> bool:
+    """Return whether the child reported in time that it started."""
     child.settimeout(START_SECONDS)
     try:
         return child.recv(1) == STARTED

@@ -42,6 +42,7 @@ class WorkerProcess:
         return ours
 
     def _send(self, connection: socket.socket) -> bool:
+        """Send the connection to the worker, started if needed. Return whether that worked."""
         try:
             if self._control is None or self.pid is None:
                 self._control = self._start()
@@ -52,6 +53,7 @@ class WorkerProcess:
         return True
 
     def _start(self) -> socket.socket:
+        """Start the worker, and return the socket to control it."""
         self._disconnect()
         ours, theirs = socket.socketpair()
         ours.settimeout(END_SECONDS)
@@ -71,6 +73,7 @@ class WorkerProcess:
         return ours
 
     def _code(self, descriptor: int) -> str:
+        """Return the program that the worker process runs."""
         path = [entry for entry in sys.path if entry]
         return (
             f"import sys; sys.path[:0] = {path!r}\n"

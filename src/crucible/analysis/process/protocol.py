@@ -39,6 +39,8 @@ _JSON = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_in
 
 @dataclass(frozen=True)
 class Request:
+    """A program to analyse, and the hardware that its runtime should refer to."""
+
     __pydantic_config__ = _JSON
 
     sources: Sources
@@ -47,6 +49,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
+    """The answer to a request."""
+
     __pydantic_config__ = _JSON
 
     profile: Profile
@@ -54,15 +58,18 @@ class Response:
 
 @cache
 def requests() -> TypeAdapter[Request]:
+    """Return the codec of requests, made at first use."""
     return TypeAdapter(Request)
 
 
 @cache
 def responses() -> TypeAdapter[Response]:
+    """Return the codec of responses, made at first use."""
     return TypeAdapter(Response)
 
 
 def send(connection: socket.socket, message: bytes) -> None:
+    """Send a message, prefixed with its length."""
     connection.sendall(_LENGTH.pack(len(message)) + message)
 
 
@@ -76,6 +83,7 @@ def receive(connection: socket.socket, limit: int, deadline: float | None = None
 
 
 def _read(connection: socket.socket, size: int, deadline: float | None) -> bytes:
+    """Return exactly `size` bytes, or empty bytes if the connection ends before."""
     data = bytearray()
     while len(data) < size:
         if deadline is not None:

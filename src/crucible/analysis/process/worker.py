@@ -43,6 +43,7 @@ def _preload() -> None:
 
 
 def _fork(owner: socket.socket, connection: socket.socket, limits: Limits) -> None:
+    """Fork a child that answers the request on the connection and then ends."""
     try:
         pid = os.fork()
     except OSError:

@@ -169,11 +169,13 @@ def _inner(found: Mapping[str, Value], name: str) -> Mapping[str, Value]:
 
 
 def _kept(offload: Mapping[str, Value]) -> Kept:
+    """Return where a part with this offload section is kept."""
     device = settled(offload.get("device"))
     return Kept.HOST if device == "cpu" else Kept.NVME if device == "nvme" else Kept.GPU
 
 
 def _precision(found: Mapping[str, Value]) -> Precision | None:
+    """Return the precision that the settings enable, or None."""
     for name, precision in (("bf16", Precision.BF16), ("bfloat16", Precision.BF16), ("fp16", Precision.FP16)):
         if settled(_inner(found, name).get("enabled")) is True:
             return precision
@@ -211,6 +213,7 @@ def apply_settings(seen: Seen, zero: Zero, learned: Profile) -> Profile:
 
 
 def _batch(seen: Seen, size: int, zero: Zero, why: str) -> Conclusion[int]:
+    """Return the batch size as a conclusion, less sure if it is that of all GPUs together."""
     if not zero.shared:
         return seen.say(size, [zero.where], Confidence.HIGH, why)
     why = f"{why} It is the batch of all GPUs together, taken for that of one."

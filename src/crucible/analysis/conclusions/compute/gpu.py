@@ -239,6 +239,7 @@ def _hands_on(call: Call) -> bool:
 
 
 def _spread(call: Call) -> bool:
+    """Return whether the call spreads a model over the devices there are."""
     return call.kwargs.get("device_map") in ("auto", "balanced", "balanced_low_0", "sequential")
 
 
@@ -253,6 +254,7 @@ def _tried(seen: Seen, situation: Situation) -> bool:
 
 
 def _nccl(call: Call) -> bool:
+    """Return whether the call sets up communication over NCCL."""
     if not call.path.endswith("init_process_group"):
         return False
     return bool(call.argument(0, "backend") == "nccl")

@@ -52,12 +52,14 @@ def host_memory(
     unknown = next((each for each in data if each.bytes is None), None)
     workers, lines = _workers(seen)
     size = HostMemory.COPIES * sum(each.bytes or 0 for each in data)
-    model = max(0.0, _model(seen, learned, parts) - offloaded)  # counted once: read here before offloading begins
+    model = max(
+        0.0, _model(seen, learned, parts) - offloaded
+    )  # not at once: weights pass through before anything is offloaded
     found = HostMemory(_base(learned), model, size, workers, offloaded)
     sure = _sure(learned, parts, data, unknown)
     question = f"How large is {unknown.name}, which is read whole?" if unknown else ""
-    shown = [each.where for each in sorted(data, key=lambda each: -(each.bytes or 0))] + lines
-    evidence = (*seen.say(0, shown).evidence, *(learned.parameters.evidence if found.model else ()))[:3]
+    wheres = [each.where for each in sorted(data, key=lambda each: -(each.bytes or 0))] + lines
+    evidence = (*seen.say(0, wheres).evidence, *(learned.parameters.evidence if found.model else ()))[:3]
     why = _why(found, data, unknown)
     total = Conclusion(round(found.total / 1e9, 2), sure, evidence, False, why, question)
     return total, Conclusion(found, sure, evidence, False, why)

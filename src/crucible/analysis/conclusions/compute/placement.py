@@ -261,20 +261,24 @@ def _items(value: Value) -> tuple[Value, ...]:
 
 
 def _first(value: Value) -> Value:
+    """Return the first value of a dict, or None."""
     return next(iter(value.values()), None) if isinstance(value, dict) else None
 
 
 def _flash(call: Call) -> bool:
+    """Return whether the call selects flash attention."""
     chosen = call.kwargs.get("attn_implementation")
     return chosen == "flash_attention_2" or call.kwargs.get("use_flash_attention_2") is True
 
 
 def _quantised(config: Value) -> bool:
+    """Return whether the config loads weights in 8 or 4 bits."""
     if not isinstance(config, Thing) or not config.path.endswith("BitsAndBytesConfig"):
         return False
     return any(config.kwargs.get(name) is True for name in BITS)
 
 
 def _count(value: Value) -> bool:
+    """Return whether the value is a positive number."""
     count = settled(value)
     return isinstance(count, int) and count > 0

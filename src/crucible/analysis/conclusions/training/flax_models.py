@@ -20,6 +20,7 @@ def flax_models(seen: Seen) -> Iterator[Counted]:
 
 
 def _counted(model: Instance, parts: list[Thing | Instance]) -> Counted:
+    """Return the model with the weights of its parts counted, each once."""
     every = {id(part): part for part in parts}.values()
     weights: dict[int, Tensor] = {id(each.store): each for part in every for each in held(part)}
     total = sum(each.items or 0 for each in weights.values())

@@ -93,6 +93,7 @@ def _elsewhere(seen: Seen) -> list[Tensor]:
 
 
 def _runs(call: Call) -> bool:
+    """Return whether the call makes a layer on every run."""
     return not call.guards and call.result.path.startswith("keras.layers.")
 
 
@@ -102,6 +103,7 @@ def _open(seen: Seen) -> bool:
 
 
 def _is_open(layer: Thing) -> bool:
+    """Return whether the layer should have weights, but got no input of known shape."""
     has_weights = layer.path.rpartition(".")[2].startswith(_WEIGHTED)
     return has_weights and not weights_of(layer) and "wrapped" not in layer.attrs
 

@@ -64,6 +64,7 @@ class _Walk:
                 waiting.pop()
 
     def _shape(self, each: Tensor, sources: tuple[Tensor, ...]) -> Shape | None:
+        """Return the shape of a tensor whose sources are resolved."""
         if each.shape is None or all(whole(size) is not None for size in each.shape[1:]):
             return each.shape
         if each.origin is not None and each.origin[0].path.startswith("keras.layers.") and sources:
@@ -72,6 +73,7 @@ class _Walk:
         return self._filled(each.shape)
 
     def _filled(self, shape: Shape | None) -> Shape | None:
+        """Return the shape with open dimensions replaced by the usual sizes."""
         if shape is None or not shape:
             return shape
         usual = self._side if len(shape) > 3 else self._length

@@ -85,10 +85,10 @@ def epochs(seen: Seen) -> Conclusion[int]:
     around = next((loop for loops in _training_loops(seen) for loop in _around_data(loops)), None)
     if around is not None:
         return seen.say(around.length or 1, [around.where], Confidence.MEDIUM, "Each round goes over all the data.")
-    loops_named = (loop for call in seen.facts.calls for loop in call.loops if loop.length and _is_epochs(loop))
-    loop = next(loops_named, None)
-    if loop is not None:
-        return seen.say(loop.length or 1, [loop.where], Confidence.MEDIUM)
+    loops_by_name = (loop for call in seen.facts.calls for loop in call.loops if loop.length and _is_epochs(loop))
+    named_loop = next(loops_by_name, None)
+    if named_loop is not None:
+        return seen.say(named_loop.length or 1, [named_loop.where], Confidence.MEDIUM)
     return seen.ask("How many epochs should it train?")
 
 
@@ -105,11 +105,12 @@ def _counts(loop: Loop) -> bool:
 
 
 def _is_epochs(loop: Loop) -> bool:
+    """Return whether the loop's target is named after epochs."""
     return "epoch" in loop.target.lower()
 
 
 def _training_loops(seen: Seen) -> list[tuple[Loop, ...]]:
-    """Return the loops around each place that updates weights, the most deeply nested first."""
+    """Return the loops around each call that updates weights, the most deeply nested first."""
     return sorted((situation.loops for situation in _step_ends(seen)), key=len, reverse=True)
 
 

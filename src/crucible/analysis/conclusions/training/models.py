@@ -155,6 +155,7 @@ def _inside(value: Value) -> Collection[Value]:
 
 
 def _inside_thing(thing: Thing) -> Collection[Value]:
+    """Return the values directly inside an object of a library."""
     path = thing.path
     if path.endswith("DataParallel"):
         return ()
@@ -192,6 +193,7 @@ def _has_gaps(value: Value) -> bool:
 
 
 def _is_gap(value: Value) -> bool:
+    """Return whether the value stands for layers or weights that are not known one by one."""
     return type(value) is Thing and bool(value.attrs.get("incomplete") or value.path == MODEL)
 
 
@@ -233,8 +235,8 @@ def _named_model(thing: Thing, doubtful: bool) -> Model:
     elif isinstance(name, str) and size_in_name(name) is not None:
         count = (size_in_name(name) or 0) * 1e6
     total = int(count) if count is not None else None
-    shown = name if isinstance(name, str) else _class_of(thing)
-    return Model(shown, thing, thing.where, total, _adapters(thing, sizes, total), True, sizes, doubtful)
+    label = name if isinstance(name, str) else _class_of(thing)
+    return Model(label, thing, thing.where, total, _adapters(thing, sizes, total), True, sizes, doubtful)
 
 
 def _class_of(thing: Thing) -> str:
