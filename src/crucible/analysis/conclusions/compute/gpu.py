@@ -175,7 +175,7 @@ def _required(seen: Seen, calls: list[Call]) -> Iterator[Sign]:
             continue
         if call.last == "cuda" and call.path not in ("torch.cuda", "torch.version.cuda"):
             yield call.where, "It moves work to a GPU without checking whether there is one."
-        elif any(is_cuda(each) for each in map(_one, _device_arguments(call))):
+        elif any(is_cuda(each) for each in map(_definite, _device_arguments(call))):
             yield call.where, "It names a GPU as its device."
         elif _names_device(call):
             yield call.where, "It passes on a GPU as the device."
@@ -190,7 +190,7 @@ def _required(seen: Seen, calls: list[Call]) -> Iterator[Sign]:
         else:
             yield from demands(call)
     for each in seen.facts.imports:
-        if each.module.partition(".")[0] in ONLY_GPU and each.certain and not _tried(seen, each):
+        if each.module.partition(".")[0] in ONLY_GPU and each.certain:
             yield each.where, f"It imports {each.module}, which needs a GPU."
     yield from trees_on_gpu(seen)
     yield from required_by_environment(seen)
@@ -243,14 +243,9 @@ def _spread(call: Call) -> bool:
     return call.kwargs.get("device_map") in ("auto", "balanced", "balanced_low_0", "sequential")
 
 
-def _one(value: Value) -> Value:
+def _definite(value: Value) -> Value:
     """Return the value, or None if it is one of several."""
     return value if not isinstance(value, Either) else None
-
-
-def _tried(seen: Seen, situation: Situation) -> bool:
-    """Return whether the import stands under a condition or in a `try`."""
-    return not situation.certain
 
 
 def _nccl(call: Call) -> bool:

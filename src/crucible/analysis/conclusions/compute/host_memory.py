@@ -53,19 +53,19 @@ def host_memory(
     workers, lines = _workers(seen)
     size = HostMemory.COPIES * sum(each.bytes or 0 for each in data)
     model = max(
-        0.0, _model(seen, learned, parts) - offloaded
+        0.0, _model_bytes(seen, learned, parts) - offloaded
     )  # not at once: weights pass through before anything is offloaded
-    found = HostMemory(_base(learned), model, size, workers, offloaded)
-    sure = _sure(learned, parts, data, unknown)
+    found = HostMemory(_base_bytes(learned), model, size, workers, offloaded)
+    sure = _confidence(learned, parts, data, unknown)
     question = f"How large is {unknown.name}, which is read whole?" if unknown else ""
     wheres = [each.where for each in sorted(data, key=lambda each: -(each.bytes or 0))] + lines
     evidence = (*seen.say(0, wheres).evidence, *(learned.parameters.evidence if found.model else ()))[:3]
-    why = _why(found, data, unknown)
+    why = _description(found, data, unknown)
     total = Conclusion(round(found.total / 1e9, 2), sure, evidence, False, why, question)
     return total, Conclusion(found, sure, evidence, False, why)
 
 
-def _base(learned: Profile) -> float:
+def _base_bytes(learned: Profile) -> float:
     """Return the bytes of the interpreter, the imported libraries and the GPU's driver."""
     names = set(learned.frameworks.value or ())
     if not names & _BACKENDS:
@@ -74,7 +74,7 @@ def _base(learned: Profile) -> float:
     return INTERPRETER + libraries + (DRIVER if learned.gpu.value is GpuNeed.REQUIRED else 0.0)
 
 
-def _model(seen: Seen, learned: Profile, parts: Memory | None) -> float:
+def _model_bytes(seen: Seen, learned: Profile, parts: Memory | None) -> float:
     """Return the bytes of the model: all of it if no GPU does the work, else the weights, which are made or read on the
     host first, at once or file by file.
     """
@@ -83,12 +83,12 @@ def _model(seen: Seen, learned: Profile, parts: Memory | None) -> float:
     if learned.gpu.value is GpuNeed.NONE:
         return parts.total - parts.workspace
     half = learned.precision.value or Precision.FP32
-    if _by_file(seen, half):
+    if _loads_file_by_file(seen, half):
         return min(parts.weights, SHARD)
     return max(parts.weights, (learned.parameters.value or 0) * min(4.0, max(2.0, half.bytes)))
 
 
-def _by_file(seen: Seen, half: Precision) -> bool:
+def _loads_file_by_file(seen: Seen, half: Precision) -> bool:
     """Return whether weights go to the GPU as they are read: quantized ones always, others with a `device_map`."""
     if half in (Precision.INT4, Precision.INT8):
         return True
@@ -112,7 +112,9 @@ def _workers(seen: Seen) -> tuple[float, list[Where]]:
     return most, lines
 
 
-def _sure(learned: Profile, parts: Memory | None, data: list[ResidentData], unknown: ResidentData | None) -> Confidence:
+def _confidence(
+    learned: Profile, parts: Memory | None, data: list[ResidentData], unknown: ResidentData | None
+) -> Confidence:
     """Return the confidence: low if data of unknown size is read, or the model's size is unknown."""
     modelled = parts is not None or not learned.model.known
     if unknown is not None or not modelled:
@@ -122,7 +124,7 @@ def _sure(learned: Profile, parts: Memory | None, data: list[ResidentData], unkn
     return Confidence.MEDIUM if data or parts is not None else Confidence.LOW
 
 
-def _why(found: HostMemory, data: list[ResidentData], unknown: ResidentData | None) -> str:
+def _description(found: HostMemory, data: list[ResidentData], unknown: ResidentData | None) -> str:
     """Return the parts in words."""
     text = f"interpreter and libraries {found.base / 1e9:.2f} GB"
     if found.model:

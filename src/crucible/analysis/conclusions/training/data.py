@@ -11,7 +11,7 @@ from crucible.analysis.values.values import Tensor, Thing, Value, Where, settled
 from crucible.core.routing.profile import Conclusion, Confidence, Dataset
 
 _HUBS = ("datasets.load_dataset", "tensorflow_datasets.load", "tensorflow_datasets.builder")
-_NAMED = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.", "torch_geometric.datasets.")
+_CLASS_MODULES = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.", "torch_geometric.datasets.")
 """Modules whose classes are named after their datasets."""
 
 _FETCH = ("sklearn.datasets.fetch_", "sklearn.datasets.load_")
@@ -42,18 +42,18 @@ SMALLEST = 8
 
 def dataset(seen: Seen) -> Conclusion[Dataset]:
     """Return the dataset, or the question that would settle it."""
-    for name, where, samples in _names(seen):
+    for name, where, samples in _named_datasets(seen):
         found = known_dataset(name)
         if found is not None:
             return seen.say(Dataset(found.name, samples or found.samples, found.gb), [where], Confidence.HIGH)
-    for name, where, samples in _names(seen):
+    for name, where, samples in _named_datasets(seen):
         question = f"How large is {name}, and how many samples does it have?"
         return Conclusion(
             Dataset(name, samples, None), Confidence.MEDIUM, seen.say(0, [where]).evidence, False, "", question
         )
     for call in seen.calls_where(lambda path: path in _FOLDERS or path in _READS):
         path = settled(call.argument(0, "root" if call.path in _FOLDERS else "path"))
-        own = _own_file(seen, path)
+        own = _file_size(seen, path)
         name = path if isinstance(path, str) else "files"
         return seen.say(Dataset(name, None, own), [call.where], Confidence.MEDIUM)
     made = _generated(seen)
@@ -62,7 +62,7 @@ def dataset(seen: Seen) -> Conclusion[Dataset]:
     return seen.ask("Which data does the program read, and how large is it?")
 
 
-def _own_file(seen: Seen, path: Value) -> float | None:
+def _file_size(seen: Seen, path: Value) -> float | None:
     """Return the size in GB of a data file that is among the sources, or None."""
     if isinstance(path, str):
         data = seen.machine.sources.files.get(path.removeprefix("./"))
@@ -70,10 +70,10 @@ def _own_file(seen: Seen, path: Value) -> float | None:
     return None
 
 
-def _names(seen: Seen) -> Iterator[tuple[str, Where, int | None]]:
+def _named_datasets(seen: Seen) -> Iterator[tuple[str, Where, int | None]]:
     """Yield the datasets that the program names: name, line, and samples if they are known."""
     for call in seen.calls_where(_is_dataset):
-        name = _name(call)
+        name = _dataset_name(call)
         if name:
             samples = whole(call.result.attrs.get("length")) if isinstance(call.result, Thing) else None
             yield name, call.where, samples
@@ -81,17 +81,17 @@ def _names(seen: Seen) -> Iterator[tuple[str, Where, int | None]]:
 
 def _is_dataset(path: str) -> bool:
     """Return whether calls of this path load a dataset by name."""
-    return path in _HUBS or path.startswith((*_NAMED, *_FETCH, "keras.datasets."))
+    return path in _HUBS or path.startswith((*_CLASS_MODULES, *_FETCH, "keras.datasets."))
 
 
-def _name(call: Call) -> str | None:
+def _dataset_name(call: Call) -> str | None:
     """Return the dataset's name as the call gives it, or None."""
     if call.path in _HUBS:
         first, second = settled(call.argument(0, "path", call.kwargs.get("name"))), settled(call.argument(1, "name"))
         if isinstance(second, str) and known_dataset(second):
             return second
         return first if isinstance(first, str) else None
-    if call.path.startswith(_NAMED) and call.path.count(".") == 2:
+    if call.path.startswith(_CLASS_MODULES) and call.path.count(".") == 2:
         return call.last if call.path not in _FOLDERS and call.last[:1].isupper() and call.last != "FakeData" else None
     if call.path.startswith("keras.datasets.") and call.last == "load_data":
         return call.path.split(".")[-2]

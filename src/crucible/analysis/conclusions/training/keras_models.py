@@ -38,15 +38,15 @@ def keras_models(seen: Seen) -> Iterator[Counted]:
     done: set[int] = set()
     _freeze(seen)
     roots = _roots(seen)
-    whole = not _open(seen)
+    whole = not _has_open_layers(seen)
     found = [_counted(thing, where, done, whole) for thing, where in roots]
-    rest = _fresh(_elsewhere(seen), done)
+    rest = _take_new(_certain_weights(seen), done)
     classes = [each for each in seen.facts.made if is_network(each) and _of_keras(each)]
     owners = [each for each in found if each.parameters or not each.complete]
     if rest and not owners:
         owners = [Counted(each.cls.name, each, each.where, 0, 0, False) for each in classes[:1]]
     if rest and owners:
-        owners[-1] = _more(owners[-1], rest, whole)
+        owners[-1] = _with_weights(owners[-1], rest, whole)
     yield from owners
 
 
@@ -74,7 +74,7 @@ def _counted(thing: Thing, where: Where, done: set[int], whole: bool) -> Counted
     complete = whole and all(each.items is not None for each in weights)
     argument = thing.kwargs.get("name")
     name = argument if isinstance(argument, str) and argument else thing.path.rpartition(".")[2]
-    fresh = _fresh(weights, done)
+    fresh = _take_new(weights, done)
     return Counted(name, thing, where, _sum(fresh), _sum(each for each in fresh if each.grad), complete)
 
 
@@ -85,19 +85,19 @@ def weights_of(thing: Thing) -> list[Tensor]:
     return [each for name, each in thing.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]
 
 
-def _elsewhere(seen: Seen) -> list[Tensor]:
+def _certain_weights(seen: Seen) -> list[Tensor]:
     """Return all weights that were built in code that runs for certain, inside of networks or not."""
-    found = [weight for call in seen.results if _runs(call) for weight in weights_of(call.result)]
+    found = [weight for call in seen.results if _makes_certain_layer(call) for weight in weights_of(call.result)]
     own = [each for each in seen.facts.made[: seen.facts.followed] if isinstance(each, Instance) and _of_keras(each)]
     return found + [weight for each in own if id(each) not in seen.facts.doubtful for weight in own_weights(each)]
 
 
-def _runs(call: Call) -> bool:
+def _makes_certain_layer(call: Call) -> bool:
     """Return whether the call makes a layer on every run."""
     return not call.guards and call.result.path.startswith("keras.layers.")
 
 
-def _open(seen: Seen) -> bool:
+def _has_open_layers(seen: Seen) -> bool:
     """Return whether a layer with weights never got an input of known shape."""
     return any(call.result.path.startswith("keras.layers.") and _is_open(call.result) for call in seen.results)
 
@@ -112,7 +112,7 @@ def _of_keras(value: Instance) -> bool:
     return any(base.startswith("keras.") for base in value.bases)
 
 
-def _fresh(weights: Iterable[Tensor], done: set[int]) -> list[Tensor]:
+def _take_new(weights: Iterable[Tensor], done: set[int]) -> list[Tensor]:
     """Return the weights that were not counted yet, and mark them as done."""
     found = []
     for each in weights:
@@ -122,7 +122,7 @@ def _fresh(weights: Iterable[Tensor], done: set[int]) -> list[Tensor]:
     return found
 
 
-def _more(one: Counted, weights: list[Tensor], complete: bool) -> Counted:
+def _with_weights(one: Counted, weights: list[Tensor], complete: bool) -> Counted:
     """Return the model with more weights added."""
     known = complete and all(each.items is not None for each in weights)
     learns = one.learns + _sum(each for each in weights if each.grad)

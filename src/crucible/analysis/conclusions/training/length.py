@@ -140,8 +140,8 @@ def steps(
     for call in trainer_arguments(seen):
         most = whole(call.kwargs.get("max_steps", -1))
         if most is not None and most > 0:
-            return _in_batches(seen, most, call)
-    counted = _counted(seen)
+            return _trainer_steps(seen, most, call)
+    counted = _product_of_loops(seen)
     if counted is not None:
         return seen.say(counted[0], counted[1], Confidence.HIGH if counted[2] else Confidence.MEDIUM)
     named = number_named(seen, STEP_NAMES, 1, 1e10)
@@ -165,14 +165,14 @@ def steps(
     return seen.assume(ASSUMED_STEPS, f"The code does not say how long it trains; {ASSUMED_STEPS:,} steps are assumed.")
 
 
-def _in_batches(seen: Seen, most: int, call: Call) -> Conclusion[int]:
+def _trainer_steps(seen: Seen, most: int, call: Call) -> Conclusion[int]:
     """Return the steps in batches: a step of the Trainer takes one batch for each gradient that it accumulates."""
     each = whole(call.kwargs.get("gradient_accumulation_steps", 1)) or 1
     why = f"{most:,} steps of {each} batches." if each > 1 else ""
     return seen.say(most * each, [call.where], Confidence.HIGH, why)
 
 
-def _counted(seen: Seen) -> tuple[int, list[Where], bool] | None:
+def _product_of_loops(seen: Seen) -> tuple[int, list[Where], bool] | None:
     """Return the product of the loops around a step, with their lines, if all lengths are known; else None.
 
     A condition such as `if i % 4 == 0` around the step divides it.

@@ -54,11 +54,11 @@ def models(seen: Seen) -> tuple[Model, ...]:
     parts = _parts(candidates)
     own = (_torch_model(seen, each, parts.gaps) for each in _roots(candidates, parts.ids))
     counted = (each for each in own if each.parameters or not each.complete)
-    found = list(islice(chain(counted, _named(seen), _built(seen)), MOST))
-    return tuple(_made_for_certain(seen, found)) if found else tuple(_from_sizes(seen))
+    found = list(islice(chain(counted, _models_by_name(seen), _keras_and_flax_models(seen)), MOST))
+    return tuple(_certainly_made(seen, found)) if found else tuple(_models_by_sizes(seen))
 
 
-def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
+def _certainly_made(seen: Seen, found: list[Model]) -> list[Model]:
     """Return the models without those from functions that nobody calls, if the program itself makes one."""
     if len(found) < 2:
         return found
@@ -197,7 +197,7 @@ def _is_gap(value: Value) -> bool:
     return type(value) is Thing and bool(value.attrs.get("incomplete") or value.path == MODEL)
 
 
-def _named(seen: Seen) -> Iterator[Model]:
+def _models_by_name(seen: Seen) -> Iterator[Model]:
     """Yield the well-known models that are loaded by name, each line once."""
     done: set[str] = set()
     for call in seen.facts.calls:
@@ -235,11 +235,11 @@ def _named_model(thing: Thing, doubtful: bool) -> Model:
     elif isinstance(name, str) and size_in_name(name) is not None:
         count = (size_in_name(name) or 0) * 1e6
     total = int(count) if count is not None else None
-    label = name if isinstance(name, str) else _class_of(thing)
-    return Model(label, thing, thing.where, total, _adapters(thing, sizes, total), True, sizes, doubtful)
+    label = name if isinstance(name, str) else _class_name(thing)
+    return Model(label, thing, thing.where, total, _trainable_count(thing, sizes, total), True, sizes, doubtful)
 
 
-def _class_of(thing: Thing) -> str:
+def _class_name(thing: Thing) -> str:
     """Return the class that a model of unknown name is made from."""
     parts = [
         part for part in str(thing.attrs.get("path", "")).split(".") if part not in ("from_pretrained", "from_config")
@@ -247,7 +247,7 @@ def _class_of(thing: Thing) -> str:
     return parts[-1] if parts else "model"
 
 
-def _adapters(thing: Thing, sizes: Sizes | None, total: int | None) -> int | None:
+def _trainable_count(thing: Thing, sizes: Sizes | None, total: int | None) -> int | None:
     """Return the trainable parameters: all of them, or the LoRA pairs on attention projections. None if unknown."""
     rank = whole(thing.attrs.get("lora"))
     if rank is None:
@@ -259,13 +259,13 @@ def _adapters(thing: Thing, sizes: Sizes | None, total: int | None) -> int | Non
     return 2 * rank * sizes.width * count * sizes.layers
 
 
-def _built(seen: Seen) -> Iterator[Model]:
+def _keras_and_flax_models(seen: Seen) -> Iterator[Model]:
     """Yield the models of Keras and Flax."""
     for each in (*keras_models(seen), *flax_models(seen)):
         yield Model(each.name, each.value, each.where, each.parameters, each.learns, each.complete)
 
 
-def _from_sizes(seen: Seen) -> Iterator[Model]:
+def _models_by_sizes(seen: Seen) -> Iterator[Model]:
     """Yield a model by sizes in a call or config, for a model whose class is not among the files."""
     for call in seen.calls_where(lambda path: "GPT" in path, DEPTHS):
         if call.path.startswith(_FRAMEWORK):
