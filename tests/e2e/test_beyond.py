@@ -118,7 +118,7 @@ def test_behind_a_proxy(terminal: Terminal) -> None:
             "before it has users",
         ),
         ({"CRUCIBLE_BEHIND_PROXY": "true"}, 7, "without encryption"),
-        ({"CRUCIBLE_TLS_KEY": "/nothing.pem"}, 2, "go together"),
+        ({"CRUCIBLE_TLS_KEY": "/nothing.pem"}, 2, "needs its key"),
         ({"CRUCIBLE_TLS_KEY": "/nothing.pem", "CRUCIBLE_TLS_CERTIFICATE": "/nothing.pem"}, 2, "cannot be used"),
     ],
 )

@@ -73,7 +73,7 @@ def test_one_that_is_not_there_is_told_before_anything_runs(terminal: Terminal) 
     ("words", "given", "said"),
     [
         (("set", "BAD NAME"), VALUE, "cannot be the name"),
-        (("set", "EMPTY"), "", "no value"),
+        (("set", "EMPTY"), "", "Standard input is empty"),
         (("set", "SHORT"), "abc", "3 bytes"),
         (("remove", "NOPE", "--yes"), "", "no secret 'NOPE'"),
         (("set", "TOKEN", "--project", "nowhere"), VALUE, "no project 'nowhere'"),
