@@ -1,4 +1,4 @@
-"""Backends, plans over them, and the named sizes."""
+"""Routes of backends, plans, predictions and tiers."""
 
 from __future__ import annotations
 
@@ -18,39 +18,41 @@ router = APIRouter(prefix="/api/v1", tags=["backends"])
 
 @router.get("/backends")
 async def backends(control: Control) -> BackendPage:
-    """Each backend of this server with its abilities and its offers.
+    """List the connected backends with their capabilities and offers.
 
-    `others` are known backends that are not connected; `why` has the command that connects each, or says that there is
-    none.
+    `others` lists known backends that are not connected; `why` has the command that connects each of them, or says that
+    there is none.
     """
     return await control.backends.list_backends()
 
 
 @router.post("/plan", responses=problem_responses(413, 504))
 async def plan(request: PlanRequest, control: Control, who: Who) -> PlanView:
-    """What a program needs (`profile`, with evidence), and where it would run and for how much. Changes nothing.
+    """Analyze a program and rank the offers that could run it. Changes nothing.
 
-    Takes what `POST /api/v1/jobs` takes and the program's text, `{"code": "..."}` alone will do: it may be unfinished,
-    and the same text is read once, so clients may call this while the user types. `offers` best first, each with what
-    the whole job costs and when it would be done: those that can run it, then those of providers that are not connected
-    (`runnable` false, `why` with what connects them). `rejected` with the reason. `chosen`, with the call
-    that would be sent if what `job` says is added to the submission, or null, and `why`. `learned` says by how much the
-    times that past jobs took correct the estimate.
+    The body has the fields of `POST /api/v1/jobs` and the program's text; `{"code": "..."}` alone is enough. The
+    program may be unfinished, and the same text is analyzed only once, so clients may call this while the user types.
+
+    `profile` says what the program needs, with evidence. `offers` lists offers with the cost and the completion time of
+    the whole job: first those that can run it, best first, then those of providers that are not connected (`runnable`
+    is false, and `why` says how to connect them). `rejected` lists the other offers with the reason. `chosen` is the
+    offer that a submission gets if the fields of `job` are added to it, with the call that would be sent; it may be
+    null, and `why` explains the choice. `learned` says how much the runtimes of past jobs correct the estimate.
     """
     return await control.plans.plan(who, request)
 
 
 @router.get("/predictions")
 async def predictions(control: Control, who: Who, limit: PageSize = 50, cursor: Cursor = None) -> PredictionPage:
-    """What plans said of jobs beside how long those took, newest first, and how good that was on the whole.
+    """Return one page of predicted and actual runtimes, newest first, and the accuracy of all predictions.
 
-    `error` is the share of what it took; a job that does not count says in `why_not` why. `next` is the cursor of the
-    following page.
+    `error` is relative to the actual runtime. `why_not` says why a job does not count. `next` is the cursor of the next
+    page.
     """
     return await control.plans.predictions(who, limit=limit, cursor=cursor)
 
 
 @router.get("/tiers")
 async def tiers() -> TierPage:
-    """The named sizes a job may ask for."""
+    """List the tiers: the named sizes that a job may ask for."""
     return TierPage(items=tuple(tier.view() for tier in TIERS.values()))

@@ -1,4 +1,4 @@
-"""Many jobs with one request: submitted, or cancelled."""
+"""Bulk routes: submit or cancel many jobs with one request."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
 @router.post("/bulk", responses=problem_responses(413))
 async def submit_many(batch: JobBatch, request: Request, control: Control, who: Who) -> SubmittedPage:
-    """Submit up to 500 jobs. `items` says of each, in their order, what became of it.
+    """Submit up to 500 jobs. `items` has one result per job, in the order of the request.
 
-    `status` is what a single submission would have answered: 201 with the new `job`, 200 with the one that its
-    key made before, or an error with its `problem`. Jobs are stored in order, 20 of them in one transaction; one
-    that is refused stops none of the others, and after a failure in between the keys make it safe to send all again.
+    `status` is that of a single submission: 201 with the new `job`, 200 with the job that its key created before, or an
+    error with its `problem`. Jobs are stored in order, 20 per transaction, and a refused job does not stop the others.
+    If the request fails halfway, the keys make it safe to send all of it again.
     """
-    read = [_read(item) for item in batch.jobs]
-    done = iter(await control.jobs.submit_many(who, [one for one in read if not isinstance(one, CrucibleError)]))
-    results = [one if isinstance(one, CrucibleError) else next(done) for one in read]
+    specs = [_read(item) for item in batch.jobs]
+    submitted = iter(
+        await control.jobs.submit_many(who, [spec for spec in specs if not isinstance(spec, CrucibleError)])
+    )
+    results = [spec if isinstance(spec, CrucibleError) else next(submitted) for spec in specs]
     items = tuple(_submitted(n, result, request_id(request)) for n, result in enumerate(results))
     return SubmittedPage(
         items=items,
@@ -45,38 +47,39 @@ async def submit_many(batch: JobBatch, request: Request, control: Control, who: 
 
 @router.post("/cancel", responses=problem_responses(413))
 async def cancel_many(
-    wish: Annotated[CancelRequest, Body()], request: Request, control: Control, who: Who
+    body: Annotated[CancelRequest, Body()], request: Request, control: Control, who: Who
 ) -> CancelledPage:
-    """Ask for the end of many jobs; of those a filter fits only the ones that have not ended are meant.
+    """Cancel many jobs, by id or by filter. A filter selects only jobs that have not ended.
 
-    At most 1,000 at once, newest first; `more` says that there are others. With `dry_run` nothing is asked, and the
-    answer says which jobs are meant. Ids that name no job have a `problem`, and stop none of the others.
+    Cancels at most 1,000 jobs at once, newest first; `more` says whether others match. With `dry_run` nothing is
+    cancelled, and the response lists the selected jobs. An id that names no job gets a `problem` and does not stop the
+    others.
     """
-    if wish.filter is not None:
+    if body.filter is not None:
         views, more = await control.jobs.cancel_matching(
-            who, validate_filter(wish.filter), limit=MOST_CANCELLED, dry_run=wish.dry_run
+            who, validate_filter(body.filter), limit=MOST_CANCELLED, dry_run=body.dry_run
         )
-        return _cancelled([CancelledView(job=view) for view in views], more, wish)
-    found = await control.jobs.cancel_named(who, wish.ids or [], dry_run=wish.dry_run)
+        return _cancelled([CancelledView(job=view) for view in views], more, body)
+    results = await control.jobs.cancel_named(who, body.ids or [], dry_run=body.dry_run)
     items = [
-        CancelledView(id=ref, problem=_problem(one, request_id(request)))
-        if isinstance(one, CrucibleError)
-        else CancelledView(job=one)
-        for ref, one in zip(wish.ids or [], found, strict=True)
+        CancelledView(id=ref, problem=_problem(result, request_id(request)))
+        if isinstance(result, CrucibleError)
+        else CancelledView(job=result)
+        for ref, result in zip(body.ids or [], results, strict=True)
     ]
-    return _cancelled(items, False, wish)
+    return _cancelled(items, False, body)
 
 
-def _cancelled(items: Sequence[CancelledView], more: bool, wish: CancelRequest) -> CancelledPage:
-    meant = {item.job.id for item in items if item.job is not None}
-    return CancelledPage(items=tuple(items), jobs=len(meant), more=more, dry_run=wish.dry_run)
+def _cancelled(items: Sequence[CancelledView], more: bool, body: CancelRequest) -> CancelledPage:
+    selected = {item.job.id for item in items if item.job is not None}
+    return CancelledPage(items=tuple(items), jobs=len(selected), more=more, dry_run=body.dry_run)
 
 
 def _read(item: BatchItem) -> tuple[JobSpec, str | None] | CrucibleError:
-    """Validate one spec by itself: as part of the body, an invalid one would refuse all the others."""
-    given: Any = item.spec
+    """Validate one spec by itself: validated as part of the body, an invalid spec would refuse all the others."""
+    fields: Any = item.spec
     try:
-        return JobSpec.model_validate(given), validate_key(item.key)
+        return JobSpec.model_validate(fields), validate_key(item.key)
     except ValidationError as error:
         return bad_fields(error.errors(), JobSpec)
     except CrucibleError as error:

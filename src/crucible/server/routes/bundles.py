@@ -1,4 +1,4 @@
-"""Bundles: code of jobs, sent once and named by its hash."""
+"""Bundles: the code of jobs, uploaded once and named by its hash."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ THING = "The bundle"
 router = APIRouter(prefix="/api/v1/bundles", tags=["bundles"])
 
 
-@router.head("/{sha256}", responses=problem_responses(404, also={200: "it is there; no body"}), response_class=Response)
+@router.head(
+    "/{sha256}", responses=problem_responses(404, also={200: "The bundle exists; no body"}), response_class=Response
+)
 async def has_bundle(sha256: Sha256, control: Control, who: Who) -> Response:
-    """Whether the server has this bundle, so that it need not be sent."""
+    """Check whether the server has a bundle, so that it need not be uploaded."""
     if not await control.bundles.has(who, sha256):
         raise NotFound("There is no such bundle.", fix=f"PUT it to /api/v1/bundles/{sha256}.")
     return Response(status_code=200)
 
 
-@router.put("/{sha256}", status_code=201, responses=problem_responses(413, also={200: "it was there"}))
+@router.put("/{sha256}", status_code=201, responses=problem_responses(413, also={200: "The bundle existed already"}))
 async def put_bundle(
     sha256: Sha256, request: Request, control: Control, who: Who, server: Server, response: Response
 ) -> BundleView:
-    """Store the archive in the body. Refused, and nothing kept, unless its SHA-256 is the one in the path."""
+    """Upload a bundle. If its SHA-256 is not the one in the path, it is refused and nothing is stored."""
     check_length(request.headers, server.bundle_limit, THING)
     created = await control.bundles.put(who, sha256, limited_stream(request, server.bundle_limit, THING))
     response.status_code = 201 if created else 200

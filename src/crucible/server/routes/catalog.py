@@ -1,4 +1,4 @@
-"""The catalog: what can be rented and for how much, whether its provider is connected or not."""
+"""The catalog: offers and prices of all providers, connected or not."""
 
 from __future__ import annotations
 
@@ -38,29 +38,30 @@ class OfferQuery(OfferFilter):
 
 
 @router.get("")
-async def list_offers(control: Control, wanted: Annotated[OfferQuery, Query()]) -> PricePage:
-    """Offers that fit, cheapest first, with their prices' age and source; `next` is the cursor of the following page.
+async def list_offers(control: Control, query: Annotated[OfferQuery, Query()]) -> PricePage:
+    """Return one page of matching offers, cheapest first, with the age and source of their prices.
 
-    Those of a provider that is not connected have `runnable` false and say in `why` what connects it.
+    `next` is the cursor of the next page. For offers of a provider that is not connected `runnable` is false, and `why`
+    says how to connect it.
     """
-    return await control.catalog.page(wanted, limit=wanted.limit, cursor=wanted.cursor)
+    return await control.catalog.page(query, limit=query.limit, cursor=query.cursor)
 
 
 @router.get("/gpus")
 async def gpus() -> GpuPage:
-    """GPU types: memory, bandwidth, peak rates by number format, and the data sheets they are from."""
+    """List GPU types with memory, bandwidth, peak rates by number format, and their data sheets."""
     return GpuPage(items=tuple(map(GpuView.from_gpu, GPUS)))
 
 
 @router.get("/types/{type}", responses=problem_responses(404))
 async def show(type: Annotated[str, Path(min_length=1, max_length=100)], control: Control) -> TypeView:
-    """One instance type: its GPU, and its offers in all regions and markets, cheapest first."""
+    """Return an instance type: its GPU, and its offers in all regions and markets, cheapest first."""
     return await control.catalog.instance_type(type)
 
 
 @router.get("/audit")
 async def audit(control: Control) -> PriceAuditView:
-    """What is wrong with the prices in use: each finding with row, rule and fix. What is refused is not offered."""
+    """Audit the prices in use: each finding has its row, rule and fix. Refused prices are not offered."""
     return await control.catalog.audit()
 
 
@@ -69,22 +70,26 @@ async def compare(
     request: Request,
     control: Control,
     who: Who,
-    provider: Annotated[str | None, Query(max_length=100, description="whose prices (default: by the types)")] = None,
-    over: Annotated[float, Query(ge=0, le=MOST_PERCENT, description="percent from which two prices differ")] = 10.0,
+    provider: Annotated[
+        str | None, Query(max_length=100, description="provider of the prices (default: detected from the types)")
+    ] = None,
+    over: Annotated[
+        float, Query(ge=0, le=MOST_PERCENT, description="report differences of at least this many percent")
+    ] = 10.0,
 ) -> PriceComparisonView:
-    """The prices in use beside another table, sent as CSV with InstanceType, Region, Price and perhaps SpotPrice."""
+    """Compare the prices in use with a CSV table of InstanceType, Region, Price and, optionally, SpotPrice."""
     body = await read_body(request, MAX_JSON, "The table")
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        raise BadInput("The table is no text.", fix="Send CSV in UTF-8.") from None
+        raise BadInput("The table is not text.", fix="Send CSV in UTF-8.") from None
     return await control.catalog.compare(who, text, provider=provider, over=over / 100)
 
 
 @router.post("/refresh", responses=problem_responses(502, 503, 504))
-async def refresh(wish: RefreshRequest, control: Control, who: Who) -> RefreshView:
-    """Ask a provider's price interface for the prices of today; for administrators.
+async def refresh(body: RefreshRequest, control: Control, who: Who) -> RefreshView:
+    """Fetch current prices from a provider's price API; for administrators.
 
-    What it answers passes the audit before it is kept; what is refused of it (`items`) leaves the old prices in use.
+    New prices are audited before they are stored. For those that are refused (`items`) the old prices stay in use.
     """
-    return await control.catalog.refresh(who, wish.provider, wish.regions)
+    return await control.catalog.refresh(who, body.provider, body.regions)

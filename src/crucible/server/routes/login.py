@@ -1,4 +1,4 @@
-"""Logging in: a link that works once, name and password, or what a command was handed, become a session."""
+"""Log in with a one-time link, with name and password, or with the code that a command received from the browser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from crucible.server.security.size_limits import read_body
 
 MAX_CODE = 200
 MAX_FORM = 16 * 1024
-"""Bytes: the longest password, in letters of four bytes each of which is written in three, and a name."""
+"""Bytes of a login form: the longest password, with characters of 4 bytes, each escaped as `%XX`, and a name."""
 
 router = APIRouter(tags=["login"])
 
@@ -51,7 +51,7 @@ _FORM = {
 
 
 class Credentials(BaseModel):
-    """Name and password; or the code of a login link; or the code that a command was handed, with its verifier."""
+    """Name and password, or the code of a login link, or the code that a command received, with its verifier."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -70,34 +70,34 @@ class Credentials(BaseModel):
 
 @router.get("/api/v1/login")
 async def ways(control: Control) -> WaysView:
-    """How people log in here: `password`, and `oidc`, which is the provider's name or null."""
+    """Return how users can log in: `password`, and `oidc` with the name of the OpenID provider or null."""
     return WaysView(oidc=control.login.provider)
 
 
 @router.post("/api/v1/login", responses=problem_responses(404, 429))
-async def login(wish: Credentials, control: Control, server: Server, response: Response) -> TokenView:
-    """A session, as a token in the answer and as a cookie for a browser."""
-    if wish.code is not None and wish.verifier is not None:
-        session = await control.login.openid.fetch(wish.code, wish.verifier)
-    elif wish.code is not None:
-        session = await control.login.redeem(wish.code)
+async def login(body: Credentials, control: Control, server: Server, response: Response) -> TokenView:
+    """Log in. Returns the session's token, and sets it as a cookie for browsers."""
+    if body.code is not None and body.verifier is not None:
+        session = await control.login.openid.fetch(body.code, body.verifier)
+    elif body.code is not None:
+        session = await control.login.redeem(body.code)
     else:
-        session = await control.login.login(str(wish.name), str(wish.password))
+        session = await control.login.login(str(body.name), str(body.password))
     set_session_cookie(response, session, server)
     return session
 
 
 @router.post("/api/v1/login/links", status_code=201)
 async def link(control: Control, who: Who, request: Request, server: Server) -> LinkView:
-    """A link that logs a browser in, once, within five minutes."""
-    made = await control.login.create_link(who)
-    url = f"{server_url(request, server.public_url)}/login?code={made.token}"
-    return LinkView(url=url, expires_at=made.expires_at)
+    """Create a link that logs a browser in once, within five minutes."""
+    token = await control.login.create_link(who)
+    url = f"{server_url(request, server.public_url)}/login?code={token.token}"
+    return LinkView(url=url, expires_at=token.expires_at)
 
 
 @router.post("/api/v1/logout", status_code=204, response_class=Response)
 async def logout(control: Control, who: Who, response: Response) -> None:
-    """End this session; a token stays good until it is revoked."""
+    """End this session. A token stays valid until it is revoked."""
     await control.login.logout(who)
     response.delete_cookie(COOKIE, path="/")
 
@@ -106,10 +106,9 @@ async def logout(control: Control, who: Who, response: Response) -> None:
 async def page(
     control: Control, code: Annotated[str | None, Query(min_length=1, max_length=MAX_CODE)] = None
 ) -> Response:
-    """A form for name and password, and the way to the OpenID provider where there is one.
+    """Return the login page: a form for name and password, and a link to the OpenID provider if there is one.
 
-    With the code of a link it asks to be confirmed: one that is only looked at, by a program or a preview, is not used
-    up.
+    With the `code` of a login link it asks for confirmation, so that link previews do not use up the link.
     """
     if code is None:
         return _html(login_form(_provider_link(control.login.provider)), title="Log in")
@@ -121,14 +120,14 @@ async def page(
 
 @router.post("/login", response_class=HTMLResponse, responses=problem_responses(413), openapi_extra=_FORM)
 async def use(control: Control, request: Request, server: Server) -> Response:
-    """Handle the forms of the login page: name and password, or the code of a link."""
+    """Log in with a form of the login page: name and password, or the code of a login link."""
     form = parse_qs((await read_body(request, MAX_FORM, "The form")).decode("ascii", "replace"))
     code, name, password = (form.get(field, [""])[0] for field in ("code", "name", "password"))
     try:
         session = await (control.login.redeem(code) if code else _by_password(control, name, password))
     except CrucibleError as error:
-        again = None if code else login_form(_provider_link(control.login.provider), name[:MAX_USER], error)
-        return refusal_response(error, request, again)
+        form_html = None if code else login_form(_provider_link(control.login.provider), name[:MAX_USER], error)
+        return refusal_response(error, request, form_html)
     response = _html(_welcome_html(session), title="Logged in")
     set_session_cookie(response, session, server)
     return response
@@ -138,20 +137,20 @@ def _welcome_html(session: TokenView) -> str:
     user = html.escape(session.user)
     if session.job is None:
         return f"<p>You are logged in as {user}.</p>"
-    shown = html.escape(session.job)
-    return f'<p>{user} lets you look at <a href="/api/v1/jobs/{shown}">{shown}</a>, and at nothing else.</p>'
+    job = html.escape(session.job)
+    return f'<p>{user} lets you look at <a href="/api/v1/jobs/{job}">{job}</a>, and at nothing else.</p>'
 
 
 async def _by_password(control: control_plane.ControlPlane, name: str, password: str) -> TokenView:
     try:
-        given = Credentials(name=name.strip(), password=password)
+        credentials = Credentials(name=name.strip(), password=password)
     except ValidationError:
         raise BadInput(
             "Name and password are both needed.",
             why=f"A name has 1 to {MAX_USER} characters, a password 1 to {LONGEST_PASSWORD}.",
             fix="Fill in both.",
         ) from None
-    return await control.login.login(str(given.name), str(given.password))
+    return await control.login.login(str(credentials.name), str(credentials.password))
 
 
 def _provider_link(provider: str | None) -> str | None:

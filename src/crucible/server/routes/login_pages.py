@@ -1,4 +1,4 @@
-"""The few pages that logging in needs, and the cookie that it leaves."""
+"""The pages of the login, and the session cookie that it sets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ code { white-space: nowrap; }
 _HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 HEADERS = {
     "Content-Security-Policy": f"{SECURITY_HEADERS['Content-Security-Policy']}; style-src 'sha256-{_HASH}'",
-    # With no-referrer a browser sends `Origin: null` along with our own forms, as it would with a stranger's.
+    # With no-referrer, browsers would send `Origin: null` with our own forms, as with those of another site.
     "Referrer-Policy": "same-origin",
 }
 
@@ -39,34 +39,36 @@ HEADERS = {
 def html_page(
     body: str, onward: str | None = None, status: int = 200, title: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """`body` is markup. `onward` is a path of this server: the page itself goes there, and no redirect does, because a
-    browser that came from another site does not send a SameSite=Strict cookie along with those."""
-    there = f'<meta http-equiv="refresh" content="0;url={html.escape(onward)}">' if onward is not None else ""
-    named = f"{html.escape(title)} - Crucible" if title else "Crucible"
+    """Return a page with this markup as its body. If `onward` is set, the page loads that path of this server next.
+
+    A redirect would not do: a browser that came from another site sends no SameSite=Strict cookie with it.
+    """
+    refresh = f'<meta http-equiv="refresh" content="0;url={html.escape(onward)}">' if onward is not None else ""
+    full_title = f"{html.escape(title)} - Crucible" if title else "Crucible"
     head = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{there}<title>{named}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{refresh}<title>{full_title}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
     )
     return HTMLResponse(f"{head}<body><main>{body}</main></body></html>\n", status, {**HEADERS, **(headers or {})})
 
 
 def login_form(provider: str | None, name: str = "", error: CrucibleError | None = None) -> str:
-    """Name and password, and the way to the OpenID provider where there is one, which `provider` is a link to.
+    """Return the login form as markup, with `provider`, a link to the OpenID provider, if there is one.
 
     `error` is that of the last attempt, with this `name`.
     """
-    said, bad = "", ""
+    alert, invalid = "", ""
     if error is not None:
-        said = f'<div role="alert" id="refused">{error_html(error)}</div>'
-        bad = ' aria-invalid="true" aria-describedby="refused"'
-    return f"""<h1>Log in to Crucible</h1>{said}{provider or ""}
+        alert = f'<div role="alert" id="refused">{error_html(error)}</div>'
+        invalid = ' aria-invalid="true" aria-describedby="refused"'
+    return f"""<h1>Log in to Crucible</h1>{alert}{provider or ""}
 <form method="post" action="/login">
 <label for="name">Name</label>
 <input id="name" name="name" value="{html.escape(name)}" autocomplete="username" autocapitalize="none"
-spellcheck="false" maxlength="{MAX_USER}" required{bad}>
+spellcheck="false" maxlength="{MAX_USER}" required{invalid}>
 <label for="password">Password</label>
 <input id="password" name="password" type="password" autocomplete="current-password"
-maxlength="{LONGEST_PASSWORD}" required{bad}>
+maxlength="{LONGEST_PASSWORD}" required{invalid}>
 <button>Log in</button>
 </form>
 <p>Without a password: <code>crucible login --link</code>, where you are logged in already, makes a link that logs a
@@ -74,20 +76,20 @@ browser in.</p>"""
 
 
 def error_html(error: CrucibleError) -> str:
-    """An error as markup, for a person."""
+    """Return an error as markup."""
     return "".join(f"<p>{html.escape(part)}</p>" for part in (error.what, error.why, error.fix) if part)
 
 
 def refusal_response(error: CrucibleError, request: Request, body: str | None = None) -> Response:
-    """A refusal: a page for a person at a browser, a problem for programs."""
+    """Return the response to a refused login: a page for browsers, a problem for programs."""
     if "text/html" not in request.headers.get("accept", ""):
         return problem_response(error, request_id(request))
-    shown = f'{error_html(error)}<p><a href="/login">Log in</a></p>' if body is None else body
-    return html_page(shown, status=error.http_status, title="Not logged in", headers=error_headers(error))
+    markup = f'{error_html(error)}<p><a href="/login">Log in</a></p>' if body is None else body
+    return html_page(markup, status=error.http_status, title="Not logged in", headers=error_headers(error))
 
 
 def set_session_cookie(response: Response, session: TokenView, server: ServerInfo) -> None:
-    """Set the session's cookie: for this site alone, out of reach of scripts, and encrypted wherever we are."""
+    """Set the session cookie: for this site only, hidden from scripts, and only over TLS if clients use it."""
     response.set_cookie(
         COOKIE,
         str(session.token),

@@ -1,4 +1,4 @@
-"""Machines: anything that bills or holds slots."""
+"""Machines: everything that bills or holds slots."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ router = APIRouter(prefix="/api/v1/machines", tags=["machines"])
 
 @router.get("")
 async def machines(
-    control: Control, who: Who, all: Annotated[bool, Query(description="also those that are gone")] = False
+    control: Control, who: Who, all: Annotated[bool, Query(description="include machines that are gone")] = False
 ) -> MachinePage:
-    """Machines that are not gone, and who occupies them."""
+    """List the machines that are not gone, and what occupies them."""
     return await control.machines.list_machines(who, all=all)
 
 
 @router.get("/orphans")
 async def orphans(control: Control, who: Who) -> OrphanPage:
-    """List machines that carry our tag at their backend but are unknown here or should be gone.
+    """List machines that carry this server's tag at their backend, but are unknown here or should be gone.
 
-    Asks every connected backend, so it may take a while. Nothing is terminated.
+    This asks every connected backend, so it may take a while. Nothing is terminated.
     """
     return await control.machines.list_orphans(who)
 
 
 @router.post("/{machine}/terminate", status_code=202, responses=problem_responses(404, 409))
 async def terminate(machine: MachineRef, control: Control, who: Who) -> MachineView | OrphanView:
-    """End a machine, whatever runs on it. Again, or for one that is gone, is harmless."""
+    """Terminate a machine, whatever runs on it. Idempotent, also for a machine that is gone."""
     return await control.machines.terminate(who, machine)

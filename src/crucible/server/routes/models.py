@@ -1,4 +1,4 @@
-"""Model plugins: those of the server's Python for models, and jobs of them."""
+"""Model plugins installed in the server's Python for models, and jobs that run them."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ ModelName = Annotated[str, Path(min_length=1, max_length=200, description="the n
 
 @router.get("")
 async def list_models(control: Control, who: Who) -> ModelPage:
-    """All models, the broken ones with `error`. None where the setting `models_python` is not set."""
+    """List all models; broken ones have `error`. The list is empty if the setting `models_python` is not set."""
     return await control.models.list_models(who)
 
 
 @router.get("/{name}", responses=problem_responses(404))
 async def show(name: ModelName, control: Control, who: Who) -> ModelView:
-    """One model: what it can do, and the schema of its config."""
+    """Return one model: what it can do, and the schema of its config."""
     return await control.models.get(who, name)
 
 
 @router.post("/{name}/jobs", status_code=201, responses=problem_responses(404, 409, also=SAME_KEY))
 async def submit(
     name: ModelName,
-    wish: ModelJob,
+    body: ModelJob,
     control: Control,
     who: Who,
     key: Annotated[str | None, Depends(idempotency_key)],
     response: Response,
 ) -> JobView:
-    """Train, ask or measure a model. Once this answers, the job is stored and will run."""
-    order = ModelOrder(name, wish.method, wish.config, wish.inputs, wish.callbacks)
-    spec = await control.models.job_spec(who, order, wish.job)
+    """Submit a job that trains, runs or evaluates a model. Once this returns, the job is stored and will run."""
+    order = ModelOrder(name, body.method, body.config, body.inputs, body.callbacks)
+    spec = await control.models.job_spec(who, order, body.job)
     return respond_with_job(await control.jobs.submit(who, spec, key), response)

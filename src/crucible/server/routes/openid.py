@@ -1,4 +1,4 @@
-"""Signing in with the OpenID provider of this deployment: away to it, and back with a session."""
+"""Log in with the deployment's OpenID provider: redirect the browser there, and create a session when it returns."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from crucible.server.routes.login_pages import html_page, refusal_response, set_
 
 PATH = "/api/v1/login/oidc"
 AWAY_COOKIE = "crucible_signin"
-"""Ties what comes back to the browser that went away. Lax: the provider's site sends the browser back.
+"""Ties the provider's response to the browser that began the login. Lax: the provider's site sends the browser back.
 
-Where we are encrypted its name begins with `__Host-`: no neighbouring site can plant one of its own."""
+Over TLS its name begins with `__Host-`, so that no sibling domain can set a cookie of this name."""
 AWAY_SECONDS = 600
-MAX_WORD = 2000
+MAX_TEXT = 2000
 
 router = APIRouter(prefix=PATH, tags=["login"])
 
-Word = Annotated[str | None, Query(max_length=MAX_WORD)]
+ShortText = Annotated[str | None, Query(max_length=MAX_TEXT)]
 
 
 @router.get("", status_code=303, response_class=RedirectResponse, responses=problem_responses(404, 503))
@@ -40,12 +40,18 @@ async def begin(
     control: Control,
     request: Request,
     server: Server,
-    next: Annotated[str | None, Query(max_length=MAX_PATH, description="path of this server to end at")] = None,
-    port: Annotated[int | None, Query(ge=1024, le=65535, description="where a command listens on 127.0.0.1")] = None,
-    challenge: Annotated[str | None, Query(pattern=CHALLENGE_PATTERN, description="the command's, S256")] = None,
-    state: Annotated[str | None, Query(pattern=ECHO_PATTERN, description="returned to the command")] = None,
+    next: Annotated[
+        str | None, Query(max_length=MAX_PATH, description="path of this server to open after the login")
+    ] = None,
+    port: Annotated[
+        int | None, Query(ge=1024, le=65535, description="port of 127.0.0.1 on which a command listens")
+    ] = None,
+    challenge: Annotated[
+        str | None, Query(pattern=CHALLENGE_PATTERN, description="the command's PKCE challenge (S256)")
+    ] = None,
+    state: Annotated[str | None, Query(pattern=ECHO_PATTERN, description="returned to the command unchanged")] = None,
 ) -> Response:
-    """Sends a browser to the provider. With `port`, `challenge` and `state` it is a command that gets the session."""
+    """Redirect a browser to the provider. With `port`, `challenge` and `state` a waiting command gets the session."""
     try:
         command = _command(port, challenge, state)
         begun = await control.login.openid.begin(_redirect_uri(request, server), path=next, command=command)
@@ -69,19 +75,19 @@ async def finish(
     control: Control,
     request: Request,
     server: Server,
-    code: Word = None,
-    state: Word = None,
-    error: Word = None,
-    iss: Word = None,
+    code: ShortText = None,
+    state: ShortText = None,
+    error: ShortText = None,
+    iss: ShortText = None,
 ) -> Response:
-    """Where the provider sends the browser back to. A sign-in works once, in the browser that began it."""
+    """Finish a login: the provider redirects the browser here. It works once, in the browser that began it."""
     answer = ProviderResponse(state, code, error, iss, request.cookies.get(_cookie(server)))
     try:
         landing = await control.login.openid.finish(answer)
     except CrucibleError as refused:
         response = refusal_response(refused, request)
     else:
-        response = _landed(landing, server)
+        response = _landing_page(landing, server)
     response.delete_cookie(_cookie(server), path="/", secure=server.secure, httponly=True, samesite="lax")
     return response
 
@@ -104,10 +110,10 @@ def _redirect_uri(request: Request, server: ServerInfo) -> str:
     return f"{base.rstrip('/')}{PATH}/callback"
 
 
-def _landed(landing: LoginResult, server: ServerInfo) -> Response:
+def _landing_page(landing: LoginResult, server: ServerInfo) -> Response:
     name = html.escape(landing.user)
     if landing.handover is not None:
-        # Going on takes a click: another program of this computer may have sent the browser here.
+        # Ask for a click: another program on this computer may have sent the browser here.
         return html_page(
             f"<p>The command <code>crucible login</code> on this computer asks to be logged in as {name}. Go on only "
             f'if you started it yourself.</p><p><a href="{html.escape(landing.handover)}">Log the command in</a></p>'

@@ -1,4 +1,4 @@
-"""`/orchestrate` and `/status`: jobs as tasks of tenants."""
+"""`/orchestrate` and `/status`: training jobs as tasks of tenants."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ router = APIRouter(tags=["training"])
 
 
 @router.post("/orchestrate", status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY))
-async def orchestrate(wish: Orchestration, control: Control, who: Who, key: Key, response: Response) -> TaskView:
-    """Submit a training task for a tenant, which is a project here; answers as `/status` does."""
-    submitted = await control.trainings.submit(who, wish.request(), key)
+async def orchestrate(body: Orchestration, control: Control, who: Who, key: Key, response: Response) -> TaskView:
+    """Submit a training task for a tenant, which is a project here. Returns the same as `/status`."""
+    submitted = await control.trainings.submit(who, body.request(), key)
     job = submitted.view.id
     response.headers["Location"] = f"/status?task_id={job}"
     if not submitted.created:
@@ -29,11 +29,13 @@ async def orchestrate(wish: Orchestration, control: Control, who: Who, key: Key,
 
 @router.get("/status", responses=problem_responses(404, 409))
 async def status(
-    task_id: Annotated[str, Query(min_length=1, max_length=200, description="what /orchestrate answered")],
+    task_id: Annotated[
+        str, Query(min_length=1, max_length=200, description="`task_id` of the response of /orchestrate")
+    ],
     control: Control,
     who: Who,
 ) -> TaskView:
-    """A task: status, when it was made, and its progress."""
+    """Return a task: its status, creation time and progress."""
     return task_view(await control.trainings.record(who, task_id))
 
 
@@ -53,7 +55,7 @@ def task_view(record: RecordView) -> TaskView:
 
 
 def _message(record: RecordView) -> str:
-    """What it does now: how far it is, what it waits for, or why it ended so."""
+    """Return why the job ended, what it waits for, or its progress."""
     if record.reason:
         return record.reason.message
     if record.waiting:

@@ -34,13 +34,13 @@ async def logs(
     control: Control,
     who: Who,
     attempt: AttemptNumber = None,
-    offset: Annotated[int, Query(ge=-MAX_OFFSET, le=MAX_OFFSET, description="below 0: from the end")] = 0,
+    offset: Annotated[int, Query(ge=-MAX_OFFSET, le=MAX_OFFSET, description="in bytes; negative: from the end")] = 0,
     limit: LogBytes = MiB,
     since: Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="seconds since 1970")] = None,
 ) -> PlainTextResponse:
-    """Output of one attempt (default: the newest) as it was written.
+    """Return the output of one attempt (default: the newest) as it was written.
 
-    `X-Crucible-Next` is the offset to go on from; with `X-Crucible-Complete: true` nothing follows it.
+    `X-Crucible-Next` is the offset to continue from; with `X-Crucible-Complete: true` nothing follows it.
     """
     page = await control.outputs.logs(who, id, attempt=attempt, offset=offset, limit=limit, since=since)
     headers = {
@@ -55,13 +55,13 @@ async def logs(
 
 def _one_line(text: str) -> str:
     if "\n" in text or "\x00" in text:
-        raise ValueError("a line holds no newline and no NUL character, so nothing could be found")
+        raise ValueError("a line contains no newline and no NUL character, so nothing can match")
     return text
 
 
-Sought = Annotated[
+SearchText = Annotated[
     str,
-    Query(min_length=1, max_length=MAX_QUERY, description="text, or with `regex` an expression in RE2's syntax"),
+    Query(min_length=1, max_length=MAX_QUERY, description="text, or with `regex` a regular expression in RE2 syntax"),
     AfterValidator(_one_line),
 ]
 
@@ -72,24 +72,24 @@ async def search_logs(
     request: Request,
     control: Control,
     who: Who,
-    q: Sought,
-    regex: Annotated[bool, Query(description="`q` is an expression, not a text")] = False,
-    case: Annotated[bool, Query(description="upper and lower case differ")] = True,
-    attempt: Annotated[AttemptNumber, Query(description="only this one, not all")] = None,
-    context: Annotated[int, Query(ge=0, le=10, description="lines before and after each that matches")] = 0,
+    q: SearchText,
+    regex: Annotated[bool, Query(description="`q` is a regular expression")] = False,
+    case: Annotated[bool, Query(description="case-sensitive")] = True,
+    attempt: Annotated[AttemptNumber, Query(description="search only this attempt (default: all)")] = None,
+    context: Annotated[int, Query(ge=0, le=10, description="lines before and after each match")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Cursor = None,
 ) -> HitPage:
-    """Lines of the output that match, in its order: attempt, line number, byte offset, the line and those around it.
+    """Return the matching lines of the output, in order: attempt, line number, byte offset, the line and its context.
 
-    `next` is the cursor to go on from, also when a request has searched for 8 seconds; null at the end.
-    `complete` says that nothing will follow. Of a line longer than 2,000 bytes the part around the match is shown.
+    `next` is the cursor to continue from, also after a search that stopped at its limit of 8 seconds; null at the end.
+    `complete` says that no more output will follow. A line longer than 2,000 bytes is cut to the part around the match.
     """
     query = log_search.Query(Pattern(q, regex, case), attempt, context, limit, cursor)
-    return await _while_read(request, control.outputs.search_logs(who, id, query))
+    return await _while_connected(request, control.outputs.search_logs(who, id, query))
 
 
-async def _while_read(request: Request, work: Coroutine[Any, Any, HitPage]) -> HitPage:
+async def _while_connected(request: Request, work: Coroutine[Any, Any, HitPage]) -> HitPage:
     """Return the result of `work`; cancel it as soon as the client disconnects."""
     task = asyncio.ensure_future(work)
     try:
@@ -106,10 +106,10 @@ async def metrics(
     id: JobRef,
     control: Control,
     who: Who,
-    series: Annotated[list[str] | None, Query(max_length=200, description="names (default: all)")] = None,
-    points: Annotated[int, Query(ge=1, le=10_000, description="at most this many of each series")] = 500,
+    series: Annotated[list[str] | None, Query(max_length=200, description="names of series (default: all)")] = None,
+    points: Annotated[int, Query(ge=1, le=10_000, description="maximum number of points of each series")] = 500,
 ) -> MetricsView:
-    """Each series with count, last, min, max and its points `[step, value, at]`."""
+    """Return each series with its count, last, min and max, and its points `[step, value, at]`."""
     return await control.outputs.metrics(who, id, series=series or [], points=points)
 
 
@@ -117,19 +117,19 @@ async def metrics(
 async def list_job_events(
     id: JobRef, control: Control, who: Who, after: Offset = 0, limit: EventCount = 200
 ) -> EventPage:
-    """Events of one job with a number `n` above `after`, in order."""
+    """Return the events of one job with a number `n` above `after`, in order."""
     return await control.outputs.events(who, id, after=after, limit=limit)
 
 
 @router.get("/events", tags=["events"])
 async def list_events(control: Control, who: Who, after: Offset = 0, limit: EventCount = 200) -> EventPage:
-    """Events of all jobs with a `cursor` above `after`, in one order that never changes."""
+    """Return the events of all jobs with a `cursor` above `after`, in one order that never changes."""
     return await control.outputs.events(who, None, after=after, limit=limit)
 
 
 @router.get("/jobs/{id}/artifacts", tags=["artifacts"], responses=problem_responses(404, 409))
 async def list_artifacts(id: JobRef, control: Control, who: Who) -> ArtifactPage:
-    """Path, size, SHA-256 and attempt of each file."""
+    """List a job's artifacts: path, size, SHA-256 and attempt of each file."""
     return await control.outputs.artifacts(who, id)
 
 
@@ -143,5 +143,5 @@ async def list_artifacts(id: JobRef, control: Control, who: Who) -> ArtifactPage
 async def download(
     id: JobRef, path: Annotated[str, Path(max_length=4096)], request: Request, control: Control, who: Who
 ) -> Response:
-    """The file. A broken download goes on with Range; If-Range makes sure it is still the same file."""
+    """Download an artifact. Range resumes a broken download; If-Range makes sure that it is still the same file."""
     return await send_file(request, control.store, await control.outputs.artifact(who, id, path), path)

@@ -1,4 +1,4 @@
-"""People: who you are, users, projects and their members, and the record of what was done."""
+"""People: the caller, users, projects and their members, and the audit log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ProjectName = Annotated[str, Path(min_length=1, max_length=MAX_PROJECT)]
 
 @router.get("/me")
 async def me(control: Control, who: Who) -> MeView:
-    """Who you are to this server, your projects, and what your token allows."""
+    """Return who you are to this server, your projects, and what your token allows."""
     return await control.people.me(who)
 
 
@@ -43,49 +43,50 @@ async def list_users(control: Control, who: Who) -> UserPage:
 
 
 @router.post("/users", status_code=201, responses=problem_responses(409))
-async def add_user(wish: NewUser, control: Control, who: Who) -> UserView:
-    """A new user. Without a password they can use tokens that an administrator makes for them."""
-    return await control.people.add_user(who, wish.name, admin=wish.admin, password=wish.password, email=wish.email)
+async def add_user(body: NewUser, control: Control, who: Who) -> UserView:
+    """Create a user. Without a password they can use tokens that an administrator creates for them."""
+    return await control.people.add_user(who, body.name, admin=body.admin, password=body.password, email=body.email)
 
 
 @router.patch("/users/{name}", responses=problem_responses(404, 409))
-async def change_user(name: UserName, wish: UserChange, control: Control, who: Who) -> UserView:
-    """What is given changes. A new password ends the user's sessions and tokens; one's own needs the old one.
+async def change_user(name: UserName, body: UserChange, control: Control, who: Who) -> UserView:
+    """Change the fields that the body has. A new password ends the user's sessions and revokes their tokens.
 
-    After a change of the e-mail address, the next OpenID login with it ties the user to that identity.
+    Changing your own password takes the old one. After a change of the e-mail address, the next OpenID login with that
+    address links the user to its identity.
     """
-    return await control.people.change_user(who, name, wish)
+    return await control.people.change_user(who, name, body)
 
 
 @router.get("/projects")
 async def list_projects(control: Control, who: Who) -> ProjectPage:
-    """The projects that you may see."""
+    """List the projects that you may see."""
     return await control.people.list_projects(who)
 
 
 @router.post("/projects", status_code=201, responses=problem_responses(409))
-async def add_project(wish: NewProject, control: Control, who: Who) -> ProjectView:
-    """A new project, without members; for administrators."""
-    return await control.people.add_project(who, wish.name, wish.about)
+async def add_project(body: NewProject, control: Control, who: Who) -> ProjectView:
+    """Create a project without members; for administrators."""
+    return await control.people.add_project(who, body.name, body.about)
 
 
 @router.get("/projects/{project}/members", responses=problem_responses(404))
 async def list_members(project: ProjectName, control: Control, who: Who) -> MemberPage:
-    """Who belongs to a project, and in which role."""
+    """List the members of a project with their roles."""
     return await control.people.list_members(who, project)
 
 
 @router.put("/projects/{project}/members/{name}", responses=problem_responses(404))
-async def set_member(project: ProjectName, name: UserName, wish: Membership, control: Control, who: Who) -> MemberView:
-    """Make a user a member with this role, or change their role."""
-    return await control.people.set_member(who, project, name, wish.role)
+async def set_member(project: ProjectName, name: UserName, body: Membership, control: Control, who: Who) -> MemberView:
+    """Add a user to a project with this role, or change their role."""
+    return await control.people.set_member(who, project, name, body.role)
 
 
 @router.delete(
     "/projects/{project}/members/{name}", status_code=204, response_class=Response, responses=problem_responses(404)
 )
 async def remove_member(project: ProjectName, name: UserName, control: Control, who: Who) -> None:
-    """End a membership. Jobs stay with the project."""
+    """Remove a user from a project. Their jobs stay with the project."""
     await control.people.remove_member(who, project, name)
 
 
@@ -93,9 +94,11 @@ async def remove_member(project: ProjectName, name: UserName, control: Control, 
 async def audit(
     control: Control,
     who: Who,
-    project: Annotated[str | None, Query(min_length=1, max_length=MAX_PROJECT, description="of one project")] = None,
-    before: Annotated[int | None, Query(ge=1, le=MAX_OFFSET, description="`next` of the page before")] = None,
+    project: Annotated[
+        str | None, Query(min_length=1, max_length=MAX_PROJECT, description="only entries of this project")
+    ] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_OFFSET, description="`next` of the previous page")] = None,
     limit: PageSize = 50,
 ) -> AuditPage:
-    """What was done and by whom, newest first: everything for administrators, a project's for those who manage it."""
+    """Return one page of the audit log, newest first: all of it for administrators, a project's for its admins."""
     return await control.people.audit(who, project=project, before=before, limit=limit)

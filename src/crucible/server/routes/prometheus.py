@@ -1,4 +1,4 @@
-"""`/metrics`: the service's own numbers, in the format of Prometheus."""
+"""`/metrics`: metrics of the server in Prometheus format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTED = (
     ("placed", "placed", "placed"),
     ("retried", "retrying", "queued again"),
 )
-"""Counters of jobs: name, the event that counts, and what it means."""
+"""Counters of jobs: name, counted event, and the word in the help text."""
 
 
 class PrometheusResponse(Response):
@@ -33,7 +33,7 @@ class PrometheusResponse(Response):
 
 @router.get("/metrics", response_class=PrometheusResponse)
 async def service_metrics(request: Request, control: Control, who: Who) -> PrometheusResponse:
-    """Jobs, queue, machines, launches, agents, webhooks, and how long requests, writes and the event loop take."""
+    """Return metrics of jobs, queue, machines, launches, webhooks, requests, database writes and the event loop."""
     meters: ServerMetrics = request.app.state.meters
     snapshot = CollectorRegistry()
     snapshot.register(GaugeCollector(await control.maintenance.gauges(who)))
@@ -65,7 +65,9 @@ class GaugeCollector(Collector):
         for labels, count in stored.machines.items():
             machines.add_metric(labels, count)
         yield machines
-        yield GaugeMetricFamily("crucible_agents_connected", "Machines whose agent was heard of lately.", stored.agents)
+        yield GaugeMetricFamily(
+            "crucible_agents_connected", "Machines whose agent has reported recently.", stored.agents
+        )
 
     def _counters(self) -> Iterator[Metric]:
         events = self._now.events
@@ -95,10 +97,10 @@ class GaugeCollector(Collector):
         yield sent
         yield GaugeMetricFamily(
             "crucible_webhooks_waiting",
-            "Hooks whose receiver did not take its last message, and is tried again.",
+            "Hooks that wait to retry a failed delivery.",
             self._now.stored.hooks_waiting,
         )
-        yield _histogram("crucible_webhook_seconds", "Time until a receiver had answered, or had not.", calls.times)
+        yield _histogram("crucible_webhook_seconds", "Time until a receiver responded or the call failed.", calls.times)
 
 
 def _histogram(name: str, text: str, times: DurationHistogram) -> Metric:

@@ -1,4 +1,4 @@
-"""The server itself: health, what it is, how to end it."""
+"""The server itself: health, readiness, version, stop, and the schemas of jobs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ router = APIRouter(tags=["server"])
 
 @router.get("/healthz")
 async def health(server: Server) -> AliveView:
-    """Answers while the process lives; `nonce` tells this run from others."""
+    """Return 200 while the process lives; `nonce` differs for each run of the server."""
     return AliveView(nonce=server.nonce, version=server.version)
 
 
-@router.get("/readyz", responses=problem_responses(also={503: "not ready yet"}))
+@router.get("/readyz", responses=problem_responses(also={503: "The server does not accept jobs yet"}))
 async def ready(control: Control, who: Who, server: Server, response: Response) -> ReadyView:
-    """200 once jobs are taken, 503 before."""
+    """Return 200 once the server accepts jobs, 503 before."""
     if not control.ready():
         response.status_code = 503
         response.headers["Retry-After"] = "1"
@@ -39,7 +39,7 @@ async def ready(control: Control, who: Who, server: Server, response: Response) 
 
 @router.get("/api/v1/server")
 async def about(request: Request, control: Control, server: Server, who: Who) -> ServerView:
-    """Version, addresses, and how much runs, waits and bills; for administrators also the state folder."""
+    """Return version, addresses, and how much runs, waits and bills; for administrators also the state folder."""
     status = await control.maintenance.status(who)
     view = ServerView(
         version=server.version,
@@ -60,7 +60,7 @@ async def about(request: Request, control: Control, server: Server, who: Who) ->
 
 @router.post("/api/v1/server/stop", status_code=202)
 async def stop(server: Server, who: Who, background: BackgroundTasks) -> StoppingView:
-    """End the server. Jobs go on without it and are found again by the next one."""
+    """Stop the server. Jobs keep running, and the next server picks them up."""
     who.require(Permission.OPERATE)
     background.add_task(_stop, server)
     return StoppingView()
@@ -72,11 +72,11 @@ async def _stop(server: Server) -> None:
 
 @router.get("/api/v1/schema/job")
 async def job_schema() -> JsonSchemaView:
-    """The JSON schema of a submission's body."""
+    """Return the JSON schema of the body of a submission."""
     return JsonSchemaView.model_validate(JobSpec.model_json_schema())
 
 
 @router.get("/api/v1/schema/job-file")
 async def job_file_schema() -> JsonSchemaView:
-    """The JSON schema of a job file, as `crucible run job.yaml` reads it."""
+    """Return the JSON schema of a job file, as `crucible run job.yaml` reads it."""
     return JsonSchemaView.model_validate(JobFile.model_json_schema())

@@ -1,4 +1,4 @@
-"""Tokens for programs, and links that show one job."""
+"""Tokens for programs, and share links to one job."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _ONE_DAY = NewShareLink()
 async def list_tokens(
     control: Control,
     who: Who,
-    all: Annotated[bool, Query(description="of all users; for administrators")] = False,
+    all: Annotated[bool, Query(description="tokens of all users; for administrators")] = False,
 ) -> TokenPage:
-    """Your tokens, sessions and share links, newest first; never the tokens themselves."""
+    """List your tokens, sessions and share links, newest first, without the tokens themselves."""
     return await control.tokens.list_tokens(who, all=all)
 
 
 @router.post("/tokens", status_code=201, responses=problem_responses(404))
-async def create(wish: NewToken, control: Control, who: Who) -> TokenView:
-    """A new token. It stands in this answer, as `token`, and nowhere else."""
-    return await control.tokens.create(who, wish)
+async def create(body: NewToken, control: Control, who: Who) -> TokenView:
+    """Create a token. It is in this response, as `token`, and nowhere else."""
+    return await control.tokens.create(who, body)
 
 
 @router.delete("/tokens/{token}", responses=problem_responses(404))
 async def revoke(token: TokenRef, control: Control, who: Who) -> RevokedView:
-    """End a token at once; again is harmless."""
+    """Revoke a token at once. Idempotent."""
     return await control.tokens.revoke(who, token)
 
 
@@ -50,11 +50,11 @@ async def share(
     who: Who,
     request: Request,
     server: Server,
-    wish: Annotated[NewShareLink, Body()] = _ONE_DAY,
+    body: Annotated[NewShareLink, Body()] = _ONE_DAY,
 ) -> TokenView:
-    """A token with which anybody can look at this job, and at nothing else, until it expires or is revoked.
+    """Create a token with which anyone can read this job, and nothing else, until it expires or is revoked.
 
-    `url` is a link that lets a browser in with it.
+    `url` is a link that logs a browser in with it.
     """
-    made = await control.jobs.share(who, id, name=wish.name, seconds=wish.hours * 3600)
-    return made.model_copy(update={"url": f"{server_url(request, server.public_url)}/login?code={made.token}"})
+    created = await control.jobs.share(who, id, name=body.name, seconds=body.hours * 3600)
+    return created.model_copy(update={"url": f"{server_url(request, server.public_url)}/login?code={created.token}"})

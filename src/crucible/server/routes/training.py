@@ -1,4 +1,4 @@
-"""The training routes: the same jobs, in the words of training platforms."""
+"""The training routes: the same jobs, in the terms of training platforms."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Key = Annotated[str | None, Depends(idempotency_key)]
 )
 @router.post("", status_code=201, responses=problem_responses(404, 409, 413, also=SAME_KEY))
 async def create(request: TrainingRequest, control: Control, who: Who, key: Key, response: Response) -> ExecutionView:
-    """Submit a training job: `{"job_id", "execution_id"}` once it is stored.
+    """Submit a training job. Returns `{"job_id", "execution_id"}` once the job is stored.
 
-    422 for a model that is no plugin here when the config brings no program, and for an unknown executor or tier.
+    422 for an unknown executor or tier, and for a model without a plugin here if the config has no program.
     """
     submitted = await control.trainings.submit(who, request, key)
     job = submitted.view.id
@@ -45,27 +45,27 @@ async def create(request: TrainingRequest, control: Control, who: Who, key: Key,
 
 @router.get("/{job_id}", responses=problem_responses(404, 409))
 async def show(job_id: TrainingRef, control: Control, who: Who) -> RecordView:
-    """The record: user, model, config, status, executor, current epoch and metrics."""
+    """Return a job's record: user, model, config, status, executor, current epoch and metrics."""
     return await control.trainings.record(who, job_id)
 
 
-_AS_IT_WAS = TrainingResumption()
+_NO_CHANGES = TrainingResumption()
 
 
 @router.post("/{job_id}/resume", status_code=202, responses=problem_responses(404, 409))
 async def resume(
-    job_id: TrainingRef, control: Control, who: Who, wish: Annotated[TrainingResumption, Body()] = _AS_IT_WAS
+    job_id: TrainingRef, control: Control, who: Who, body: Annotated[TrainingResumption, Body()] = _NO_CHANGES
 ) -> ExecutionView:
-    """Go on with a job that has ended, from its newest checkpoint: `{"job_id", "execution_id", "resume_from"}`.
+    """Resume a job that has ended from its newest checkpoint. Returns `{"job_id", "execution_id", "resume_from"}`.
 
-    409 while it has not ended, or if it completed and has no checkpoint; 404 for a checkpoint it does not have.
+    409 while it has not ended, or if it completed and has no checkpoint; 404 for a checkpoint that it does not have.
     """
-    return await control.trainings.resume(who, job_id, wish)
+    return await control.trainings.resume(who, job_id, body)
 
 
 @router.post("/{job_id}/cancel", status_code=202, responses=problem_responses(404, 409, also=ENDED))
 async def cancel(job_id: TrainingRef, control: Control, who: Who, response: Response) -> EndingView:
-    """Ask for the end of a job: `{"job_id", "status"}`."""
+    """Cancel a job. Returns `{"job_id", "status"}`."""
     view, changed = await control.jobs.cancel(who, job_ref(job_id))
     if not changed:
         response.status_code = 200
@@ -81,11 +81,11 @@ async def logs(
     limit: LogBytes = MiB,
     attempt: AttemptNumber = None,
 ) -> OutputView:
-    """Output from byte `offset` on as text; go on with `next_offset` until `complete`."""
+    """Return output from byte `offset` on as text. Continue from `next_offset` until `complete`."""
     page = await control.outputs.logs(who, job_ref(job_id), attempt=attempt, offset=offset, limit=limit, since=None)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(page.data, final=page.complete)
-    held = len(decoder.getstate()[0])  # the beginning of a character waits for its rest
+    held = len(decoder.getstate()[0])  # bytes of a character that is still incomplete
     return OutputView(
         job_id=await control.jobs.find(who, job_ref(job_id)),
         logs=text,
@@ -98,10 +98,10 @@ async def logs(
 
 @router.get("/{job_id}/metrics", responses=problem_responses(404, 409))
 async def metrics(job_id: TrainingRef, control: Control, who: Who) -> NewestView:
-    """The newest values: `{"job_id", "epoch", "timestamp", "metrics"}`."""
+    """Return the newest values: `{"job_id", "epoch", "timestamp", "metrics"}`."""
     record = await control.trainings.record(who, job_id)
-    found = await control.outputs.metrics(who, record.job_id, series=[], points=-1)
-    times = [at for series in found.series.values() for _step, _value, at in series.points if at is not None]
+    view = await control.outputs.metrics(who, record.job_id, series=[], points=-1)
+    times = [at for series in view.series.values() for _step, _value, at in series.points if at is not None]
     return NewestView(
         job_id=record.job_id,
         epoch=record.current_epoch,
@@ -118,5 +118,5 @@ async def stream(
     who: Who,
     cursors: Annotated[Cursors, Query()],
 ) -> None:
-    """The same frames as `/api/v1/jobs/{id}/stream`, wherever the job runs."""
+    """Send the same frames as `/api/v1/jobs/{id}/stream`, wherever the job runs."""
     await stream_job(socket, job_ref(job_id), control, who, cursors)
