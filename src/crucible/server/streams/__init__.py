@@ -1,1 +1,1 @@
-"""WebSockets: follow jobs, and relay sessions."""
+"""WebSockets that follow jobs and relay sessions."""

@@ -18,80 +18,80 @@ class _Waiters:
     task: asyncio.Task[None] | None = None
 
     async def resolve(self, read: Callable[[], Awaitable[Any]]) -> None:
-        """Give the result or the exception of `read` to all that wait by then."""
+        """Await `read`, and give its result or exception to all callers that wait by then."""
         try:
-            found = await read()
+            result = await read()
         except Exception as error:  # noqa: BLE001  each caller gets it
-            for one in self._undone():
-                one.set_exception(error)
+            for future in self._pending():
+                future.set_exception(error)
         else:
-            for one in self._undone():
-                one.set_result(found)
+            for future in self._pending():
+                future.set_result(result)
 
-    def _undone(self) -> list[asyncio.Future[Any]]:
-        return [one for one in self.waiting if not one.done()]
+    def _pending(self) -> list[asyncio.Future[Any]]:
+        return [future for future in self.waiting if not future.done()]
 
     async def join(self) -> Any:
-        mine: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.waiting.add(mine)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.waiting.add(future)
         try:
-            return await mine
+            return await future
         finally:
-            self.waiting.discard(mine)
+            self.waiting.discard(future)
 
 
 class Coalescer:
-    """A caller that is cancelled does not affect the others."""
+    """Runs each read and each wait once for all concurrent callers. A cancelled caller does not affect the others."""
 
     def __init__(self) -> None:
-        self._asking: dict[Hashable, _Waiters] = {}
-        self._awaiting: dict[Hashable, _Waiters] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._reads: dict[Hashable, _Waiters] = {}
+        self._waits: dict[Hashable, _Waiters] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def share_read(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
-        """What `read` returns or raises, for all who ask in one turn of the event loop.
+        """Return what `read` returns, or raise what it raises, for all callers in one turn of the event loop.
 
-        What is under way is not joined any more: an answer was always begun after it was asked for, so it holds all
-        that was true by then.
+        Later callers do not join a read that has begun: each result was read after it was asked for, so it includes
+        everything that was written before.
         """
-        party = self._asking.get(key)
-        if party is None:
-            party = self._asking[key] = _Waiters()
-            self._begin(self._answer(key, party, read))
-        found: T = await party.join()
-        return found
+        waiters = self._reads.get(key)
+        if waiters is None:
+            waiters = self._reads[key] = _Waiters()
+            self._begin(self._read(key, waiters, read))
+        result: T = await waiters.join()
+        return result
 
-    async def _answer(self, key: Hashable, party: _Waiters, read: Callable[[], Awaitable[Any]]) -> None:
+    async def _read(self, key: Hashable, waiters: _Waiters, read: Callable[[], Awaitable[Any]]) -> None:
         await asyncio.sleep(0)  # callers woken in the same turn of the loop join before the read begins
-        del self._asking[key]
-        await party.resolve(read)
+        del self._reads[key]
+        await waiters.resolve(read)
 
-    async def share_wait(self, key: Hashable, come: Callable[[], Awaitable[T]]) -> T:
-        """What `come` returns or raises, whenever that is; joined until then, and given up when the last one leaves."""
-        party = self._awaiting.get(key)
-        if party is None:
-            party = self._awaiting[key] = _Waiters()
-            party.task = self._begin(self._await(key, party, come))
+    async def share_wait(self, key: Hashable, wait: Callable[[], Awaitable[T]]) -> T:
+        """Return what `wait` returns, or raise what it raises. Callers join until it ends; the last to leave ends it."""
+        waiters = self._waits.get(key)
+        if waiters is None:
+            waiters = self._waits[key] = _Waiters()
+            waiters.task = self._begin(self._await(key, waiters, wait))
         try:
-            found: T = await party.join()
+            result: T = await waiters.join()
         finally:
-            if not party.waiting:
-                self._close(key, party)
-        return found
+            if not waiters.waiting:
+                self._close(key, waiters)
+        return result
 
-    async def _await(self, key: Hashable, party: _Waiters, come: Callable[[], Awaitable[Any]]) -> None:
-        await party.resolve(come)
-        self._close(key, party)
+    async def _await(self, key: Hashable, waiters: _Waiters, wait: Callable[[], Awaitable[Any]]) -> None:
+        await waiters.resolve(wait)
+        self._close(key, waiters)
 
-    def _close(self, key: Hashable, party: _Waiters) -> None:
+    def _close(self, key: Hashable, waiters: _Waiters) -> None:
         """Stop others from joining; idempotent."""
-        if self._awaiting.get(key) is party:
-            del self._awaiting[key]
-            if party.task is not None and not party.waiting:
-                party.task.cancel()
+        if self._waits.get(key) is waiters:
+            del self._waits[key]
+            if waiters.task is not None and not waiters.waiting:
+                waiters.task.cancel()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task

@@ -1,7 +1,7 @@
-"""Following jobs over a socket: what was missed first, then what happens.
+"""Follow jobs over a socket: first what the client missed, then what happens.
 
-A follower pulls: it reads the next piece only when the reader has taken the last, so a slow reader costs no
-memory. One that takes nothing for `send_seconds` is closed with 1013 and resumes from its cursors.
+A follower pulls: it reads the next piece only when the client has taken the last one, so a slow client costs no
+memory. A client that takes nothing for `StreamTiming.send` seconds is closed with 1013 and resumes from its cursors.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ALL = frozenset({"event", "log", "points", "progress"})
 LOG_PAGE = 128 * 1024
 LOG_PAGES = 16
 AT_ONCE = 0.001
-"""Seconds that are as good as none, and yet let a hint that is there be heard."""
+"""The shortest wait in seconds; a hint that is there already is still received."""
 POINTS = 500
-"""Of each series, to draw it."""
+"""Number of points that draw a series."""
 FEW, MANY = 16, 1024
-"""Of each series, to go on with it: how many of its last points are asked for at least and at most."""
+"""Minimum and maximum number of last points that are read to continue a series."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class StreamTiming:
 
 
 PATIENCE = 0.9
-"""The part of its deadline that a frame has at least."""
+"""The part of the deadline that each frame has at least."""
 
 
 class ReaderTooSlow(Exception):
@@ -68,10 +68,10 @@ class FrameSender:
         self._seconds = seconds
 
     async def send(self, messages: Iterable[Frame | str]) -> None:
-        """Send frames, those that many followers share as text. One timer serves many of them."""
+        """Send frames; those that followers share come as text. One timer serves many frames."""
         now = asyncio.get_running_loop().time
         try:
-            async with asyncio.timeout(self._seconds) as limit:  # wait_for may swallow a reader's cancellation
+            async with asyncio.timeout(self._seconds) as limit:  # wait_for may swallow a cancellation
                 due = now() + self._seconds
                 for message in messages:
                     await self._socket.send_text(message if isinstance(message, str) else message.model_dump_json())
@@ -83,7 +83,7 @@ class FrameSender:
 
 
 class FollowAll:
-    """The events of all jobs, for ever."""
+    """Follows the events of all jobs, without end."""
 
     def __init__(self, broadcast: SharedReads, sender: FrameSender, after: int, pace: StreamTiming) -> None:
         self._broadcast = broadcast
@@ -93,13 +93,13 @@ class FollowAll:
 
     async def run(self) -> None:
         while True:
-            found = await self._broadcast.next_events(self._after, self._pace.look)
-            await self._sender.send(found.frames)
-            self._after = found.last
+            batch = await self._broadcast.next_events(self._after, self._pace.look)
+            await self._sender.send(batch.frames)
+            self._after = batch.last
 
 
 class FollowJob:
-    """One job, from the cursors on, until it has ended and everything was sent."""
+    """Follows one job, from the cursors on, until it has ended and everything was sent."""
 
     def __init__(
         self, broadcast: SharedReads, sender: FrameSender, job: str, cursors: Cursors, pace: StreamTiming
@@ -113,7 +113,7 @@ class FollowJob:
         self._points = frames.PointCursor()
         self._points_due = 0.0
         self._progress: ProgressView | None = None
-        self._shown: object = None
+        self._last_sent: object = None
         self._log_done = False
         self._verdict: str | None = None
         self._health_due = asyncio.get_running_loop().time() + pace.health
@@ -132,13 +132,13 @@ class FollowJob:
                 hints = await self._wait(watch, hints)
 
     async def _round(self, hints: set[str]) -> JobView | None:
-        """Send what the hints name and take those off that are done with.
+        """Send what the hints name, and remove the hints that are done. Return the job if it was read.
 
-        The job is read first: once it has ended, all that follows is final.
+        The job is read first: once it has ended, everything that is read after it is final.
         """
-        looked = "event" in hints or "progress" in hints or self._give_up is not None
-        seen = await self._broadcast.view(self._job) if looked else None
-        ended = seen is not None and seen.view.ended
+        read_job = "event" in hints or "progress" in hints or self._give_up is not None
+        snapshot = await self._broadcast.view(self._job) if read_job else None
+        ended = snapshot is not None and snapshot.view.ended
         if "event" in hints or ended:
             await self._events()
         if "log" in hints or ended:
@@ -146,29 +146,29 @@ class FollowJob:
         if "points" in hints or ended:
             await self._send_points(hints, ended)
         hints -= {"event", "progress"}
-        if seen is not None:
-            await self._send_view(seen, ended)
+        if snapshot is not None:
+            await self._send_view(snapshot, ended)
         if not ended:
             await self._send_health()
-        return None if seen is None else seen.view
+        return None if snapshot is None else snapshot.view
 
     async def _wait(self, watch: Watch, left: set[str]) -> set[str]:
-        """The next hints, with those that are left. After a while without any: all of them."""
+        """Return the next hints and those that are left; all hints after a while without any."""
         due = max(AT_ONCE, self._points_due - asyncio.get_running_loop().time())
         waits = {"log": AT_ONCE, "points": due, "end": self._pace.look_at_end}
-        open_ends = left | {"end"} if self._give_up is not None else left
-        wait = min((waits[hint] for hint in open_ends), default=self._pace.look)
+        pending = left | {"end"} if self._give_up is not None else left
+        wait = min((waits[hint] for hint in pending), default=self._pace.look)
         return {*await watch.changed(wait), *left} or set(ALL)
 
     async def _events(self) -> None:
         more = True
         while more:
-            found = await self._broadcast.events(self._job, self._after)
-            await self._sender.send(found.frames)
-            self._after, more = found.last, found.more
+            batch = await self._broadcast.events(self._job, self._after)
+            await self._sender.send(batch.frames)
+            self._after, more = batch.last, batch.more
 
     async def _logs(self, hints: set[str]) -> None:
-        """Some pages of output: a program that writes without pause must not keep its events back."""
+        """Send some pages of output, not all: a program that writes without pause must not hold back its events."""
         hints.add("log")
         for _ in range(LOG_PAGES):
             page = await self._page()
@@ -184,7 +184,7 @@ class FollowJob:
         page = await self._read()
         self._from_first = self._from_first or page.attempts == 0
         if page.attempt != self._log.attempt:
-            # Who was here before the first attempt sees them all; others begin with the newest.
+            # A client that connected before the first attempt gets all attempts; others begin with the newest.
             self._log = frames.LogDecoder(1 if self._from_first else page.attempt, self._log.offset)
             page = page if page.attempt == self._log.attempt else await self._read()
         if page.data and page.start > self._log.offset:
@@ -202,35 +202,35 @@ class FollowJob:
         self._points_due = now + self._pace.points
         hints.discard("points")
         names: list[str] = []
-        for wanted in self._readings():
-            found = await self._broadcast.metrics(self._job, series=names, points=wanted)
-            await self._sender.send(self._points.frames(found, drawn=wanted > 0))
+        for count in self._readings():
+            metrics = await self._broadcast.metrics(self._job, series=names, points=count)
+            await self._sender.send(self._points.frames(metrics, drawn=count > 0))
             names = self._points.lagging
             if not names:
                 return
 
     def _readings(self) -> Iterable[int]:
-        """What to ask for, one after the other while series lag.
+        """Return the numbers of points to read, one after the other while series lag; negative: last points.
 
-        First a drawing. Then about as many of the last points as came last time, more, and a drawing again.
+        At first enough to draw the series. Later about as many last points as came last time, more, and a new drawing.
         """
         if not self._points.begun:
             return (POINTS,)
         few = min(max(2 * self._points.grown, FEW), MANY)
         return dict.fromkeys((-few, -MANY, POINTS))
 
-    async def _send_view(self, seen: JobSnapshot, ended: bool) -> None:
-        view = seen.view
+    async def _send_view(self, snapshot: JobSnapshot, ended: bool) -> None:
+        view = snapshot.view
         if view.progress and view.progress != self._progress:
             self._progress = view.progress
             await self._sender.send([ProgressFrame(progress=view.progress)])
-        shown = (view.phase, view.desired, view.waiting, view.conditions, view.attempt)
-        if shown != self._shown and not ended:
-            await self._sender.send([seen.frame])
-        self._shown = shown
+        state = (view.phase, view.desired, view.waiting, view.conditions, view.attempt)
+        if state != self._last_sent and not ended:
+            await self._sender.send([snapshot.frame])
+        self._last_sent = state
 
     async def _send_health(self) -> None:
-        """The judgement when it has changed; the last one comes with the last frame of all."""
+        """Send the health when its verdict has changed; the final one comes with the last frame."""
         now = asyncio.get_running_loop().time()
         if now < self._health_due:
             return

@@ -1,4 +1,4 @@
-"""What one follower has of a job's output and points already, and the frames with what is new."""
+"""Frames with the new output and points of a job, from what a follower has received already."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from crucible.core.views.records import MetricsView, SeriesView
 
 
 class LogDecoder:
-    """Output of one attempt turned into text, never cutting a character in two.
+    """Decodes the output of one attempt, never cutting a character in two.
 
-    `cursor` is the offset after the last byte that was given out as text: who resumes there misses nothing.
+    `cursor` is the offset after the last byte that was sent as text: a client that resumes there misses nothing.
     """
 
     def __init__(self, attempt: int, offset: int) -> None:
@@ -26,7 +26,7 @@ class LogDecoder:
         return self.offset - len(held)
 
     def frames(self, data: bytes, *, last: bool = False) -> Iterator[LogFrame]:
-        """The frame for the next bytes; none while they are only the beginning of a character."""
+        """Yield the frame for the next bytes; none while they are only the beginning of a character."""
         self.offset += len(data)
         text = self._decoder.decode(data, final=last)
         if text:
@@ -34,7 +34,7 @@ class LogDecoder:
 
 
 class PointCursor:
-    """How many points of each series were given out. They are identified by their position alone.
+    """Counts the points of each series that were sent. Points are identified by their position alone.
 
     `from` in a frame is the position of its first point: 0 redraws the series, more continues it.
     """
@@ -43,30 +43,30 @@ class PointCursor:
         self._attempt: object = None
         self._counts: dict[str, int] = {}
         self.lagging: list[str] = []
-        """The series whose last reading began after points that were not given out yet."""
+        """Series whose last reading began after points that were not sent yet."""
         self.grown = 0
-        """How many points a series had more in the last reading, at most."""
+        """The most points that a series gained in the last reading."""
 
     @property
     def begun(self) -> bool:
         return bool(self._counts)
 
-    def frames(self, found: MetricsView, *, drawn: bool) -> Iterator[PointsFrame]:
-        """A frame with the series that have new points, each with these alone.
+    def frames(self, metrics: MetricsView, *, drawn: bool) -> Iterator[PointsFrame]:
+        """Yield a frame with the new points of each series, if there are any.
 
-        `drawn` says that the points may be thinned. Those that are have no known position: the series is given
-        out anew, as they draw it.
+        `drawn`: the points may be thinned. Thinned points have no known position, so their series is sent again from
+        the start.
         """
-        if found.attempt != self._attempt:
-            self._attempt, self._counts = found.attempt, {}
-        new = {name: one for name, one in found.series.items() if one.count > self._counts.get(name, 0)}
-        self.grown = max((one.count - self._counts.get(name, 0) for name, one in new.items()), default=0)
-        parts = {name: self._part(name, one, drawn) for name, one in new.items()}
+        if metrics.attempt != self._attempt:
+            self._attempt, self._counts = metrics.attempt, {}
+        new = {name: series for name, series in metrics.series.items() if series.count > self._counts.get(name, 0)}
+        self.grown = max((series.count - self._counts.get(name, 0) for name, series in new.items()), default=0)
+        parts = {name: self._part(name, series, drawn) for name, series in new.items()}
         self.lagging = [name for name, part in parts.items() if part is None]
-        given = {name: part for name, part in parts.items() if part is not None}
-        self._counts.update((name, one.count) for name, one in given.items())
-        if given:
-            yield PointsFrame(series=given)
+        sent = {name: part for name, part in parts.items() if part is not None}
+        self._counts.update((name, part.count) for name, part in sent.items())
+        if sent:
+            yield PointsFrame(series=sent)
 
     def _part(self, name: str, series: SeriesView, drawn: bool) -> NewPointsView | None:
         known, first = self._counts.get(name, 0), series.count - len(series.points)

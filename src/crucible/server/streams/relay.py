@@ -1,4 +1,4 @@
-"""The relay of a session: frames from one socket to the other and back, never more than one of each on the way."""
+"""Relay the frames of a session between two sockets, with at most one frame in flight in each direction."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from crucible.core.errors import Unreachable
 from crucible.wire.http.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, FrameKind, frame_kind
 
 MAX_AHEAD = 2 * WINDOW
-"""Bytes kept from a client before its session begins: what it may send without credit, and terminal sizes."""
+"""Maximum bytes kept from a client before its session begins: data it may send without credit, and terminal sizes."""
 SEND_SECONDS = 30.0
-"""Credit bounds what is on the way, so a socket that takes nothing for so long is stuck."""
+"""Timeout of a send. Credit bounds what is in flight, so a socket that takes nothing for this long is stuck."""
 
 
 class ConnectionLost(Exception):
-    """The other end takes no more frames."""
+    """The peer takes no more frames."""
 
 
 class SocketConnection:
-    """A socket as a line; frames are its binary messages."""
+    """A session stream over a socket; each frame is one binary message."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -59,25 +59,25 @@ class SocketConnection:
         return frame
 
     async def close(self, seconds: float) -> None:
-        """One that is stuck takes the close late or never, and one that left does not take it at all."""
+        """Close the socket, waiting for `seconds` at most: a stuck peer never answers, and one that left cannot."""
         with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
             async with asyncio.timeout(seconds):
                 await self._socket.close()
 
 
 async def join_session(session: AgentSession, socket: WebSocket) -> None:
-    """The agent's socket joins the session, and is closed when that is over."""
-    line = SocketConnection(socket)
+    """Connect the agent's socket to the session, and close it when the session is over."""
+    stream = SocketConnection(socket)
     if not session.agent_stream.done():
-        session.agent_stream.set_result(line)
+        session.agent_stream.set_result(stream)
         await session.closed.wait()
-    await line.close(SEND_SECONDS)
+    await stream.close(SEND_SECONDS)
 
 
 async def relay_frames(client: SessionStream, agent: SessionStream) -> None:
-    """Pass frames on until the session is over or the client leaves.
+    """Relay frames until the session is over or the client leaves.
 
-    Raises BadFrame for what either may not send, Unreachable where the agent goes before it has said how it ended.
+    Raises BadFrame for a frame that its sender may not send, Unreachable if the agent leaves before the end.
     """
     up = asyncio.ensure_future(_forward(client, agent, FROM_CLIENT))
     down = asyncio.ensure_future(_forward(agent, client, FROM_AGENT))
@@ -86,9 +86,9 @@ async def relay_frames(client: SessionStream, agent: SessionStream) -> None:
         if down.done():
             if not down.result():
                 raise Unreachable(
-                    "The line to the job's machine broke off.",
-                    why="The machine, its agent or the way to it has gone.",
-                    fix="See how the job does with `crucible status`; then try again.",
+                    "The connection to the job's machine was lost.",
+                    why="The machine, its agent or the network failed.",
+                    fix="Check the job with `crucible status`, then try again.",
                 )
         else:
             up.result()

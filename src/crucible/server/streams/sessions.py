@@ -1,7 +1,7 @@
-"""The socket of sessions: a command in a running job's surroundings, or a connection to a port it listens on.
+"""The socket of sessions: run a command beside a running job, or connect to a port that the job listens on.
 
-The frames are those of `crucible.wire.http.sessions`. What is wrong once the socket is open comes as its last frame,
-OVER, with the problem in it.
+The frames are those of `crucible.wire.http.sessions`. An error on the open socket comes as the problem in its last
+frame, OVER.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crucible.server.streams.sockets import ACCESS_ENDED, cancel_all, stream_tim
 from crucible.wire.http import sessions as s
 
 OPEN_SECONDS = 10.0
-"""How long after the socket its first frame may come."""
+"""Time limit for the first frame of an open socket."""
 
 log = structlog.get_logger("crucible.server")
 
@@ -31,32 +31,32 @@ router = APIRouter(prefix="/api/v1")
 
 @router.websocket("/jobs/{id}/session")
 async def session(socket: WebSocket, id: JobRef, control: Control, who: Who) -> None:
-    """One session at a running job. The first frame, OPEN, says what is wanted; the last, OVER, how it ended."""
+    """Open one session of a running job. The first frame, OPEN, says what to start; the last, OVER, how it ended."""
     job = await control.sessions.enter(who, id)
     await socket.accept(chosen_protocol(socket.scope))
-    line = SocketConnection(socket)
-    holding = asyncio.ensure_future(_hold(line, job))
+    client = SocketConnection(socket)
+    running = asyncio.ensure_future(_run_session(client, job))
     leaving = asyncio.ensure_future(until_access_ends(socket, stream_timing(socket).recheck))
     try:
-        await asyncio.wait({holding, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        error = holding.result() if holding.done() else ACCESS_ENDED
+        await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        error = running.result() if running.done() else ACCESS_ENDED
     finally:
-        await cancel_all(holding, leaving)
-    await _close(socket, line, error)
+        await cancel_all(running, leaving)
+    await _close(socket, client, error)
 
 
-async def _hold(line: SocketConnection, job: RunningJob) -> CrucibleError | None:
-    """Hold the session to its end; what was wrong with it."""
+async def _run_session(client: SocketConnection, job: RunningJob) -> CrucibleError | None:
+    """Run the session to its end; return its error or None."""
     try:
         async with asyncio.timeout(OPEN_SECONDS):
-            frame = await line.receive()
+            frame = await client.receive()
         if frame is not None:
             s.frame_kind(frame, frozenset({s.FrameKind.OPEN}))
-            await _run(line, job, frame)
+            await _relay(client, job, frame)
     except s.BadFrame as error:
         return BadInput("A frame of the session is invalid.", why=f"{error}.", fix="See docs/attach.md, Frames.")
     except TimeoutError:
-        return TimedOut("The session was not opened.", fix="Send the OPEN frame at once.")
+        return TimedOut("The session was not opened.", fix="Send the OPEN frame as soon as the socket is open.")
     except CrucibleError as error:
         return error
     except ConnectionLost:
@@ -67,24 +67,24 @@ async def _hold(line: SocketConnection, job: RunningJob) -> CrucibleError | None
     return None
 
 
-async def _run(line: SocketConnection, job: RunningJob, frame: bytes) -> None:
-    """Run the session from its opening to its end. A client that leaves before it begins cancels it."""
-    async with contextlib.AsyncExitStack() as held:
-        coming = asyncio.ensure_future(held.enter_async_context(job.session(s.read_opening(frame))))
-        leaving = asyncio.ensure_future(line.wait_closed())
+async def _relay(client: SocketConnection, job: RunningJob, frame: bytes) -> None:
+    """Open the session and relay its frames. A client that leaves before it begins cancels it."""
+    async with contextlib.AsyncExitStack() as stack:
+        opening = asyncio.ensure_future(stack.enter_async_context(job.session(s.read_opening(frame))))
+        leaving = asyncio.ensure_future(client.wait_closed())
         try:
-            await asyncio.wait({coming, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            agent = coming.result() if coming.done() else leaving.result()
+            await asyncio.wait({opening, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            agent = opening.result() if opening.done() else leaving.result()
         finally:
-            await cancel_all(coming, leaving)
+            await cancel_all(opening, leaving)
         if agent is not None:
             await agent.send(frame)
-            await relay_frames(line, agent)
+            await relay_frames(client, agent)
 
 
-async def _close(socket: WebSocket, line: SocketConnection, error: CrucibleError | None) -> None:
+async def _close(socket: WebSocket, client: SocketConnection, error: CrucibleError | None) -> None:
     if error is not None:
         problem = s.Problem(error.code, error.http_status, error.what, error.why, error.fix)
         with contextlib.suppress(ConnectionLost):
-            await line.send(s.over_frame(s.Over(problem=problem)))
-    await line.close(stream_timing(socket).close)
+            await client.send(s.over_frame(s.Over(problem=problem)))
+    await client.close(stream_timing(socket).close)

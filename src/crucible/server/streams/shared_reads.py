@@ -1,6 +1,6 @@
 """Reads shared by the sockets that follow jobs: each value is read, and encoded as a frame, once for all of them.
 
-An event wakes every socket that follows its job. When each of them read the database, the last of a thousand waited
+An event wakes every socket that follows its job. If each of them read the database, the last of a thousand would wait
 for seconds.
 """
 
@@ -27,7 +27,7 @@ EVENT_PAGE = 200
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A job as it was read, and its frame, written when the first follower sends it."""
+    """A job as it was read, and its frame, encoded when the first follower sends it."""
 
     view: JobView
 
@@ -50,7 +50,7 @@ class SharedReads:
 
     def __init__(self, control: ControlPlane, coalescer: Coalescer, who: Identity) -> None:
         self._control = control
-        self._gathering = coalescer
+        self._coalescer = coalescer
         self._who = who
         self._authority = who.authority
 
@@ -66,23 +66,23 @@ class SharedReads:
     async def events(self, job: str | None, after: int) -> EventBatch:
         async def read() -> EventBatch:
             page = await self._control.outputs.events(self._who, job, after=after, limit=EVENT_PAGE)
-            found = [EventFrame(cursor=item.cursor if job is None else item.n, event=item) for item in page.items]
-            texts = tuple(frame.model_dump_json() for frame in found)
-            return EventBatch(texts, found[-1].cursor if found else after, len(found) == EVENT_PAGE)
+            frames = [EventFrame(cursor=item.cursor if job is None else item.n, event=item) for item in page.items]
+            texts = tuple(frame.model_dump_json() for frame in frames)
+            return EventBatch(texts, frames[-1].cursor if frames else after, len(frames) == EVENT_PAGE)
 
         return await self._ask(("events", job, after), read)
 
     async def next_events(self, after: int, look: float) -> EventBatch:
-        """The next events of all jobs, once there are any; without a hint it is looked every `look` seconds."""
+        """Return the next events of all jobs once there are any; checks every `look` seconds if no hint comes."""
 
-        async def come() -> EventBatch:
+        async def wait() -> EventBatch:
             async with self._control.jobs.watch(None) as watch:
-                while not (found := await self.events(None, after)).frames:
+                while not (batch := await self.events(None, after)).frames:
                     while (hints := await watch.changed(look)) and "event" not in hints:
                         pass
-                return found
+                return batch
 
-        return await self._gathering.share_wait((self._authority, after), come)
+        return await self._coalescer.share_wait((self._authority, after), wait)
 
     async def logs(self, job: str, *, attempt: int | None, offset: int, limit: int) -> LogPage:
         async def read() -> LogPage:
@@ -102,4 +102,4 @@ class SharedReads:
         return await self._ask(("health", job), lambda: self._control.jobs.health(self._who, job))
 
     async def _ask(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
-        return await self._gathering.share_read((self._authority, key), read)
+        return await self._coalescer.share_read((self._authority, key), read)

@@ -1,4 +1,4 @@
-"""Sockets: one job, or all of them, with replay from a cursor."""
+"""Sockets that follow one job or all jobs, with replay from a cursor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from crucible.server.streams.shared_reads import SharedReads
 
 NORMAL, TRY_AGAIN = 1000, 1013
 ACCESS_ENDED = NotAllowed(
-    "The token has ended, or what it allows has changed; connect again.",
+    "The token was revoked or has expired, or its permissions have changed; connect again.",
     fix="Log in again with `crucible login URL`, or use another token.",
 )
 
@@ -39,9 +39,9 @@ async def stream_job(
     who: Who,
     cursors: Annotated[Cursors, Query()],
 ) -> None:
-    """Events above `after`, output from `offset` of `attempt` (default: the newest), then what follows.
+    """Send events above `after`, output from `offset` of `attempt` (default: the newest), then what follows.
 
-    Closed with 1000 once the job has ended and all was sent; the last frame is the job itself.
+    Closes with 1000 once the job has ended and everything was sent; the last frame is the job itself.
     """
     job = await control.jobs.find(who, id)
     pace = stream_timing(socket)
@@ -51,7 +51,7 @@ async def stream_job(
 
 @router.websocket("/stream")
 async def stream_all(socket: WebSocket, control: Control, who: Who, cursor: Annotated[FeedCursor, Query()]) -> None:
-    """Events of all jobs with a cursor above `after`, then what follows."""
+    """Send the events of all jobs with a cursor above `after`, then new ones as they come."""
     pace = stream_timing(socket)
     follower = FollowAll(_broadcast(socket, control, who), FrameSender(socket, pace.send), cursor.after, pace)
     await _serve(socket, follower, pace)
@@ -67,33 +67,33 @@ def stream_timing(socket: WebSocket) -> StreamTiming:
 
 
 async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: StreamTiming) -> None:
-    """Run the follower until it is done or the reader leaves, then close."""
+    """Run the follower until it is done, the client leaves or loses access, then close the socket."""
     await socket.accept(chosen_protocol(socket.scope))
     following = asyncio.ensure_future(follower.run())
     leaving = asyncio.ensure_future(_until_closed(socket))
-    expelled = asyncio.ensure_future(until_access_ends(socket, pace.recheck))
+    access_ended = asyncio.ensure_future(until_access_ends(socket, pace.recheck))
     try:
-        await asyncio.wait({following, leaving, expelled}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({following, leaving, access_ended}, return_when=asyncio.FIRST_COMPLETED)
         if following.done():
             await _close(socket, following.exception(), pace)
-        elif expelled.done():
-            await _close(socket, expelled.exception() or ACCESS_ENDED, pace)
+        elif access_ended.done():
+            await _close(socket, access_ended.exception() or ACCESS_ENDED, pace)
     finally:
-        await cancel_all(following, leaving, expelled)
+        await cancel_all(following, leaving, access_ended)
 
 
 async def _until_closed(socket: WebSocket) -> None:
-    """Returns when the reader leaves. Whatever it sends is dropped: nothing is asked over these sockets."""
+    """Return when the client leaves. Anything it sends is dropped: these sockets take no requests."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass
 
 
 async def until_access_ends(socket: WebSocket, seconds: float) -> None:
-    """Return when the caller's token has ended or its permissions have changed."""
-    still = socket.scope.get(STILL_ALLOWED, _always)  # the owner's token is a file, and ends with it
+    """Return when the caller's token is no longer valid or its permissions have changed."""
+    still_allowed = socket.scope.get(STILL_ALLOWED, _always)  # not set for the owner, whose token cannot be revoked
     while True:
         await asyncio.sleep(seconds)
-        if not await still():
+        if not await still_allowed():
             return
 
 
@@ -105,17 +105,17 @@ async def _close(socket: WebSocket, error: BaseException | None, pace: StreamTim
     if isinstance(error, WebSocketDisconnect):
         return
     code, reason = _verdict(error)
-    # A reader that is stuck takes the close late or never, and one that left does not take it at all.
+    # A stuck client answers the close late or never, and one that left cannot answer it.
     with contextlib.suppress(TimeoutError, WebSocketDisconnect):
         await asyncio.wait_for(socket.close(code, reason), pace.close)
 
 
 def _verdict(error: BaseException | None) -> tuple[int, str]:
-    """How to close the socket of a follower that ended so."""
+    """Return the close code and reason for a follower that ended with this error."""
     if error is None:
         return NORMAL, "the job has ended"
     if isinstance(error, ReaderTooSlow):
-        return TRY_AGAIN, "too slow; go on from the last cursor"
+        return TRY_AGAIN, "too slow; resume from the last cursor"
     if isinstance(error, CrucibleError):
         return close_code(error), close_reason(error)
     log.error("unexpected error", exc_info=error)
