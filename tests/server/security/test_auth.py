@@ -86,7 +86,7 @@ async def test_another_host_is_refused_even_with_the_token(client: httpx2.AsyncC
 
 
 def test_a_server_that_others_reach_does_not_say_that_nobody_does() -> None:
-    with pytest.raises(ForeignSite, match="It answers to its own names alone") as refused:
+    with pytest.raises(ForeignSite, match="It answers only to its own host names") as refused:
         check_host(Headers({"host": "evil.example"}), LOOPBACK | {"crucible.example.org"})
     assert "crucible.example.org" in refused.value.fix
     with pytest.raises(ForeignSite, match="It listens on this computer only"):

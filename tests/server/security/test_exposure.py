@@ -35,7 +35,7 @@ def test_encrypted_it_is_reached_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_name_is_needed(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="by which name"):
+    with pytest.raises(BadInput, match="does not know the host name"):
         check_exposure(Exposure("0.0.0.0", None, TlsFiles(*make_certificate(tmp_path))))
 
 

@@ -1,8 +1,8 @@
 """Authentication before every route and socket.
 
 A browser on this computer can be made to send requests here by any page it shows. Three things keep such a
-page out: it has no token, its Host names another site (DNS rebinding), or its Origin does (CSRF). A session's
-cookie goes along by itself, so it counts only where the browser says that our own page sent the request.
+page out: it has no token, its Host names another site (DNS rebinding), or its Origin does (CSRF). Browsers attach a
+session's cookie by themselves, so it counts only if the browser says that our own page sent the request.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OPEN_PATHS = frozenset(
 """Paths that answer anyone; all others need a token or a session."""
 
 IDENTITY = "crucible.who"
-"""Where in a request's scope its Identity stands once the guard let it through."""
+"""Key of a request's scope: the Identity of the caller, after authentication."""
 STILL_ALLOWED = "crucible.still"
-"""Where a function stands that says whether the same may still ask: a socket outlives a token."""
+"""Key of a request's scope: a function that checks whether the caller still has access. A socket outlives a token."""
 COOKIE = "crucible_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 Identify = Callable[[str], Awaitable[Identity | None]]
@@ -40,14 +40,14 @@ BEARER_PROTOCOL = "crucible.bearer."
 
 
 class ForeignSite(NotAllowed):
-    """The request came by way of another site."""
+    """The request comes from a page of another site, or is addressed to one."""
 
     code = "foreign_site"
     http_status = 403
 
 
 class AuthMiddleware:
-    """Lets a request through if its Host is one of `hosts`, its Origin is our own, and it is known who asks.
+    """Lets a request through if its Host is one of `hosts`, its Origin is our own, and its caller is known.
 
     `token` is the owner's; `identify` resolves all others.
     """
@@ -70,56 +70,57 @@ class AuthMiddleware:
         scope[IDENTITY] = who
         await self.app(scope, receive, send)
 
-    async def _still(self, given: str, who: Identity) -> bool:
-        return await self.identify(given) == who
+    async def _still_allowed(self, token: str, who: Identity) -> bool:
+        return await self.identify(token) == who
 
     async def check(self, scope: Scope) -> Identity | None:
-        """Who asks, None at the open paths; raises NotAllowed unless the request may pass."""
+        """Return the caller, or None on open paths. Raises NotAllowed if the request may not pass."""
         headers = Headers(scope=scope)
         check_host(headers, self.hosts)
         check_origin(headers)
         if scope["path"] in OPEN_PATHS and scope["type"] == "http":
             return None
-        given = bearer(headers) or protocol_bearer(scope) or session_cookie(scope, headers)
-        if not given:
+        token = bearer(headers) or protocol_bearer(scope) or session_cookie(scope, headers)
+        if not token:
             raise _missing_token("This server needs a token.")
-        if self.token.matches(given):
+        if self.token.matches(token):
             return OWNER
-        who = await self.identify(given)
+        who = await self.identify(token)
         if who is None:
-            raise _missing_token("The token is not one of this server, or not any more.")
-        scope[STILL_ALLOWED] = partial(self._still, given, who)
+            raise _missing_token("The token is not valid on this server, or not any more.")
+        scope[STILL_ALLOWED] = partial(self._still_allowed, token, who)
         return who
 
 
 def bearer(headers: Headers) -> str:
-    """The token in the Authorization header; empty if there is none. Ours are plain ASCII."""
+    """Return the token in the Authorization header; empty if there is none, or one that is not ASCII as ours are."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
 
 
 def session_cookie(scope: Scope, headers: Headers) -> str:
-    """The session in the cookie; a request that changes something must say that it comes from our own page."""
-    given = HTTPConnection(scope).cookies.get(COOKIE, "")
-    if not given or not given.isascii():
+    """Return the session in the cookie; empty if there is none. Raises ForeignSite for a change without an Origin."""
+    session = HTTPConnection(scope).cookies.get(COOKIE, "")
+    if not session or not session.isascii():
         return ""
     changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
     if changes and "origin" not in headers:
         raise ForeignSite(
             "The request does not say which page sent it.",
-            why="A session's cookie is sent along whatever page asks.",
+            why="Browsers send a session's cookie with the requests of any page.",
             fix="Send the Origin header, or a token in the Authorization header.",
         )
-    return given
+    return session
 
 
 def protocol_bearer(scope: Scope) -> str:
+    """Return the token that a browser offers as a subprotocol; empty if there is none."""
     offered = [name for name in scope.get("subprotocols", ()) if name.startswith(BEARER_PROTOCOL)]
     return offered[0].removeprefix(BEARER_PROTOCOL) if offered else ""
 
 
 def chosen_protocol(scope: Scope) -> str | None:
-    """The subprotocol to accept a socket with: a browser leaves if none of those it offered is taken."""
+    """Return the subprotocol to accept a socket with: a browser disconnects if none of its offers is accepted."""
     offered = scope.get("subprotocols", ())
     ours = [name for name in offered if name == PROTOCOL or name.startswith(BEARER_PROTOCOL)]
     return PROTOCOL if PROTOCOL in ours else next(iter(ours), None)
@@ -137,22 +138,22 @@ def check_host(headers: Headers, hosts: frozenset[str]) -> None:
 
 def _names_of(hosts: frozenset[str]) -> str:
     if hosts <= LOOPBACK:
-        return "It listens on this computer only, and answers to no other name."
-    return "It answers to its own names alone: a page of another site could lead a browser here under another."
+        return "It listens on this computer only, and answers to no other host name."
+    return "It answers only to its own host names, because other sites could point theirs here (DNS rebinding)."
 
 
 def check_origin(headers: Headers) -> None:
     origin = headers.get("origin")
     if origin is not None and _split(origin).netloc != headers.get("host"):
         raise ForeignSite(
-            f"The page {origin!r} may not speak to this server.",
-            why="Pages of other sites could act in your name.",
+            f"Pages of {origin!r} may not call this server.",
+            why="Pages of other sites could act on your behalf.",
             fix="Use the page, the command or the API of this server itself.",
         )
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of an address; none of them if it is no address."""
+    """Return the parts of a URL; empty parts if it is invalid."""
     try:
         return urlsplit(url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who can reach the server: this computer alone, or others, and then only encrypted and with users."""
+"""Check how far the server is exposed: to this computer only, or to others, with encryption and users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crucible.server.http.listen import TlsFiles, port_of, url_of
 
 @dataclass(frozen=True)
 class Exposure:
-    """`public_url`: how others call the server; `proxied`: something before it takes care of encryption."""
+    """Where the server can be reached. `public_url`: its URL for others; `proxied`: a proxy in front of it encrypts."""
 
     host: str = "127.0.0.1"
     public_url: str | None = None
@@ -23,17 +23,17 @@ class Exposure:
 
     @property
     def is_public(self) -> bool:
-        """Whether others than this computer reach it, by itself or through a proxy."""
+        """Whether other computers can reach it, directly or through a proxy."""
         return not is_loopback(self.host) or self.proxied
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The names it answers to, besides those of this computer."""
+        """Host names it answers to, besides those of this computer."""
         name = urlsplit(self.public_url or "").hostname
         return frozenset({name} if name else ())
 
     def url_of(self, bound: socket.socket) -> str:
-        """How a listener is called: by the name in the certificate where it encrypts itself."""
+        """Return a listener's URL; with TLS of its own, by the host name of the certificate."""
         if self.tls is None:
             return url_of(bound)
         return f"https://{next(iter(self.hosts), self.host)}:{port_of(bound)}"
@@ -44,41 +44,41 @@ class Exposure:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one that only this computer reaches."""
+    """Return whether only this computer can reach the address."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
     return False
 
 
-def check_exposure(reach: Exposure) -> None:
+def check_exposure(exposure: Exposure) -> None:
     """Raise RefusedByPolicy for a public server without encryption, BadInput for incomplete settings."""
-    if reach.tls is not None:
-        _check_tls(reach.tls)
-    if not reach.is_public:
+    if exposure.tls is not None:
+        _check_tls(exposure.tls)
+    if not exposure.is_public:
         return
-    if not reach.is_encrypted:
+    if not exposure.is_encrypted:
         raise RefusedByPolicy(
-            f"The server does not listen on {reach.host!r} without encryption.",
+            f"The server does not listen on {exposure.host!r} without encryption.",
             why="Anyone on the network path could read tokens, and run programs as their owners.",
             fix="Use --host 127.0.0.1 and an ssh tunnel; or set tls_certificate and tls_key; or, behind a proxy that "
             "encrypts, behind_proxy = true and public_url = https://...",
         )
-    if not reach.hosts:
+    if not exposure.hosts:
         raise BadInput(
-            "The server does not know by which name others reach it.",
-            why="Requests that name another host are refused: pages of other sites could send them.",
-            fix="Set public_url to its address, such as https://crucible.example.org",
+            "The server does not know the host name by which others exposure it.",
+            why="It refuses requests with any other host name, because pages of other sites could send them.",
+            fix="Set public_url to its URL, such as https://crucible.example.org",
         )
 
 
-def check_people(reach: Exposure, can_log_in: bool) -> None:
+def check_people(exposure: Exposure, can_log_in: bool) -> None:
     """Raise RefusedByPolicy for a public server that no user can log in to."""
-    if reach.is_public and not can_log_in:
+    if exposure.is_public and not can_log_in:
         raise RefusedByPolicy(
-            "The server does not listen for others before it has users.",
+            "The server does not listen on the network before it has users.",
             why="There is only the owner's token, which should not leave this computer.",
             fix="Start it on 127.0.0.1 and add one: crucible users add NAME --admin --password-stdin (or, with "
-            "oidc_issuer set, --email ADDRESS); or let the OpenID provider's people in with oidc_create_users",
+            "oidc_issuer set, --email ADDRESS); or let the OpenID provider's users in with oidc_create_users",
         )
 
 
@@ -91,5 +91,5 @@ def _check_tls(tls: TlsFiles) -> None:
         raise BadInput(
             "The certificate and its key cannot be used.",
             why=str(error),
-            fix="Let tls_certificate and tls_key name a PEM file each that belong together.",
+            fix="Set tls_certificate and tls_key to a PEM certificate and its private key.",
         ) from error

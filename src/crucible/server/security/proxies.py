@@ -1,7 +1,7 @@
 """The client's address and scheme behind trusted proxies.
 
-A proxy adds whom it speaks for at the end of X-Forwarded-For; what stands before that came with the request, and
-whoever sent it may have made it up. So the last entry counts, and only where the connection itself comes from a proxy.
+A proxy appends the address of its client to X-Forwarded-For. Earlier entries came with the request and may be forged,
+so only the last one counts, and only if the connection itself comes from a trusted proxy.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ Network = IPv4Network | IPv6Network
 
 THIS_COMPUTER: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
-
 MAX_ENTRY = 60
-"""Characters of an address with its port, and to spare."""
+"""Maximum characters of an entry; an address with its port is shorter."""
 _SCHEMES = {("http", "https"): "https", ("http", "http"): "http", ("websocket", "https"): "wss"}
 _PLAIN = ("http", "ws")
 
 
 class ProxyHeaders:
-    """Replaces client address and scheme by those that a trusted proxy forwarded.
+    """Middleware that replaces client address and scheme by those that a trusted proxy forwarded.
 
-    `trusted`: where our proxies connect from. They speak plain HTTP with us: where we encrypt ourselves, there is none.
+    `trusted`: networks that proxies connect from. They use plain HTTP: a server with TLS of its own has no proxy.
     """
 
     def __init__(self, app: ASGIApp, *, trusted: Sequence[Network] = THIS_COMPUTER) -> None:
@@ -50,12 +49,12 @@ class ProxyHeaders:
 
 
 def trusted_networks(networks: Sequence[str]) -> tuple[Network, ...]:
-    """This computer, and these addresses and networks."""
+    """Return the loopback networks and these addresses and networks."""
     return (*THIS_COMPUTER, *map(ipaddress.ip_network, networks))
 
 
 def server_url(request: HTTPConnection, public_url: str) -> str:
-    """Return this server's URL as the caller reaches it: the public URL, or for this computer its own."""
+    """Return the URL at which the caller reaches this server: the public URL, or that of the request."""
     public = public_url.rstrip("/")
     if public and urlsplit(public).hostname == request.url.hostname:
         return public
@@ -64,23 +63,23 @@ def server_url(request: HTTPConnection, public_url: str) -> str:
 
 def _forwarded(scope: Scope) -> dict[str, object]:
     headers = Headers(scope=scope)
-    told: dict[str, object] = {}
-    asks = _address(_last(headers.getlist("x-forwarded-for")))
-    if asks is not None:
-        told["client"] = (str(asks), 0)
+    changes: dict[str, object] = {}
+    client = _address(_last(headers.getlist("x-forwarded-for")))
+    if client is not None:
+        changes["client"] = (str(client), 0)
     scheme = _SCHEMES.get((scope["type"], _last(headers.getlist("x-forwarded-proto")).lower()))
     if scheme is not None:
-        told["scheme"] = scheme
-    return told
+        changes["scheme"] = scheme
+    return changes
 
 
 def _last(values: Sequence[str]) -> str:
-    """Of a list in one header or several: what the nearest proxy wrote."""
+    """Return the last entry of a list in one or several headers: the one that the nearest proxy wrote."""
     return values[-1].rpartition(",")[2].strip() if values else ""
 
 
 def _address(text: str) -> Address | None:
-    """Parse an address with or without a port, as proxies write it; None if it is not one."""
+    """Parse an address with or without a port, as proxies write it; return None if it is invalid."""
     if len(text) > MAX_ENTRY or "%" in text:
         return None
     bracketed = text.startswith("[") and "]" in text
@@ -88,7 +87,7 @@ def _address(text: str) -> Address | None:
     if host.count(":") == 1:
         host = host.partition(":")[0]
     with contextlib.suppress(ValueError):
-        found = ipaddress.ip_address(host)
-        mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-        return mapped or found
+        address = ipaddress.ip_address(host)
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return mapped or address
     return None

@@ -19,7 +19,7 @@ from crucible.server.security.auth import IDENTITY
 
 LOGINS = frozenset({"/login", "/api/v1/login", "/api/v1/login/oidc", "/api/v1/login/oidc/callback"})
 MAX_BUCKETS = 10_000
-"""Number of buckets kept; the least recently used goes first."""
+"""Maximum number of buckets; the least recently used one is dropped first."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ ANONYMOUS = Rate(0.5, 20)
 
 
 class TokenBuckets:
+    """Token buckets by name, all with the same rate."""
+
     def __init__(self, rate: Rate, now: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
         self._now = now
@@ -53,12 +55,12 @@ class TokenBuckets:
 
 
 class RateLimit:
-    """Answers 429 with the seconds to wait. Needs the identity that AuthMiddleware set."""
+    """Middleware that answers 429 with the seconds to wait. Needs the identity that AuthMiddleware sets."""
 
-    def __init__(self, app: ASGIApp, *, users: Rate, strangers: Rate) -> None:
+    def __init__(self, app: ASGIApp, *, users: Rate, anonymous: Rate) -> None:
         self.app = app
         self._users = TokenBuckets(users)
-        self._strangers = TokenBuckets(strangers)
+        self._anonymous = TokenBuckets(anonymous)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         wait = self._wait(scope) if scope["type"] in ("http", "websocket") else 0.0
@@ -67,7 +69,7 @@ class RateLimit:
             return
         error = TooManyAttempts(
             "Too many requests.",
-            why="So many at once would slow down other users.",
+            why="This many at once would slow down other users.",
             fix=f"Try again in {max(1, round(wait))} s.",
             retry_after=max(1, round(wait)),
         )
@@ -80,7 +82,7 @@ class RateLimit:
         if who is not None:
             return self._users.take(_name(who))
         client = scope.get("client")
-        return self._strangers.take(str(client[0]) if client else "") if scope["path"] in LOGINS else 0.0
+        return self._anonymous.take(str(client[0]) if client else "") if scope["path"] in LOGINS else 0.0
 
 
 def _name(who: Identity) -> str:

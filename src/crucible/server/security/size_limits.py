@@ -1,4 +1,4 @@
-"""How much a request may bring or ask for."""
+"""Limits of the size of requests and of the results they ask for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_SEGMENTS = 2**31
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET)]
-LogBytes = Annotated[int, Query(ge=1, le=8 * MiB, description="at most this many bytes")]
+LogBytes = Annotated[int, Query(ge=1, le=8 * MiB, description="maximum number of bytes")]
 PageSize = Annotated[int, Query(ge=1, le=500)]
 EventCount = Annotated[int, Query(ge=1, le=1000)]
 Cursor = Annotated[str | None, Query(min_length=1, max_length=200)]
@@ -45,8 +45,8 @@ class TooLarge(BadInput):
 def too_large(thing: str, limit: int) -> TooLarge:
     return TooLarge(
         f"{thing} is larger than {format_memory(limit)}.",
-        why="The server takes no more in one request.",
-        fix="Leave out what is not needed; large data belongs into --data, not into the code.",
+        why="The server accepts no larger request.",
+        fix="Leave out files that are not needed; pass large data with --data, not with the code.",
         limit=limit,
     )
 
@@ -54,28 +54,28 @@ def too_large(thing: str, limit: int) -> TooLarge:
 async def idempotency_key(
     idempotency_key: Annotated[
         str | None,
-        Header(description=f"1 to {MAX_KEY} visible ASCII characters; the same key again gives the same job"),
+        Header(description=f"1 to {MAX_KEY} visible ASCII characters; repeating a key returns the same job"),
     ] = None,
 ) -> str | None:
     return validate_key(idempotency_key)
 
 
 def validate_key(key: str | None) -> str | None:
-    """Return the key. Raises BadInput if it is invalid."""
+    """Return the Idempotency-Key. Raises BadInput if it is invalid."""
     if key is not None and (len(key) > MAX_KEY or not _VISIBLE.fullmatch(key)):
         raise BadInput(
             "The Idempotency-Key is invalid.",
-            why=f"It has to be 1 to {MAX_KEY} visible ASCII characters.",
-            fix="Send a UUID, made once per submission.",
+            why=f"It must be 1 to {MAX_KEY} visible ASCII characters.",
+            fix="Send a UUID, generated once per submission.",
             field="Idempotency-Key",
         )
     return key
 
 
 class BodyLimit:
-    """Refuses a body over `limit` bytes, by its announced length or as it arrives.
+    """Middleware that refuses a body as soon as more than `limit` bytes have arrived.
 
-    Requests that stream (see `streams`) set their own limit with `bounded`.
+    Routes that stream their body (paths matching `streams`) set their own limit with `limited_stream`.
     """
 
     def __init__(self, app: ASGIApp, *, streams: re.Pattern[str], limit: int = MAX_JSON) -> None:
@@ -107,7 +107,7 @@ def _limited(receive: Receive, limit: int) -> Receive:
 
 
 async def limited_stream(request: Request, limit: int, thing: str) -> AsyncIterator[bytes]:
-    """The body in the pieces it arrives in; raises TooLarge as soon as it is known to be over `limit`."""
+    """Yield the body in the pieces it arrives in. Raises TooLarge as soon as it is known to exceed `limit`."""
     check_length(request.headers, limit, thing)
     seen = 0
     async for chunk in request.stream():
@@ -123,8 +123,8 @@ async def read_body(request: Request, limit: int, thing: str) -> bytes:
 
 
 def check_length(headers: Headers, limit: int, thing: str) -> None:
-    """Raise TooLarge if the announced length is over `limit`, before anything is read."""
+    """Raise TooLarge if the announced length exceeds `limit`, before anything is read."""
     length = headers.get("content-length", "")
-    # More digits than any limit has: Python would not even read so long a number.
+    # Compare the number of digits first: int() refuses to parse thousands of them.
     if length.isascii() and length.isdigit() and (len(length) > MOST_DIGITS or int(length) > limit):
         raise too_large(thing, limit)
