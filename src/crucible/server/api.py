@@ -1,4 +1,4 @@
-"""The public API, put together from its routers."""
+"""Build the public API from its routers."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def build_api(
 ) -> FastAPI:
     """Return the API over `control`. All but the open paths need a token or session; `token` is the owner's.
 
-    `hosts`: host names it answers to besides loopback. `secure`: clients connect encrypted. `public_url`: its URL for
-    other computers. `proxies`: networks of the proxies in front of it, if it does not encrypt itself.
+    `hosts`: host names it answers to besides loopback. `secure`: clients connect over TLS. `public_url`: its URL for
+    other computers. `proxies`: networks of the proxies in front of it, if it does not serve TLS itself.
     """
     app = FastAPI(
         title="Crucible",
@@ -129,7 +129,7 @@ def build_api(
     error_handlers.add_error_handlers(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(RejectNul)
-    app.add_middleware(rate_limits.RateLimit, users=rate_limits.USERS, strangers=rate_limits.ANONYMOUS)
+    app.add_middleware(rate_limits.RateLimit, users=rate_limits.USERS, anonymous=rate_limits.ANONYMOUS)
     app.add_middleware(AuthMiddleware, token=token, identify=control.tokens.identify, hosts=LOOPBACK | hosts)
     if secure:
         app.add_middleware(ProxyHeaders, trusted=proxies)
@@ -151,7 +151,7 @@ def _add_openapi(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document: bearer auth on all but the open paths, views as answers, problems for failures."""
+    """Return the OpenAPI document, with bearer authentication on all but the open paths and problems for errors."""
     document: dict[str, Any] = get_openapi(title=app.title, version=app.version, routes=app.routes)
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -177,17 +177,17 @@ def _socket_schemas() -> dict[str, Any]:
 def _session_schemas() -> dict[str, Any]:
     """Return schemas of the JSON frames of a session: its opening, its end, and the terminal size."""
     kinds = TypeAdapter(tuple[wire.Command, wire.Connection, wire.Ports, wire.Over, wire.Size])
-    found = kinds.json_schema(ref_template=f"{SCHEMAS}Session{{model}}")["$defs"]
+    schemas = kinds.json_schema(ref_template=f"{SCHEMAS}Session{{model}}")["$defs"]
     for name, kind in wire.OPENINGS.items():
-        opening = found[kind.__name__]
+        opening = schemas[kind.__name__]
         opening["properties"] = {"kind": {"const": name, "type": "string"}, **opening["properties"]}
         opening["required"] = ["kind", *opening.get("required", ())]
     openings = [{"$ref": f"{SCHEMAS}Session{kind.__name__}"} for kind in wire.OPENINGS.values()]
-    return {**{f"Session{name}": one for name, one in found.items()}, "SessionOpening": {"oneOf": openings}}
+    return {**{f"Session{name}": schema for name, schema in schemas.items()}, "SessionOpening": {"oneOf": openings}}
 
 
 def _responses(operation: dict[str, Any]) -> dict[str, Any]:
-    """Return an operation's responses with the shared problems; FastAPI's own 422 has a form that is never sent."""
+    """Return an operation's responses with the shared problems, and without FastAPI's own 422, which is never sent."""
     statuses = (*ANYWHERE, *WITH_BODY) if "requestBody" in operation else ANYWHERE
-    own = problems.add_content({code: told for code, told in operation["responses"].items() if code != "422"})
-    return {str(status): told for status, told in problems.problem_responses(*statuses).items()} | own
+    own = problems.add_content({code: response for code, response in operation["responses"].items() if code != "422"})
+    return {str(status): response for status, response in problems.problem_responses(*statuses).items()} | own

@@ -28,7 +28,7 @@ class ServerInfo:
     bundle_limit: int = MAX_BUNDLE
     started_at: str = ""
     secure: bool = False
-    """Clients connect encrypted, to this server or to a proxy in front of it."""
+    """Clients connect over TLS, to this server or to a proxy in front of it."""
     public_url: str = ""
     """Its URL for other computers; empty if they cannot reach it."""
 

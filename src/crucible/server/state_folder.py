@@ -1,4 +1,4 @@
-"""The server's state folder: its lock, secrets, ports and discovery file.
+"""The server's state folder: lock, secrets, ports and discovery file.
 
 Only its owner may read it. Files that other processes read are replaced atomically.
 """
@@ -27,7 +27,7 @@ class AlreadyRunning(Conflict):
 
 @dataclass(frozen=True)
 class Discovery:
-    """How to find the running server; the content of server.json."""
+    """Addresses and identity of the running server; the content of server.json."""
 
     url: str
     agents_url: str
@@ -78,20 +78,20 @@ class StateFolder:
         finally:
             os.close(descriptor)
 
-    def load_key(self, elsewhere: Path | None = None) -> Secret:
-        """The deployment's key, made on first use; or the one that `elsewhere` holds for several servers."""
-        return self._load_secret("key") if elsewhere is None else _load_shared_key(elsewhere)
+    def load_key(self, key_file: Path | None = None) -> Secret:
+        """Return the deployment's key: from `key_file`, which several servers share, or one created on first use."""
+        return self._load_secret("key") if key_file is None else _load_shared_key(key_file)
 
-    def beside_key(self, name: str, elsewhere: Path | None = None) -> Path:
-        """A file that goes where the deployment's key is."""
-        return self.path / name if elsewhere is None else elsewhere.parent / name
+    def beside_key(self, name: str, key_file: Path | None = None) -> Path:
+        """Return the path of a file in the folder of the deployment's key."""
+        return self.path / name if key_file is None else key_file.parent / name
 
     def load_token(self) -> Secret:
-        """The token of the local API, made on first use."""
+        """Return the token of the local API, created on first use."""
         return self._load_secret("token")
 
-    def write_discovery(self, found: Discovery) -> None:
-        self._write("server.json", json.dumps(asdict(found)))
+    def write_discovery(self, discovery: Discovery) -> None:
+        self._write("server.json", json.dumps(asdict(discovery)))
 
     def remove_discovery(self) -> None:
         (self.path / "server.json").unlink(missing_ok=True)
@@ -100,10 +100,10 @@ class StateFolder:
         self._write("agents.url", url)
 
     def read_ports(self) -> Ports:
-        """The ports of the last run; none if it is not known."""
+        """Return the ports of the last run; both None if they are not known."""
         try:
-            found = json.loads((self.path / "ports.json").read_text(encoding="utf-8"))
-            return Ports(int(found["api"]), int(found["agents"]))
+            ports = json.loads((self.path / "ports.json").read_text(encoding="utf-8"))
+            return Ports(int(ports["api"]), int(ports["agents"]))
         except (OSError, ValueError, KeyError, TypeError):
             return Ports()
 
@@ -120,19 +120,19 @@ class StateFolder:
         return _check_secret(text, path, "Restore it from a backup, or remove it to get a new one.")
 
     def _write(self, name: str, text: str) -> None:
-        """Replace a file as a whole, durably."""
-        target, fresh = self.path / name, self.path / f".{name}.new"
+        """Replace a file atomically and durably."""
+        target, new = self.path / name, self.path / f".{name}.new"
         with _file_errors(self.path):
-            with open(fresh, "w", encoding="utf-8", opener=_open_private) as file:
+            with open(new, "w", encoding="utf-8", opener=_open_private) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            fresh.replace(target)
+            new.replace(target)
             _sync_folder(self.path)
 
 
 def open_state_folder(path: Path) -> StateFolder:
-    """Return the state folder; create it if it is missing, and close it to other users."""
+    """Return the state folder, created if it is missing. Only its owner can read it."""
     with _file_errors(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -140,7 +140,7 @@ def open_state_folder(path: Path) -> StateFolder:
 
 
 def _load_shared_key(path: Path) -> Secret:
-    fix = "Let the setting `key_file` name a copy of the file `key` of the first server's state folder."
+    fix = "Set `key_file` to a copy of the file `key` in the first server's state folder."
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -164,8 +164,8 @@ def _lock(descriptor: int, path: Path) -> None:
     except BlockingIOError as error:
         raise AlreadyRunning(
             f"Another server runs on the state folder {path}.",
-            why="A state folder has one server at a time.",
-            fix="Use that one; `crucible down` ends it. Set CRUCIBLE_HOME for a second one.",
+            why="Only one server at a time can use a state folder.",
+            fix="Use that server, or stop it with `crucible down`. For a second server, set CRUCIBLE_HOME.",
             path=str(path),
         ) from error
     os.ftruncate(descriptor, 0)
@@ -174,19 +174,19 @@ def _lock(descriptor: int, path: Path) -> None:
 
 @contextlib.contextmanager
 def _file_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the file system into Trouble or DiskFull with a fix."""
+    """Translate errors of the file system to Trouble or DiskFull, with a fix."""
     try:
         yield
     except CrucibleError:
         raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            fix = "Make room, or set CRUCIBLE_HOME to a folder elsewhere."
-            raise DiskFull(f"There is no room left in {path}.", why=str(error), fix=fix) from error
+            fix = "Free some space, or set CRUCIBLE_HOME to a folder on another disk."
+            raise DiskFull(f"There is no space left in {path}.", why=str(error), fix=fix) from error
         raise Trouble(
             f"The state folder {path} cannot be used.",
             why=str(error),
-            fix="Make it a folder you can write to, or set CRUCIBLE_HOME to another.",
+            fix="Make it a folder that you can write to, or set CRUCIBLE_HOME to another folder.",
         ) from error
 
 

@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket
 from structlog.testing import capture_logs
 from tests.server.loopback import Loopback
 
-from crucible.server.http.listen import TELL_SECONDS, AcceptErrorLog, PortInUse, bind, port_of, url_of
+from crucible.server.http.listen import LOG_SECONDS, AcceptErrorLog, PortInUse, bind, port_of, url_of
 
 
 @pytest.mark.enable_socket
@@ -76,7 +76,7 @@ def test_that_no_connection_can_be_taken_is_told_once_in_a_while() -> None:
     handler, loop = AcceptErrorLog(lambda: now[0]), QuietLoop()
     trouble = {"message": "socket.accept() out of system resource", "exception": OSError(24, "Too many open files")}
     with capture_logs() as told:
-        for now[0] in (0.0, 0.1, TELL_SECONDS - 1, TELL_SECONDS):
+        for now[0] in (0.0, 0.1, LOG_SECONDS - 1, LOG_SECONDS):
             handler(loop, trouble)
         handler(loop, {"message": "something else"})
     loop.close()

@@ -14,7 +14,7 @@ from tests.server.conftest import TOKEN
 )
 async def test_it_names_nothing(client: httpx2.AsyncClient, url: str) -> None:
     answer = await client.request("GET", url)
-    assert (answer.status_code, answer.json()["detail"]) == (422, "The address holds a NUL character.")
+    assert (answer.status_code, answer.json()["detail"]) == (422, "The URL contains a NUL character.")
     assert answer.json()["fix"]
 
 

@@ -1,4 +1,4 @@
-"""The API for agents: its own port, its own secrets, none of the public API.
+"""The API for agents: on a port of its own, with secrets of its own, separate from the public API.
 
 A host authenticates with its machine's secret, a runner with its attempt's. Only a claim has neither: it sends the
 nonce of the machine's bootstrap instead.
@@ -47,8 +47,9 @@ from crucible.wire.documents.messages import MAX_BATCH_BYTES
 from crucible.wire.files.paths import safe_name
 
 MAX_DEVICES = 16 * 1024
+"""Maximum characters of the X-Crucible-Devices header."""
 MAX_SESSIONS = 8 * 1024
-"""Characters of the names of sessions that a runner has heard of."""
+"""Maximum characters of the list of sessions that a runner knows."""
 STREAMED = re.compile(r"/agent/v1/attempts/[^/]*/[^/]*/(artifacts|checkpoints)/.*")
 T = TypeVar("T")
 
@@ -58,9 +59,9 @@ Hash = Annotated[str, Header(alias="X-Content-SHA256", pattern=r"^[0-9a-f]{64}$"
 
 
 async def _no_browsers(connection: HTTPConnection) -> None:
-    """Refuse browsers: agents are programs, and send no Origin."""
+    """Refuse browsers: agents are programs and send no Origin header."""
     if "origin" in connection.headers:
-        raise ForeignSite("Pages may not speak to this port.", fix="Use the server's own address.")
+        raise ForeignSite("Web pages may not call this port.", fix="Open the server's own address instead.")
 
 
 async def _machine(machine: Name, request: Request, control: AgentsControl) -> None:
@@ -89,7 +90,7 @@ code = _router("/bundles", _attempt_in_query)
 
 
 def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> FastAPI:
-    """Return the agents' API over `control`. Once `closing` is set, waiting requests are answered at once."""
+    """Return the agents' API over `control`. Once `closing` is set, waiting requests return at once."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.control = control
     app.state.closing = closing or asyncio.Event()
@@ -126,13 +127,13 @@ async def desired(
     wait: Wait = 0.0,
     x_crucible_devices: Annotated[str | None, Header(max_length=MAX_DEVICES)] = None,
 ) -> Response:
-    """The desired document as soon as its version is another than `version`; 304 after `wait` seconds."""
+    """Return the desired document as soon as its version differs from `version`; 304 after `wait` seconds."""
     devices = _devices(x_crucible_devices)
-    found = await _until_closing(request, control.desired(machine, version, wait, devices))
-    if found is None:
+    document = await _until_closing(request, control.desired(machine, version, wait, devices))
+    if document is None:
         return Response(status_code=304)
-    headers = {"ETag": f'"{found.version}"'}
-    return Response(encode_desired(found), headers=headers, media_type="application/json")
+    headers = {"ETag": f'"{document.version}"'}
+    return Response(encode_desired(document), headers=headers, media_type="application/json")
 
 
 @attempts.get("/desired", response_model=DesiredAttemptView)
@@ -146,10 +147,10 @@ async def attempt_desired(
     wait: Wait = 0.0,
     sessions: Annotated[str | None, Query(max_length=MAX_SESSIONS, pattern=r"^[a-z0-9,-]*$")] = None,
 ) -> DesiredAttemptView | Response:
-    """Return what one runner should do, as soon as it differs from what the runner knows."""
+    """Return what a runner should do as soon as it differs from what the runner knows; 304 after `wait` seconds."""
     known = None if sessions is None else frozenset(sessions.split(","))
-    found = await _until_closing(request, control.attempt_desired(attempt, rank, stop, checkpoint, wait, known))
-    return Response(status_code=304) if found is None else found
+    view = await _until_closing(request, control.attempt_desired(attempt, rank, stop, checkpoint, wait, known))
+    return Response(status_code=304) if view is None else view
 
 
 @attempts.get("/secrets")
@@ -169,7 +170,7 @@ async def meet(socket: WebSocket, attempt: Name, rank: Rank, session: Name, cont
 
 @attempts.post("/messages")
 async def messages(attempt: Name, rank: Rank, request: Request, control: AgentsControl) -> AckedView:
-    """Take a signed batch; `acked` is the highest number stored."""
+    """Store a signed batch of messages; `acked` is the highest number stored."""
     raw = await read_body(request, MAX_BATCH_BYTES, "The batch")
     return AckedView(acked=await control.ingest(attempt, rank, raw))
 
@@ -185,7 +186,7 @@ async def put_log(
     request: Request,
     control: AgentsControl,
 ) -> Response:
-    """Store segment `n` of the output. The same again is fine."""
+    """Store segment `n` of the output. Idempotent."""
     data = await read_body(request, MAX_LOG_SEGMENT, "The log segment")
     await control.put_log(attempt, rank, n, start, lines, sha256, data)
     return Response(status_code=204)
@@ -193,7 +194,7 @@ async def put_log(
 
 @attempts.post("/tail", status_code=204)
 async def put_tail(attempt: Name, rank: Rank, start: Offset, request: Request, control: AgentsControl) -> Response:
-    """Show output that is not stored yet. A hint: it may be lost."""
+    """Accept output that is not stored yet, so that followers see it early. It may be lost."""
     control.put_tail(attempt, rank, start, await read_body(request, MAX_TAIL, "The tail"))
     return Response(status_code=204)
 
@@ -202,7 +203,7 @@ async def put_tail(attempt: Name, rank: Rank, start: Offset, request: Request, c
 async def put_artifact(
     attempt: Name, rank: Rank, path: str, sha256: Hash, request: Request, control: AgentsControl
 ) -> Response:
-    """Store a file the job wrote, as it arrives."""
+    """Store a file that the job wrote, as it arrives."""
     chunks = limited_stream(request, MAX_ARTIFACT, "The artifact")
     await control.put_artifact(attempt, rank, safe_name(path), sha256, chunks)
     return Response(status_code=204)
@@ -212,42 +213,42 @@ async def put_artifact(
 async def put_checkpoint(
     attempt: Name, rank: Rank, sha256: Sha256, request: Request, control: AgentsControl
 ) -> Response:
-    """Store a checkpoint, as it arrives; 204 says that it is there whole. The same again is fine."""
+    """Store a checkpoint, as it arrives; 204 confirms that it is complete. Idempotent."""
     await control.put_checkpoint(attempt, rank, sha256, limited_stream(request, MAX_CHECKPOINT, "The checkpoint"))
     return Response(status_code=204)
 
 
 @attempts.get("/checkpoints/{sha256}")
 async def checkpoint(attempt: Name, rank: Rank, sha256: Sha256, request: Request, control: AgentsControl) -> Response:
-    """A checkpoint of the attempt's own job, whole or a range of it."""
+    """Return a checkpoint of the attempt's own job, whole or a range of it."""
     return await send_file(request, control.store, await control.open_checkpoint(attempt, rank, sha256), sha256)
 
 
 @code.get("/{sha256}")
 async def bundle(sha256: Sha256, request: Request, control: AgentsControl) -> Response:
-    """The archive, whole or a range of it."""
+    """Return a bundle's archive, whole or a range of it."""
     return await send_file(request, control.store, await control.open_bundle(sha256), f"{sha256}.tar.gz")
 
 
 async def _until_closing(request: Request, waiting: Coroutine[Any, Any, T | None]) -> T | None:
-    """Return what `waiting` returns, or None as soon as the server closes, so that no request delays its end."""
+    """Return the result of `waiting`, or None as soon as the server closes, so that no request delays the shutdown."""
     closing: asyncio.Event = request.app.state.closing
-    asked, closed = asyncio.ensure_future(waiting), asyncio.ensure_future(closing.wait())
+    task, closed = asyncio.ensure_future(waiting), asyncio.ensure_future(closing.wait())
     try:
-        await asyncio.wait({asked, closed}, return_when=asyncio.FIRST_COMPLETED)
-        return asked.result() if asked.done() else None
+        await asyncio.wait({task, closed}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
     finally:
         closed.cancel()
-        asked.cancel()
+        task.cancel()
 
 
 def _devices(text: str | None) -> dict[str, object] | None:
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        devices = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput("X-Crucible-Devices is not JSON.", why=str(error), fix="Send an object.") from error
-    if not isinstance(found, dict):
-        raise BadInput("X-Crucible-Devices is not an object.", fix='Send an object such as {"cpus": 8}.')
-    return found
+        raise BadInput("X-Crucible-Devices is not JSON.", why=str(error), fix="Send a JSON object.") from error
+    if not isinstance(devices, dict):
+        raise BadInput("X-Crucible-Devices is not a JSON object.", fix='Send an object such as {"cpus": 8}.')
+    return devices

@@ -21,7 +21,7 @@ from crucible.server.http.problems import problem_response, request_id, respond_
 from crucible.wire.files.paths import UnsafePath
 
 MAX_FIELDS = 20
-SEND_JSON = "Send JSON in UTF-8, uncompressed, with `Content-Type: application/json`; GET /openapi.json says which."
+SEND_JSON = "Send JSON in UTF-8, uncompressed, with `Content-Type: application/json`; GET /openapi.json describes it."
 
 log = structlog.get_logger("crucible.server")
 
@@ -45,21 +45,21 @@ class BrokenRequest(BadInput):
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Make `app` answer every error as a problem."""
+    """Make `app` answer every error with a problem response."""
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
     app.router.default = _NoRoute(app.router.default)
 
 
 class _NoRoute:
-    """Answers unknown paths, sockets included, which the framework would close without a reason."""
+    """Default route: answers unknown paths, also those of sockets, which Starlette would close without a reason."""
 
-    def __init__(self, requests: ASGIApp) -> None:
-        self._requests = requests
+    def __init__(self, not_found: ASGIApp) -> None:
+        self._not_found = not_found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
-            await self._requests(scope, receive, send)
+            await self._not_found(scope, receive, send)
             return
         connection = HTTPConnection(scope)
         await problem_response(_no_route(connection), request_id(connection))(scope, receive, send)
@@ -68,13 +68,13 @@ class _NoRoute:
 def bad_fields(errors: Sequence[Any], kind: object = None) -> BadInput:
     """Return one error for all validation errors of a model of type `kind`.
 
-    Input is not repeated: it may hold secrets.
+    The input itself is left out: it may contain secrets.
     """
     fields = [{"field": _path(e["loc"]), "message": _message(e)} for e in errors[:MAX_FIELDS]]
     first = fields[0]
     where = first["field"] or "request"
-    if errors[0]["type"] == EXTRA and (meant := suggest_field(kind, _within(errors[0]["loc"]))):
-        return BadInput(f"There is no field {where!r}.", fix=meant, errors=fields)
+    if errors[0]["type"] == EXTRA and (suggestion := suggest_field(kind, _within(errors[0]["loc"]))):
+        return BadInput(f"There is no field {where!r}.", fix=suggestion, errors=fields)
     return BadInput(
         f"The field {where!r} is invalid: {first['message']}.",
         why=f"{len(errors)} fields are invalid." if len(errors) > 1 else "",
@@ -92,9 +92,9 @@ async def _crucible_error(connection: HTTPConnection, error: Exception) -> Respo
 
 async def _validation_error(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
-    found = error.errors()
+    errors = error.errors()
     return await respond_with_error(
-        connection, not_json_error(connection, found) or bad_fields(found, _body(connection))
+        connection, not_json_error(connection, errors) or bad_fields(errors, _body(connection))
     )
 
 
@@ -107,7 +107,7 @@ def _body(connection: HTTPConnection) -> object:
 async def _http_error(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, CrucibleError):
-        # The framework hides what was raised while a body was read behind its own 400.
+        # FastAPI wraps an error that is raised while it reads a body in a 400 of its own.
         return await _crucible_error(connection, error.__cause__)
     if error.status_code == HTTPStatus.BAD_REQUEST:
         return await respond_with_error(connection, unreadable_body(connection, error.__cause__))
@@ -121,7 +121,8 @@ async def _unsafe_path(connection: HTTPConnection, error: Exception) -> Response
 
 async def _client_left(connection: HTTPConnection, _disconnect: Exception) -> Response | None:
     return await respond_with_error(
-        connection, BrokenRequest("The request ended before its body did.", fix="Send it again.")
+        connection,
+        BrokenRequest("The connection was closed before the body was complete.", fix="Send the request again."),
     )
 
 
@@ -142,7 +143,7 @@ def _no_route(connection: HTTPConnection) -> NoSuchRoute:
 
 
 def _methods(connection: HTTPConnection) -> str:
-    """Return the methods of all routes at this path; the framework names only those of the first."""
+    """Return the methods of all routes at this path; Starlette names only those of the first route."""
     at_path = (route for route in connection.app.routes if route.matches(connection.scope)[0] is not Match.NONE)
     return ", ".join(sorted({method for route in at_path for method in getattr(route, "methods", None) or ()}))
 
@@ -155,7 +156,7 @@ def _message(error: Any) -> str:
 
 
 def _path(loc: Sequence[object]) -> str:
-    """`("body", "resources", "cpus")` as `resources.cpus`."""
+    """Return `("body", "resources", "cpus")` as `resources.cpus`."""
     return ".".join(str(part) for part in _within(loc))
 
 
@@ -164,26 +165,26 @@ def _within(loc: Sequence[object]) -> Sequence[object]:
 
 
 def unreadable_body(connection: HTTPConnection, cause: BaseException | None) -> BrokenRequest:
-    """For a body that the framework gave up on."""
+    """Return the error for a body that the framework could not read."""
     return BrokenRequest("The body cannot be read.", why=_encoded(connection) or _why(cause), fix=SEND_JSON)
 
 
 def not_json_error(connection: HTTPConnection, errors: Sequence[Any]) -> BrokenRequest | None:
-    """For a body that is no JSON, or does not say that it is; None where something else is wrong."""
+    """Return the error for a body that is not JSON or has another Content-Type; None if something else is wrong."""
     first = errors[0]
     if first["type"] == "json_invalid":
         where = f"{first['ctx']['error']}, at character {first['loc'][-1]}."
         return BrokenRequest("The body is not JSON.", why=_encoded(connection) or where, fix=SEND_JSON)
     if first["loc"] == ("body",) and isinstance(first.get("input"), bytes):
-        said = connection.headers.get("content-type", "")
-        why = f"Its Content-Type is {said[:100]!r}." if said else "It has no Content-Type."
-        return BrokenRequest("The body does not say that it is JSON.", why=why, fix=SEND_JSON)
+        content_type = connection.headers.get("content-type", "")
+        why = f"Its Content-Type is {content_type[:100]!r}." if content_type else "It has no Content-Type."
+        return BrokenRequest("The Content-Type is not JSON.", why=why, fix=SEND_JSON)
     return None
 
 
 def _encoded(connection: HTTPConnection) -> str:
-    said = connection.headers.get("content-encoding", "")
-    return f"Its Content-Encoding is {said[:100]!r}, and none is taken." if said not in ("", "identity") else ""
+    encoding = connection.headers.get("content-encoding", "")
+    return f"Its Content-Encoding {encoding[:100]!r} is not supported." if encoding not in ("", "identity") else ""
 
 
 def _why(cause: BaseException | None) -> str:
@@ -196,7 +197,7 @@ def _why(cause: BaseException | None) -> str:
 
 _WHERE = frozenset({"body", "query", "path", "header"})
 
-# Each serves requests and sockets alike, which the framework's types keep apart.
+# Any: each handler serves requests and sockets alike, which Starlette's types do not allow.
 _HANDLERS: dict[type[Exception], Any] = {
     CrucibleError: _crucible_error,
     RequestValidationError: _validation_error,

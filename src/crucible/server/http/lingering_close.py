@@ -10,11 +10,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BYTES = 16 * 1024**2
 SECONDS = 5.0
-"""How much of a body, and for how long, is taken in to be dropped. Beyond that the connection is cut."""
+"""Limits on reading a body only to drop it, in bytes and seconds. Beyond them the connection is cut."""
 
 
 class LingeringClose:
-    """Drops what is left of a body before an error response is sent."""
+    """Middleware that reads and drops the rest of a body before it sends an error response."""
 
     def __init__(self, app: ASGIApp, *, most: int = MOST_BYTES, seconds: float = SECONDS) -> None:
         self.app = app
@@ -27,28 +27,28 @@ class LingeringClose:
             return
         body = _Body(receive, waits=Headers(scope=scope).get("expect", "").lower() == "100-continue")
 
-        async def patient(message: Message) -> None:
+        async def send_after_body(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] >= 400:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._seconds):
                         await body.drop(self._most)
             await send(message)
 
-        await self.app(scope, body.receive, patient)
+        await self.app(scope, body.receive, send_after_body)
 
 
 class _Body:
-    """A request's body as it arrives. A client that `waits` (Expect: 100-continue) sends nothing until it is read."""
+    """A request's body. A client that `waits` (Expect: 100-continue) sends nothing until the body is read."""
 
     def __init__(self, receive: Receive, *, waits: bool) -> None:
         self._receive = receive
-        self._coming = not waits
+        self._more = not waits
 
     async def receive(self) -> Message:
         message = await self._receive()
-        self._coming = bool(message.get("more_body", False))
+        self._more = bool(message.get("more_body", False))
         return message
 
     async def drop(self, most: int) -> None:
-        while self._coming and most > 0:
+        while self._more and most > 0:
             most -= len((await self.receive()).get("body", b""))

@@ -21,22 +21,23 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from crucible.core.errors import Trouble
 
 STUCK_MILLISECONDS = 120_000
-"""A connection whose reader takes nothing for so long is dropped by the kernel."""
+"""The kernel drops a connection whose peer acknowledges no data for this long."""
 
 
-TELL_SECONDS = 30.0
+LOG_SECONDS = 30.0
+"""Minimum time between two log lines about connections that cannot be accepted."""
 
 CONNECTIONS = 2000
-"""Requests and sockets at once; further ones get 503."""
+"""Maximum number of concurrent requests and sockets; further ones get 503."""
 FILES = 2 * CONNECTIONS
-"""Files this process wants to be allowed to have open: connections of both listeners, and what else it holds."""
+"""Limit of open files that the server asks for: connections of both listeners, and everything else."""
 
 log = structlog.get_logger("crucible.server")
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files."""
+    """A certificate and its private key, as PEM files."""
 
     certificate: Path
     key: Path
@@ -47,7 +48,7 @@ class PortInUse(Trouble):
 
 
 def bind(host: str, port: int | None, preferred: int | None = None) -> socket.socket:
-    """A bound socket: on `port` or not at all; without one, on `preferred` if that is free, else on any."""
+    """Return a socket bound to `port`; without one, to `preferred` if that is free, else to any free port."""
     if port:
         return _bind_exactly(host, port)
     with contextlib.suppress(PortInUse):
@@ -67,7 +68,7 @@ def port_of(bound: socket.socket) -> int:
 
 def _bind_exactly(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio answers without delay (TCP_NODELAY) only on sockets that say which protocol they are of.
+    # asyncio sets TCP_NODELAY only on sockets whose protocol is given as IPPROTO_TCP.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -85,19 +86,19 @@ def _cannot_bind(host: str, port: int, error: Exception) -> Trouble:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return PortInUse(
             f"Port {port} of {host} is in use.",
-            why="Another program, perhaps another Crucible, listens there.",
-            fix="Leave --port out to get a free one, or name another.",
+            why="Another program, perhaps another Crucible server, listens there.",
+            fix="Leave out --port to get a free one, or choose another.",
             port=port,
         )
-    return Trouble(f"Cannot listen on port {port} of {host}.", why=str(error), fix="Name another port.", port=port)
+    return Trouble(f"Cannot listen on port {port} of {host}.", why=str(error), fix="Choose another port.", port=port)
 
 
 def raise_file_limit(wanted: int = FILES) -> None:
-    """Raise this process's own limit of open files, often 1,024, as far as the system lets it."""
+    """Raise this process's soft limit of open files, often 1,024, to `wanted` or as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
-        with contextlib.suppress(OSError, ValueError):  # some systems have limits that they do not tell
+        with contextlib.suppress(OSError, ValueError):  # some systems have limits that they do not report
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
@@ -109,28 +110,28 @@ class AcceptErrorLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told_at: float | None = None
+        self._logged_at: float | None = None
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not str(context.get("message", "")).startswith("socket.accept() out of system resource"):
             loop.default_exception_handler(context)
             return
         now = self._clock()
-        if self._told_at is None or now - self._told_at >= TELL_SECONDS:
-            self._told_at = now
-            fix = "Raise the limit of open files (ulimit -n), or end what holds connections."
+        if self._logged_at is None or now - self._logged_at >= LOG_SECONDS:
+            self._logged_at = now
+            fix = "Raise the limit of open files (ulimit -n), or stop programs that hold connections open."
             log.error("connections cannot be taken", why=str(context.get("exception")), fix=fix)
 
 
 class _WebSocketProtocol(WebSocketsSansIOProtocol):
     def shutdown(self) -> None:
-        # The client has closed it: uvicorn would send a close frame all the same, which raises and ends the shutdown.
+        # After the client has closed it, uvicorn would still send a close frame, which raises and aborts the shutdown.
         if not self.transport.is_closing():
             super().shutdown()
 
 
 class UvicornListener(uvicorn.Server):
-    """One uvicorn server in a loop that others share. Signals are the loop's business, not its."""
+    """A uvicorn server in an event loop that it shares. It installs no signal handlers."""
 
     def __init__(
         self, app: ASGIApp, bound: socket.socket, *, connections: int = CONNECTIONS, tls: TlsFiles | None = None

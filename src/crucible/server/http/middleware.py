@@ -26,7 +26,7 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 }
-"""On every answer: nothing here is ever framed, guessed at, or allowed to load anything. A page may say its own."""
+"""Headers of every response: no framing, no sniffing, no loading of anything. A page may set its own."""
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -34,7 +34,7 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class RequestMiddleware:
     """Outermost middleware: sets the request id, security headers and `version`, and answers unexpected errors.
 
-    A request's own X-Request-ID is kept if it is valid; else one is made.
+    A valid X-Request-ID of the request is kept; otherwise an id is generated.
     """
 
     def __init__(self, app: ASGIApp, version: str = "") -> None:
@@ -57,7 +57,7 @@ class RequestMiddleware:
             try:
                 if not broken:
                     await send(message)
-            except LocalProtocolError:  # the client did not speak HTTP and h11 has answered: drop ours
+            except LocalProtocolError:  # the client did not speak HTTP, and h11 has answered already: drop our response
                 broken = True
 
         with structlog.contextvars.bound_contextvars(request_id=name):
@@ -66,7 +66,7 @@ class RequestMiddleware:
             except Exception as error:
                 log.exception("unexpected error", path=scope["path"], method=scope.get("method", "WS"))
                 if started:
-                    raise  # The answer is cut off; its reader must not take it for whole.
+                    raise  # cuts the response off, so that the client does not take it for complete
                 await problem_response(_unexpected(name, error), name)(scope, receive, outward)
 
 
@@ -74,8 +74,8 @@ _STARTS = frozenset({"http.response.start", "websocket.accept", "websocket.http.
 
 
 def _request_id(scope: Scope) -> str:
-    given = Headers(scope=scope).get("x-request-id", "")
-    return given if _SANE_ID.fullmatch(given) else f"req-{secrets.token_hex(8)}"
+    header = Headers(scope=scope).get("x-request-id", "")
+    return header if _SANE_ID.fullmatch(header) else f"req-{secrets.token_hex(8)}"
 
 
 def _add_headers(message: Message, name: str, versions: Mapping[str, str]) -> None:
@@ -95,7 +95,7 @@ def _unexpected(name: str, error: Exception) -> Internal:
 
 
 class RejectNul:
-    """Refuses a path or query with a NUL character in it."""
+    """Middleware that refuses paths and queries with a NUL character."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -104,7 +104,7 @@ class RejectNul:
         if scope["type"] not in ("http", "websocket") or not _holds_nul(scope):
             await self.app(scope, receive, send)
             return
-        error = BadInput("The address holds a NUL character.", fix="Leave out the %00: no name has it.")
+        error = BadInput("The URL contains a NUL character.", fix="Leave out the %00: no name contains it.")
         await problem_response(error, request_id(HTTPConnection(scope)))(scope, receive, send)
 
 

@@ -18,9 +18,9 @@ MEDIA_TYPE = "application/problem+json"
 BAD_INPUT_CLOSE, TROUBLE_CLOSE = 1008, 1011
 MAX_REASON = 123
 BARE = frozenset({"204", "304"})
-"""Answers with these statuses have no body."""
-SAME_KEY = MappingProxyType({200: "the same key again"})
-ENDED = MappingProxyType({200: "it has ended before"})
+"""Statuses of responses without a body."""
+SAME_KEY = MappingProxyType({200: "The job that this key created before"})
+ENDED = MappingProxyType({200: "The job had ended already"})
 
 
 def request_id(connection: HTTPConnection) -> str:
@@ -28,7 +28,7 @@ def request_id(connection: HTTPConnection) -> str:
 
 
 def problem_response(error: CrucibleError, request: str, headers: dict[str, str] | None = None) -> Response:
-    """Return the response for an error."""
+    """Return the problem response for an error."""
     headers = {**error_headers(error), **(headers or {})}
     return Response(to_json(problem_members(error, request)), error.http_status, headers, media_type=MEDIA_TYPE)
 
@@ -54,33 +54,33 @@ def problem_responses(
 ) -> dict[int | str, dict[str, Any]]:
     """Return the problems a route may answer with, for its OpenAPI entry.
 
-    `also` says when it answers with another status than its own; `with_content` adds what it answers then.
+    `also` describes further statuses of success; `add_content` gives them the content of the route's own response.
     """
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    found: dict[int | str, dict[str, Any]] = {status: {"description": when} for status, when in also.items()}
+    responses: dict[int | str, dict[str, Any]] = {status: {"description": when} for status, when in also.items()}
     for status in sorted(statuses):
-        found[status] = {"description": HTTPStatus(status).phrase, "content": content}
-    return found
+        responses[status] = {"description": HTTPStatus(status).phrase, "content": content}
+    return responses
 
 
 def add_content(responses: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The responses of an OpenAPI entry, where those of other statuses have the content of its own, the first."""
+    """Return the responses of an OpenAPI entry, with the content of the first, the route's own, where one has none."""
     own = next(iter(responses.values())).get("content")
     return {
-        status: told if own is None or "content" in told or status in BARE else {**told, "content": own}
-        for status, told in responses.items()
+        status: response if own is None or "content" in response or status in BARE else {**response, "content": own}
+        for status, response in responses.items()
     }
 
 
 async def respond_with_error(connection: HTTPConnection, error: CrucibleError) -> Response | None:
-    """The answer to a request; a socket is refused before it is accepted, or closed with the reason after."""
-    answer = problem_response(error, request_id(connection))
+    """Return the response to a request. A socket gets None: it is refused, or closed with the reason once accepted."""
+    response = problem_response(error, request_id(connection))
     if not isinstance(connection, WebSocket):
-        return answer
+        return response
     if connection.application_state is WebSocketState.CONNECTED:
         await connection.close(close_code(error), close_reason(error))
     elif connection.application_state is WebSocketState.CONNECTING:
-        await connection.send_denial_response(answer)
+        await connection.send_denial_response(response)
     return None
 
 

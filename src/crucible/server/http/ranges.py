@@ -36,14 +36,14 @@ class ByteRange:
 
 
 def parse_range(header: str | None, size: int) -> ByteRange | None:
-    """The span a Range header asks for; None when the whole file is to be sent.
+    """Return the range that a Range header asks for, or None to send the whole file. Raises RangeNotThere.
 
-    A header that cannot be read, or that asks for several ranges, is ignored, as the standard allows.
+    A header that is invalid or asks for several ranges is ignored, as the RFC allows.
     """
-    found = _RANGE.fullmatch(header.strip()) if header else None
-    if found is None or max(map(len, found.groups())) > _MAX_DIGITS:
+    match = _RANGE.fullmatch(header.strip()) if header else None
+    if match is None or max(map(len, match.groups())) > _MAX_DIGITS:
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         return _suffix(last, size)
     start, end = int(first), int(last) + 1 if last else size
@@ -60,7 +60,7 @@ def range_applies(if_range: str | None, etag: str) -> bool:
 
 
 def is_unchanged(if_none_match: str | None, etag: str) -> bool:
-    """Return whether the client already has this file."""
+    """Return whether the client has this version of the file already."""
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     return etag in tags or "*" in tags
 
@@ -76,6 +76,6 @@ def _suffix(last: str, size: int) -> ByteRange | None:
 def _not_there(size: int) -> RangeNotThere:
     return RangeNotThere(
         f"The range is outside of the file, which has {size} bytes.",
-        fix="Ask for bytes below that; a download that has them all is complete.",
+        fix="Request bytes below that size. A download that has all of them is complete.",
         size=size,
     )

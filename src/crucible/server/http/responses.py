@@ -1,4 +1,4 @@
-"""JSON as this server writes it."""
+"""JSON responses: compact, and without NaN or infinity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's own log: one JSON object a line, without secrets."""
+"""The server's log: one JSON object per line, without secrets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NAMES = frozenset({"authorization", "key", "nonce", "password", "secret", "toke
 _VALUES = re.compile(r"(bearer[ .]+)[^\s\"',;]+", re.IGNORECASE)
 
 REFUSED_SOCKET = "ASGI callable returned without completing handshake."
-"""uvicorn logs this as an error for each socket refused with a problem, which any client can provoke."""
+"""uvicorn logs this error for each socket that is refused with a problem. Any client could fill the log with it."""
 
 LogFields = MutableMapping[str, Any]
 
 
 class TeeWriter:
-    """Writes to several files as to one."""
+    """Writes everything to several files."""
 
     def __init__(self, *files: TextIO) -> None:
         self._files = files
@@ -37,23 +37,23 @@ class TeeWriter:
 
 
 class LossyWriter:
-    """Writer that never fails: lines a full or missing disk does not take are dropped, counted and reported later."""
+    """Writer that never fails: lines that a full disk does not take are dropped, counted and reported later."""
 
     def __init__(self, file: TextIO | TeeWriter) -> None:
         self._file = file
-        self._left_out = 0
+        self._dropped = 0
 
     def write(self, text: str) -> int:
-        told = ""
-        if self._left_out:
-            told = json.dumps({"event": "lines left out", "lines": self._left_out, "level": "warning"}) + "\n"
+        report = ""
+        if self._dropped:
+            report = json.dumps({"event": "lines left out", "lines": self._dropped, "level": "warning"}) + "\n"
         try:
-            self._file.write(told + text)
+            self._file.write(report + text)
             self._file.flush()
         except OSError:
-            self._left_out += 1
+            self._dropped += 1
         else:
-            self._left_out = 0
+            self._dropped = 0
         return len(text)
 
     def flush(self) -> None:
@@ -79,7 +79,7 @@ def configure_logging(file: TextIO | TeeWriter) -> None:
 
 
 def mask(_logger: object, _method: str, line: LogFields) -> LogFields:
-    """Hide values whose name says they are secret, and tokens that stand in a text."""
+    """Mask values with a secret's name, and bearer tokens inside texts."""
     for name, value in line.items():
         if name.lower() in _NAMES:
             line[name] = MASK
@@ -89,7 +89,7 @@ def mask(_logger: object, _method: str, line: LogFields) -> LogFields:
 
 
 class _Bridge(logging.Handler):
-    """What libraries log, in the same form."""
+    """Logging handler that writes the records of libraries in the same form."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.msg == REFUSED_SOCKET:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LAG_SECONDS = 0.5
-"""How often the loop's lateness is measured."""
+"""Interval of the measurements of the event loop's lag."""
 NO_ROUTE = "(none)"
 OTHER = "(other)"
 
@@ -18,7 +18,7 @@ _METHODS = frozenset(HTTPMethod)
 
 
 class ServerMetrics:
-    """Own registry: two servers in one process do not share their numbers."""
+    """Metrics of one server, in its own registry: two servers in one process do not share numbers."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -32,14 +32,14 @@ class ServerMetrics:
         self.sockets = Gauge("crucible_websockets", "WebSockets that are open.", registry=self.registry)
         self.lag = Histogram(
             "crucible_event_loop_lag_seconds",
-            "How late the event loop ran what was due.",
+            "Delay of the event loop in running a due callback.",
             buckets=_BOUNDS,
             registry=self.registry,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch_loop(self) -> None:
-        """Measure the running loop from now on; again is harmless. It ends with the loop."""
+        """Measure the lag of the running loop until it ends. Idempotent."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
@@ -72,19 +72,19 @@ class RequestTimer:
     async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.meters.watch_loop()
         loop = asyncio.get_running_loop()
-        begun, status = loop.time(), 500
+        started, status = loop.time(), 500
 
-        async def outward(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, outward)
+            await self.app(scope, receive, send_and_record)
         finally:
             labels = (_method(scope), route_of(scope), str(status))
-            self.meters.requests.labels(*labels).observe(loop.time() - begun)
+            self.meters.requests.labels(*labels).observe(loop.time() - started)
 
 
 def route_of(scope: Scope) -> str:

@@ -15,11 +15,11 @@ from crucible.control.objects.bundles import StoredFile
 from crucible.server.http import ranges
 from crucible.server.http.problems import problem_response, request_id
 
-RANGE_STATUSES = MappingProxyType({206: "the range asked for", 304: "the reader has it (If-None-Match)"})
+RANGE_STATUSES = MappingProxyType({206: "The requested range", 304: "The client has it already (If-None-Match)"})
 
 
 class FileResponse(Response):
-    """For the OpenAPI entry of a route that sends a file."""
+    """Response class for the OpenAPI entry of a route that sends a file."""
 
     media_type = "application/octet-stream"
 
@@ -31,7 +31,7 @@ class RangeReader(Protocol):
 
 
 async def send_file(request: Request, store: RangeReader, file: StoredFile, name: str) -> Response:
-    """Return a 200, 206, 304 or 416 response. Always an attachment, so that job output never runs here."""
+    """Return a 200, 206, 304 or 416 response. Always an attachment, so that browsers never run job output."""
     etag = f'"{file.sha256}"'
     headers = {
         "ETag": etag,
@@ -51,8 +51,8 @@ async def send_file(request: Request, store: RangeReader, file: StoredFile, name
 
 
 def _span(request: Request, size: int, etag: str) -> ranges.ByteRange:
-    wanted = request.headers.get("range") if ranges.range_applies(request.headers.get("if-range"), etag) else None
-    return ranges.parse_range(wanted, size) or ranges.ByteRange(0, size, size)
+    header = request.headers.get("range") if ranges.range_applies(request.headers.get("if-range"), etag) else None
+    return ranges.parse_range(header, size) or ranges.ByteRange(0, size, size)
 
 
 async def _send(
@@ -63,6 +63,6 @@ async def _send(
     status = 206 if "Content-Range" in headers else 200
     if request.method == "HEAD" or span.length == 0:
         return Response(status_code=status, headers=headers, media_type=media_type)
-    # The store blocks: it is opened here, and read by the response, in threads, one piece at a time.
+    # The store blocks: it is opened in a thread, and the response reads one piece at a time in threads too.
     pieces = await run_in_threadpool(store.open_range, file.key, span.start, span.end)
     return StreamingResponse(pieces, status, headers, media_type=media_type)
