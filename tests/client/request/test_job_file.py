@@ -143,8 +143,8 @@ def test_exactly_one_payload(text: str) -> None:
         (".yaml", "a: b: c", "line 1, column 5"),
         (".toml", "a = = 1", "not valid TOML"),
         (".json", "{", "not valid JSON"),
-        (".yaml", "- a", "no job file"),
-        (".yaml", "", "no job file"),
+        (".yaml", "- a", "is not a job file"),
+        (".yaml", "", "is not a job file"),
         (".yaml", "!!python/object/apply:os.system [ls]", "not valid YAML"),
     ],
 )
@@ -194,7 +194,7 @@ def test_variables_reach_the_program_as_they_were_written(tmp_path: Path) -> Non
         ("code: x\nargs: [[a]]", "args: item 1 is a list"),
         ("code: x\nargs: --epochs 2", r'args: this is a text, and a list is needed: \["--epochs", "2"\]'),
         ("code: x\nenv: {DAY: 2024-01-01}", "line 2: env: DAY is a date"),
-        ("code: x\ngpus: many", "line 2: gpus: this has to be a whole number"),
+        ("code: x\ngpus: many", "line 2: gpus: this must be a whole number"),
     ],
 )
 def test_what_is_no_text_is_refused_by_name(text: str, says: str) -> None:
@@ -314,9 +314,9 @@ def test_a_model_may_be_its_name_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("name: x\nmodel: {nam: tiny}", "job.yaml, line 2: model.name: this is needed."),
+        ("name: x\nmodel: {nam: tiny}", "job.yaml, line 2: model.name: this field is required."),
         ("name: x\nmodel: {name: tiny, confg: {}}", "job.yaml, line 2: there is no field 'confg' in 'model'."),
-        ("model: [tiny]", "job.yaml, line 1: model: this has to be a name or a table."),
+        ("model: [tiny]", "job.yaml, line 1: model: this must be a name or a table."),
         ("model: ''", "job.yaml, line 1: model.name: this must not be empty."),
         ("model: tiny\nscript: a.py", "exactly one of script, directory, git, notebook, code, shell, model"),
         ("model: tiny\nargs: [a]", "args does not go with a model; its options are its config."),

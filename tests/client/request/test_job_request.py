@@ -185,7 +185,7 @@ def test_what_is_kept_and_the_seed_have_bounds(fields: PartialSpec, said: str) -
         ({"deadline": "0s"}, "--deadline"),
         ({"limit": 10**6}, "--limit"),
         ({"max_cost": -1}, "--max-cost must be at least 0"),
-        ({"optimize": "fame"}, "--optimize: There is no aim"),
+        ({"optimize": "fame"}, "--optimize: There is no objective"),
     ],
 )
 def test_what_is_out_of_bounds_names_its_option(given: dict[str, object], option: str) -> None:

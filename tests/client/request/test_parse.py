@@ -70,7 +70,7 @@ def test_bad_data_is_bad_input(tmp_path: Path) -> None:
         read_data(["nosuch"], tmp_path)
     with pytest.raises(BadInput, match="Two --data inputs"):
         read_data(["x", "./x"], tmp_path)
-    with pytest.raises(BadInput, match="no name of its own"):
+    with pytest.raises(BadInput, match="has no name"):
         read_data(["https://host"], tmp_path)
 
 

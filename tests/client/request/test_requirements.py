@@ -76,20 +76,20 @@ def test_a_tier_nobody_knows_is_told_with_the_nearest() -> None:
 
 
 def test_requirements_may_be_a_table() -> None:
-    assert Requirements.of({"gpus": 2}) == Requirements(gpus=2)
-    assert Requirements.of(None) == Requirements()
+    assert Requirements.from_value({"gpus": 2}) == Requirements(gpus=2)
+    assert Requirements.from_value(None) == Requirements()
     with pytest.raises(UnknownName, match="gpu_memory_gb"):
-        Requirements.of({"gpu_memory": 16})
+        Requirements.from_value({"gpu_memory": 16})
     with pytest.raises(BadInput, match="requirements must be a Requirements"):
-        Requirements.of(16)
+        Requirements.from_value(16)
 
 
 def test_preferences_as_the_documents_write_them() -> None:
     said = {"optimize_for": "speed", "allowed_backends": None}
-    assert Preferences.of(said) == Preferences(Objective.SPEED, None)
-    assert Preferences.of({"allowed_backends": ["local", "local"]}).allowed_backends == ("local",)
-    assert Preferences.of({"allowed_backends": "local"}).allowed_backends == ("local",)
-    assert Preferences.of(None) == Preferences(Objective.COST, None)
+    assert Preferences.from_value(said) == Preferences(Objective.SPEED, None)
+    assert Preferences.from_value({"allowed_backends": ["local", "local"]}).allowed_backends == ("local",)
+    assert Preferences.from_value({"allowed_backends": "local"}).allowed_backends == ("local",)
+    assert Preferences.from_value(None) == Preferences(Objective.COST, None)
 
 
 @pytest.mark.parametrize(
@@ -106,4 +106,4 @@ def test_preferences_as_the_documents_write_them() -> None:
 )
 def test_preferences_that_are_none(said: object, words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        Preferences.of(said)
+        Preferences.from_value(said)

@@ -1,4 +1,4 @@
-"""Model plugins as a client sees them: asked about in their own Python, never imported here."""
+"""Model plugins of a Python environment, described by a subprocess in it and never imported here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which models a Python offers, and what to say when one cannot be used."""
+"""Finds the models of a Python environment, and says why one cannot be used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crucible.wire.models.subprocess_rpc import RpcError
 
 
 def list_plugins(python: str, environ: Mapping[str, str], *, seconds: float = DESCRIBE_SECONDS) -> tuple[Plugin, ...]:
-    """All models of this Python, by name, the broken ones too. Raises BadInput when it cannot be asked."""
+    """Return all models of this Python by name, broken ones included. Raises BadInput if they cannot be listed."""
     try:
         return describe_all(python, environ, seconds)
     except RpcError as error:
@@ -18,15 +18,15 @@ def list_plugins(python: str, environ: Mapping[str, str], *, seconds: float = DE
 
 
 def find_plugin(name: str, python: str, environ: Mapping[str, str], *, seconds: float = DESCRIBE_SECONDS) -> Plugin:
-    """The model of this name, ready for use. Raises UnknownName, and BadInput with its fault."""
+    """Return the model of this name. Raises UnknownName if there is none, BadInput if it is broken."""
     try:
-        found = describe_one(name, python, environ, seconds)
+        plugin = describe_one(name, python, environ, seconds)
     except RpcError as error:
         raise models.cannot_list_models(python, str(error), error.stderr) from error
     except ModelNotFound as error:
-        where = f"It was looked for in {python}; --python names another, --plugin a package to install."
+        where = f"{python} was searched. Name another Python with --python, or a package to install with --plugin."
         raise models.unknown_model(name, error.known, where) from error
-    if found.problem is not None:
-        package = f"{found.distribution} {found.distribution_version}"
-        raise models.broken_model(name, found.problem.text, found.problem.traceback, package, python)
-    return found
+    if plugin.problem is not None:
+        package = f"{plugin.distribution} {plugin.distribution_version}"
+        raise models.broken_model(name, plugin.problem.text, plugin.problem.traceback, package, python)
+    return plugin

@@ -39,15 +39,17 @@ def check_number(
 
 
 def check_text(field: str, value: object) -> str:
-    """Return the text. Raises BadInput for another type, and for text that no file name or request can hold."""
+    """Return the text. Raises BadInput for another type, and for text that cannot be part of a file name or request."""
     if not isinstance(value, str):
         raise invalid_value(field, value, f"must be text, not {type(value).__name__}")
     if "\x00" in value:
-        raise invalid_value(field, value, "must not hold a NUL character")
+        raise invalid_value(field, value, "must not contain a NUL character")
     try:
         value.encode("utf-8", errors="surrogateescape")
     except UnicodeEncodeError:
-        raise invalid_value(field, value, "holds half a character (a lone surrogate), which is not UTF-8") from None
+        raise invalid_value(
+            field, value, "contains half a character (a lone surrogate), which is not valid UTF-8"
+        ) from None
     return value
 
 

@@ -25,9 +25,9 @@ class NotToml(BadInput):
 
 @dataclass(frozen=True)
 class Code:
-    """Code that needs a Python: its folder, the entry inside it, and the entry's text.
+    """Code that needs a Python: its folder, the entry in it, and the entry's text.
 
-    `whole`: the whole folder is sent with the job, not only the entry and what it imports.
+    `whole`: the whole folder is sent with the job, not only the entry and its imports.
     """
 
     root: Path | None = None
@@ -45,19 +45,19 @@ class Declaration:
 
 
 def read_declaration(code: Code) -> Declaration:
-    """Return what the script block declares, else requirements.txt or pyproject.toml (entry's folder, then top)."""
+    """Return what the script block declares, else requirements.txt or pyproject.toml (entry's folder, then the top)."""
     block = script_block(code)
     if block is not None:
         return Declaration(block)
     notes: list[str] = []
     for folder in _folders(code):
         try:
-            found = _in_folder(code, folder)
+            environment = _in_folder(code, folder)
         except NotToml as error:
             notes.append(f"{error.what.rstrip('.')}, so its dependencies are unknown ({error.why})")
             continue
-        if found is not None:
-            return Declaration(found, tuple(notes))
+        if environment is not None:
+            return Declaration(environment, tuple(notes))
     return Declaration(None, tuple(notes))
 
 
@@ -67,7 +67,7 @@ def script_block(code: Code) -> EnvironmentSpec | None:
     A block with only `requires-python` gives an environment with `python` alone.
     """
     name = code.entry or "the code"
-    blocks = [found for found in _BLOCK.finditer(code.text) if found["type"] == "script"]
+    blocks = [block for block in _BLOCK.finditer(code.text) if block["type"] == "script"]
     if not blocks:
         return None
     if len(blocks) > 1:
@@ -79,11 +79,11 @@ def script_block(code: Code) -> EnvironmentSpec | None:
     above = "\n" * (code.text.count("\n", 0, blocks[0].start()) + 1)
     fix = "Correct the block (https://peps.python.org/pep-0723/ shows one), or remove it and pass --python."
     table = _toml(above + content, f"The `# /// script` block of {name}", fix)
-    wanted = _strings(table, "dependencies", name)
+    dependencies = _strings(table, "dependencies", name)
     python = _text(table, "requires-python", name)
-    if not wanted and not python:
+    if not dependencies and not python:
         return None
-    return EnvironmentSpec(requirements=wanted, python=python, origin=f"the script block in {name}")
+    return EnvironmentSpec(requirements=dependencies, python=python, origin=f"the script block in {name}")
 
 
 def _folders(code: Code) -> Iterator[Path]:
@@ -100,9 +100,9 @@ def _in_folder(code: Code, folder: Path) -> EnvironmentSpec | None:
     assert code.root is not None
     requirements, pyproject = folder / "requirements.txt", folder / "pyproject.toml"
     if requirements.is_file():
-        found = _from_requirements(code.root, requirements)
-        if found is not None and (code.whole or found.project is None):
-            return found
+        environment = _from_requirements(code.root, requirements)
+        if environment is not None and (code.whole or environment.project is None):
+            return environment
     if pyproject.is_file():
         return _from_pyproject(code.root, pyproject, whole=code.whole)
     return None
@@ -116,19 +116,19 @@ class _Requirements:
 
 def _from_requirements(root: Path, file: Path) -> EnvironmentSpec | None:
     """Return the environment of a requirements file inside `root`; None if it is empty."""
-    found = _read_requirements(root, file, seen=frozenset())
-    shown = _shown(root, file)
-    if found.project is not None and found.lines:
+    requirements = _read_requirements(root, file, seen=frozenset())
+    name = _display_path(root, file)
+    if requirements.project is not None and requirements.lines:
         raise BadInput(
-            f"{shown} mixes `-e {found.project}` with other requirements.",
+            f"{name} mixes `-e {requirements.project}` with other requirements.",
             why="A job's environment is built from one of them.",
             fix="List them in pyproject.toml, or pass --python with an environment of your own.",
         )
-    if found.project is not None:
-        return EnvironmentSpec(project=found.project, origin=f"the project named in {shown}")
-    if not found.lines:
+    if requirements.project is not None:
+        return EnvironmentSpec(project=requirements.project, origin=f"the project named in {name}")
+    if not requirements.lines:
         return None
-    return EnvironmentSpec(requirements=found.lines, origin=shown)
+    return EnvironmentSpec(requirements=requirements.lines, origin=name)
 
 
 def _from_pyproject(root: Path, file: Path, *, whole: bool) -> EnvironmentSpec | None:
@@ -136,7 +136,7 @@ def _from_pyproject(root: Path, file: Path, *, whole: bool) -> EnvironmentSpec |
 
     `whole`: its folder is sent with the job, so the project itself can be installed.
     """
-    shown = _shown(root, file)
+    name = _display_path(root, file)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -145,14 +145,14 @@ def _from_pyproject(root: Path, file: Path, *, whole: bool) -> EnvironmentSpec |
     project = table.get("project")
     if whole and "build-system" in table:
         folder = file.parent.relative_to(root).as_posix()
-        return EnvironmentSpec(project=folder, origin=f"the project in {shown}")
+        return EnvironmentSpec(project=folder, origin=f"the project in {name}")
     if not isinstance(project, dict):
         return None
-    wanted = _strings(project, "dependencies", shown)
-    if not wanted:
+    dependencies = _strings(project, "dependencies", name)
+    if not dependencies:
         return None
-    python = _text(project, "requires-python", shown)
-    return EnvironmentSpec(requirements=wanted, python=python, origin=f"the dependencies in {shown}")
+    python = _text(project, "requires-python", name)
+    return EnvironmentSpec(requirements=dependencies, python=python, origin=f"the dependencies in {name}")
 
 
 def _read_requirements(root: Path, file: Path, seen: frozenset[Path]) -> _Requirements:
@@ -177,7 +177,7 @@ def _logical_lines(root: Path, file: Path) -> Iterator[str]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{_shown(root, file)} is not UTF-8 text.", fix="Save it as UTF-8.") from error
+        raise BadInput(f"{_display_path(root, file)} is not UTF-8 text.", fix="Save it as UTF-8.") from error
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         stripped = _COMMENT.sub("", line).strip()
         if stripped:
@@ -188,12 +188,12 @@ def _included(root: Path, file: Path, name: str) -> Path:
     path = (file.parent / name.strip()).resolve()
     if not is_inside(root, path):
         raise BadInput(
-            f"{_shown(root, file)} includes {name}, which is outside {root}.",
+            f"{_display_path(root, file)} includes {name}, which is outside {root}.",
             why="Only files of the folder are sent with the job.",
             fix="Copy that file into the folder.",
         )
     if not path.is_file():
-        raise BadInput(f"{_shown(root, file)} includes {name}, which does not exist.", fix="Correct the line.")
+        raise BadInput(f"{_display_path(root, file)} includes {name}, which does not exist.", fix="Correct the line.")
     return path
 
 
@@ -201,7 +201,7 @@ def _project(root: Path, file: Path, target: str) -> str:
     path = (file.parent / target.strip()).resolve()
     if not is_inside(root, path) or not (path / "pyproject.toml").is_file():
         raise BadInput(
-            f"{_shown(root, file)} has `-e {target}`, which is not a project inside the folder.",
+            f"{_display_path(root, file)} has `-e {target}`, which is not a project inside the folder.",
             fix="Name it without -e and with a URL, or pass --python with an environment of your own.",
         )
     return path.relative_to(root.resolve()).as_posix()
@@ -210,14 +210,14 @@ def _project(root: Path, file: Path, target: str) -> str:
 def _plain(root: Path, file: Path, line: str) -> str:
     if line.startswith((".", "file:.")) or _OTHER_FILE.match(line):
         raise BadInput(
-            f"{_shown(root, file)} has the line {line!r}, which names a file.",
+            f"{_display_path(root, file)} has the line {line!r}, which names a file.",
             why="The environment is built without this folder.",
             fix="Use a version or a URL, or pass --python with an environment of your own.",
         )
     return line
 
 
-def _shown(root: Path, file: Path) -> str:
+def _display_path(root: Path, file: Path) -> str:
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
 
 
@@ -231,12 +231,12 @@ def _toml(text: str, where: str, fix: str) -> dict[str, object]:
 def _strings(table: dict[str, object], key: str, where: str) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadInput(f"{key!r} in {where} is not a list of texts.", fix=f'Write it as {key} = ["numpy"].')
+        raise BadInput(f"{key!r} in {where} is not a list of strings.", fix=f'Write it as {key} = ["numpy"].')
     return tuple(value)
 
 
 def _text(table: dict[str, object], key: str, where: str) -> str | None:
     value = table.get(key)
     if value is not None and not isinstance(value, str):
-        raise BadInput(f"{key!r} in {where} is not text.", fix=f'Write it as {key} = ">=3.11".')
+        raise BadInput(f"{key!r} in {where} is not a string.", fix=f'Write it as {key} = ">=3.11".')
     return value

@@ -1,4 +1,4 @@
-"""Job files: a run written down as YAML, TOML or JSON, as a partial job and what to run."""
+"""Reads a job file (YAML, TOML or JSON): what to run, and the fields of the job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def _counted(field: str) -> Callable[[Any, ParseContext], object]:
-    """A number alone stands for this field of its table."""
+    """Return a parser that takes a plain number for this field of the table."""
     return lambda value, _: {field: value} if isinstance(value, int) else value
 
 
@@ -59,34 +59,34 @@ SPELLING: Mapping[str, FieldMapping] = {
     "keep": FieldMapping("keep", _counted("latest")),
     "grace": FieldMapping("grace_seconds", DURATION),
 }
-"""What fields of a job file fill that are spelt or written in another way than in a JobSpec."""
+"""Fields of a job file whose name or syntax differs from that of the JobSpec field."""
 
 
-def read_job_file(shown: str, flags: CodeSource) -> tuple[CodeSource, PartialSpec]:
-    """What the file says to run, under what `flags` say of that, and of the job. Its paths start at its folder."""
-    path = (flags.folder / Path(shown).expanduser()).resolve()
+def read_job_file(name: str, flags: CodeSource) -> tuple[CodeSource, PartialSpec]:
+    """Return what to run and the fields of the job; `flags` override the file. Its paths are relative to its folder."""
+    path = (flags.folder / Path(name).expanduser()).resolve()
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise not_found(path, shown) from None
+        raise not_found(path, name) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{shown} cannot be read.", why=str(error), fix="Name a text file in UTF-8.") from error
-    read = _parse(text, path.suffix, shown)
+        raise BadInput(f"{name} cannot be read.", why=str(error), fix="Name a text file in UTF-8.") from error
+    parsed = _parse(text, path.suffix, name)
     host = replace(flags.host, folder=path.parent)
-    fields, _ = ArgumentReader(SPELLING, read.where, host).read(_given(read.file))
-    return _code_source(read, host, flags), fields
+    fields, _ = ArgumentReader(SPELLING, parsed.where, host).read(_job_fields(parsed.file))
+    return _code_source(parsed, host, flags), fields
 
 
-def _given(file: JobFile) -> dict[str, object]:
-    """What the file says of the job; variables as texts."""
+def _job_fields(file: JobFile) -> dict[str, object]:
+    """Return the fields of the file that belong to the job, not to what to run; variables as text."""
     env = {name: None if value is None else format_argument(value) for name, value in file.env.items()}
     return {**{name: getattr(file, name) for name in JobFile.model_fields if name not in WHAT_TO_RUN}, "env": env}
 
 
-def _code_source(read: _Read, host: SubmitHost, flags: CodeSource) -> CodeSource:
-    file = read.file
+def _code_source(parsed: _ParsedFile, host: SubmitHost, flags: CodeSource) -> CodeSource:
+    file = parsed.file
     kind = next(name for name in PAYLOADS if getattr(file, name) is not None)
-    model = None if file.model is None else _model(file.model, host.folder, read.where(kind))
+    model = None if file.model is None else _model(file.model, host.folder, parsed.where(kind))
     return replace(
         flags,
         host=host,
@@ -99,61 +99,61 @@ def _code_source(read: _Read, host: SubmitHost, flags: CodeSource) -> CodeSource
         entry=flags.entry or file.entry,
         ref=flags.ref or file.ref,
         in_place=flags.in_place or file.in_place,
-        label=read.where(kind),
+        label=parsed.where(kind),
     )
 
 
-def parse_job_file(text: str, suffix: str, shown: str) -> JobFile:
-    return _parse(text, suffix, shown).file
+def parse_job_file(text: str, suffix: str, name: str) -> JobFile:
+    return _parse(text, suffix, name).file
 
 
 @dataclass(frozen=True)
-class _Read:
-    """A file as it was read, with where its fields stand."""
+class _ParsedFile:
+    """A job file, its name, and the line of each field."""
 
     file: JobFile
     lines: Mapping[str, int]
-    shown: str
+    name: str
 
     def where(self, field: str) -> str:
-        """`job.yaml, line 3: memory`."""
-        return f"{_where(self.shown, self.lines, field)}: {field}"
+        """Return `job.yaml, line 3: memory`."""
+        return f"{_where(self.name, self.lines, field)}: {field}"
 
 
-def _parse(text: str, suffix: str, shown: str) -> _Read:
-    content, lines = _load(text, suffix, shown)
+def _parse(text: str, suffix: str, name: str) -> _ParsedFile:
+    content, lines = _load(text, suffix, name)
     if not isinstance(content, dict):
-        raise BadInput(f"{shown} is no job file.", why="It holds no table of fields.", fix=_INIT)
+        raise BadInput(f"{name} is not a job file.", why="It does not contain a table of fields.", fix=_INIT)
     if "command" in content and "bundle" in content:
-        raise BadInput(f"{shown} is a submitted job, not a job file.", fix=_INIT)
+        raise BadInput(f"{name} is a submitted job, not a job file.", fix=_INIT)
     try:
-        return _Read(JobFile.model_validate(content), lines, shown)
+        return _ParsedFile(JobFile.model_validate(content), lines, name)
     except ValidationError as error:
-        raise _explain(error, lines, shown) from error
+        raise _explain(error, lines, name) from error
 
 
-def _model(said: JobModel, folder: Path, where: str) -> ModelOptions:
+def _model(model: JobModel, folder: Path, where: str) -> ModelOptions:
     from crucible.client.model_plugins.configs import FORMATS, read_table
 
-    if isinstance(said.config, dict):
-        config = said.config
-    elif Path(said.config).suffix in FORMATS:
-        config = read_table(said.config, folder, f"{where}: config")
+    if isinstance(model.config, dict):
+        config = model.config
+    elif Path(model.config).suffix in FORMATS:
+        config = read_table(model.config, folder, f"{where}: config")
     else:
         fix = f"Write {{epochs: 3}}, or name a file that ends in {', '.join(FORMATS)}."
-        raise BadInput(f"{where}: config is a table, or the path of a file with one.", fix=fix, field="model")
-    return ModelOptions(folder, config, (), said.plugin, said.input, said.callbacks)
+        raise BadInput(f"{where}: config must be a table, or the path of a file with one.", fix=fix, field="model")
+    return ModelOptions(folder, config, (), model.plugin, model.input, model.callbacks)
 
 
 _INIT = "`crucible init` writes an example; docs/job-file.md explains the fields."
 
 
-def _load(text: str, suffix: str, shown: str) -> tuple[object, Mapping[str, int]]:
-    """The content, and the line of each field where the format tells."""
+def _load(text: str, suffix: str, name: str) -> tuple[object, Mapping[str, int]]:
+    """Return the content, and from YAML the line of each field."""
     import yaml
 
     try:
-        # A number stays the text it was: 3.10 is not 3.1 to a program that gets it as an argument.
+        # Keep numbers as text: as an argument of a program 3.10 must not become 3.1.
         if suffix == ".toml":
             return _with_numbers(tomllib.loads(text, parse_float=str), tomllib.loads(text)), {}
         if suffix == ".json":
@@ -164,18 +164,18 @@ def _load(text: str, suffix: str, shown: str) -> tuple[object, Mapping[str, int]
         return _as_written(yaml.safe_load(text), {key.value: value for key, value in fields}), lines
     except (ValueError, RecursionError) as error:
         why = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
-        raise BadInput(f"{shown} is not valid {suffix[1:].upper()}.", why=why, fix=_INIT) from error
+        raise BadInput(f"{name} is not valid {suffix[1:].upper()}.", why=why, fix=_INIT) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
-        raise BadInput(f"{shown} is not valid YAML{where}.", why=f"{problem}.", fix=_INIT) from error
+        raise BadInput(f"{name} is not valid YAML{where}.", why=f"{problem}.", fix=_INIT) from error
 
 
-def _with_numbers(content: object, read: object) -> object:
-    """A model's options are values and no words of a command: there a number is one."""
-    if isinstance(content, dict) and isinstance(read, dict) and "model" in content:
-        return {**content, "model": read["model"]}
+def _with_numbers(content: object, parsed: object) -> object:
+    """Return the content with the model's options as numbers: they are values, not words of a command line."""
+    if isinstance(content, dict) and isinstance(parsed, dict) and "model" in content:
+        return {**content, "model": parsed["model"]}
     return content
 
 
@@ -183,7 +183,7 @@ _PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "floa
 
 
 def _as_written(content: object, nodes: Mapping[str, yaml.Node]) -> object:
-    """Arguments and variables as the texts that stand in the file: `True`, `yes`, `007` and `1e3` stay so."""
+    """Return the content with arguments and variables exactly as written: `True`, `yes`, `007` and `1e3` stay text."""
     if not isinstance(content, dict):
         return content
     args, env = nodes.get("args"), nodes.get("env")
@@ -200,20 +200,20 @@ def _written(value: object, node: yaml.Node) -> object:
     return node.value if node.tag in _PLAIN else value
 
 
-def _where(shown: str, lines: Mapping[str, int], field: str) -> str:
-    return f"{shown}, line {lines[field]}" if field in lines else shown
+def _where(name: str, lines: Mapping[str, int], field: str) -> str:
+    return f"{name}, line {lines[field]}" if field in lines else name
 
 
-def _explain(error: ValidationError, lines: Mapping[str, int], shown: str) -> BadInput:
+def _explain(error: ValidationError, lines: Mapping[str, int], name: str) -> BadInput:
     first = error.errors(include_url=False, include_context=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
-    where = _where(shown, lines, field)
+    where = _where(name, lines, field)
     if first["type"] == "extra_forbidden":
-        *above, name = map(str, first["loc"])
-        near = nearest(name, JobModel.model_fields if above else JobFile.model_fields)
+        *above, unknown = map(str, first["loc"])
+        near = nearest(unknown, JobModel.model_fields if above else JobFile.model_fields)
         fix = f"Did you mean {near!r}?" if near else _INIT
         within = f" in {field!r}" if above else ""
-        return BadInput(f"{where}: there is no field {name!r}{within}.", fix=fix, field=field, meant=near)
+        return BadInput(f"{where}: there is no field {unknown!r}{within}.", fix=fix, field=field, meant=near)
     if first["type"] == "enum":
         known = [kind.value for kind in Kind]
         near = nearest(str(first["input"]).lower(), known)
@@ -226,19 +226,19 @@ def _explain(error: ValidationError, lines: Mapping[str, int], shown: str) -> Ba
 
 
 _KINDS = {
-    "missing": "this is needed",
-    "model_type": "this has to be a name or a table",
+    "missing": "this field is required",
+    "model_type": "this must be a name or a table",
     "string_too_short": "this must not be empty",
-    "string_type": "this has to be a text",
-    "int_type": "this has to be a whole number",
-    "int_parsing": "this has to be a whole number",
-    "int_from_float": "this has to be a whole number",
-    "float_type": "this has to be a number",
-    "float_parsing": "this has to be a number",
-    "bool_type": "this has to be true or false",
-    "bool_parsing": "this has to be true or false",
-    "tuple_type": "this has to be a list",
-    "dict_type": "this has to be a table",
+    "string_type": "this must be text",
+    "int_type": "this must be a whole number",
+    "int_parsing": "this must be a whole number",
+    "int_from_float": "this must be a whole number",
+    "float_type": "this must be a number",
+    "float_parsing": "this must be a number",
+    "bool_type": "this must be true or false",
+    "bool_parsing": "this must be true or false",
+    "tuple_type": "this must be a list",
+    "dict_type": "this must be a table",
     "greater_than_equal": "this is too small",
 }
 

@@ -31,7 +31,7 @@ from crucible.core.job.tags import parse_tags
 from crucible.core.routing.plan_request import Goal
 
 PartialSpec = dict[str, object]
-"""Fields of a JobSpec, as far as they were given."""
+"""Some fields of a JobSpec; those that were not set are missing."""
 
 _FROM_PAYLOAD = frozenset({"command", "environment", "source", "in_place", "bundle"})
 """Fields that follow from the code; no argument fills them."""
@@ -39,7 +39,7 @@ _FROM_PAYLOAD = frozenset({"command", "environment", "source", "in_place", "bund
 
 @dataclass(frozen=True)
 class ParseContext:
-    """What a parser knows besides the value: how errors name the argument, and where paths and variables come from."""
+    """How errors name the argument, and the host that its paths and variables come from."""
 
     label: str
     host: SubmitHost
@@ -103,7 +103,7 @@ def _pairs(value: Any) -> list[str]:
 class ArgumentReader:
     """Reads the arguments of one source: the command line, a job file, or the keywords of the SDK.
 
-    An argument that is spelt like a field fills it; `mappings` has the others. `label` says how the user writes an
+    An argument named like a field fills it; `mappings` has the others. `label` says how the user writes an
     argument: `--memory`; `job.yaml, line 3: memory`; `memory_gb`.
     """
 
@@ -139,7 +139,7 @@ class ArgumentReader:
         fields: PartialSpec = {}
         filled_by: dict[str, str] = {}
         for name, value in arguments.items():
-            mapping = self.mappings.get(name) or _field_of_the_same_name(name)
+            mapping = self.mappings.get(name) or _field_with_same_name(name)
             if mapping is None or value is None or value is False or value in ((), {}, []):
                 continue
             parsed = mapping.parse(value, ParseContext(self.label(name), self.host))
@@ -159,15 +159,15 @@ class ArgumentReader:
             if fallback:
                 fields["fallback"] = read_names(fallback)
             return
-        listed = read_names((backend,) if isinstance(backend, str) else cast(tuple[str, ...], backend))
-        if not listed:
+        backends = read_names((backend,) if isinstance(backend, str) else cast(tuple[str, ...], backend))
+        if not backends:
             what = f"{self.label('backend')} names no backend."
             raise BadInput(what, fix="`crucible backends` lists them.", field="backend")
-        names = read_names((*listed, *fallback))
+        names = read_names((*backends, *fallback))
         fields["backend"], fields["fallback"] = names[0], names[1:]
 
 
-def _field_of_the_same_name(argument: str) -> FieldMapping | None:
+def _field_with_same_name(argument: str) -> FieldMapping | None:
     known = JobSpec.model_fields.keys() | Goal.model_fields.keys()
     return FieldMapping(argument) if argument in known - _FROM_PAYLOAD else None
 

@@ -1,4 +1,4 @@
-"""Jobs of models: payload and fields, checked by the model's own schema."""
+"""Builds the payload and the fields of a model's job, checked against the model's schema."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ METHODS = {kind: method for method, kind in KINDS.items()}
 
 
 def build_model_payload(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
-    """Return what to send, and the fields with what the model itself needs. Raises BadInput, UnknownName.
+    """Return what to send, and the fields with the model's own needs. Raises BadInput, UnknownName.
 
-    The kind of job decides what is done with the model (default: training).
+    The kind of job selects the model's method (default: training).
     """
     try:
         return _build(code_source, fields)
@@ -33,7 +33,7 @@ def build_model_payload(code_source: CodeSource, fields: PartialSpec) -> tuple[P
 
 def _build(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
     model, name = code_source.model, str(code_source.target)
-    assert model is not None, "of a source that names a model"
+    assert model is not None, "the source names a model"
     _refuse_code_options(name, code_source)
 
     def config(schema: Schema | None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _build(code_source: CodeSource, fields: PartialSpec) -> tuple[Payload, Parti
 
 
 def _refuse_code_options(model: str, code_source: CodeSource) -> None:
-    """Raise BadInput for options of code, which a model would silently ignore."""
+    """Raise BadInput for options that apply only to code: a model would silently ignore them."""
     if code_source.arguments:
         fix = f"`crucible models show {model}` lists its options: --config KEY=VALUE."
         raise BadInput("A model takes no arguments after --.", fix=fix)
@@ -67,7 +67,7 @@ def _method(kind: object) -> str:
 
 
 def _with_gpu_memory(fields: PartialSpec, plugin: Plugin) -> PartialSpec:
-    """Add the GPU memory that the model needs, if the user gave no size."""
+    """Add the GPU memory that the model needs, if the user named no size."""
     resources = fields.get("resources", {})
     assert isinstance(resources, Mapping)
     if fields.get("tier") or {"gpus", "gpu_memory_bytes"} & set(resources):

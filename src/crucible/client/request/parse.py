@@ -27,7 +27,7 @@ def read_names(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_market(text: str) -> Market:
-    """Return the market of `spot`, `on-demand` or `reserved`."""
+    """Return the market named `spot`, `on-demand` or `reserved`. Raises UnknownName."""
     try:
         return Market(text.strip().lower().replace("-", "_"))
     except ValueError:
@@ -45,13 +45,13 @@ def read_objective(text: str) -> Objective:
     try:
         return Objective(text.strip().lower())
     except ValueError:
-        raise UnknownName("aim", text, [aim.value for aim in Objective]) from None
+        raise UnknownName("objective", text, [objective.value for objective in Objective]) from None
 
 
-def read_variables(named: Iterable[str], environ: Mapping[str, str], label: str = "--env") -> dict[str, str]:
+def read_variables(items: Iterable[str], environ: Mapping[str, str], label: str = "--env") -> dict[str, str]:
     """Return the job's variables; `NAME` alone takes its value from `environ`. `label` names the argument in errors."""
-    found: dict[str, str] = {}
-    for item in named:
+    variables: dict[str, str] = {}
+    for item in items:
         name, equals, value = item.partition("=")
         _check_name(name, label)
         if not equals and name not in environ:
@@ -59,20 +59,22 @@ def read_variables(named: Iterable[str], environ: Mapping[str, str], label: str 
                 f"{label} {name}: the shell has no variable {name}.",
                 fix=f"Set it (export {name}=…), or give the value: --env {name}=VALUE.",
             )
-        found[name] = value if equals else environ[name]
-    return found
+        variables[name] = value if equals else environ[name]
+    return variables
 
 
-def read_secrets(named: Iterable[str], label: str = "--secret") -> dict[str, str]:
+def read_secrets(items: Iterable[str], label: str = "--secret") -> dict[str, str]:
     """Return names of secrets by variable, from `VARIABLE=NAME`, or `NAME` if both are the same."""
-    found: dict[str, str] = {}
-    for item in named:
+    secrets: dict[str, str] = {}
+    for item in items:
         variable, equals, name = item.partition("=")
         _check_name(variable, label)
-        if found.setdefault(variable, name if equals else variable) != (name if equals else variable):
-            raise BadInput(f"{label} {variable} is given twice.", fix="A variable has one secret.")
-        _check_secret(found[variable], variable, label)
-    return found
+        if secrets.setdefault(variable, name if equals else variable) != (name if equals else variable):
+            raise BadInput(
+                f"{label} {variable} is given twice, with different secrets.", fix="Name one secret for each variable."
+            )
+        _check_secret(secrets[variable], variable, label)
+    return secrets
 
 
 def _check_secret(name: str, variable: str, label: str) -> None:
@@ -92,7 +94,7 @@ def read_env_file(file: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         fix = "Name a text file in UTF-8 with lines such as NAME=value."
         raise BadInput(f"--env-file {file} cannot be read.", why=str(error), fix=fix) from error
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip().removeprefix("export ").lstrip()
         if not stripped or stripped.startswith("#"):
@@ -101,8 +103,8 @@ def read_env_file(file: Path) -> dict[str, str]:
         if not equals:
             raise BadInput(f"{file}, line {number} is not NAME=VALUE.", fix="Correct or remove the line.")
         _check_name(name.strip(), f"{file}, line {number}")
-        found[name.strip()] = _unquoted(value.strip())
-    return found
+        variables[name.strip()] = _unquoted(value.strip())
+    return variables
 
 
 def read_data(items: Iterable[str], folder: Path, label: str = "--data") -> tuple[DataInput, ...]:
@@ -112,20 +114,20 @@ def read_data(items: Iterable[str], folder: Path, label: str = "--data") -> tupl
     """
     inputs = tuple(_read_input(item, folder, label) for item in items)
     names = [item.name for item in inputs]
-    double = next((name for name in names if names.count(name) > 1), None)
-    if double is not None:
-        raise BadInput(f"Two {label} inputs are called {double!r}.", fix=f"Name one: --data other={double}.")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise BadInput(f"Two {label} inputs are named {duplicate!r}.", fix=f"Rename one: --data OTHER={duplicate}.")
     return inputs
 
 
 def _read_input(item: str, folder: Path, label: str) -> DataInput:
-    named = _NAMED.match(item)
-    if named and not (folder / item).exists():
-        return DataInput(name=named[1], source=_source(named[2], folder, label))
+    match = _NAMED.match(item)
+    if match and not (folder / item).exists():
+        return DataInput(name=match[1], source=_source(match[2], folder, label))
     source = _source(item, folder, label)
     name = (urlsplit(source).path if _URI.match(source) else source).rstrip("/").rpartition("/")[2]
     if not name or name in (".", ".."):
-        raise BadInput(f"{label} {item} has no name of its own.", fix=f"Give it one: --data NAME={item}.")
+        raise BadInput(f"{label} {item} has no name.", fix=f"Name it: --data NAME={item}.")
     return DataInput(name=name, source=source)
 
 

@@ -45,8 +45,8 @@ def apply_plan(plan: PlanView, spec: JobSpec) -> JobSpec:
     job = plan.job or SubmissionView(backend=DEFAULT_BACKEND)
     if spec.backend is None and job.backend == DEFAULT_BACKEND:
         return spec
-    given = spec.resources.model_fields_set
-    sizes = {name: size for name, size in job.resources.as_json().items() if name not in given}
+    requested = spec.resources.model_fields_set
+    sizes = {name: size for name, size in job.resources.as_json().items() if name not in requested}
     spec = spec.model_copy(update={"resources": spec.resources.model_copy(update=sizes)})
     if spec.backend is not None:
         return spec
@@ -55,36 +55,36 @@ def apply_plan(plan: PlanView, spec: JobSpec) -> JobSpec:
 
 
 def _program_fields(payload: Payload) -> dict[str, object]:
-    """Return the files to plan from; of a notebook its cells, not the script that is generated from them."""
+    """Return the files to plan from; for a notebook its cells, not the script generated from them."""
     files, source = program_files(payload), payload.source
     if source.kind is not SourceKind.NOTEBOOK or source.path is None:
         return {"files": files}
-    name, made = Path(source.path).name, f"{Path(source.path).stem}.py"
-    rest = {path: text for path, text in files.items() if path != made}
+    name, script = Path(source.path).name, f"{Path(source.path).stem}.py"
+    rest = {path: text for path, text in files.items() if path != script}
     return {"files": {name: _cells(Path(source.path)), **rest}, "entry": name}
 
 
 def _cells(path: Path) -> str:
-    """Return the notebook without outputs: images in them are larger than any code."""
+    """Return the notebook without outputs, which may contain large images."""
     sources = read_cells(path.read_bytes(), path.name)
     return json.dumps({"cells": [{"cell_type": "code", "source": source} for source in sources]})[:MAX_FILE]
 
 
 def program_files(payload: Payload) -> dict[str, str]:
     """Return the program's text files, up to the limits of a plan request."""
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     left = MOST
     for name, data in _texts(payload):
         text = data[:MAX_FILE].decode(errors="replace")
-        if len(found) >= MAX_FILES or len(text) > left:
+        if len(files) >= MAX_FILES or len(text) > left:
             break
-        found[name] = text
+        files[name] = text
         left -= len(text)
-    return found
+    return files
 
 
 def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
-    """Yield text files, the entry first: as much of it as a plan reads, and others that are small enough."""
+    """Yield text files, the entry first: of the entry as much as a plan reads, of the others those that fit."""
     if payload.entries is None:
         yield from _in_place(payload)
         return

@@ -1,4 +1,4 @@
-"""Chooses the Python that runs a job, once, at submission, and says why.
+"""Chooses the Python that runs a job, at submission, and says why.
 
 In this order: `--python`; what the code declares (PEP 723 block, requirements.txt, pyproject.toml); the
 submitting shell's VIRTUAL_ENV, then CONDA_PREFIX; `./.venv`; python3 on PATH. Never the one that runs Crucible.
@@ -25,18 +25,18 @@ _FIND = ("python", "find", "--system", "--no-project", "--no-config", "--no-mana
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that runs. `path` is the program itself, even if a version manager's shim was named."""
+    """A Python that runs. `path` is the interpreter itself, even if the user named a version manager's shim."""
 
     path: str
     version: str
 
 
 class NoInterpreter(Exception):
-    """No Python was found that runs; the message is uv's."""
+    """uv found no Python that runs; the message is its own."""
 
 
 def find_python(request: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
-    """Return the Python at a path, or the first on PATH that lies in a range, as uv finds it in `folder`."""
+    """Return the Python at a path, or the first on PATH in a version range, as uv finds it in `folder`."""
     path = _uv(environ, folder, request)
     return Interpreter(path, _uv(environ, folder, "--show-version", path))
 
@@ -44,12 +44,12 @@ def find_python(request: str, environ: Mapping[str, str], folder: Path) -> Inter
 def _uv(environ: Mapping[str, str], folder: Path, *args: str) -> str:
     from uv import find_uv_bin
 
-    kept = {name: value for name, value in environ.items() if not name.startswith(("PYTHON", "UV_PYTHON"))}
+    environment = {name: value for name, value in environ.items() if not name.startswith(("PYTHON", "UV_PYTHON"))}
     try:
         process = subprocess.run(
             [str(find_uv_bin()), *_FIND, *args],
             cwd=folder,
-            env=kept,
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -88,7 +88,7 @@ class SubmitHost:
         return cls(os.environ, Path.cwd())
 
     def find_python(self, request: str) -> Interpreter:
-        """Return the Python at a path, or the first on PATH that lies in a range; raises NoInterpreter."""
+        """Return the Python at a path, or the first on PATH in a version range. Raises NoInterpreter."""
         path = os.pathsep.join(self.search_path()) or os.devnull  # an empty PATH would make uv use a default
         return self.run_uv(request, {**self.environ, "PATH": path}, self.folder)
 
@@ -112,42 +112,44 @@ NO_PACKAGES = "# nothing but Python itself"
 
 
 def choose_environment(named: str | None, code: Code, host: SubmitHost) -> EnvironmentChoice:
-    """Return the environment for this code. Raises BadInput for an invalid `--python` or declaration."""
+    """Return the environment for this code; `named` is the value of `--python`. Raises BadInput."""
     if named:
         return _explicit(named, code, host)
-    found = read_declaration(code)
-    if found.environment is None:
-        return _with_notes(_from_shell(host), found.notes)
-    if found.environment.requirements or found.environment.project:
-        return EnvironmentChoice(found.environment, found.notes)
-    return _with_notes(_in_range(found.environment, host), found.notes)
+    declared = read_declaration(code)
+    if declared.environment is None:
+        return _with_notes(_from_shell(host), declared.notes)
+    if declared.environment.requirements or declared.environment.project:
+        return EnvironmentChoice(declared.environment, declared.notes)
+    return _with_notes(_in_range(declared.environment, host), declared.notes)
 
 
 def _with_notes(choice: EnvironmentChoice, notes: tuple[str, ...]) -> EnvironmentChoice:
     return replace(choice, notes=(*notes, *choice.notes))
 
 
-def _in_range(wanted: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
+def _in_range(required: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
     """Return the first Python here within the declared range, else an environment to build with one."""
-    assert wanted.python is not None
+    assert required.python is not None
     environments = [(origin, python) for origin, python, own in _environments(host) if not own]
-    for origin, request in (*environments, ("", wanted.python)):
+    for origin, request in (*environments, ("", required.python)):
         try:
-            found = host.find_python(request)
+            interpreter = host.find_python(request)
         except NoInterpreter:
             continue
-        if _fits(found.version, wanted.python):
-            where, python = (origin, request) if origin else (f"{os.path.basename(found.path)} on PATH", found.path)
-            why = f"{where}, Python {found.version} as {wanted.origin} requires"
-            return EnvironmentChoice(EnvironmentSpec(interpreter=python, python=wanted.python, origin=why))
-    built = wanted.model_copy(update={"requirements": (NO_PACKAGES,)})
-    return EnvironmentChoice(built, (f"No Python {wanted.python} was found here; one is downloaded for the job.",))
+        if _fits(interpreter.version, required.python):
+            where, python = (
+                (origin, request) if origin else (f"{os.path.basename(interpreter.path)} on PATH", interpreter.path)
+            )
+            why = f"{where}, Python {interpreter.version} as {required.origin} requires"
+            return EnvironmentChoice(EnvironmentSpec(interpreter=python, python=required.python, origin=why))
+    built = required.model_copy(update={"requirements": (NO_PACKAGES,)})
+    return EnvironmentChoice(built, (f"No Python {required.python} was found here; one is downloaded for the job.",))
 
 
-def _fits(version: str, wanted: str) -> bool:
+def _fits(version: str, required: str) -> bool:
     """Return whether a version lies in the range; a range that cannot be parsed excludes nothing."""
     try:
-        return version_matches(version, wanted)
+        return version_matches(version, required)
     except BadVersion:
         return True
 
@@ -171,12 +173,12 @@ def _explicit(named: str, code: Code, host: SubmitHost) -> EnvironmentChoice:
             fix="Give the path of an interpreter or a virtual environment, or a name on PATH.",
         )
     try:
-        found = host.find_python(path)
+        interpreter = host.find_python(path)
     except NoInterpreter as error:
         raise _not_running(named, path, error) from error
     # A shim may choose another Python in the job's folder; the program behind it stays the same.
-    environment = EnvironmentSpec(interpreter=found.path if _is_shim(path) else path, origin=f"--python {named}")
-    return EnvironmentChoice(environment, tuple(_version_note(named, found, code)))
+    environment = EnvironmentSpec(interpreter=interpreter.path if _is_shim(path) else path, origin=f"--python {named}")
+    return EnvironmentChoice(environment, tuple(_version_note(named, interpreter, code)))
 
 
 def _is_shim(path: str) -> bool:
@@ -189,15 +191,15 @@ def _not_running(named: str, path: str, error: NoInterpreter) -> BadInput:
         fix = "Choose a version for it (pyenv versions; pyenv local VERSION), or give an interpreter's path."
     else:
         fix = "Give the path of an interpreter or a virtual environment that runs."
-    return BadInput(f"--python {named} does not run as a Python.", why=f"{path} said:\n{error}", fix=fix)
+    return BadInput(f"--python {named} does not run as a Python.", why=f"Output of {path}:\n{error}", fix=fix)
 
 
-def _version_note(named: str, found: Interpreter, code: Code) -> Iterator[str]:
+def _version_note(named: str, interpreter: Interpreter, code: Code) -> Iterator[str]:
     """Yield a note if the named Python is not one that the code's own block requires."""
     block = script_block(code)
-    wanted = block.python if block is not None else None
-    if wanted and not _fits(found.version, wanted):
-        yield f"--python {named} is Python {found.version}, while {code.entry or 'the code'} requires {wanted}."
+    required = block.python if block is not None else None
+    if required and not _fits(interpreter.version, required):
+        yield f"--python {named} is Python {interpreter.version}, while {code.entry or 'the code'} requires {required}."
 
 
 def _inside_environment(path: str, host: SubmitHost) -> str:

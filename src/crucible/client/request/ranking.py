@@ -59,8 +59,8 @@ def rank_backends(
     if not fitting:
         raise _no_backend(rejected)
     if order is None:
-        fitting.sort(key=lambda one: _rank(one[0], one[1], goal.optimize))
-        real = [one for one in fitting if not one[0].is_simulated]
+        fitting.sort(key=lambda pair: _rank(pair[0], pair[1], goal.optimize))
+        real = [pair for pair in fitting if not pair[0].is_simulated]
         fitting = real if real and named is None else fitting
     return Ranking(
         {backend.name: offer for backend, offer in fitting},
@@ -73,7 +73,7 @@ def _named_backends(backends: Iterable[BackendView], named: Sequence[str] | None
     known = {backend.name: backend for backend in backends}
     for name in named or ():
         if name not in known:
-            raise UnknownName("backend", name, known, fix="`crucible backends` lists those of the server.")
+            raise UnknownName("backend", name, known, fix="`crucible backends` lists the server's backends.")
     return list(known.values()) if named is None else [known[name] for name in named]
 
 
@@ -97,11 +97,11 @@ def _over_budget(best: Offer, max_cost: int, hours: float | None) -> str:
 
 
 def _fitting(backend: BackendView, offers: list[OfferView], sized: JobSpec) -> list[OfferView]:
-    """Return the offers that could run the job: of its market, else on demand (spot is a permission, no demand)."""
+    """Return the offers that could run the job: of its market, else on demand (spot is allowed, not required)."""
     why = ""
     for market in dict.fromkeys((sized.market or Market.ON_DEMAND, Market.ON_DEMAND)):
-        there = sized.model_copy(update={"market": market})
-        reasons = [_why_never(backend, there, offer) for offer in offers]
+        in_market = sized.model_copy(update={"market": market})
+        reasons = [_why_never(backend, in_market, offer) for offer in offers]
         fitting = [offer for offer, reason in zip(offers, reasons, strict=True) if not reason]
         if fitting:
             return fitting
@@ -115,12 +115,12 @@ def _why_never(backend: BackendView, sized: JobSpec, offer: OfferView) -> str:
     return offer_choice.why_never(sized, offer.as_offer())
 
 
-def _rank(backend: BackendView, offer: OfferView | None, aim: Objective) -> tuple[float, ...]:
+def _rank(backend: BackendView, offer: OfferView | None, objective: Objective) -> tuple[float, ...]:
     hourly = offer.rate_micros_per_hour if offer else 0
     wait = offer.wait_seconds + offer.startup_seconds if offer else 0.0
-    later = offer is None or not offer.runnable or offer.availability != Availability.AVAILABLE
-    by_aim = (wait, hourly) if aim is Objective.SPEED else (hourly, wait)
-    return (backend.is_simulated, later and aim is Objective.SPEED, *by_aim)
+    not_now = offer is None or not offer.runnable or offer.availability != Availability.AVAILABLE
+    by_objective = (wait, hourly) if objective is Objective.SPEED else (hourly, wait)
+    return (backend.is_simulated, not_now and objective is Objective.SPEED, *by_objective)
 
 
 def _no_backend(rejected: Mapping[str, CrucibleError]) -> CrucibleError:

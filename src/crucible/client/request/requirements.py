@@ -1,4 +1,4 @@
-"""Requirements and preferences, as the Python client takes them."""
+"""Requirements and preferences of a job, for the Python client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crucible.core.routing.plan_request import MAX_HOURS, Goal, Objective
 T = TypeVar("T")
 
 FREQUENCY = "CHECKPOINT_FREQUENCY_MINUTES"
-"""The variable that tells the program how often to save."""
+"""Environment variable that tells the program how often to save."""
 HELP = "docs/sdk.md explains the arguments."
 
 
@@ -75,7 +75,7 @@ PREFERENCES: Mapping[str, FieldMapping] = {
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a job needs; None requires nothing. Raises BadInput for what no job can have.
+    """What a job needs; None requires nothing. Raises BadInput for impossible requirements.
 
     `gpu_memory_gb` asks for a GPU with that much memory (`gpus` of them; default: 1), `memory_gb` for main memory.
     `interruptible` allows machines that the provider may take back (spot): the job then continues elsewhere from its
@@ -115,7 +115,7 @@ class Requirements:
             )
 
     @classmethod
-    def of(cls, requirements: object) -> Requirements:
+    def from_value(cls, requirements: object) -> Requirements:
         """Return the requirements, also from a mapping. Raises BadInput, and UnknownName for an unknown key."""
         if requirements is None:
             return cls()
@@ -126,16 +126,16 @@ class Requirements:
         return cls(**_check_keys(requirements, "requirement", [field.name for field in fields(cls)]))
 
     def arguments(self) -> dict[str, object]:
-        """Return these as arguments that `REQUIREMENTS` maps, with those that follow from them."""
-        given = dict(vars(self))
+        """Return the requirements as arguments for `REQUIREMENTS`, with the arguments that follow from them."""
+        arguments = dict(vars(self))
         if self.interruptible:
-            given["market"] = Market.SPOT
+            arguments["market"] = Market.SPOT
         if self.gpus is None and self.gpu_memory_gb:
-            given["gpus"] = 1
-        return given
+            arguments["gpus"] = 1
+        return arguments
 
     def read(self) -> tuple[PartialSpec, Goal]:
-        """Return these as the fields of a job and a goal."""
+        """Return the requirements as the fields of a job and a goal."""
         return ArgumentReader(REQUIREMENTS, str, SubmitHost({}, Path()), HELP).read(self.arguments())
 
 
@@ -151,7 +151,7 @@ class Preferences:
     deadline_hours: float | None = None
 
     @classmethod
-    def of(cls, preferences: object) -> Preferences:
+    def from_value(cls, preferences: object) -> Preferences:
         """Return the preferences, also from a mapping. Raises BadInput, and UnknownName for an unknown key."""
         if preferences is None:
             return cls()
@@ -159,16 +159,16 @@ class Preferences:
             return preferences
         if not isinstance(preferences, Mapping):
             raise invalid_value("preferences", preferences, "must be a table such as {'optimize_for': 'cost'}")
-        given = _check_keys(preferences, "preference", [field.name for field in fields(cls)])
-        objective = given.get("optimize_for")
+        values = _check_keys(preferences, "preference", [field.name for field in fields(cls)])
+        objective = values.get("optimize_for")
         return cls(
             optimize_for=Objective.COST if objective is None else _objective(objective),
-            allowed_backends=check_names("allowed_backends", given.get("allowed_backends")),
-            deadline_hours=given.get("deadline_hours"),
+            allowed_backends=check_names("allowed_backends", values.get("allowed_backends")),
+            deadline_hours=values.get("deadline_hours"),
         )
 
     def arguments(self) -> dict[str, object]:
-        """Return these as arguments that `PREFERENCES` maps."""
+        """Return the preferences as arguments for `PREFERENCES`."""
         return dict(vars(self))
 
 
@@ -176,11 +176,11 @@ def _objective(value: object) -> Objective:
     try:
         return Objective(check_text("optimize_for", getattr(value, "value", value)).lower())
     except ValueError:
-        raise UnknownName("aim to optimize_for", str(value), list(Objective)) from None
+        raise UnknownName("objective of optimize_for", str(value), list(Objective)) from None
 
 
-def _check_keys(given: Mapping[object, T], kind: str, names: list[str]) -> dict[str, T]:
-    for name in given:
+def _check_keys(mapping: Mapping[object, T], kind: str, names: list[str]) -> dict[str, T]:
+    for name in mapping:
         if name not in names:
             raise UnknownName(kind, str(name), names)
-    return cast(dict[str, T], dict(given))
+    return cast(dict[str, T], dict(mapping))

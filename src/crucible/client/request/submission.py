@@ -1,4 +1,4 @@
-"""Submits a job. Everything that can be refused here is refused before anything is sent."""
+"""Submits a job. Whatever can be checked here is checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crucible.core.views.compute import BackendPage
 from crucible.core.views.jobs import JobView
 from crucible.wire.files.bundle import Bundle, make_bundle
 
-HINT = "`crucible backends` lists those of the server, and how to connect others."
+HINT = "`crucible backends` lists the server's backends, and how to connect others."
 
 
 def build_payload(source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
@@ -40,12 +40,13 @@ def pack_bundle(payload: Payload, scratch: Path) -> Bundle | None:
 
 
 def upload_bundle(api: Api, bundle: Bundle) -> None:
+    """Upload the bundle unless the server has it."""
     if not api.has_bundle(bundle.sha256):
         api.put_bundle(bundle.sha256, bundle.path)
 
 
 def submit(api: Api, spec: JobSpec, payload: Payload, scratch: Path) -> JobView:
-    """Submit one job, however often the request is retried."""
+    """Submit a job, with its bundle. A retry of the request does not submit it twice."""
     bundle = pack_bundle(payload, scratch)
     check_backends(api, [name for name in (spec.backend, *spec.fallback) if name is not None])
     if bundle is not None:
@@ -66,5 +67,5 @@ def check_backends(api: Api, names: Sequence[str]) -> None:
 
 def any_simulated(api: Api, names: Iterable[str | None]) -> bool:
     """Return whether one of these backends is simulated."""
-    wanted = frozenset(names) - {None}
-    return bool(wanted) and any(backend.is_simulated and backend.name in wanted for backend in api.compute.backends())
+    used = frozenset(names) - {None}
+    return bool(used) and any(backend.is_simulated and backend.name in used for backend in api.compute.backends())

@@ -1,4 +1,4 @@
-"""The keywords of `submit` and `recommend`, read and checked as far as possible without a server."""
+"""Reads the keywords of `submit` and `recommend`, and checks what can be checked without a server."""
 
 from __future__ import annotations
 
@@ -94,27 +94,28 @@ def read_keywords(host: SubmitHost, **keywords: object) -> tuple[CodeSource, Par
     for name in keywords:
         if name not in known:
             raise UnknownName("argument of submit", name, known)
-    given = {name: value for name, value in keywords.items() if value is not None}
-    requirements, preferences = Requirements.of(given.get("requirements")), Preferences.of(given.get("preferences"))
-    places = check_names("places", given.get("places"))
+    values = {name: value for name, value in keywords.items() if value is not None}
+    requirements = Requirements.from_value(values.get("requirements"))
+    preferences = Preferences.from_value(values.get("preferences"))
+    places = check_names("places", values.get("places"))
     if places is not None and preferences.allowed_backends is not None:
         raise BadInput(
             "places and allowed_backends contradict each other.",
-            why="The first is an order of backends, the second a set that is ranked for you.",
+            why="places lists backends in order, allowed_backends a set to rank.",
             fix="Give one of them.",
             field="places",
         )
-    source = _code_source(given, host)
+    source = _code_source(values, host)
     reader = ArgumentReader(KEYWORDS, str, host, HELP)
     # Last come the keywords themselves, so that `env` wins over a variable that a requirement sets.
-    arguments = {**requirements.arguments(), **preferences.arguments(), **given, "places": places}
+    arguments = {**requirements.arguments(), **preferences.arguments(), **values, "places": places}
     return source, *reader.read(arguments)
 
 
 def _texts(value: Any, context: ParseContext) -> tuple[str, ...]:
     items = [value] if isinstance(value, str | Path) else value
     if not isinstance(items, Sequence) or not all(isinstance(item, str | Path) for item in items):
-        raise invalid_value(context.label, value, "must be a list of texts")
+        raise invalid_value(context.label, value, "must be a list of strings")
     return tuple(check_text(context.label, str(item)) for item in items)
 
 
@@ -126,7 +127,7 @@ def _table_or_texts(value: Any, context: ParseContext) -> Mapping[str, str] | tu
 
 def _env(value: Any, context: ParseContext) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise invalid_value("env", value, "must be a table of names and texts")
+        raise invalid_value("env", value, "must be a mapping of names to values")
     for name, item in value.items():
         if not isinstance(name, str) or isinstance(item, bool) or not isinstance(item, str | int | float | None):
             raise invalid_value(f"env[{name!r}]", item, "must be text, a number, or None for the value of this process")
@@ -151,45 +152,45 @@ KEYWORDS: Mapping[str, FieldMapping] = {
     "seed": FieldMapping("seed", parse_whole_number),
     "grace_seconds": FieldMapping("grace_seconds", parse_number),
 }
-"""The fields that keywords fill whose name or type differs from the field's own."""
+"""Fields of the keywords whose name or type differs from the field's."""
 
 
-def _code_source(given: Mapping[str, Any], host: SubmitHost) -> CodeSource:
+def _code_source(values: Mapping[str, Any], host: SubmitHost) -> CodeSource:
     """Return what to run. Raises BadInput for contradicting keywords; no file is read yet."""
-    kinds = [name for name in _TARGETS if name in given]
+    kinds = [name for name in _TARGETS if name in values]
     if len(kinds) != 1:
         raise BadInput(
-            "More than one thing to run." if kinds else "There is nothing to run.",
+            "There is more than one thing to run." if kinds else "There is nothing to run.",
             why=f"{', '.join(_TARGETS[:-1])} and {_TARGETS[-1]} exclude each other." if kinds else "",
             fix="For example: submit(code='print(1)') or submit(path='train.py').",
         )
-    _check_arguments(given)
-    if not isinstance(given.get("in_place", False), bool):
-        raise invalid_value("in_place", given["in_place"], "must be True or False")
-    kind, target = _target(kinds[0], given[kinds[0]], host)
-    if kind != "function" and given.get("kwargs"):
+    _check_arguments(values)
+    if not isinstance(values.get("in_place", False), bool):
+        raise invalid_value("in_place", values["in_place"], "must be True or False")
+    kind, target = _target(kinds[0], values[kinds[0]], host)
+    if kind != "function" and values.get("kwargs"):
         raise BadInput("kwargs are for functions.", fix="Pass args, as on the command line.", field="kwargs")
     return CodeSource(
         host,
         kind,
         target,
-        arguments=tuple(given.get("args", ())),
-        kwargs=given.get("kwargs", {}),
-        model=_model(given, host.folder),
-        include=_texts(given.get("include", ()), ParseContext("include", host)),
-        in_place=given.get("in_place", False),
-        python=_text(given, "python"),
-        entry=_text(given, "entry"),
-        ref=_text(given, "ref"),
+        arguments=tuple(values.get("args", ())),
+        kwargs=values.get("kwargs", {}),
+        model=_model(values, host.folder),
+        include=_texts(values.get("include", ()), ParseContext("include", host)),
+        in_place=values.get("in_place", False),
+        python=_text(values, "python"),
+        entry=_text(values, "entry"),
+        ref=_text(values, "ref"),
     )
 
 
-def _text(given: Mapping[str, object], name: str) -> str | None:
-    return check_text(name, given[name]) if name in given else None
+def _text(values: Mapping[str, object], name: str) -> str | None:
+    return check_text(name, values[name]) if name in values else None
 
 
 def _target(kind: str, target: object, host: SubmitHost) -> tuple[str, object]:
-    """Return the kind of a target, which `code` leaves open, and the target itself."""
+    """Return the target and its kind, which for `code` depends on the target's type."""
     if kind == "function" or (kind == "code" and callable(target)):
         if not callable(target):
             raise BadInput("function must be a function.", fix="Pass the function itself, without calling it.")
@@ -209,7 +210,7 @@ def _target(kind: str, target: object, host: SubmitHost) -> tuple[str, object]:
 def repository(named: str, folder: Path) -> str:
     """Return the address of a repository; a local path, `PATH` or `PATH@REVISION`, becomes a file:// address."""
     if not named.strip():
-        raise BadInput("git names no repository.", fix="Name a folder or an address; `.` is this folder.", field="git")
+        raise BadInput("git names no repository.", fix="Name a folder or a URL; `.` is this folder.", field="git")
     if looks_like_git(named):
         return named
     name, at, revision = named.rpartition("@")
@@ -228,30 +229,30 @@ def repository(named: str, folder: Path) -> str:
     return f"{address}@{revision}" if revision else address
 
 
-def _check_arguments(given: Mapping[str, Any]) -> None:
-    args = given.get("args", ())
+def _check_arguments(values: Mapping[str, Any]) -> None:
+    args = values.get("args", ())
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise BadInput("args must be a list.", fix="Write args=['--epochs', 3].", field="args")
-    if not isinstance(given.get("kwargs", {}), Mapping):
+    if not isinstance(values.get("kwargs", {}), Mapping):
         raise BadInput("kwargs must be a table.", fix="Write kwargs={'epochs': 3}.", field="kwargs")
 
 
-def _model(given: Mapping[str, Any], folder: Path) -> ModelOptions | None:
-    if "model" not in given:
+def _model(values: Mapping[str, Any], folder: Path) -> ModelOptions | None:
+    if "model" not in values:
         for name in _MODEL_OPTIONS:
-            if given.get(name):
+            if values.get(name):
                 raise BadInput(f"{name} belongs to a model.", fix="Name it: submit(model='...').", field=name)
         return None
-    if given.get("args"):
+    if values.get("args"):
         raise BadInput("A model takes no args.", fix="Pass its options as config.", field="args")
-    config, callbacks = given.get("config", {}), given.get("callbacks", ())
+    config, callbacks = values.get("config", {}), values.get("callbacks", ())
     if not isinstance(config, Mapping):
         raise BadInput("config must be a table.", fix="Write config={'epochs': 3}.", field="config")
     if isinstance(callbacks, str) or not all(isinstance(item, str) for item in callbacks):
         raise BadInput(
             "callbacks must be a list.", fix="Write callbacks=['my_package.watch:Printer'].", field="callbacks"
         )
-    return ModelOptions(folder, config, (), _text(given, "plugin"), given.get("inputs"), tuple(callbacks))
+    return ModelOptions(folder, config, (), _text(values, "plugin"), values.get("inputs"), tuple(callbacks))
 
 
 def _path(named: object) -> str:
