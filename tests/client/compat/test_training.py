@@ -160,11 +160,11 @@ def test_a_request_that_is_none(said: dict[str, Any], words: str) -> None:
 
 
 def test_a_request_from_a_table() -> None:
-    assert TrainingJobRequest.of(REQUEST.body()) == REQUEST
+    assert TrainingJobRequest.from_mapping(REQUEST.body()) == REQUEST
     with pytest.raises(UnknownName, match="'tenant_id'"):
-        TrainingJobRequest.of({"tenantid": "me"})
+        TrainingJobRequest.from_mapping({"tenantid": "me"})
     with pytest.raises(BadInput, match="tenant_id must be text"):
-        TrainingJobRequest.of({"training_params": {}})
+        TrainingJobRequest.from_mapping({"training_params": {}})
 
 
 def test_only_requests_are_submitted(client: TrainingClient) -> None:

@@ -27,12 +27,12 @@ def test_job_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "market"),
+    ("name", "backend_name", "market"),
     [("ec2_spot", "aws", Market.SPOT), ("ec2_ondemand", "aws", Market.ON_DEMAND), ("lambda", "lambda", None)],
 )
-def test_the_documents_backends_are_places_here(name: str, place: str, market: Market | None) -> None:
+def test_the_documents_backends_are_places_here(name: str, backend_name: str, market: Market | None) -> None:
     backend = compat.ExecutionBackend(name)
-    assert (backend.place, backend.market) == (place, market)
+    assert (backend.backend_name, backend.market) == (backend_name, market)
 
 
 def test_tiers_have_the_documents_tables() -> None:

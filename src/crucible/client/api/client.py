@@ -121,7 +121,7 @@ class Api(Resource):
         return self._call(routes.LIST_JOBS, query={**filters, "limit": limit, "cursor": cursor})
 
     def cancel(self, ref: str) -> JobView:
-        """Ask a job to end; idempotent, also for one that has ended."""
+        """Cancel a job; idempotent, also for one that has ended."""
         return self._call(routes.CANCEL, job=ref)
 
     def resume(self, ref: str, *, checkpoint: str | None = None, backend: str | None = None) -> JobView:
@@ -181,7 +181,7 @@ class Api(Resource):
         limit: int = 100,
         cursor: str | None = None,
     ) -> HitPage:
-        """Return lines of the output that hold `text` or, with `regex`, match it (default: of all attempts)."""
+        """Return lines of the output that contain `text` or, with `regex`, match it (default: of all attempts)."""
         flags = {"regex": "true" if regex else "false", "case": "true" if case else "false"}
         query: Query = {"q": text, **flags, "attempt": attempt, "context": context, "limit": limit, "cursor": cursor}
         return self._call(routes.SEARCH_LOGS, query=query, job=ref)

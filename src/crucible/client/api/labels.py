@@ -45,7 +45,7 @@ class BulkJobs(Resource):
     def cancel(
         self, filter: JobFilter | None = None, *, ids: Sequence[str] = (), dry_run: bool = False
     ) -> CancelledPage:
-        """Ask the jobs that match (up to 1,000, newest first), or those with these ids, to end."""
+        """Cancel the jobs that match (up to 1,000, newest first), or those with these ids."""
         which: dict[str, object] = (
             {"ids": list(ids)} if filter is None else {"filter": filter.model_dump(mode="json", exclude_defaults=True)}
         )

@@ -48,7 +48,7 @@ class People(Resource):
         email: str | None = None,
         subject: str | None = None,
     ) -> UserView:
-        """Change what is not None. Your own password needs the old one; an empty `email` removes the address.
+        """Change what is not None. Changing your own password takes the old one; an empty `email` removes the address.
 
         `subject` is the OpenID provider's own name for the user.
         """

@@ -1,4 +1,4 @@
-"""The table of the server's routes: method, path, model of the answer, and whether a request may be retried.
+"""The table of the server's routes: method, path, response model, and whether a request may be retried.
 
 A test compares it with the server's OpenAPI document, in both directions.
 """

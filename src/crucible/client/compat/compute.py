@@ -64,11 +64,11 @@ class ComputeBackend:
         the file goes.
         """
         job = self._job(job_id)
-        wanted = _text("remote_path", remote_path).strip("/")
-        for item in downloads.select_artifacts(self._platform.api.artifacts(job.id), [wanted]):
+        path = _text("remote_path", remote_path).strip("/")
+        for item in downloads.select_artifacts(self._platform.api.artifacts(job.id), [path]):
             target = Path(local_path)
-            name = item.path.removeprefix(f"{wanted}/")
-            if item.path == wanted and not target.is_dir() and not str(local_path).endswith("/"):
+            name = item.path.removeprefix(f"{path}/")
+            if item.path == path and not target.is_dir() and not str(local_path).endswith("/"):
                 target, name = target.parent, target.name
             downloads.download_as(self._platform.api, job.id, item, target, name)
 

@@ -46,7 +46,7 @@ class GPUExecutor:
 
     def __init__(self, backend: str | ExecutionBackend, platform: MLPlatform | None = None) -> None:
         known = backend if isinstance(backend, ExecutionBackend) else None
-        self.backend = known.place if known else str(backend)
+        self.backend = known.backend_name if known else str(backend)
         self._market = known.market if known else None
         self._platform = platform or MLPlatform()
 

@@ -37,8 +37,10 @@ class WorkloadRouter:
         plan = await self._platform.recommend(code=code)
         profile = plan.profile or ProfileView()
         if plan.hours is None:
-            asked = profile.unknown.get("runtime_hours", "How long does it run?")
-            raise BadInput("The run time cannot be determined from the code.", fix=f"{asked} Say it in Requirements.")
+            question = profile.unknown.get("runtime_hours", "How long does it run?")
+            raise BadInput(
+                "The run time cannot be determined from the code.", fix=f"{question} Set it in Requirements."
+            )
         return WorkloadCharacteristics(
             duration_hours=plan.hours,
             gpu_memory_gb=profile.gpu_memory_gb or 0,

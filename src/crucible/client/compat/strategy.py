@@ -97,11 +97,11 @@ class ExecutionStrategy:
             view = await self._view(execution_id)
         except NotFound:
             return {"status": "not_found"}
-        shown: dict[str, object] = {"started_at": view.started_at, "phase": view.phase}
+        details: dict[str, object] = {"started_at": view.started_at, "phase": view.phase}
         if not view.ended:
-            return {"status": "running", **shown}
+            return {"status": "running", **details}
         code = -view.signal if view.signal else view.exit_code
-        return {"status": "completed" if view.status == "completed" else "failed", "return_code": code, **shown}
+        return {"status": "completed" if view.status == "completed" else "failed", "return_code": code, **details}
 
     async def cancel_job(self, execution_id: str) -> None:
         """Ask the program to end (SIGTERM), and after ten seconds force it; idempotent."""
@@ -161,13 +161,13 @@ def offers_of(backends: Sequence[BackendView], name: str) -> list[OfferView]:
 
 
 def _job_of(execution_id: object) -> str:
-    found = _EXECUTION.fullmatch(execution_id) if isinstance(execution_id, str) else None
-    if found is None:
+    match = _EXECUTION.fullmatch(execution_id) if isinstance(execution_id, str) else None
+    if match is None:
         raise NotFound(
             f"{execution_id!r} is not an execution id."[:200],
             fix="They look like local-job-01h...-4711; submit_job returns them.",
         )
-    return found["job"]
+    return match["job"]
 
 
 def _as_json(config: Mapping[str, object]) -> str:

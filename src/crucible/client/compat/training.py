@@ -52,7 +52,7 @@ class TrainingJobRequest:
         object.__setattr__(self, "wandb_tags", request.wandb_tags)
 
     @classmethod
-    def of(cls, table: Mapping[str, object]) -> TrainingJobRequest:
+    def from_mapping(cls, table: Mapping[str, object]) -> TrainingJobRequest:
         """Return the request of a table such as a file holds. Raises BadInput, and UnknownName for an unknown field."""
         names = [item.name for item in fields(cls)]
         for name in table:

@@ -26,7 +26,7 @@ UserPreferences = Preferences
 
 
 class ExecutionBackend(enum.Enum):
-    """The backends of the documents; `place` is the name of the backend here, `market` the market of its machines."""
+    """The backends of the documents, each with the backend of this server and the market of its machines."""
 
     LOCAL = "local"
     REHEARSAL = "rehearsal"
@@ -41,7 +41,7 @@ class ExecutionBackend(enum.Enum):
     GCP = "gcp"
 
     @property
-    def place(self) -> str:
+    def backend_name(self) -> str:
         return "aws" if self.value.startswith("ec2_") else self.value
 
     @property
@@ -50,10 +50,10 @@ class ExecutionBackend(enum.Enum):
 
 
 def _tier_values() -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
+    tiers: dict[str, dict[str, object]] = {}
     for tier in TIERS.values():
         size = tier.resources
-        said = {
+        values = {
             "memory": format_memory(size.memory_bytes or 0).replace(" ", "").removesuffix("B"),
             "cpu": f"{size.cpus or 0:g}",
             "gpu": str(size.gpus) if size.gpus else None,
@@ -61,8 +61,8 @@ def _tier_values() -> dict[str, dict[str, object]]:
             "cost_per_hour": tier.rate / 1e6,
             "instance_type": tier.instance_type or None,
         }
-        found[tier.id] = {name: value for name, value in said.items() if value is not None}
-    return found
+        tiers[tier.id] = {name: value for name, value in values.items() if value is not None}
+    return tiers
 
 
 ResourceTier = enum.Enum("ResourceTier", _tier_values())  # type: ignore[misc]
@@ -256,4 +256,4 @@ class ModalStorageConfig:
 
 
 def as_requirements(needs: Requirements | ResourceRequirements | Mapping[str, object] | None) -> Requirements:
-    return needs.requirements() if isinstance(needs, ResourceRequirements) else Requirements.of(needs)
+    return needs.requirements() if isinstance(needs, ResourceRequirements) else Requirements.from_value(needs)

@@ -109,11 +109,11 @@ def refuse_entry(what: str, code_source: CodeSource) -> None:
         )
 
 
-def not_found(path: Path, shown: str) -> BadInput:
+def not_found(path: Path, name: str) -> BadInput:
     """Return the error for a missing path, with the nearest existing name."""
     near = nearest_file(path.name, _names(path.parent))
-    hint = f"Did you mean {str(Path(shown).parent / near)!r}?" if near else "Check the path."
-    return BadInput(f"{shown} does not exist.", why=f"There is no {path}.", fix=hint, meant=near)
+    hint = f"Did you mean {str(Path(name).parent / near)!r}?" if near else "Check the path."
+    return BadInput(f"{name} does not exist.", why=f"There is no {path}.", fix=hint, meant=near)
 
 
 def _names(folder: Path) -> list[str]:

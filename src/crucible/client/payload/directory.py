@@ -25,15 +25,15 @@ _MAX_SCANNED = 20_000
 _MAX_SPECIAL = 3
 
 
-def from_directory(shown: str, code_source: CodeSource) -> Payload:
-    root = (code_source.folder / Path(shown).expanduser()).resolve()
-    return from_root(root, shown, git_state(root).source(SourceKind.DIRECTORY, root), code_source)
+def from_directory(label: str, code_source: CodeSource) -> Payload:
+    root = (code_source.folder / Path(label).expanduser()).resolve()
+    return from_root(root, label, git_state(root).source(SourceKind.DIRECTORY, root), code_source)
 
 
-def from_root(root: Path, shown: str, source: Source, code_source: CodeSource) -> Payload:
+def from_root(root: Path, label: str, source: Source, code_source: CodeSource) -> Payload:
     """Return the payload of a local folder, such as a clone."""
-    entry = find_entry(root, _named_folder(root, shown), code_source.entry)
-    text = read_code(root / entry, str(PurePath(shown) / entry) if source.path else entry)
+    entry = find_entry(root, _named_folder(root, label), code_source.entry)
+    text = read_code(root / entry, str(PurePath(label) / entry) if source.path else entry)
     choice = choose_environment(code_source.python, Code(root, entry, text, whole=True), code_source.host)
     entries = None if code_source.in_place else gather(root, list_files(root), code_source.limit)
     if entries is not None and all(item.name != entry for item in entries):
@@ -48,16 +48,16 @@ def from_root(root: Path, shown: str, source: Source, code_source: CodeSource) -
     )
 
 
-def _named_folder(root: Path, shown: str) -> str:
+def _named_folder(root: Path, label: str) -> str:
     """Return the name of the folder for errors; `.` and `..` as a full path."""
-    return str(root) if PurePath(shown).name in ("", "..") else shown
+    return str(root) if PurePath(label).name in ("", "..") else label
 
 
-def find_entry(root: Path, shown: str, named: str | None) -> str:
+def find_entry(root: Path, label: str, named: str | None) -> str:
     """Return the file to run, relative to `root`: the named one, else one with a usual name, else the only one."""
     scripts = sorted(path.name for path in root.glob("*.py") if path.is_file())
     if named is not None:
-        return _named(root, shown, named, scripts)
+        return _named(root, label, named, scripts)
     usual = next((name for name in ENTRIES if name in scripts), None)
     if usual is not None:
         return usual
@@ -66,22 +66,22 @@ def find_entry(root: Path, shown: str, named: str | None) -> str:
     candidates = scripts or _below(root)
     listed = f"Candidates: {', '.join(candidates[:_LISTED])}." if candidates else "There is no Python file in it."
     raise BadInput(
-        f"It is not clear which file of {shown} to run.",
+        f"It is not clear which file of {label} to run.",
         why=f"There is no {', '.join(ENTRIES)}. {listed}",
         fix="Name it with --entry FILE." if candidates else "Add a main.py, or use --shell for another command.",
         candidates=candidates,
     )
 
 
-def _named(root: Path, shown: str, named: str, scripts: list[str]) -> str:
+def _named(root: Path, label: str, named: str, scripts: list[str]) -> str:
     try:
         path = safe_join(root, named.removeprefix("./"))
     except UnsafePath as error:
-        raise BadInput(f"--entry {named} {error.why}.", fix=f"Name a file inside {shown}.") from error
+        raise BadInput(f"--entry {named} {error.why}.", fix=f"Name a file inside {label}.") from error
     if not path.is_file():
         near = nearest_file(named, scripts)
         raise BadInput(
-            f"There is no {named} in {shown}.",
+            f"There is no {named} in {label}.",
             fix=f"Did you mean {near!r}?" if near else _known(scripts),
             candidates=scripts,
         )
@@ -99,12 +99,12 @@ def _below(root: Path) -> list[str]:
 
 def _special_note(root: Path) -> tuple[str, ...]:
     """Return a note naming pipes, sockets and devices below `root`; of a huge folder only a part is checked."""
-    found = list(_special_files(root))
-    if not found:
+    special = list(_special_files(root))
+    if not special:
         return ()
-    more = f" and {len(found) - _MAX_SPECIAL} more" if len(found) > _MAX_SPECIAL else ""
-    verb = "is" if len(found) == 1 else "are"
-    return (f"{', '.join(found[:_MAX_SPECIAL])}{more} {verb} left out: pipes, sockets and devices cannot be sent.",)
+    more = f" and {len(special) - _MAX_SPECIAL} more" if len(special) > _MAX_SPECIAL else ""
+    verb = "is" if len(special) == 1 else "are"
+    return (f"{', '.join(special[:_MAX_SPECIAL])}{more} {verb} left out: pipes, sockets and devices cannot be sent.",)
 
 
 def _special_files(root: Path) -> Iterator[str]:

@@ -16,37 +16,37 @@ from crucible.wire.files.bundle import DEFAULT_LIMIT, IGNORE_FILE, BundleTooLarg
 from crucible.wire.files.paths import UnsafePath, is_inside
 
 
-def read_code(path: Path, shown: str) -> str:
+def read_code(path: Path, name: str) -> str:
     """Return the text of a source file. Raises BadInput if it is missing, empty or not text."""
-    return decode_code(read_bytes(path, shown), shown)
+    return decode_code(read_bytes(path, name), name)
 
 
-def read_bytes(path: Path, shown: str) -> bytes:
+def read_bytes(path: Path, name: str) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise not_found(path, shown) from None
+        raise not_found(path, name) from None
     except OSError as error:
         fix = "Check that it is a file, and that you may read it."
-        raise BadInput(f"{shown} cannot be read.", why=error.strerror or str(error), fix=fix) from error
+        raise BadInput(f"{name} cannot be read.", why=error.strerror or str(error), fix=fix) from error
 
 
-def decode_code(data: bytes, shown: str) -> str:
+def decode_code(data: bytes, name: str) -> str:
     if not data.strip():
-        raise BadInput(f"{shown} is empty.", fix="Write some code into it, or check that it was saved.")
+        raise BadInput(f"{name} is empty.", fix="Write some code into it, or check that it was saved.")
     encoding = _declared_encoding(data)
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise BadInput(
-            f"{shown} is not {encoding} text.",
+            f"{name} is not {encoding} text.",
             why=f"The byte at offset {error.start} (0x{data[error.start]:02x}) is not valid there.",
             fix="Save it as UTF-8.",
             offset=error.start,
         ) from error
     if "\x00" in text:
         raise BadInput(
-            f"{shown} is not source code.",
+            f"{name} is not source code.",
             why=f"There is a NUL byte at offset {data.find(0)}.",
             fix="Check that it is the right file.",
             offset=data.find(0),
@@ -54,13 +54,13 @@ def decode_code(data: bytes, shown: str) -> str:
     return text
 
 
-def syntax_note(code: str, shown: str) -> tuple[str, ...]:
+def syntax_note(code: str, name: str) -> tuple[str, ...]:
     """Return a note if this is not valid Python. No error: the job's Python may be another version."""
     try:
         ast.parse(code)
     except (SyntaxError, ValueError, RecursionError) as error:
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
-        return (f"{shown} may not run: {getattr(error, 'msg', error)}{line}.",)
+        return (f"{name} may not run: {getattr(error, 'msg', error)}{line}.",)
     return ()
 
 
@@ -92,16 +92,16 @@ def expand_includes(root: Path, patterns: Iterable[str]) -> tuple[str, ...]:
 
 def _matches(root: Path, pattern: str) -> list[str]:
     try:
-        found = [path for path in root.glob(pattern) if path != root]
+        paths = [path for path in root.glob(pattern) if path != root]
     except (ValueError, NotImplementedError) as error:
         raise BadInput(
             f"--include {pattern} is not a valid pattern.", why=str(error), fix=f"Patterns are relative to {root}."
         ) from error
-    if not found:
+    if not paths:
         raise BadInput(f"--include {pattern} matches nothing.", fix=f"Patterns are relative to {root}.")
-    if any(not is_inside(root, path.parent) or ".." in path.parts for path in found):
+    if any(not is_inside(root, path.parent) or ".." in path.parts for path in paths):
         raise BadInput(f"--include {pattern} leads out of {root}.", fix="Pass other files with --data.")
-    return sorted(path.relative_to(root).as_posix() for path in found)
+    return sorted(path.relative_to(root).as_posix() for path in paths)
 
 
 def _too_large(root: Path, error: BundleTooLarge) -> BadInput:

@@ -106,8 +106,8 @@ def _check_function(function: object) -> types.FunctionType:
 
 
 def _file_of(function: types.FunctionType) -> Path:
-    found = inspect.getsourcefile(inspect.unwrap(function))
-    file = Path(found).resolve() if found else None
+    source_file = inspect.getsourcefile(inspect.unwrap(function))
+    file = Path(source_file).resolve() if source_file else None
     if file is None or not file.is_file():
         raise _refusal(
             function.__name__, "It was defined interactively or generated: no file has its source.", notebook=True
@@ -175,12 +175,12 @@ def _extract_function(function: types.FunctionType, file: Path) -> str:
     binding = {index: _binds(statement) for index, statement in enumerate(body)}
     if not any(function.__name__ in names for names in binding.values()):
         raise _refusal(function.__name__, f"{file} no longer defines it.")
-    needed, wanted = set[int](), [function.__name__]
-    while wanted:
-        name = wanted.pop()
+    needed, pending = set[int](), [function.__name__]
+    while pending:
+        name = pending.pop()
         for index in (index for index, names in binding.items() if name in names and index not in needed):
             needed.add(index)
-            wanted.extend(_needs(_source(text, body[index])))
+            pending.extend(_needs(_source(text, body[index])))
     futures = [index for index, statement in enumerate(body) if _is_future(statement)]
     kept = [_source(text, body[index]) for index in sorted({*needed, *futures})]
     return f"# Generated from {file.name} to call {function.__name__}\n" + "\n\n".join(kept) + "\n"
@@ -199,15 +199,15 @@ def _binds(statement: ast.stmt) -> frozenset[str]:
         return frozenset({statement.name})
     if isinstance(statement, ast.If) and "__name__" in _names_in(statement.test):
         return frozenset()
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(statement):
         if isinstance(node, ast.alias):
-            found.add((node.asname or node.name).partition(".")[0])
+            names.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-    return frozenset(found)
+            names.add(node.name)
+    return frozenset(names)
 
 
 def _names_in(node: ast.AST) -> frozenset[str]:

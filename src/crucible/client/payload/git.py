@@ -42,17 +42,17 @@ def looks_like_git(target: str) -> bool:
 
 
 def parse_address(target: str, ref: str | None = None) -> Address:
-    found = _URL.match(target) or _SCP.match(target)
-    if not found or not found["path"].strip("/") or found["base"].startswith("ssh://-"):
+    match = _URL.match(target) or _SCP.match(target)
+    if not match or not match["path"].strip("/") or match["base"].startswith("ssh://-"):
         raise BadInput(
             f"{target} is not a git address that may be fetched.",
             why="Only https://, ssh://, file:// and user@host:path are allowed.",
             fix="Write it like https://example.org/team/project.git@main.",
         )
-    wanted = ref or found["ref"]
-    if wanted is not None and not _REF.match(wanted):
-        raise BadInput(f"{wanted!r} is not a branch, tag or commit.", fix="Check --ref.")
-    return Address(found["base"] + found["path"], wanted)
+    revision = ref or match["ref"]
+    if revision is not None and not _REF.match(revision):
+        raise BadInput(f"{revision!r} is not a branch, tag or commit.", fix="Check --ref.")
+    return Address(match["base"] + match["path"], revision)
 
 
 def from_git(target: str, code_source: CodeSource) -> Payload:

@@ -15,7 +15,7 @@ def local_imports(root: Path, code: str) -> tuple[str, ...]:
     A regular package is returned as a whole folder, because it may read files of its own; of a folder without
     `__init__.py` only the modules are.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     pending = list(_imported(code))
     seen: set[str] = set()
     while pending:
@@ -24,10 +24,10 @@ def local_imports(root: Path, code: str) -> tuple[str, ...]:
             continue
         seen.add(top)
         for name, files in _find_module(root, top):
-            found[name] = None
+            names[name] = None
             for file in files:
                 pending.extend(_imported(_text(file)))
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 def _find_module(root: Path, top: str) -> Iterator[tuple[str, list[Path]]]:

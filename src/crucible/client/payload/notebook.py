@@ -38,11 +38,11 @@ except ImportError:
 """
 
 
-def from_notebook(shown: str, code_source: CodeSource) -> Payload:
+def from_notebook(label: str, code_source: CodeSource) -> Payload:
     refuse_entry("A notebook", code_source)
-    path = (code_source.folder / Path(shown).expanduser()).resolve()
+    path = (code_source.folder / Path(label).expanduser()).resolve()
     root, name = path.parent, f"{path.stem}.py"
-    cells = read_cells(read_bytes(path, shown), shown)
+    cells = read_cells(read_bytes(path, label), label)
     code = to_script(cells, path.name)
     choice = choose_environment(code_source.python, Code(root, path.name, code), code_source.host)
     if code_source.in_place:
@@ -58,16 +58,16 @@ def from_notebook(shown: str, code_source: CodeSource) -> Payload:
         environment=choice.environment,
         source=state.source(SourceKind.NOTEBOOK, path),
         entries=(Entry.of_bytes(name, code.encode()), *more),
-        notes=(*choice.notes, *_install_note(cells), *syntax_note(code, shown)),
+        notes=(*choice.notes, *_install_note(cells), *syntax_note(code, label)),
     )
 
 
-def read_cells(data: bytes, shown: str) -> tuple[str, ...]:
+def read_cells(data: bytes, label: str) -> tuple[str, ...]:
     """Return the sources of the code cells, for any notebook version. Raises BadInput."""
     import nbformat
 
     if not data.strip():
-        raise BadInput(f"{shown} is empty.", fix="Check that it was saved.")
+        raise BadInput(f"{label} is empty.", fix="Check that it was saved.")
     try:
         with warnings.catch_warnings():
             # nbformat warns that cells of older notebooks have no ids, which does not matter here.
@@ -76,17 +76,17 @@ def read_cells(data: bytes, shown: str) -> tuple[str, ...]:
         cells = tuple(str(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
     except UnicodeDecodeError as error:
         raise BadInput(
-            f"{shown} is not UTF-8 text.",
+            f"{label} is not UTF-8 text.",
             why=f"The byte at offset {error.start} is not valid there.",
             fix="Save it again in Jupyter.",
             offset=error.start,
         ) from error
     except (nbformat.reader.NotJSONError, nbformat.ValidationError, json.JSONDecodeError) as error:
-        raise _no_notebook(shown, str(error)) from error
+        raise _no_notebook(label, str(error)) from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise _no_notebook(shown, f"Its structure is invalid ({error}).") from error
+        raise _no_notebook(label, f"Its structure is invalid ({error}).") from error
     if not any(cell.strip() for cell in cells):
-        raise BadInput(f"{shown} has no code in it.", fix="Add a code cell, and save the notebook.")
+        raise BadInput(f"{label} has no code in it.", fix="Add a code cell, and save the notebook.")
     return cells
 
 
@@ -128,10 +128,10 @@ def _line(line: str) -> str:
     if captured and captured["mark"] == "!":
         call = f"subprocess.run({captured['rest'].strip()!r}, shell=True, capture_output=True, text=True)"
         return f"{captured['indent']}{captured['name']} = {call}.stdout.splitlines()"
-    found = _LINE.match(line)
-    if found and found["mark"] == "!":
-        return f"{found['indent']}subprocess.run({found['rest'].lstrip('!').strip()!r}, shell=True)"
-    if found or _HELP.match(line) or captured:
+    match = _LINE.match(line)
+    if match and match["mark"] == "!":
+        return f"{match['indent']}subprocess.run({match['rest'].lstrip('!').strip()!r}, shell=True)"
+    if match or _HELP.match(line) or captured:
         indent = line[: len(line) - len(line.lstrip())]
         return f"{indent}pass  # left out: {line.strip()}"
     return line
@@ -153,5 +153,5 @@ def _install_note(cells: tuple[str, ...]) -> Iterator[str]:
         )
 
 
-def _no_notebook(shown: str, why: str) -> BadInput:
-    return BadInput(f"{shown} is not a notebook.", why=why[:500], fix="Save it in Jupyter as .ipynb.")
+def _no_notebook(label: str, why: str) -> BadInput:
+    return BadInput(f"{label} is not a notebook.", why=why[:500], fix="Save it in Jupyter as .ipynb.")

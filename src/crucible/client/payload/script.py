@@ -18,32 +18,32 @@ CODE_FILE = "main.py"
 SHELL = "/bin/sh"
 
 
-def from_script(shown: str, code_source: CodeSource) -> Payload:
+def from_script(label: str, code_source: CodeSource) -> Payload:
     """Send the file, the modules of its folder that it imports, and what --include adds."""
     refuse_entry("A script", code_source)
-    path = (code_source.folder / Path(shown).expanduser()).resolve()
-    text = read_code(path, shown)
+    path = (code_source.folder / Path(label).expanduser()).resolve()
+    text = read_code(path, label)
     root, name = path.parent, path.name
     choice = choose_environment(code_source.python, Code(root, name, text), code_source.host)
     names = tuple(dict.fromkeys((name, *local_imports(root, text), *expand_includes(root, code_source.include))))
     state = git_state(root, names)
     entries = None if code_source.in_place else gather(root, names, code_source.limit)
     if entries is not None and all(entry.name != name for entry in entries):
-        raise BadInput(f"{shown} is listed in .crucibleignore.", fix="Remove it there.")
+        raise BadInput(f"{label} is listed in .crucibleignore.", fix="Remove it there.")
     return Payload(
         command=(PYTHON, name, *code_source.command_arguments),
         environment=choice.environment,
         source=state.source(SourceKind.SCRIPT, path),
         entries=entries,
         in_place=str(root) if code_source.in_place else None,
-        notes=(*choice.notes, *syntax_note(text, shown)),
+        notes=(*choice.notes, *syntax_note(text, label)),
     )
 
 
-def from_code(code: str, code_source: CodeSource, *, shown: str = "The code") -> Payload:
+def from_code(code: str, code_source: CodeSource, *, label: str = "The code") -> Payload:
     """Send the code as `main.py`, so that a traceback shows its lines; --include is relative to the current folder."""
-    refuse_entry(shown, code_source)
-    text = decode_code(code.encode("utf-8", errors="surrogateescape"), shown)
+    refuse_entry(label, code_source)
+    text = decode_code(code.encode("utf-8", errors="surrogateescape"), label)
     choice = choose_environment(code_source.python, Code(text=text), code_source.host)
     names = expand_includes(code_source.folder, code_source.include)
     if CODE_FILE in names:
@@ -59,7 +59,7 @@ def from_code(code: str, code_source: CodeSource, *, shown: str = "The code") ->
         source=Source(kind=SourceKind.CODE),
         entries=entries,
         in_place=str(code_source.folder) if code_source.in_place else None,
-        notes=(*choice.notes, *syntax_note(text, shown)),
+        notes=(*choice.notes, *syntax_note(text, label)),
     )
 
 

@@ -26,11 +26,11 @@ def select_artifacts(artifacts: Iterable[ArtifactView], patterns: Iterable[str])
     known = tuple(artifacts)
     chosen: dict[str, ArtifactView] = {}
     for pattern in (patterns := list(patterns)):
-        found = [item for item in known if _matches(item.path, pattern)]
-        if not found:
+        matching = [item for item in known if _matches(item.path, pattern)]
+        if not matching:
             names = ", ".join(item.path for item in known[:10]) or "none"
             raise NotFound(f"The job has no artifact {pattern!r}.", fix=f"It has: {names}.")
-        chosen.update((item.path, item) for item in found)
+        chosen.update((item.path, item) for item in matching)
     return tuple(chosen.values()) if patterns else known
 
 

@@ -111,8 +111,8 @@ class MLPlatform:
     ) -> list[Job]:
         """Return the newest jobs, at most `limit`, with exactly this name and all of these tags."""
         filters = {"status": status, "active": active, "name": name, "tags": tags, "limit": limit}
-        found = await self.in_thread(lambda: self.sync.jobs(**filters))  # type: ignore[arg-type]
-        return [Job(self, _known(job)) for job in found]
+        jobs = await self.in_thread(lambda: self.sync.jobs(**filters))  # type: ignore[arg-type]
+        return [Job(self, _known(job)) for job in jobs]
 
     async def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         """Return the machines in use, with purpose and cost; `all` adds those that are gone."""
@@ -225,15 +225,15 @@ class Job(Awaitable["Job"]):
         """Yield the lines of its output (default: of the latest attempt); with `follow`, until the job has ended."""
         job = await self._known()
         lines = iterate_in_thread(lambda stop: job.logs(follow=follow, attempt=attempt, stop=stop))
-        async with aclosing(lines) as found:
-            async for line in found:
+        async with aclosing(lines) as stream:
+            async for line in stream:
                 yield line
 
     async def events(self) -> AsyncGenerator[EventView, None]:
         """Yield its events so far, in order."""
         job = await self._known()
-        async with aclosing(iterate_in_thread(lambda stop: job.events())) as found:
-            async for event in found:
+        async with aclosing(iterate_in_thread(lambda stop: job.events())) as stream:
+            async for event in stream:
                 yield event
 
     async def metrics(self, *series: str, points: int = 500) -> MetricsTable:

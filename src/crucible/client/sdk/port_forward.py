@@ -30,10 +30,10 @@ def ports_of(transport: Transport, ref: str) -> tuple[int, ...]:
 def require_port(known: tuple[int, ...], port: int) -> None:
     """Raise Conflict unless the job listens on the port."""
     if port not in known:
-        listed = ", ".join(map(str, known)) or "none"
+        ports = ", ".join(map(str, known)) or "none"
         raise Conflict(
             f"No process of the job listens on port {port}.",
-            why=f"Ports it listens on: {listed}.",
+            why=f"Ports it listens on: {ports}.",
             fix="Choose one of these, or wait until the program has opened it.",
             ports=list(known),
         )

@@ -90,15 +90,15 @@ def probe(url: str, route: RawRoute, seconds: float = PROBE_SECONDS) -> ProbeRes
 
 def find_server(home: Path) -> Discovery | None:
     """Return the running embedded server, if one answers with the nonce of `server.json`."""
-    found = read_discovery(home)
-    if found is None or not found.alive:
+    discovery = read_discovery(home)
+    if discovery is None or not discovery.alive:
         return None
-    answer = probe(found.url, routes.LIVE)
-    return found if answer is not None and answer.nonce == found.nonce else None
+    answer = probe(discovery.url, routes.LIVE)
+    return discovery if answer is not None and answer.nonce == discovery.nonce else None
 
 
-def endpoint_of(home: Path, found: Discovery) -> Endpoint:
-    return Endpoint(found.url, read_token(home), embedded=True)
+def endpoint_of(home: Path, discovery: Discovery) -> Endpoint:
+    return Endpoint(discovery.url, read_token(home), embedded=True)
 
 
 @contextmanager

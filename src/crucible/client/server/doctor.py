@@ -192,7 +192,7 @@ def filesystem_of(path: Path, mounts: Path = _MOUNTS) -> str | None:
         fields = left.split(" ")
         if len(fields) < 6 or not right:
             continue
-        point = PurePosixPath(_ESCAPE.sub(lambda found: chr(int(found[1], 8)), fields[4]))
+        point = PurePosixPath(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4]))
         # Of two mounts on the same point the later one covers the earlier.
         if PurePosixPath(path).is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
             best = (len(point.parts), right.split(" ", 1)[0])

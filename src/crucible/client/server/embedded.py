@@ -175,7 +175,7 @@ class Embedded:
         try:
             api.stop_server()
         except CrucibleError:
-            # It does not answer, or does not accept our token: a signal works without either.
+            # The server does not answer, or rejects our token: a signal needs neither.
             running.process.send(signal.SIGTERM)
         finally:
             api.close()
@@ -223,7 +223,7 @@ def last_error(log: Path, begins: int = 0) -> CrucibleError | None:
 
 
 def _shortened(line: str) -> str:
-    """Return the line, cut: one with a traceback would hide the others."""
+    """Return the line, shortened: one with a traceback would hide the others."""
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
 
 

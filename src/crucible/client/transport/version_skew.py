@@ -13,7 +13,7 @@ log = logging.getLogger("crucible")
 
 
 class IncompatibleServer(Conflict):
-    """The server's API version differs from ours, so its answers could be misread."""
+    """The server's API version differs from ours, so its responses could be misread."""
 
     code = "incompatible_server"
 

@@ -151,10 +151,10 @@ class SyncJob:
 
         Raises Conflict if an existing file differs, unless `overwrite`.
         """
-        found = self._api.checkpoint(self.id, checkpoint)
+        view = self._api.checkpoint(self.id, checkpoint)
         if not overwrite:
-            downloads.refuse_to_overwrite([downloads.as_file(found)], Path(into), **_OVERWRITE)
-        return downloads.download_checkpoint(self._api, self.id, found, Path(into))
+            downloads.refuse_to_overwrite([downloads.as_file(view)], Path(into), **_OVERWRITE)
+        return downloads.download_checkpoint(self._api, self.id, view, Path(into))
 
     def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> ExecResult:
         """Run a command where its program runs, wait for it, and return `code`, `stdout` and `stderr`.
@@ -206,7 +206,7 @@ def _newer(status: JobStatus, fresh: JobStatus | None) -> JobStatus:
 
 
 def check_timeout(timeout: object) -> float | None:
-    """Return `timeout` in seconds; None waits for ever. Raises BadInput for what is no duration."""
+    """Return `timeout` in seconds; None waits for ever. Raises BadInput for an invalid duration."""
     check_number("timeout", timeout, 0, MAX_SECONDS)
     return float(timeout) if isinstance(timeout, int | float) else None
 

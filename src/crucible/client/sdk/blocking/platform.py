@@ -51,8 +51,8 @@ class SyncMLPlatform:
     def __init__(
         self, server: str | None = None, *, token: str | None = None, settings: Settings | None = None
     ) -> None:
-        given = {name: value for name, value in (("server", server), ("token", token)) if value is not None}
-        self._settings = settings or load_settings(given)
+        flags = {name: value for name, value in (("server", server), ("token", token)) if value is not None}
+        self._settings = settings or load_settings(flags)
         self._api: Api | None = None
         self._lock = threading.Lock()
 
@@ -177,13 +177,13 @@ class SyncMLPlatform:
 
 def _filter(fields: Mapping[str, object], *, active: bool) -> JobFilter:
     """Return the filter. Raises BadInput, and UnknownName for an unknown status."""
-    given = {key: value for key, value in fields.items() if value is not None}
+    values = {key: value for key, value in fields.items() if value is not None}
     try:
-        filter = JobFilter.model_validate({**given, "active": active})
+        filter = JobFilter.model_validate({**values, "active": active})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = {"named": "name", "tag": "tags"}.get(str(first["loc"][0]), str(first["loc"][0]))
-        raise invalid_value(field, given.get(str(first["loc"][0])), f"cannot be used: {first['msg']}") from error
+        raise invalid_value(field, values.get(str(first["loc"][0])), f"cannot be used: {first['msg']}") from error
     filter.states(), filter.tags  # both raise for values that the server would refuse
     return filter
 
