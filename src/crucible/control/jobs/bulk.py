@@ -1,7 +1,7 @@
-"""Submit or cancel many jobs with one request; each of them succeeds or fails by itself.
+"""Submits or cancels many jobs with one request; each job succeeds or fails by itself.
 
 Jobs are stored in batches of one transaction each, in order: larger batches would make other writers wait, smaller
-ones wait for the disk more often. One that is refused changes nothing and stops none of the others.
+ones wait for the disk more often. A refused job changes nothing and does not stop the others.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class BulkJobs:
 
     async def submit(self, jobs: Sequence[KeyedSpec], who: Identity = OWNER) -> list[StoredJob | CrucibleError]:
         """Submit the jobs; return the result of each, in order."""
-        found: list[StoredJob | CrucibleError] = []
+        results: list[StoredJob | CrucibleError] = []
         for part in _batches(jobs):
-            found += await self._writer.write(partial(_apply_to_each, partial(self._store, who=who), part))
-        return found
+            results += await self._writer.write(partial(_apply_to_each, partial(self._store, who=who), part))
+        return results
 
     async def cancel(self, jobs: Sequence[str], who: Identity = OWNER) -> list[bool]:
         """Cancel the jobs; return for each, in order, whether that changed anything."""
-        found: list[bool] = []
+        changed: list[bool] = []
         for part in _batches(jobs):
-            found += await self._writer.write(partial(_apply_to_each, partial(self.request_cancel, who=who), part))
-        return found
+            changed += await self._writer.write(partial(_apply_to_each, partial(self.request_cancel, who=who), part))
+        return changed
 
     def request_cancel(self, unit: UnitOfWork, job: str, who: Identity = OWNER) -> bool:
         """Cancel a job; return whether that changed anything."""

@@ -1,4 +1,4 @@
-"""Views of many jobs, read with a fixed number of statements however many there are."""
+"""Views of many jobs, read with a fixed number of statements for any number of jobs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[JobView
     worlds = _load_worlds(conn, jobs)
     attempts = [attempt.id for world in worlds.values() for attempt in world.attempts]
     details = {
-        name: found for chunk in _chunks(attempts) for name, found in attempt_details(conn, pad_ids(chunk)).items()
+        id: detail for chunk in _chunks(attempts) for id, detail in attempt_details(conn, pad_ids(chunk)).items()
     }
     prices = _prices(conn, {machine for world in worlds.values() for machine in world.machines})
     newest, named = checkpoints.newest_marks(conn, jobs), labels.labels_by_job(conn, jobs)
@@ -60,14 +60,14 @@ def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[JobView
 
 
 def price_segments(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:
-    wanted = list(machines)
-    if not wanted:
+    ids = list(machines)
+    if not ids:
         return {}
-    found: dict[str, list[Segment]] = {}
-    for row in _SEGMENTS.all(conn, machines=wanted):
+    segments: dict[str, list[Segment]] = {}
+    for row in _SEGMENTS.all(conn, machines=ids):
         segment = Segment(row["starts_at"], row["ends_at"], row["rate"], row["native_id"])
-        found.setdefault(row["machine"], []).append(segment)
-    return found
+        segments.setdefault(row["machine"], []).append(segment)
+    return segments
 
 
 def attempt_details(conn: Connection, attempts: Sequence[str]) -> dict[str, AttemptDetails]:
@@ -95,19 +95,17 @@ def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _load_worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
     attempts = _load_attempts(conn, jobs)
-    held = {slot.machine for listed in attempts.values() for attempt in listed for slot in attempt.slots}
+    held = {slot.machine for of_job in attempts.values() for attempt in of_job for slot in attempt.slots}
     machines = {
-        name: found
+        id: machine
         for chunk in _chunks(sorted(held))
-        for name, found in repository.load_machines(conn, pad_ids(chunk)).items()
+        for id, machine in repository.load_machines(conn, pad_ids(chunk)).items()
     }
     worlds = {}
     for row in _JOBS.all(conn, jobs=jobs):
         own = tuple(attempts.get(row["id"], ()))
-        mine = {slot.machine for attempt in own for slot in attempt.slots}
-        worlds[row["id"]] = World(
-            codec.job_from_row(row), own, {name: machines[name] for name in mine if name in machines}
-        )
+        used = {slot.machine for attempt in own for slot in attempt.slots}
+        worlds[row["id"]] = World(codec.job_from_row(row), own, {id: machines[id] for id in used if id in machines})
     return worlds
 
 
@@ -117,22 +115,22 @@ def _load_attempts(conn: Connection, jobs: list[str]) -> dict[str, list[Attempt]
     for chunk in _chunks([row["id"] for row in rows]):
         for slot in _SLOTS.all(conn, attempts=pad_ids(chunk)):
             slots.setdefault(slot["attempt"], []).append(slot)
-    found: dict[str, list[Attempt]] = {}
+    attempts: dict[str, list[Attempt]] = {}
     for row in rows:
-        found.setdefault(row["job"], []).append(codec.attempt_from_row(row, slots.get(row["id"], [])))
-    return found
+        attempts.setdefault(row["job"], []).append(codec.attempt_from_row(row, slots.get(row["id"], [])))
+    return attempts
 
 
 def _prices(conn: Connection, machines: Iterable[str]) -> Mapping[str, list[Segment]]:
-    wanted = sorted(machines)
-    return {name: found for chunk in _chunks(wanted) for name, found in price_segments(conn, pad_ids(chunk)).items()}
+    ids = sorted(machines)
+    return {name: segments for chunk in _chunks(ids) for name, segments in price_segments(conn, pad_ids(chunk)).items()}
 
 
 def count_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
     """Return how many jobs are ahead of each that waits, at most MAX_AHEAD + 1; each queue is read once."""
     waiting = [job for job in jobs if job.state is JobState.QUEUED]
-    found: dict[str, int] = {}
+    ahead: dict[str, int] = {}
     for backend in {job.backend for job in waiting}:
         turns = {queued.job: n for n, queued in enumerate(first_in_queue(conn, backend, MAX_AHEAD + 1))}
-        found |= {job.id: turns.get(job.id, MAX_AHEAD + 1) for job in waiting if job.backend == backend}
-    return found
+        ahead |= {job.id: turns.get(job.id, MAX_AHEAD + 1) for job in waiting if job.backend == backend}
+    return ahead

@@ -29,11 +29,11 @@ def check_count(refs: Sequence[str]) -> None:
 
 def comparison_view(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
     """Return the jobs side by side, in this order, each with its health."""
-    found = compare_jobs([ComparedJob(_config(job), _measures(conn, job.id)) for job in jobs])
+    comparison = compare_jobs([ComparedJob(_config(job), _measures(conn, job.id)) for job in jobs])
     return ComparisonView(
         jobs=tuple(map(_job, jobs)),
-        config=_lines(found.config),
-        metrics=MeasuresView(last=_lines(found.last), best=_lines(found.best)),
+        config=_lines(comparison.config),
+        metrics=MeasuresView(last=_lines(comparison.last), best=_lines(comparison.best)),
     )
 
 
@@ -76,7 +76,7 @@ def _value(value: object) -> Value:
 def _measures(conn: Connection, job: str) -> dict[str, SeriesSummary]:
     """Return the summary of each series of the latest attempt that reported any."""
     for attempt in reversed(repository.load_attempts(conn, job)):
-        found = points.summarize(conn, attempt.id)
-        if found:
-            return {name: SeriesSummary(*one) for name, one in found.items() if not name.startswith(SYSTEM)}
+        summaries = points.summarize(conn, attempt.id)
+        if summaries:
+            return {name: SeriesSummary(*summary) for name, summary in summaries.items() if not name.startswith(SYSTEM)}
     return {}

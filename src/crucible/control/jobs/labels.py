@@ -71,12 +71,12 @@ def fold_case(text: str) -> str:
 
 def labels_by_job(conn: Connection, jobs: Sequence[str]) -> dict[str, JobLabels]:
     """Return the labels of those of the jobs that have a listing."""
-    found: dict[str, JobLabels] = {}
+    labels: dict[str, JobLabels] = {}
     for row in _LABELS.all(conn, jobs=jobs):
-        known = found.get(row["job"]) or JobLabels(row["name"])
+        known = labels.get(row["job"]) or JobLabels(row["name"])
         tags = known.tags if row["key"] is None else (*known.tags, Tag(row["key"], row["value"]))
-        found[row["job"]] = JobLabels(known.name, tags)
-    return found
+        labels[row["job"]] = JobLabels(known.name, tags)
+    return labels
 
 
 def rename(conn: Connection, job: str, name: str | None) -> None:
@@ -89,7 +89,7 @@ def tags_of(conn: Connection, job: str) -> tuple[Tag, ...]:
 
 
 def change_tags(conn: Connection, job: str, add: Iterable[Tag], remove: Iterable[Tag]) -> tuple[Tag, ...]:
-    """Remove tags, then add some, and return what the job has then. Raises BadInput for too many.
+    """Remove tags, then add tags, and return all tags of the job. Raises BadInput for too many.
 
     An added tag replaces one with the same key. `key` removes the tag whatever its value, `key=value` only if it has
     that value.
@@ -105,8 +105,8 @@ def change_tags(conn: Connection, job: str, add: Iterable[Tag], remove: Iterable
 
 
 def _changed(before: Mapping[str, Tag], add: Iterable[Tag], remove: Iterable[Tag]) -> dict[str, Tag]:
-    gone = {tag.key for tag in remove if not tag.value or before.get(tag.key) == tag}
-    kept = {key: tag for key, tag in before.items() if key not in gone}
+    removed = {tag.key for tag in remove if not tag.value or before.get(tag.key) == tag}
+    kept = {key: tag for key, tag in before.items() if key not in removed}
     return {**kept, **{tag.key: tag for tag in add}}
 
 

@@ -33,22 +33,24 @@ class VisibleFilter:
     job: str | None = None
 
 
-def restrict_to_visible(wanted: JobFilter, who: Identity, permission: Permission = Permission.READ) -> VisibleFilter:
+def restrict_to_visible(
+    job_filter: JobFilter, who: Identity, permission: Permission = Permission.READ
+) -> VisibleFilter:
     """Restrict the filter to the projects where the caller has the permission."""
     allowed = who.projects(permission)
     if allowed is None:
-        return VisibleFilter(wanted, job=who.job)
-    asked = frozenset(wanted.project) or allowed
-    narrowed = wanted.model_copy(update={"project": tuple(sorted(asked & allowed))})
+        return VisibleFilter(job_filter, job=who.job)
+    requested = frozenset(job_filter.project) or allowed
+    narrowed = job_filter.model_copy(update={"project": tuple(sorted(requested & allowed))})
     return VisibleFilter(narrowed, nothing=not narrowed.project, job=who.job)
 
 
 def list_jobs(
-    conn: Connection, wanted: JobFilter, limit: int, cursor: str | None, now: float, who: Identity = OWNER
+    conn: Connection, job_filter: JobFilter, limit: int, cursor: str | None, now: float, who: Identity = OWNER
 ) -> JobPage:
     """Return a page of the jobs that match and that the caller may see, newest first."""
     size = min(max(limit, 1), MAX_PAGE)
-    ids = matching_jobs(conn, restrict_to_visible(wanted, who), size + 1, read_cursor(cursor))
+    ids = matching_jobs(conn, restrict_to_visible(job_filter, who), size + 1, read_cursor(cursor))
     page = ids[:size]
     return JobPage(
         items=tuple(bulk_views.job_views(conn, page, now)),
@@ -92,15 +94,15 @@ class _QueryPlan:
     rows: tuple[str, ...] | None = None
 
 
-def _choose_plan(conn: Connection, wanted: JobFilter) -> _QueryPlan:
+def _choose_plan(conn: Connection, job_filter: JobFilter) -> _QueryPlan:
     """Choose the scan with the fewest rows. Nothing is counted beyond COUNT_LIMIT, where it makes no difference."""
-    of_row = _job_conditions(wanted)
-    if not wanted.tags:
-        return _QueryPlan(t.listings if wanted.needs_spec else t.jobs)
-    if len(wanted.tags) == 1 and not of_row:
-        return _QueryPlan(t.job_tags, wanted.tags)
-    counts = {tag: _count(conn, select(t.job_tags.c.job).where(_has_tag(t.job_tags.c, tag))) for tag in wanted.tags}
-    tags = tuple(sorted(wanted.tags, key=counts.__getitem__))
+    of_row = _job_conditions(job_filter)
+    if not job_filter.tags:
+        return _QueryPlan(t.listings if job_filter.needs_spec else t.jobs)
+    if len(job_filter.tags) == 1 and not of_row:
+        return _QueryPlan(t.job_tags, job_filter.tags)
+    counts = {tag: _count(conn, select(t.job_tags.c.job).where(_has_tag(t.job_tags.c, tag))) for tag in job_filter.tags}
+    tags = tuple(sorted(job_filter.tags, key=counts.__getitem__))
     if counts[tags[0]] < COUNT_LIMIT or not of_row:
         return _QueryPlan(t.job_tags, tags)
     rows = tuple(conn.execute(select(_j.id).where(*of_row).limit(COUNT_LIMIT)).scalars())
@@ -111,22 +113,22 @@ def _count(conn: Connection, query: Select[Any]) -> int:
     return int(conn.execute(select(func.count()).select_from(query.limit(COUNT_LIMIT).subquery())).scalar_one())
 
 
-def _query(wanted: JobFilter, way: _QueryPlan, before: str | None, dialect: str) -> Select[Any]:
-    of_row = _job_conditions(wanted) if way.rows is None else [_j.id.in_(way.rows)]
-    of_listing = _listing_conditions(wanted, dialect)
-    job = way.base.c.id if way.base is t.jobs else way.base.c.job
+def _query(job_filter: JobFilter, plan: _QueryPlan, before: str | None, dialect: str) -> Select[Any]:
+    of_row = _job_conditions(job_filter) if plan.rows is None else [_j.id.in_(plan.rows)]
+    of_listing = _listing_conditions(job_filter, dialect)
+    job = plan.base.c.id if plan.base is t.jobs else plan.base.c.job
     query = select(job).where(*of_row, *of_listing).order_by(job.desc())
-    along = way.tags[:1] if way.base is t.job_tags else ()
-    for tag in along:
+    scanned = plan.tags[:1] if plan.base is t.job_tags else ()
+    for tag in scanned:
         query = query.where(_has_tag(t.job_tags.c, tag))
-    for tag in way.tags[len(along) :]:
+    for tag in plan.tags[len(scanned) :]:
         other = t.job_tags.alias()
         # Not EXISTS: PostgreSQL would join all rows of the common tag instead of looking up a few.
         its = select(other.c.job).where(other.c.job == job, _has_tag(other.c, tag)).limit(1)
         query = query.where(its.scalar_subquery().is_not(None))
-    if of_listing and way.base is not t.listings:
+    if of_listing and plan.base is not t.listings:
         query = query.join(t.listings, _l.job == job)
-    if of_row and way.base is not t.jobs:
+    if of_row and plan.base is not t.jobs:
         query = query.join(t.jobs, _j.id == job)
     return query if before is None else query.where(job < before)
 
@@ -136,37 +138,37 @@ def _has_tag(columns: Any, tag: Tag) -> ColumnElement[bool]:
     return and_(same, columns.value == tag.value) if tag.value else same
 
 
-def _job_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    states = wanted.states()
+def _job_conditions(job_filter: JobFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    states = job_filter.states()
     if states is not None:
-        found.append(_j.state.in_(sorted(state.value for state in states)))
-    if wanted.backend:
-        found.append(_j.backend.in_(wanted.backend))
-    if wanted.project:
-        found.append(_j.project.in_(wanted.project))
-    if wanted.created_after is not None:
-        found.append(_j.created_at >= wanted.created_after.timestamp())
-    if wanted.created_before is not None:
-        found.append(_j.created_at < wanted.created_before.timestamp())
-    return found
+        conditions.append(_j.state.in_(sorted(state.value for state in states)))
+    if job_filter.backend:
+        conditions.append(_j.backend.in_(job_filter.backend))
+    if job_filter.project:
+        conditions.append(_j.project.in_(job_filter.project))
+    if job_filter.created_after is not None:
+        conditions.append(_j.created_at >= job_filter.created_after.timestamp())
+    if job_filter.created_before is not None:
+        conditions.append(_j.created_at < job_filter.created_before.timestamp())
+    return conditions
 
 
-def _listing_conditions(wanted: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    if wanted.kind:
-        found.append(_l.kind.in_([kind.value for kind in wanted.kinds()]))
-    if wanted.named is not None:
-        found.append(_l.name == wanted.named)
-    if wanted.name is not None and wanted.name.endswith(ANY_ENDING):
-        beginning = fold_case(wanted.name.removesuffix(ANY_ENDING))
-        found += [_l.folded >= beginning, _l.folded < beginning + _LAST]
-    elif wanted.name is not None:
-        found.append(_contains(_l.folded, fold_case(wanted.name), dialect))
-    if wanted.text is not None:
-        sought = fold_case(wanted.text)
-        found.append(or_(*(_contains(column, sought, dialect) for column in (_l.folded, _l.words))))
-    return found
+def _listing_conditions(job_filter: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if job_filter.kind:
+        conditions.append(_l.kind.in_([kind.value for kind in job_filter.kinds()]))
+    if job_filter.named is not None:
+        conditions.append(_l.name == job_filter.named)
+    if job_filter.name is not None and job_filter.name.endswith(ANY_ENDING):
+        prefix = fold_case(job_filter.name.removesuffix(ANY_ENDING))
+        conditions += [_l.folded >= prefix, _l.folded < prefix + _LAST]
+    elif job_filter.name is not None:
+        conditions.append(_contains(_l.folded, fold_case(job_filter.name), dialect))
+    if job_filter.text is not None:
+        text = fold_case(job_filter.text)
+        conditions.append(or_(*(_contains(column, text, dialect) for column in (_l.folded, _l.words))))
+    return conditions
 
 
 def _contains(column: ColumnElement[str], text: str, dialect: str) -> ColumnElement[bool]:

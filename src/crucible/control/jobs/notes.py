@@ -1,4 +1,4 @@
-"""Notes: short texts that users leave on a job, with author and time. Appended and deleted, never changed."""
+"""Notes: short texts that users add to a job, with author and time. They can be deleted, but not changed."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def remove(unit: UnitOfWork, job: str, ref: str) -> NoteView:
     """Delete and return the note of this id, short id or ending. Raises NotFound, Conflict."""
     known = list_notes(unit.conn, job)
     ending = ref.lower().removeprefix(f"{Prefix.NOTE.value}-")
-    found = [note for note in known if len(ending) >= 3 and note.id.endswith(ending)]
-    if not found:
+    matches = [note for note in known if len(ending) >= 3 and note.id.endswith(ending)]
+    if not matches:
         raise NotFound(f"Job {short(job)} has no note {ref!r}.", fix=f"crucible note {short(job)} lists them.")
-    if len(found) > 1:
+    if len(matches) > 1:
         raise Conflict(f"{ref!r} matches several notes.", fix="Type more of the id.")
-    _REMOVE.run(unit.conn, note=found[0].id)
-    return found[0]
+    _REMOVE.run(unit.conn, note=matches[0].id)
+    return matches[0]
 
 
 def _view(row: Row) -> NoteView:

@@ -43,29 +43,29 @@ _LAST_ATTEMPT = Statement(select(_c.id).where(_c.job == bindparam("of_job")).ord
 def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> FoundJob:
     """Return the job that `ref` names: an id, the ending of an id, or `last`, among those that the caller may see.
 
-    Raises NotFound, Conflict. Endings are found by index, because ids are stored backwards too.
+    Raises NotFound, Conflict. Endings are looked up by index, because ids are stored backwards too.
     """
     c = t.jobs.c
     if ref == "last":
         newest = _only_visible(select(c.id, c.project), who).order_by(c.id.desc()).limit(1)
-        found = [FoundJob(*row) for row in conn.execute(newest)]
+        jobs = [FoundJob(*row) for row in conn.execute(newest)]
     elif is_id(ref):
-        found = [FoundJob(row["id"], row["project"]) for row in _ID.all(conn, job=ref)]
+        jobs = [FoundJob(row["id"], row["project"]) for row in _ID.all(conn, job=ref)]
     else:
         ending = ref.lower().removeprefix("job-")
         if len(ending) < 3 or not ending.isalnum():
             raise NotFound(f"{ref!r} names no job.", fix="`crucible jobs` lists them; three characters are enough.")
         first = ending[::-1]
         near = (c.backwards >= first, c.backwards < first + "~")
-        fitting = _only_visible(select(c.id, c.project).where(*near), who).order_by(c.id.desc()).limit(5)
-        found = [FoundJob(*row) for row in conn.execute(fitting)]
-    found = [job for job in found if _may_see(who, job)]
-    if not found:
+        matching = _only_visible(select(c.id, c.project).where(*near), who).order_by(c.id.desc()).limit(5)
+        jobs = [FoundJob(*row) for row in conn.execute(matching)]
+    jobs = [job for job in jobs if _may_see(who, job)]
+    if not jobs:
         raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.", id=ref)
-    if len(found) > 1:
-        several = [short(job.id) for job in found]
+    if len(jobs) > 1:
+        several = [short(job.id) for job in jobs]
         raise Conflict(f"{ref!r} matches several jobs.", fix="Type more of the id.", candidates=several)
-    return found[0]
+    return jobs[0]
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ def _only_visible(query: Select[Any], who: Identity) -> Select[Any]:
 def find_or_error(conn: Connection, ref: str, who: Identity, permission: Permission) -> str | CrucibleError:
     """Return the id of a job on which the caller has the permission, or the error instead of raising it."""
     try:
-        found = find_job(conn, ref, who)
-        who.require(permission, found.project)
+        job = find_job(conn, ref, who)
+        who.require(permission, job.project)
     except (NotFound, Conflict, Forbidden) as error:
         return error
-    return found.id
+    return job.id
 
 
 def read_job(conn: Connection, job: str, now: float) -> JobView:
@@ -183,10 +183,10 @@ def list_artifacts(conn: Connection, job: str) -> ArtifactPage:
 def read_metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> MetricsView:
     """Return the series of the latest attempt that reported any."""
     for attempt in reversed(repository.load_attempts(conn, job)):
-        found = points.read_series(conn, attempt.id, names, most)
-        if found:
+        all_series = points.read_series(conn, attempt.id, names, most)
+        if all_series:
             return MetricsView(
-                attempt=attempt.number, series={name: _series_view(series) for name, series in found.items()}
+                attempt=attempt.number, series={name: _series_view(series) for name, series in all_series.items()}
             )
     return MetricsView()
 

@@ -86,10 +86,10 @@ class Resumer:
     async def rerun(self, job: str, key: str | None, who: Identity = OWNER) -> StoredJob:
         """Submit a new job from the record of an old one: same code, command and seed, and packages if known."""
 
-        def again(unit: UnitOfWork) -> StoredJob:
+        def submit_again(unit: UnitOfWork) -> StoredJob:
             return self.submit.store(unit, _rerun_spec(_load_world(unit, job), unit), key, who, rerun=True)
 
-        return await self.writer.write(again)
+        return await self.writer.write(submit_again)
 
     async def request_checkpoint(self, job: str) -> None:
         """Ask the running program for a checkpoint. Raises Conflict if the job is not running."""

@@ -1,1 +1,1 @@
-"""What routes may ask of the control plane, by resource, with the identity of the caller first."""
+"""The resources of the control plane, which routes call with the identity of the caller as the first argument."""

@@ -1,6 +1,6 @@
-"""Which job or project a caller means, and what they may do with it.
+"""Looks up jobs and projects for a caller, and checks what the caller may do with them.
 
-What the caller may not see raises NotFound; what they may see but not change raises Forbidden.
+NotFound is raised for what the caller may not see, Forbidden for what they may see but not change.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Access:
 
     async def writable_job(self, who: Identity, ref: str) -> str:
         """Return the id of a job that the caller may change. Raises NotFound, Conflict, Forbidden."""
-        found = await self.find_job(who, ref)
-        who.require(Permission.WRITE, found.project)
-        return found.id
+        job = await self.find_job(who, ref)
+        who.require(Permission.WRITE, job.project)
+        return job.id
 
     async def require_project(self, who: Identity, project: str, permission: Permission = Permission.READ) -> None:
         """Raise NotFound unless the caller can see this project, Forbidden if they lack the permission."""

@@ -1,4 +1,4 @@
-"""The backends resource: those that are connected, with their offers, and those that could be."""
+"""Backends: connected ones with their offers, and known others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Backends:
         self._backends = backends
 
     async def list_backends(self) -> BackendPage:
-        """Return connected backends with their offers, and in `others` known ones with what connects them."""
+        """Return connected backends with their offers; `others` has known ones, each with how to connect it."""
         backends, names = self._backends, self._backends.names()
         return BackendPage(
             items=tuple(backend_view(backends.get(name), backends.offers(name)) for name in names),

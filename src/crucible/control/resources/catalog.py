@@ -1,4 +1,4 @@
-"""The catalog of prices. Reading it takes a while, so it happens off the event loop."""
+"""The catalog of offers and prices. Reading it takes a while, so it runs off the event loop."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Catalog:
         access: Access,
         sources: Sources | None = None,
     ) -> None:
-        """`sources`: where new prices are read from (default: the providers' own interfaces)."""
+        """`sources`: where new prices are fetched from (default: the providers' price APIs)."""
         self._access = access
         self._sources = sources or Sources()
         self._library = library
@@ -74,28 +74,28 @@ class Catalog:
         self._calls = calls
         self._clock = clock
 
-    async def page(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> PricePage:
+    async def page(self, offer_filter: OfferFilter, *, limit: int, cursor: str | None) -> PricePage:
         """Return offers that match, cheapest first, including those of providers that are not connected.
 
         Raises UnknownName, and BadInput for an invalid cursor.
         """
         after = read_cursor(cursor)
-        return await self._run(lambda: self._page(self._stock(), catalog_need(wanted), limit, after))
+        return await self._run(lambda: self._page(self._stock(), catalog_need(offer_filter), limit, after))
 
     async def instance_type(self, name: str) -> TypeView:
-        """Return every offer of one instance type, and its GPU. Raises NotFound, which suggests the nearest name."""
+        """Return every offer of one instance type, and its GPU. Raises NotFound, with the nearest name."""
         return await self._run(lambda: self._type(self._stock(), name))
 
     async def unconnected(self) -> UnconnectedOffers:
-        """Return what providers that are not connected offer today; the same object until a price changes."""
+        """Return today's offers of providers that are not connected; the same object until a price changes."""
         return await self._run(lambda: self._unconnected(self._stock()))
 
     async def audit(self) -> PriceAuditView:
-        """Return what the audit finds in the prices in use today."""
+        """Return the audit of the prices in use today."""
         return await self._run(lambda: _audit(self._stock()))
 
     async def compare(self, who: Identity, text: str, *, provider: str | None, over: float) -> PriceComparisonView:
-        """Return the prices in use beside another table; `over` is the smallest difference to list (0.1: 10 %).
+        """Compare the prices in use with another table; `over` is the smallest difference to list (0.1: 10 %).
 
         Raises BadInput if `text` is not such a table.
         """
@@ -104,9 +104,9 @@ class Catalog:
         return await self._run(lambda: compare_tables(rows, text, provider).view(over), COMPARE_SECONDS)
 
     async def refresh(self, who: Identity, provider: str, regions: Sequence[str]) -> RefreshView:
-        """Fetch the prices of a provider. Where a fetched row is unusable, the old price stays.
+        """Fetch the prices of a provider. If a fetched row is unusable, the old price stays.
 
-        Raises BadInput if the provider has no price interface or needs a key, Unreachable for no usable response.
+        Raises BadInput if the provider has no price API or needs a key, Unreachable if it does not respond properly.
         """
         await self._access.require_operator(who, "catalog.refresh", provider)
         if provider not in PROVIDERS:
@@ -117,9 +117,9 @@ class Catalog:
             from crucible.catalog.refresh import refresh
 
             before = self._rates(provider)
-            found = refresh(self._library, provider, regions, self.today(), self._sources)
+            refreshed = refresh(self._library, provider, regions, self.today(), self._sources)
             changed = sum(before.get(at) != rate for at, rate in self._rates(provider).items())
-            return _refresh_view(provider, found, changed)
+            return _refresh_view(provider, refreshed, changed)
 
         return await self._calls.run(f"{LANE}:{provider}", work, REFRESH_SECONDS)
 
@@ -141,34 +141,36 @@ class Catalog:
     def _unconnected(self, stock: Stock) -> UnconnectedOffers:
         if self._cached is None or self._cached.stock is not stock:
             reasons = {name: why for name in stock.catalog.providers() if (why := self._why_not(name))}
-            found = stock.catalog.offers(Need(providers=tuple(reasons))) if reasons else ()
-            self._cached = UnconnectedOffers(tuple(replace(one, why_not=reasons[one.backend]) for one in found), stock)
+            offers = stock.catalog.offers(Need(providers=tuple(reasons))) if reasons else ()
+            self._cached = UnconnectedOffers(
+                tuple(replace(offer, why_not=reasons[offer.backend]) for offer in offers), stock
+            )
         return self._cached
 
     def _why_not(self, provider: str) -> str:
-        """Return why this provider cannot run jobs here, with what changes that; empty if it is connected."""
+        """Return why this provider cannot run jobs here, and how to connect it; empty if it is connected."""
         return "" if self._backends.has(provider) else why_unconnected(provider, self._backends.names())
 
     def _page(self, stock: Stock, need: Need, limit: int, after: Key | None) -> PricePage:
-        found = stock.catalog.offers(need, after=after, limit=limit + 1)
-        shown = found[:limit]
+        offers = stock.catalog.offers(need, after=after, limit=limit + 1)
+        page = offers[:limit]
         return PricePage(
-            items=tuple(self._price(offer, stock.day) for offer in shown),
-            next=write_cursor(order(shown[-1])) if len(found) > limit else None,
+            items=tuple(self._price(offer, stock.day) for offer in page),
+            next=write_cursor(order(page[-1])) if len(offers) > limit else None,
             total=stock.catalog.count(need),
             **ages(stock),
         )
 
     def _type(self, stock: Stock, name: str) -> TypeView:
         try:
-            found = stock.catalog.offers(Need(instance_type=name))
+            offers = stock.catalog.offers(Need(instance_type=name))
         except UnknownName:
             raise _no_type(name, stock.catalog.instance_types()) from None
-        model = found[0].capacity.gpu_name
+        model = offers[0].capacity.gpu_name
         return TypeView(
             instance_type=name,
             gpu=GpuView.from_gpu(find_gpu(model)) if model else None,
-            items=tuple(self._price(offer, stock.day) for offer in found),
+            items=tuple(self._price(offer, stock.day) for offer in offers),
             **ages(stock),
         )
 
@@ -180,23 +182,23 @@ class Catalog:
         )
 
 
-def catalog_need(wanted: OfferFilter) -> Need:
+def catalog_need(offer_filter: OfferFilter) -> Need:
     return Need(
-        gpu=wanted.gpu,
-        gpus=wanted.gpus,
-        gpu_memory_bytes=wanted.gpu_memory,
-        vcpus=wanted.cpus,
-        memory_bytes=wanted.memory,
-        providers=tuple(_providers(wanted)),
-        regions=wanted.region,
-        markets=wanted.market,
-        instance_type=wanted.type,
-        max_rate=wanted.max_rate,
+        gpu=offer_filter.gpu,
+        gpus=offer_filter.gpus,
+        gpu_memory_bytes=offer_filter.gpu_memory,
+        vcpus=offer_filter.cpus,
+        memory_bytes=offer_filter.memory,
+        providers=tuple(_providers(offer_filter)),
+        regions=offer_filter.region,
+        markets=offer_filter.market,
+        instance_type=offer_filter.type,
+        max_rate=offer_filter.max_rate,
     )
 
 
-def _providers(wanted: OfferFilter) -> Iterator[str]:
-    for name in wanted.provider:
+def _providers(offer_filter: OfferFilter) -> Iterator[str]:
+    for name in offer_filter.provider:
         if name not in PROVIDERS:
             raise _no_provider(name)
         yield name
@@ -258,14 +260,14 @@ def _audit(stock: Stock) -> PriceAuditView:
     )
 
 
-def _refresh_view(provider: str, found: Refreshed, changed: int) -> RefreshView:
+def _refresh_view(provider: str, refreshed: Refreshed, changed: int) -> RefreshView:
     return RefreshView(
         provider=provider,
-        rows=len(found.rows),
-        prices=sum(len(row.prices()) for row in found.rows),
+        rows=len(refreshed.rows),
+        prices=sum(len(row.prices()) for row in refreshed.rows),
         changed=changed,
-        regions=tuple(sorted({row.region for row in found.rows})),
-        refused=len(found.refused),
-        items=tuple(finding.view for finding in found.refused[:MAX_REFUSED]),
-        notes=tuple(found.notes),
+        regions=tuple(sorted({row.region for row in refreshed.rows})),
+        refused=len(refreshed.refused),
+        items=tuple(finding.view for finding in refreshed.refused[:MAX_REFUSED]),
+        notes=tuple(refreshed.notes),
     )

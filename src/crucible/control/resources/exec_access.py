@@ -22,9 +22,9 @@ from crucible.core.people.identity import Identity, Permission
 from crucible.wire.http import sessions as s
 
 MAX_COMMAND_AUDITED = 4000
-"""Characters of a command that go to the audit log."""
+"""Maximum characters of a command in the audit log."""
 PORT_AUDIT_SECONDS = 3600.0
-"""How often connections to the same port are written to the audit log: there may be many."""
+"""Interval at which connections to the same port are written to the audit log: there may be many."""
 MAX_PORTS_REMEMBERED = 10_000
 
 _c = t.attempts.c
@@ -47,9 +47,9 @@ class ExecAccess:
 
         Raises Conflict if its program neither runs nor is about to, or if its machine cannot be reached.
         """
-        found = await self._access.find_job(who, ref)
-        who.require(Permission.WRITE, found.project)
-        job = RunningJob(self._services, who, found.project, found.id)
+        view = await self._access.find_job(who, ref)
+        who.require(Permission.WRITE, view.project)
+        job = RunningJob(self._services, who, view.project, view.id)
         await job.locate()
         return job
 
@@ -83,27 +83,27 @@ class RunningJob:
         return Location(SessionTarget(self.who.user, self.job, row["id"], row["machine"]), begun)
 
     @asynccontextmanager
-    async def session(self, wanted: s.Opening) -> AsyncIterator[SessionStream]:
-        """Open a session and yield the agent's line; it ends with this. Raises Conflict, TooManyAttempts, TimedOut."""
+    async def session(self, opening: s.Opening) -> AsyncIterator[SessionStream]:
+        """Open a session for the block and yield the agent's stream. Raises Conflict, TooManyAttempts, TimedOut."""
         id = self.services.ports.ids.new(Prefix.SESSION)
         visit = await self._program()
         with self.services.sessions.open(id, visit) as meeting:
-            await self._audit_opening(wanted)
+            await self._audit_opening(opening)
             yield await meeting.wait_for_agent()
 
     async def _program(self) -> SessionTarget:
         """Return where the program runs; wait for it if its machine is still getting ready."""
-        seen = await self.locate()
-        if seen.begun:
-            return seen.visit
-        with self.services.sessions.reserve(seen.visit), self.services.feed.watch(self.job) as watch:
+        location = await self.locate()
+        if location.begun:
+            return location.visit
+        with self.services.sessions.reserve(location.visit), self.services.feed.watch(self.job) as watch:
             try:
                 async with asyncio.timeout(s.BEGIN_SECONDS):
-                    while not (seen := await self.locate()).begun:
+                    while not (location := await self.locate()).begun:
                         await watch.changed(s.BEGIN_SECONDS)
             except TimeoutError:
                 raise _not_begun(self.job) from None
-        return seen.visit
+        return location.visit
 
     def _require_connection(self, backend: str) -> None:
         if self.services.invitations.channel(self.services.backends.get(backend)).channel is Channel.STORE:
@@ -114,13 +114,13 @@ class RunningJob:
                 "agents_url to an address that its machine can reach.",
             )
 
-    async def _audit_opening(self, wanted: s.Opening) -> None:
-        """Write who does what to the audit log, before it is done."""
+    async def _audit_opening(self, opening: s.Opening) -> None:
+        """Write the action and the caller to the audit log, before it happens."""
         now = self.services.ports.clock.now()
-        if isinstance(wanted, s.Command):
-            await self._audit("job.exec", _command(wanted), now)
-        elif isinstance(wanted, s.Connection) and self._should_audit_port(wanted.port, now):
-            await self._audit("job.port", {"port": wanted.port}, now)
+        if isinstance(opening, s.Command):
+            await self._audit("job.exec", _command(opening), now)
+        elif isinstance(opening, s.Connection) and self._should_audit_port(opening.port, now):
+            await self._audit("job.port", {"port": opening.port}, now)
 
     async def _audit(self, action: str, data: Mapping[str, object], now: float) -> None:
         def note(conn: Connection) -> None:
@@ -138,15 +138,15 @@ class RunningJob:
         return True
 
 
-def _command(wanted: s.Command) -> dict[str, object]:
-    """Return the command for the audit log, cut to MAX_COMMAND_AUDITED, as text that every database accepts."""
-    words, room = [], MAX_COMMAND_AUDITED
-    for word in wanted.words:
-        words.append(word[:room].encode("utf-8", "replace").decode())
-        room -= len(word)
-        if room <= 0:
+def _command(command: s.Command) -> dict[str, object]:
+    """Return the command for the audit log, cut to MAX_COMMAND_AUDITED, in text that every database accepts."""
+    words, left = [], MAX_COMMAND_AUDITED
+    for word in command.words:
+        words.append(word[:left].encode("utf-8", "replace").decode())
+        left -= len(word)
+        if left <= 0:
             break
-    return {"command": words, "terminal": wanted.terminal is not None}
+    return {"command": words, "terminal": command.terminal is not None}
 
 
 def _not_begun(job: str) -> Conflict:

@@ -1,4 +1,4 @@
-"""Hooks, for those who manage a project: a hook sends its events to an address outside."""
+"""Webhooks, for users who manage a project: a hook sends the project's events to a URL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, Hook
 
 
 class Hooks:
-    """Only `add` and `rotate` return the signing secret, as `secret` of the view."""
+    """The hooks of projects. Only `add` and `rotate` return the signing secret, as `secret` of the view."""
 
     def __init__(self, ports: Ports, access: Access, sender: Sender) -> None:
         self._ports = ports
@@ -117,7 +117,7 @@ class Hooks:
         await self._ports.write(drop)
 
     async def test(self, who: Identity, project: str, ref: str) -> DeliveryView:
-        """Send a ping now, also to a hook that is disabled; return what the receiver answered."""
+        """Send a ping now, even to a disabled hook, and return the receiver's response."""
         await self._require_manager(who, project)
         hook = await self._ports.db.read(lambda conn: rows.find(conn, project, ref))
         message = messages.ping_message(hook, self._ports.clock.now())
@@ -129,12 +129,12 @@ class Hooks:
             self._note(conn, who, "hook.test", hook, now, outcome=outcome.value)
             return deliveries.last(conn, hook.id)
 
-        found = await self._ports.write(put)
-        assert found is not None, "it was added in this transaction"
-        return found.model_copy(update={"hook": hook.id})
+        delivery = await self._ports.write(put)
+        assert delivery is not None, "it was added in this transaction"
+        return delivery.model_copy(update={"hook": hook.id})
 
     async def list_deliveries(self, who: Identity, project: str, ref: str, *, limit: int) -> DeliveryPage:
-        """Return the last attempts, newest first."""
+        """Return the latest delivery attempts, newest first."""
         await self._require_manager(who, project)
         views = await self._ports.db.read(
             lambda conn: deliveries.list_deliveries(conn, rows.find(conn, project, ref).id, limit)
@@ -145,14 +145,14 @@ class Hooks:
         await self._access.require_project(who, project, Permission.MANAGE)
 
     async def _check(self, url: str) -> None:
-        """Check the address. A host that cannot be resolved or reached is BadInput here, not a fault of the server."""
+        """Check the URL. A host that cannot be resolved or reached is BadInput here, not an error of the server."""
         try:
             await self._sender.check(url)
         except (TimedOut, Unreachable) as error:
             raise BadInput(error.what, why=error.why, fix=error.fix, field="url") from error
 
     def _note(self, conn: Connection, who: Identity, action: str, hook: Hook, now: float, **data: object) -> None:
-        """Audit a change. `data` holds only the host of an address: its path is often a secret itself."""
+        """Audit a change. `data` has only the host of a URL, whose path is often a secret itself."""
         audit.record(conn, who, action, hook.id, now, project=hook.project, data=data)
 
 
@@ -165,8 +165,8 @@ def _require_room(conn: Connection, project: str) -> None:
 
 
 def _changes(url: str | None, events: Sequence[HookEvent] | None, enabled: bool | None) -> dict[str, object]:
-    given = {"host": _host(url) if url else None, "events": sorted(events) if events else None, "enabled": enabled}
-    return {name: value for name, value in given.items() if value is not None}
+    fields = {"host": _host(url) if url else None, "events": sorted(events) if events else None, "enabled": enabled}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _host(url: str) -> str:

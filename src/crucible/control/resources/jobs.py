@@ -70,10 +70,10 @@ class Jobs:
         """Return the job without its output and metrics: cheap enough to read at every change."""
         return await self._view(await self.find(who, ref))
 
-    async def list_jobs(self, who: Identity, wanted: JobFilter, *, limit: int, cursor: str | None) -> JobPage:
+    async def list_jobs(self, who: Identity, job_filter: JobFilter, *, limit: int, cursor: str | None) -> JobPage:
         """Return a page of jobs, newest first. Raises BadInput for an invalid cursor."""
         now = self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: listing.list_jobs(conn, wanted, limit, cursor, now, who))
+        return await self._ports.db.read(lambda conn: listing.list_jobs(conn, job_filter, limit, cursor, now, who))
 
     async def health(self, who: Identity, ref: str) -> HealthView:
         """Return the job's health: verdict, findings with their evidence, and advice."""
@@ -98,11 +98,11 @@ class Jobs:
 
     async def share(self, who: Identity, ref: str, *, name: str, seconds: float) -> TokenView:
         """Return a token that shows this job, and nothing else, to anyone who has it."""
-        found = await self._access.find_job(who, ref)
-        return await self._services.tokens.share(who, found.id, found.project, name, seconds)
+        job = await self._access.find_job(who, ref)
+        return await self._services.tokens.share(who, job.id, job.project, name, seconds)
 
     async def submit(self, who: Identity, spec: JobSpec, key: str | None) -> SubmittedJob:
-        """Store a job; when this returns it is durable. The same `key` again returns the same job."""
+        """Store a job; when this returns it is durable. Repeating a `key` returns the same job."""
 
         def store(unit: UnitOfWork) -> SubmittedJob:
             accepted = self._services.submitter.store(unit, spec, key, who)
@@ -116,7 +116,7 @@ class Jobs:
     async def submit_many(
         self, who: Identity, orders: Sequence[tuple[JobSpec, str | None]]
     ) -> list[SubmittedJob | CrucibleError]:
-        """Submit specs with their keys. Returns the result of each in order; one that is refused stops no other."""
+        """Submit specs with their keys. Returns the result of each, in order; one that is refused stops no other."""
         done = await self._services.bulk.submit(orders, who)
         self._announce_jobs()
         ids = [one.job for one in done if isinstance(one, StoredJob)]
@@ -131,35 +131,35 @@ class Jobs:
         return await self._view(job), changed
 
     async def cancel_matching(
-        self, who: Identity, wanted: JobFilter, *, limit: int, dry_run: bool
+        self, who: Identity, job_filter: JobFilter, *, limit: int, dry_run: bool
     ) -> tuple[list[JobView], bool]:
         """Cancel the newest `limit` jobs that match and have not ended.
 
         Return them, and whether there are more. With `dry_run` nothing is cancelled.
         """
-        active = listing.restrict_to_visible(wanted.model_copy(update={"active": True}), who, Permission.WRITE)
-        found = await self._ports.db.read(lambda conn: listing.matching_jobs(conn, active, limit + 1))
+        active = listing.restrict_to_visible(job_filter.model_copy(update={"active": True}), who, Permission.WRITE)
+        matching = await self._ports.db.read(lambda conn: listing.matching_jobs(conn, active, limit + 1))
         if not dry_run:
-            await self._services.bulk.cancel(found[:limit], who)
-        return await self._views(found[:limit]), len(found) > limit
+            await self._services.bulk.cancel(matching[:limit], who)
+        return await self._views(matching[:limit]), len(matching) > limit
 
     async def cancel_named(self, who: Identity, refs: Sequence[str], *, dry_run: bool) -> list[JobView | CrucibleError]:
-        """Cancel jobs by their ids, short ids or endings. One that fails stops no other."""
+        """Cancel jobs by their ids, short ids or endings. One that fails does not stop the others."""
         write = Permission.WRITE
-        found = await self._ports.db.read(lambda conn: [queries.find_or_error(conn, ref, who, write) for ref in refs])
-        ids = list(dict.fromkeys(job for job in found if isinstance(job, str)))
+        results = await self._ports.db.read(lambda conn: [queries.find_or_error(conn, ref, who, write) for ref in refs])
+        ids = list(dict.fromkeys(job for job in results if isinstance(job, str)))
         if not dry_run:
             await self._services.bulk.cancel(ids, who)
         views = {view.id: view for view in await self._views(ids)}
-        return [views[job] if isinstance(job, str) else job for job in found]
+        return [views[job] if isinstance(job, str) else job for job in results]
 
-    async def resume(self, who: Identity, ref: str, wish: Resumption) -> JobView:
+    async def resume(self, who: Identity, ref: str, request: Resumption) -> JobView:
         """Reopen a job that has ended, from a checkpoint (default: the newest), perhaps on another backend.
 
         Raises Conflict while it has not ended, NotFound for a checkpoint that it does not have.
         """
         job = await self._access.writable_job(who, ref)
-        await self._services.resumer.resume(job, wish.checkpoint, wish.backend, who)
+        await self._services.resumer.resume(job, request.checkpoint, request.backend, who)
         self._announce_jobs()
         return await self._view(job)
 

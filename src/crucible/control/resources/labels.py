@@ -1,4 +1,4 @@
-"""Labels: a job's name, tags and notes, which may change whatever the job is doing."""
+"""Labels: a job's name, tags and notes, which may change in any state of the job."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Labels:
         return _page(await self._ports.db.read(lambda conn: labels.tags_of(conn, job)))
 
     async def change_tags(self, who: Identity, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> TagPage:
-        """Remove tags, then add some; return the tags that the job has then. Raises BadInput for a malformed tag."""
+        """Remove tags, then add tags; return all tags of the job. Raises BadInput for a malformed tag."""
         job, new, old = await self._access.writable_job(who, ref), parse_tags(add), [parse_tag(text) for text in remove]
         return _page(await self._write(job, lambda unit: labels.change_tags(unit.conn, job, new, old)))
 
@@ -47,7 +47,7 @@ class Labels:
         return NotePage(items=tuple(await self._ports.db.read(lambda conn: notes.list_notes(conn, job))))
 
     async def add_note(self, who: Identity, ref: str, *, text: str) -> NoteView:
-        """Add a note. Raises Conflict if the job has as many notes as it may have."""
+        """Add a note. Raises Conflict if the job has the maximum number of notes."""
         job, ids = await self._access.writable_job(who, ref), self._ports.ids
         return await self._write(job, lambda unit: notes.add(unit, ids, job, who.name, text))
 

@@ -1,4 +1,4 @@
-"""Login, which gives users a session for a one-time link or for their name and password."""
+"""Login: users get a session for a one-time link, or for their name and password."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class _Credentials:
 
 
 class FailureCounter:
-    """Counts wrong passwords by key, so that guessing cannot fill the audit log. Keys are never forgotten."""
+    """Counts wrong passwords by key, so that guessing cannot fill the audit log. Keys are never dropped."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._seen: dict[str, tuple[int, float]] = {}
 
     def add(self, key: str) -> int | None:
-        """Count one. Return the count if it belongs in the audit log (1, 10, 100 and so on), else None."""
+        """Count one failure. Return the count if it is to be audited (1, 10, 100 and so on), else None."""
         count, last = self._seen.get(key, (0, 0.0))
         now = self._now()
         count = 1 if now - last > QUIET_SECONDS else count + 1
@@ -74,7 +74,7 @@ class Login:
 
     @property
     def openid(self) -> OpenIdLogin:
-        """The login by an OpenID provider. Raises NotFound if none is set up."""
+        """The login with an OpenID provider. Raises NotFound if none is set up."""
         if self._openid is None:
             raise NotFound(
                 "This server has no OpenID provider.",
@@ -107,14 +107,14 @@ class Login:
             user = tokens.redeem(conn, code, now)
             return tokens.share_link(conn, code, now) if user is None else _start_session(conn, user, session, now)
 
-        found = await self._ports.write(open_link)
-        if found is None:
+        view = await self._ports.write(open_link)
+        if view is None:
             raise NotAllowed(
                 "This link is not valid.",
                 why="A login link works once, within five minutes; a share link until it expires or is revoked.",
                 fix="Make a new login link with `crucible login --link`; for a share link, ask the user who sent it.",
             )
-        return found
+        return view
 
     async def login(self, name: str, password: str) -> TokenView:
         """Return a session for a name and password. A wrong password takes as long to check as a right one."""
@@ -151,12 +151,12 @@ class Login:
             await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
 
     async def _verify(self, name: str, password: str) -> str | None:
-        """The user of this name and password; None for a wrong one, however it is wrong. Raises TooManyAttempts."""
-        given = Secret(password[:LONGEST_PASSWORD])
+        """Return the user of this name and password; None if either is wrong. Raises TooManyAttempts."""
+        secret = Secret(password[:LONGEST_PASSWORD])
         with self._throttle.attempt(name):
             kept = await self._ports.db.read(lambda conn: _read_credentials(conn, name))
             right = await self._ports.calls.run(
-                "passwords", lambda: passwords.verify_password(given, kept.password), passwords.HASH_SECONDS
+                "passwords", lambda: passwords.verify_password(secret, kept.password), passwords.HASH_SECONDS
             )
             if not right:
                 self._throttle.record_failure(name)
@@ -196,7 +196,7 @@ def _start_session(conn: Connection, user: str, session: str, now: float) -> Tok
 
 
 def _read_credentials(conn: Connection, name: str) -> _Credentials:
-    """Return what a login is checked against; empty for an unknown or disabled user."""
+    """Return the credentials that a login is checked against; empty for an unknown or disabled user."""
     row = users.find_by_name(conn, name)
     if row is None or row["disabled_at"] is not None:
         return _Credentials()

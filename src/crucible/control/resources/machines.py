@@ -1,4 +1,4 @@
-"""Machines of this deployment, and orphans: machines that a provider holds and should not."""
+"""Machines of this deployment, and orphans: machines that exist at a provider and should not."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Machines:
         return await self.ports.db.read(lambda conn: queries.list_machines(conn, now, gone_too=all, who=who))
 
     async def list_orphans(self, who: Identity) -> OrphanPage:
-        """Return machines that carry our tag and are unknown to us or should be gone. Nothing is ended."""
+        """Return machines that carry our tag but are unknown here or should be gone. Nothing is terminated."""
         who.require(Permission.OPERATE)
-        found = await self.janitor.inspect()
-        doubles = [replace(ref, machine="") for ref in found.duplicates]
-        groups = ((UNKNOWN, found.unknown), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))
+        report = await self.janitor.inspect()
+        doubles = [replace(ref, machine="") for ref in report.duplicates]
+        groups = ((UNKNOWN, report.unknown), (LEFT_OVER, report.leftovers), (DOUBLE, doubles))
         return OrphanPage(items=tuple(_orphan(ref, why) for why, refs in groups for ref in refs))
 
     async def terminate(self, who: Identity, ref: str) -> MachineView | OrphanView:
-        """End a machine whatever runs on it: one of ours by its row, an orphan directly at its provider.
+        """Terminate a machine, whatever runs on it: one of ours by its row, an orphan directly at its provider.
 
-        `ref` is our id, its short form, or an orphan's native id. Again is harmless.
+        `ref` is our id, its short form, or an orphan's native id. Idempotent.
         """
         await self.access.require_operator(who, "machine.terminate", ref)
         machine = await self.ports.db.read(lambda conn: _find(conn, ref))
@@ -63,13 +63,13 @@ class Machines:
         return await self.ports.db.read(lambda conn: queries.read_machine(conn, machine.id, now))
 
     async def _end_orphan(self, ref: str, known: Machine | None) -> MachineView | OrphanView:
-        """End what its provider still holds of it; return a machine that is gone for good as it is."""
-        found = await self.janitor.inspect()
-        for orphan in (*found.unknown, *found.leftovers, *found.duplicates):
+        """Terminate what still exists at the provider; return the machine unchanged if nothing does."""
+        report = await self.janitor.inspect()
+        for orphan in (*report.unknown, *report.leftovers, *report.duplicates):
             names = (orphan.native_id, orphan.machine, short(orphan.machine))
-            if ref in (names if orphan not in found.duplicates else names[:1]):
+            if ref in (names if orphan not in report.duplicates else names[:1]):
                 await self._end(orphan)
-                return _orphan(orphan, "it was told to end")
+                return _orphan(orphan, "it is being terminated")
         if known is not None:
             now = self.ports.clock.now()
             return await self.ports.db.read(lambda conn: queries.read_machine(conn, known.id, now))

@@ -41,7 +41,7 @@ class Maintenance:
         return await self._ports.db.read(read)
 
     async def gauges(self, who: Identity) -> ServiceMetrics:
-        """Return figures for monitoring, cheap however many jobs there are."""
+        """Return metrics for monitoring; cheap for any number of jobs."""
         who.require(Permission.READ)
         services, db, now = self._services, self._ports.db, self._ports.clock.now()
         return ServiceMetrics(
@@ -53,17 +53,17 @@ class Maintenance:
         )
 
     async def prune(self, who: Identity, *, older_than: float | None, dry_run: bool) -> PruneView:
-        """Remove what retention allows that is older than so many seconds; with `dry_run` only return what that is."""
+        """Delete what retention no longer keeps and is older than `older_than` seconds; with `dry_run` only list it."""
         await self._access.require_operator(who, "store.prune", "dry run" if dry_run else "everything that is old")
         return await self._services.retention.prune(older_than=older_than, dry_run=dry_run)
 
     async def backup(self, who: Identity, target: str) -> BackupView:
-        """Write a backup of the database, which stays in use, to this path on the server's disk."""
+        """Write a backup of the database to this path on the server's disk, while the database is in use."""
         await self._access.require_operator(who, "database.backup", target)
         return await self._services.backup.make(target)
 
     async def confirm_restore(self, who: Identity) -> ConfirmedView:
-        """Allow machines to be launched and ended again after a restore."""
+        """Allow machines to be launched and terminated again after a restore."""
         await self._access.require_operator(who, "database.confirm", "the restored copy")
         done = await self._services.writer.write(lambda unit: restore_hold.confirm(unit.conn, unit.now))
         for topic in ("effects", "jobs"):

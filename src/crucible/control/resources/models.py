@@ -1,4 +1,4 @@
-"""Model plugins of the server's Python for models: list them, check them and make jobs of them, never import them."""
+"""Model plugins of the server's Python for models: listed, checked and turned into jobs, never imported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SET_BY_MODEL = ("command", "kind", "shape", "bundle", "in_place", "environment",
 
 @dataclass(frozen=True)
 class ModelsPython:
-    """`python` is None if this server offers no models. Its processes see a part of `environ`."""
+    """`python` is None if this server offers no models. Its processes get a part of `environ`."""
 
     python: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -53,8 +53,8 @@ class Models:
     async def list_models(self, who: Identity) -> ModelPage:
         """Return all models, broken ones with their error; empty if the server has no Python for models."""
         who.require_submitter()
-        found = await self._describe_all() if self._source.python is not None else ()
-        return ModelPage(items=tuple(map(model_view, found)))
+        plugins = await self._describe_all() if self._source.python is not None else ()
+        return ModelPage(items=tuple(map(model_view, plugins)))
 
     async def get(self, who: Identity, name: str) -> ModelView:
         """Return one model. Raises NotFound."""
@@ -62,7 +62,7 @@ class Models:
         return model_view(await self._find(name))
 
     async def job_spec(self, who: Identity, order: ModelOrder, job: Mapping[str, object]) -> JobSpec:
-        """Return the job that carries out `order`; `job` are further fields of it. Raises NotFound, BadInput."""
+        """Return the spec of a job that carries out `order`, with the fields `job`. Raises NotFound, BadInput."""
         who.require_submitter()
         plugin = await self._find(order.model)
         if plugin.problem is not None:
@@ -109,7 +109,7 @@ class Models:
             return kept
 
     def _fresh(self, kept: tuple[float, T] | None) -> T | None:
-        """Return what was cached if it is recent enough, counted from when the description came back."""
+        """Return the cached value if it is recent enough, counted from when the description arrived."""
         return kept[1] if kept is not None and 0 <= self._clock.now() - kept[0] < CACHE_SECONDS else None
 
     async def _ask(self, describe: Callable[[str, Mapping[str, str]], T]) -> T:
@@ -173,9 +173,9 @@ def _spec(order: ModelOrder, plugin: Plugin, job: Mapping[str, object]) -> JobSp
 
 def _with_gpu_memory(plugin: Plugin, job: Mapping[str, object]) -> dict[str, object]:
     """Return the job with the GPU memory that the model declares, unless the job has a size of its own."""
-    given = job.get("resources")
-    resources = dict(given) if isinstance(given, Mapping) else {}
+    requested = job.get("resources")
+    resources = dict(requested) if isinstance(requested, Mapping) else {}
     needs = models.gpu_needs(plugin.min_gpu_memory_gb)
-    if not needs or job.get("tier") or set(needs) & set(resources) or (given and not resources):
+    if not needs or job.get("tier") or set(needs) & set(resources) or (requested and not resources):
         return dict(job)
     return {**job, "resources": {**resources, **needs}}

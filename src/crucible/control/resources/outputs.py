@@ -36,7 +36,7 @@ class Outputs:
     async def metrics(self, who: Identity, ref: str, *, series: list[str], points: int) -> MetricsView:
         """Return series (default: all) of the latest attempt that has any.
 
-        Each has about `points` points, enough to draw it, or if `points` is negative, exactly its last `-points`.
+        Each has about `points` points, to draw it, or if `points` is negative, exactly its last `-points` points.
         """
         job = await self._access.readable_job(who, ref)
         return await self._db.read(lambda conn: queries.read_metrics(conn, job, series, points))

@@ -1,4 +1,4 @@
-"""Users, projects and their members. Each change is authorised, and audited in its own transaction."""
+"""Users, projects and their members. Each change is authorized, and audited in its own transaction."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class People:
         an empty one) unlinks them. Disabling a user, a new password and either of these revokes their tokens.
         """
         own = name == who.name and who.via in (LoginMethod.OWNER, LoginMethod.SESSION)
-        if not own or any(wish is not None for wish in (change.admin, change.disabled, change.email, change.subject)):
+        if not own or any(value is not None for value in (change.admin, change.disabled, change.email, change.subject)):
             who.require(Permission.OPERATE)
         if name == OWNER.name:
             raise Conflict(
@@ -179,7 +179,7 @@ class People:
 
 
 def _not_whole_log(who: Identity) -> Forbidden:
-    """Return the refusal of the whole log; for a caller who manages projects its fix names them."""
+    """Return the error for the whole log; its fix names the projects that the caller manages, if any."""
     refused = who.permission_error(Permission.OPERATE, None)
     # Not limited by the token: if it does not reach the project, asking for the project will say so.
     user = replace(who, scopes=EVERY_PERMISSION)
@@ -209,8 +209,8 @@ def _change_user(
 def _changed_columns(
     conn: Connection, row: Row, change: UserChange, now: float, password: str | None, issuer: str
 ) -> dict[str, Any]:
-    wanted: dict[str, Any] = {"admin": change.admin, "password": password}
-    values = {key: value for key, value in wanted.items() if value is not None}
+    columns: dict[str, Any] = {"admin": change.admin, "password": password}
+    values = {key: value for key, value in columns.items() if value is not None}
     if change.disabled is not None:
         values["disabled_at"] = now if change.disabled else None
     if change.email is not None:

@@ -1,4 +1,4 @@
-"""Plans: where a job would run, what that costs and the exact call that would be sent; how good predictions were."""
+"""Plans: where a job would run, its cost and the exact launch call; and the accuracy of predictions."""
 
 from __future__ import annotations
 
@@ -161,18 +161,18 @@ class Plans:
         self, request: PlanRequest, routed: _Routed, experience: PastRuns, chosen: PlannedView | None
     ) -> CandidatesView:
         """Return the candidates and the rejected offers, as many as the request asks for."""
-        found, offers, best = routed.found, routed.offers, routed.best
+        plan, offers, best = routed.found, routed.offers, routed.best
         shown = offers if request.every_region else plan_views.best_of_each_type(offers)
         unheard = [n for n in self._backends.names() if self._backends.rejection(n, secrets=bool(request.secrets))]
         learned = plan_views.learned_view(routed.learned, experience.jobs, routed.work, best) if routed.read else None
         return CandidatesView(
             learned=learned,
-            why=None if best else plan_views.why_no_offer(found, self._waits(request, routed), unheard),
+            why=None if best else plan_views.why_no_offer(plan, self._waits(request, routed), unheard),
             chosen=chosen,
             offers=tuple(self._view(one, request) for one in shown[: request.limit]),
             offers_count=len(offers),
-            rejected=plan_views.rejected_views(found, request.limit),
-            rejected_count=len(found.rejected),
+            rejected=plan_views.rejected_views(plan, request.limit),
+            rejected_count=len(plan.rejected),
         )
 
     def _waits(self, request: PlanRequest, routed: _Routed) -> OfferView | None:
@@ -317,9 +317,9 @@ def _relaxed(request: PlanRequest, work: Workload) -> Workload:
     return replace(work, model_bytes=0, host=HostMemory())
 
 
-def _all_can_hold(found: Plan, names: Sequence[str]) -> bool:
+def _all_can_hold(plan: Plan, names: Sequence[str]) -> bool:
     """Return whether each of these backends has an offer that holds what was read from the program."""
-    return {one.offer.backend for one in (*found.ranked, *found.unconnected)}.issuperset(names)
+    return {one.offer.backend for one in (*plan.ranked, *plan.unconnected)}.issuperset(names)
 
 
 def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:

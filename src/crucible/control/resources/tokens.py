@@ -23,13 +23,13 @@ class Tokens:
     async def identify(self, token: str) -> Identity | None:
         """Return the identity that a token stands for, or None if it is not valid."""
         now = self._ports.clock.now()
-        found = await self._ports.db.read(lambda conn: tokens.identify(conn, token, now))
-        if found is None:
+        identified = await self._ports.db.read(lambda conn: tokens.identify(conn, token, now))
+        if identified is None:
             return None
-        if found.stale:
-            used = str(found.who.token)
+        if identified.stale:
+            used = str(identified.who.token)
             await self._ports.write(lambda conn, now: tokens.mark_used(conn, used, now))
-        return found.who
+        return identified.who
 
     async def list_tokens(self, who: Identity, *, all: bool = False) -> TokenPage:
         """Return the caller's tokens; with `all`, for administrators, those of all users."""
@@ -40,7 +40,7 @@ class Tokens:
         return TokenPage(items=tuple(await self._ports.db.read(lambda conn: tokens.list_tokens(conn, user, now))))
 
     async def create(self, who: Identity, new: NewToken) -> TokenView:
-        """Return a new token, with the token itself in this view only. It grants no more than the caller has."""
+        """Create a token; only this view contains the token itself. It grants no more than the caller has."""
         _refuse_share_link(who)
         if new.user not in (None, who.name):
             who.require(Permission.OPERATE)

@@ -1,4 +1,4 @@
-"""Training jobs, in the words of the training routes."""
+"""Training jobs, in the terms of the training routes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SPEC = Statement(select(t.jobs.c.spec, t.jobs.c.project).where(t.jobs.c.id == b
 
 
 class Trainings:
-    """`ref` is whatever names a job, or an execution's id (`local-job-...-4711`)."""
+    """Jobs as training tasks. `ref` names a job, or is an execution's id (`local-job-...-4711`)."""
 
     def __init__(
         self, ports: Ports, jobs: Jobs, checkpoints: Checkpoints, bundles: Bundles, models: Models, people: People
@@ -56,9 +56,9 @@ class Trainings:
         self._people = people
 
     async def submit(self, who: Identity, request: TrainingRequest, key: str | None) -> SubmittedJob:
-        """Store the program of the request, create its project if an administrator names a new one, store the job.
+        """Store the request's program, its project if an administrator names a new one, and the job.
 
-        Raises BadInput if the request brings no program and its model is no plugin. `key` as in `Jobs.submit`.
+        Raises BadInput if the request has no program and its model is not a plugin. `key` as in `Jobs.submit`.
         """
         prepared = await self._prepare(who, request)
         spec = prepared.spec
@@ -74,19 +74,19 @@ class Trainings:
         job, now = await self._jobs.find(who, job_ref(ref)), self._ports.clock.now()
         return await self._ports.db.read(lambda conn: _record(conn, job, now))
 
-    async def resume(self, who: Identity, ref: str, wish: TrainingResumption) -> ExecutionView:
+    async def resume(self, who: Identity, ref: str, request: TrainingResumption) -> ExecutionView:
         """Reopen a job that has ended, from the named checkpoint (default: the newest that is kept).
 
         Raises as `Jobs.resume` does.
         """
         job = await self._jobs.find(who, job_ref(ref))
         kept = [item for item in (await self._checkpoints.list_checkpoints(who, job)).items if item.kept]
-        start = wish.checkpoint or (kept[0].id if kept else None)
-        view = await self._jobs.resume(who, job, wish.model_copy(update={"checkpoint": start}))
+        start = request.checkpoint or (kept[0].id if kept else None)
+        view = await self._jobs.resume(who, job, request.model_copy(update={"checkpoint": start}))
         return ExecutionView(job_id=job, execution_id=execution_id(view), resume_from=start)
 
     async def _prepare(self, who: Identity, request: TrainingRequest) -> PreparedJob:
-        """Return the job of the program that the request brings, or else of the model plugin that it names."""
+        """Return the spec of the program in the request, or else of the model plugin that it names."""
         order = model_order(request)
         if order is None:
             return prepare_job(request)
@@ -105,13 +105,13 @@ class Trainings:
 
 
 def job_ref(ref: str) -> str:
-    """Return the job in an execution's id; anything else names a job as everywhere."""
-    found = _JOB.search(ref)
-    return found[0] if found else ref
+    """Return the job in an execution's id; any other reference unchanged."""
+    match = _JOB.search(ref)
+    return match[0] if match else ref
 
 
 def execution_id(view: JobView) -> str:
-    """Return the id of the job's execution; before there is one, one that names the job."""
+    """Return the id of the job's execution; before there is one, an id that names the job."""
     return view.execution_id or f"{view.backend or 'local'}-{view.id}"
 
 
@@ -126,7 +126,7 @@ async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:
 
 
 def _record(conn: Connection, job: str, now: float) -> RecordView:
-    """Return the job as `POST /api/v1/training` made it, with how far it is."""
+    """Return the job as `POST /api/v1/training` created it, with its progress."""
     row = _SPEC.first(conn, job=job)
     if row is None:
         raise NotFound("There is no such job.", fix="`crucible jobs` lists them.")
@@ -164,6 +164,6 @@ def _with_checkpoint(config: dict[str, object], view: JobView) -> dict[str, obje
 
 
 def _configured_epochs(config: dict[str, object]) -> int | float | None:
-    """Return the config's `epochs`, or None: of a job that was not sent as a training, they may be anything."""
+    """Return the config's `epochs`, or None: in a job that was not submitted as a training it may be anything."""
     epochs = config.get("epochs")
     return epochs if isinstance(epochs, int | float) and not isinstance(epochs, bool) else None
