@@ -28,8 +28,8 @@ def _message(error: Any) -> str:
     if kind == "BadParameter" and param is not None:
         return f"{_display_name(param)} {_requirement(error.message)}."
     if error.message.startswith("Got unexpected extra argument"):
-        found = _EXTRA.search(error.message)
-        return f"Too many arguments: {found[1]}." if found else "Too many arguments."
+        match = _EXTRA.search(error.message)
+        return f"Too many arguments: {match[1]}." if match else "Too many arguments."
     message = str(error.format_message()).strip()
     return message if message.endswith(("?", ".")) else f"{message}."
 

@@ -179,7 +179,7 @@ def test_here_by_name_needs_no_plan(cli: Cli, real: RealServer) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--optimize", "cheap"), "There is no aim 'cheap'"),
+        (("--optimize", "cheap"), "There is no objective 'cheap'"),
         (("--gpu", "A1000"), "There is no GPU type 'A1000'"),
         (("--deadline", "soon"), "--deadline: 'soon' is no length of time"),
         (("--hours", "-1"), "--hours"),

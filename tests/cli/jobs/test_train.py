@@ -163,7 +163,7 @@ def test_a_config_may_lie_in_a_file_beside_the_job_file(cli: Cli, real: RealServ
         ("model: {name: counter, config: {epochs: 0}}", "run", "job.yaml, line 1: model: The config of 'counter'"),
         ("model: {name: counter, config: {epochs: 2024-01-01}}", "run", "epochs must be a whole number"),
         ("model: {name: counter, config: nowhere.yaml}", "run", "nowhere.yaml does not exist."),
-        ("model: {name: counter, config: epochs}", "run", "config is a table, or the path of a file with one."),
+        ("model: {name: counter, config: epochs}", "run", "config must be a table, or the path of a file with one."),
         ("model: counter\nkind: serve", "run", "A model cannot be a job of the kind serve."),
         ("model: counter", "run job.yaml -- --epochs 3", "A model takes no arguments after --."),
         ("model: counter", "run job.yaml --include x", "--include does not go with a model."),

@@ -16,11 +16,11 @@ def backends(ctx: typer.Context) -> None:
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
         page = api.compute.backends_page()
-    found = page.items
+    items = page.items
     if cli.out.as_json:
         cli.out.json(page.as_json())
         return
-    rows = [(_name(item), "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found]
+    rows = [(_name(item), "yes" if item.connected else "no", _offers(item), item.detail or "") for item in items]
     cli.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
     for line in format_unconnected((other.name, other.why.removesuffix(".")) for other in page.others):
         cli.out.say(line)
@@ -29,9 +29,9 @@ def backends(ctx: typer.Context) -> None:
 def tiers(ctx: typer.Context) -> None:
     """List tiers (named sizes). Without a tier a job gets the whole machine and no time limit."""
     cli = CommandContext.from_typer(ctx)
-    found = [tier.view() for tier in TIERS.values()]
+    views = [tier.view() for tier in TIERS.values()]
     if cli.out.as_json:
-        cli.out.json({"items": [tier.as_json() for tier in found]})
+        cli.out.json({"items": [tier.as_json() for tier in views]})
         return
     rows = [
         (
@@ -43,7 +43,7 @@ def tiers(ctx: typer.Context) -> None:
             f"${tier.costPerHour}/h",
             tier.description,
         )
-        for tier in found
+        for tier in views
     ]
     cli.out.table(("TIER", "CPUS", "MEMORY", "GPU", "TIME", "LIST PRICE", "FOR"), rows)
 

@@ -58,14 +58,14 @@ def catalog(
     options = {name: ctx.params.get(name) for name in OfferFilter.model_fields}  # the options are named as its fields
     offer_filter = _filter({name: value for name, value in options.items() if value not in (None, [], ())})
     with cli.api() as api:
-        page, found = _find_offers(api, offer_filter, None if everything else limit)
+        page, offers = _find_offers(api, offer_filter, None if everything else limit)
     nothing = "Nothing in the catalog matches. Ask for less, or try another region or market."
     list_format = ListFormat(
         HEADS, _row, lambda offer: f"{offer.backend} {offer.region} {offer.instance_type}", nothing
     )
     more = {"total": page.total, "oldest": page.oldest, "newest": page.newest, "oldest_days": page.oldest_days}
-    cli.out.print_list(found, list_format, **more)
-    _print_footer(cli, page, found)
+    cli.out.print_list(offers, list_format, **more)
+    _print_footer(cli, page, offers)
 
 
 def show(
@@ -75,12 +75,12 @@ def show(
     """Show an instance type: size, GPU, billing, and prices in every region."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = api.catalog.type(name)
+        instance_type = api.catalog.type(name)
     if cli.out.as_json:
-        cli.out.json(found.as_json())
+        cli.out.json(instance_type.as_json())
         return
-    cli.out.fields(_fields(found))
-    cli.out.table(("REGION", "MARKET", "PRICE", "OF"), map(_price_row, found.items))
+    cli.out.fields(_fields(instance_type))
+    cli.out.table(("REGION", "MARKET", "PRICE", "OF"), map(_price_row, instance_type.items))
 
 
 def gpus(ctx: typer.Context) -> None:
@@ -154,27 +154,27 @@ def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
     )
 
 
-def _print_footer(cli: CommandContext, page: PricePage, found: Sequence[PriceView]) -> None:
-    if page.total > len(found):
-        cli.out.say(f"{len(found)} of {page.total}; --all shows the rest.")
+def _print_footer(cli: CommandContext, page: PricePage, offers: Sequence[PriceView]) -> None:
+    if page.total > len(offers):
+        cli.out.say(f"{len(offers)} of {page.total}; --all shows the rest.")
     refused = f"; {page.refused} prices are rejected, see `crucible catalog audit`" if page.refused else ""
     if page.oldest is not None:
         cli.out.say(f"Prices are from {page.oldest} to {page.newest}, the oldest {page.oldest_days} days old{refused}.")
     elif page.refused:
         cli.out.say(f"All {page.refused} prices are rejected; `crucible catalog audit` shows why.")
-    for line in format_unconnected((offer.backend, offer.why) for offer in found if offer.why):
+    for line in format_unconnected((offer.backend, offer.why) for offer in offers if offer.why):
         cli.out.say(line)
 
 
-def _fields(found: TypeView) -> Iterator[tuple[str, str | None]]:
-    first = found.items[0]
+def _fields(view: TypeView) -> Iterator[tuple[str, str | None]]:
+    first = view.items[0]
     tariff, size = first.tariff, first.capacity
-    yield "Type", found.instance_type
+    yield "Type", view.instance_type
     yield "Provider", first.backend
     yield "Size", f"{size.cpus:g} CPUs, {format_memory(size.memory_bytes)}"
-    if found.gpu is not None:
-        bandwidth = f"{found.gpu.bandwidth_bytes_per_second / 1e9:g} GB/s"
-        yield "GPUs", f"{len(size.gpus)} × {found.gpu.name}, {format_memory(found.gpu.memory_bytes)} each, {bandwidth}"
+    if view.gpu is not None:
+        bandwidth = f"{view.gpu.bandwidth_bytes_per_second / 1e9:g} GB/s"
+        yield "GPUs", f"{len(size.gpus)} × {view.gpu.name}, {format_memory(view.gpu.memory_bytes)} each, {bandwidth}"
     least = f", at least {format_duration(first.billing.minimum)}" if first.billing.minimum else ""
     yield "Billed", f"by {format_duration(first.billing.granularity)}{least}"
     yield "Starts in", f"about {format_duration(first.startup_seconds)}"

@@ -26,9 +26,9 @@ def machines(
     """List machines in use."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = [machine for machine in api.compute.machines(all=everything) if everything or not machine.gone]
+        matching = [machine for machine in api.compute.machines(all=everything) if everything or not machine.gone]
     heads = ("MACHINE", "BACKEND", "STATE", "TYPE", "REGION", "MARKET", "FOR", "PRICE", "COST", "AGE")
-    cli.out.print_list(found, ListFormat(heads, _row, lambda machine: machine.id, "No machine is in use."))
+    cli.out.print_list(matching, ListFormat(heads, _row, lambda machine: machine.id, "No machine is in use."))
 
 
 def terminate(
@@ -42,18 +42,18 @@ def terminate(
     """Terminate machines and everything running on them. Shows what that is and asks, unless --yes."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = _find_machines(api, refs)
-        losses = "\n".join(_describe_loss(ref, known, _jobs_on(api, known)) for ref, known in found.items())
-        count = f"{len(found)} machines" if len(found) > 1 else next(iter(found))
+        machines_by_id = _find_machines(api, refs)
+        losses = "\n".join(_describe_loss(ref, known, _jobs_on(api, known)) for ref, known in machines_by_id.items())
+        count = f"{len(machines_by_id)} machines" if len(machines_by_id) > 1 else next(iter(machines_by_id))
         if not cli.confirm(f"Terminate {count}?", yes=yes, why=losses):
             return 1
-        for ref in found:
+        for ref in machines_by_id:
             ended = api.compute.terminate(ref)
             if cli.out.as_json:
                 cli.out.json(ended.as_json())
             else:
-                gone = isinstance(ended, MachineView) and ended.gone
-                cli.out.say(f"{ended.display_name or ref} {'is gone' if gone else 'is being terminated'}.")
+                is_gone = isinstance(ended, MachineView) and ended.gone
+                cli.out.say(f"{ended.display_name or ref} {'is gone' if is_gone else 'is being terminated'}.")
     return 0
 
 
@@ -61,11 +61,11 @@ def orphans(ctx: typer.Context) -> None:
     """List machines tagged as ours that should not exist. Terminates nothing."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = api.compute.orphans()
+        orphaned = api.compute.orphans()
     none = "There are no orphans: every machine tagged as ours is known and in use."
     heads = ("NATIVE ID", "BACKEND", "REGION", "MACHINE", "WHY")
-    cli.out.print_list(found, ListFormat(heads, _orphan_row, lambda orphan: orphan.native_id, none))
-    if found:
+    cli.out.print_list(orphaned, ListFormat(heads, _orphan_row, lambda orphan: orphan.native_id, none))
+    if orphaned:
         cli.out.say("Orphans are not terminated automatically. Terminate one: crucible machines terminate NATIVE-ID")
 
 
@@ -96,15 +96,15 @@ Found = MachineView | OrphanView | None
 def _find_machines(api: Api, refs: Sequence[str]) -> dict[str, Found]:
     """Look up machines and orphans, by the ID to send. An unknown reference is sent as it is: the server rejects it."""
     known, orphaned = api.compute.machines(), None
-    found: dict[str, Found] = {}
+    by_id: dict[str, Found] = {}
     for ref in refs:
         matches = [machine for machine in known if _matches(machine, ref)]
         if len(matches) == 1:
-            found[matches[0].id] = matches[0]
+            by_id[matches[0].id] = matches[0]
             continue
         orphaned = api.compute.orphans() if orphaned is None and not matches else orphaned
-        found[ref] = next((item for item in orphaned or () if item.native_id == ref), None)
-    return found
+        by_id[ref] = next((item for item in orphaned or () if item.native_id == ref), None)
+    return by_id
 
 
 def _matches(machine: MachineView, ref: str) -> bool:

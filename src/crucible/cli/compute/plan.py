@@ -53,8 +53,8 @@ def show_plan(cli: CommandContext, request: PlanRequest, *, call: bool) -> int:
     return RefusedByPolicy.exit_code if plan.too_dear else NoCapacity.exit_code
 
 
-def print_plan(cli: CommandContext, plan: PlanView, shown: int = SHOWN) -> None:
-    out, offers = cli.out, plan.offers[:shown]
+def print_plan(cli: CommandContext, plan: PlanView, limit: int = SHOWN) -> None:
+    out, offers = cli.out, plan.offers[:limit]
     for line in format_profile(plan):
         out.say(line)
     out.table(HEADS, [_row(offer, plan.chosen) for offer in offers])

@@ -39,12 +39,12 @@ def predictions(
         cli.out.say(words)
 
 
-def format_accuracy(found: AccuracyView) -> str:
+def format_accuracy(accuracy: AccuracyView) -> str:
     """Return how accurate predictions have been, in a line; empty without completed predictions."""
-    if not found.count or found.median_error is None or found.close is None:
+    if not accuracy.count or accuracy.median_error is None or accuracy.close is None:
         return ""
-    jobs = "1 job" if found.count == 1 else f"{found.count} jobs"
-    return f"Predictions of {jobs} here: half were within {found.median_error:.0%}, {found.close:.0%} within 15%."
+    jobs = "1 job" if accuracy.count == 1 else f"{accuracy.count} jobs"
+    return f"Predictions of {jobs} here: half were within {accuracy.median_error:.0%}, {accuracy.close:.0%} within 15%."
 
 
 def _row(one: PredictionView) -> tuple[str, ...]:

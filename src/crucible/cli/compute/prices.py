@@ -48,12 +48,12 @@ def audit(
         if against is not None:
             _print_comparison(cli, api.catalog.compare(_read_table(against), provider=provider, over=over))
             return 0
-        found = api.catalog.audit()
+        audit_view = api.catalog.audit()
     if cli.out.as_json:
-        cli.out.json(found.as_json())
+        cli.out.json(audit_view.as_json())
     else:
-        _print_audit(cli, found)
-    return 1 if found.refused else 0
+        _print_audit(cli, audit_view)
+    return 1 if audit_view.refused else 0
 
 
 def refresh(
@@ -89,17 +89,17 @@ def _refresh_one(cli: CommandContext, api: Api, provider: str, regions: Sequence
     return 0
 
 
-def _print_refresh(cli: CommandContext, found: RefreshView) -> None:
+def _print_refresh(cli: CommandContext, result: RefreshView) -> None:
     out = cli.out
     if out.as_json:
-        out.json(found.as_json())
+        out.json(result.as_json())
         return
-    out.data(f"{found.provider}: {found.prices} prices of {len(found.regions)} regions, {found.changed} changed")
-    for note in found.notes:
+    out.data(f"{result.provider}: {result.prices} prices of {len(result.regions)} regions, {result.changed} changed")
+    for note in result.notes:
         out.say(f"Note: {note}")
-    if found.refused:
-        out.say(f"{found.refused} prices in the response are rejected, the old ones stay; the first:")
-        out.say_indented("\n".join(f"{item.row}: {item.what}" for item in found.items[:5]))
+    if result.refused:
+        out.say(f"{result.refused} prices in the response are rejected, the old ones stay; the first:")
+        out.say_indented("\n".join(f"{item.row}: {item.what}" for item in result.items[:5]))
 
 
 def _read_table(path: Path) -> bytes:
@@ -109,16 +109,16 @@ def _read_table(path: Path) -> bytes:
         raise BadInput(f"{path} cannot be read.", why=f"{error.strerror}.", fix="Name a CSV file.") from error
 
 
-def _print_audit(cli: CommandContext, found: PriceAuditView) -> None:
-    refused = [item for item in found.items if item.refused]
-    findings = [*refused, *(item for item in found.items if not item.refused)]
+def _print_audit(cli: CommandContext, audit: PriceAuditView) -> None:
+    refused = [item for item in audit.items if item.refused]
+    findings = [*refused, *(item for item in audit.items if not item.refused)]
     if findings and not cli.out.quiet:
         cli.out.table(("RULE", "ROW", "WHAT", "FIX"), map(_finding_row, findings[:MOST_FINDINGS]))
     if len(findings) > MOST_FINDINGS:
         cli.out.say(f"{len(findings) - MOST_FINDINGS} more; --json lists all.")
     cli.out.say(
-        f"{found.offers} prices from {found.rows} rows are offered; {len(refused)} are rejected, "
-        f"{found.warnings} warnings. As of {found.day}."
+        f"{audit.offers} prices from {audit.rows} rows are offered; {len(refused)} are rejected, "
+        f"{audit.warnings} warnings. As of {audit.day}."
     )
 
 
@@ -126,31 +126,31 @@ def _finding_row(item: PriceFindingView) -> tuple[str, ...]:
     return f"{item.rule}{'' if item.refused else ' (warning)'}", item.row, item.what, item.fix
 
 
-def _print_comparison(cli: CommandContext, found: PriceComparisonView) -> None:
+def _print_comparison(cli: CommandContext, comparison: PriceComparisonView) -> None:
     out = cli.out
     if out.as_json:
-        out.json(found.as_json())
+        out.json(comparison.as_json())
         return
-    agree = ", ".join(f"{count} within {close}" for close, count in found.within.items())
-    spot = ", ".join(f"{count} within {close}" for close, count in found.spot_within.items())
+    agree = ", ".join(f"{count} within {close}" for close, count in comparison.within.items())
+    spot = ", ".join(f"{count} within {close}" for close, count in comparison.spot_within.items())
     out.fields(
         (
-            ("Provider", found.provider),
-            ("Ours", f"{found.ours} on-demand prices"),
-            ("Theirs", f"{found.theirs}"),
-            ("In both", f"{found.matched} ({found.matched_share:.0%} of ours): {agree}"),
-            ("Spot", f"{found.spot_matched} in both: {spot}" if found.spot_matched else None),
+            ("Provider", comparison.provider),
+            ("Ours", f"{comparison.ours} on-demand prices"),
+            ("Theirs", f"{comparison.theirs}"),
+            ("In both", f"{comparison.matched} ({comparison.matched_share:.0%} of ours): {agree}"),
+            ("Spot", f"{comparison.spot_matched} in both: {spot}" if comparison.spot_matched else None),
             (
                 "Not here",
-                f"{found.missing_here_count} regions of types that we have; {found.unknown_types} other types",
+                f"{comparison.missing_here_count} regions of our types; {comparison.unknown_types} other types",
             ),
-            ("Not there", f"{found.missing_there_count}"),
-            ("Unreadable", f"{found.unreadable} lines" if found.unreadable else None),
+            ("Not there", f"{comparison.missing_there_count}"),
+            ("Unreadable", f"{comparison.unreadable} lines" if comparison.unreadable else None),
         )
     )
-    if found.differences:
-        out.table(("ROW", "MARKET", "OURS", "THEIRS", "BY"), map(_difference_row, found.differences))
-    out.say(f"{found.differences_count} differ by more than {found.over_percent:g}%.")
+    if comparison.differences:
+        out.table(("ROW", "MARKET", "OURS", "THEIRS", "BY"), map(_difference_row, comparison.differences))
+    out.say(f"{comparison.differences_count} differ by more than {comparison.over_percent:g}%.")
 
 
 def _difference_row(one: DifferenceView) -> tuple[str, ...]:

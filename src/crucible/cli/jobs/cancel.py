@@ -62,14 +62,14 @@ def cancel(
     limit = None if wait is None else parse_duration(wait)
     job_filter = _check_selection(jobs, filters.read_filter(ctx.params))
     with cli.api() as api:
-        found = _find_jobs(api, jobs or ()) if job_filter is None else _matching_jobs(cli, api, job_filter)
-        if not found or not _confirm(cli, found, always=job_filter is not None, yes=yes):
-            return 1 if found else 0
-        cancelled = [api.cancel(job.id) for job in found] if job_filter is None else _cancel_all(api, found)
+        selected = _find_jobs(api, jobs or ()) if job_filter is None else _matching_jobs(cli, api, job_filter)
+        if not selected or not _confirm(cli, selected, always=job_filter is not None, yes=yes):
+            return 1 if selected else 0
+        cancelled = [api.cancel(job.id) for job in selected] if job_filter is None else _cancel_all(api, selected)
         seconds = max(map(_grace, cancelled)) + BEYOND_SECONDS if limit is None else limit
-        unfinished = [] if no_wait else _wait(cli, api, list(zip(found, cancelled, strict=True)), seconds)
+        unfinished = [] if no_wait else _wait(cli, api, list(zip(selected, cancelled, strict=True)), seconds)
         if no_wait:
-            for before, after in zip(found, cancelled, strict=True):
+            for before, after in zip(selected, cancelled, strict=True):
                 _print_result(cli, before, after)
     if unfinished:
         raise _timed_out(unfinished, seconds)
@@ -102,19 +102,19 @@ def _matching_jobs(cli: CommandContext, api: Api, job_filter: JobFilter) -> list
     return list(page.matching_jobs)
 
 
-def _confirm(cli: CommandContext, found: Sequence[JobView], *, always: bool, yes: bool) -> bool:
+def _confirm(cli: CommandContext, selected: Sequence[JobView], *, always: bool, yes: bool) -> bool:
     """Ask before cancelling, except for a single named job."""
-    if len(found) == 1 and not always:
+    if len(selected) == 1 and not always:
         return True
-    rest = len(found) - MOST_NAMED
-    names = ", ".join(job.display_name for job in found[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-    count = f"{len(found)} job{'s' if len(found) > 1 else ''}"
+    rest = len(selected) - MOST_NAMED
+    names = ", ".join(job.display_name for job in selected[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    count = f"{len(selected)} job{'s' if len(selected) > 1 else ''}"
     return cli.confirm(f"Cancel {count}: {names}?", yes=yes)
 
 
-def _cancel_all(api: Api, found: Sequence[JobView]) -> list[JobView]:
+def _cancel_all(api: Api, selected: Sequence[JobView]) -> list[JobView]:
     """Cancel exactly the jobs that were confirmed, not others that match by now."""
-    return _cancel_by_id(api, [job.id for job in found], dry_run=False)
+    return _cancel_by_id(api, [job.id for job in selected], dry_run=False)
 
 
 def _cancel_by_id(api: Api, ids: Sequence[str], *, dry_run: bool) -> list[JobView]:

@@ -108,7 +108,7 @@ def _submit(arguments: ActionArguments) -> int:
     if not arguments.config:
         fix = "Give a file with tenant_id, training_params and model_params; docs/sdk.md has an example."
         raise BadInput("--config is missing.", why="It defines the task.", fix=fix)
-    request = TrainingJobRequest.of(read_config(arguments.config, arguments.cli.folder, None, ""))
+    request = TrainingJobRequest.from_mapping(read_config(arguments.config, arguments.cli.folder, None, ""))
     task = arguments.client.submit(request)
     if arguments.cli.out.as_json:
         return _show(arguments.cli, arguments.client.status(task))

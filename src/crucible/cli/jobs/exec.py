@@ -39,8 +39,8 @@ def exec_(
     if tty and cli.out.as_json:
         raise BadInput("--tty and --json exclude each other.", fix="Leave one of them out.")
     with cli.api() as api:
-        found = find_job(api, job)
-        return run_in_job(cli, api, found, words, tty=tty, stdin=stdin)
+        view = find_job(api, job)
+        return run_in_job(cli, api, view, words, tty=tty, stdin=stdin)
 
 
 def run_in_job(

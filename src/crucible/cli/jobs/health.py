@@ -23,20 +23,20 @@ def health(
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
         one = find_job(api, job)
-        found = api.health(one.id)
+        view = api.health(one.id)
     if cli.out.as_json:
-        cli.out.json({"job": one.id, **found.as_json()})
+        cli.out.json({"job": one.id, **view.as_json()})
     elif cli.out.quiet:
-        cli.out.data(found.verdict)
+        cli.out.data(view.verdict)
     else:
-        _show(cli.out, one.display_name, found)
-    if strict and found.level != "good":
+        _show(cli.out, one.display_name, view)
+    if strict and view.level != "good":
         raise typer.Exit(1)
 
 
-def _show(out: Output, called: str, found: HealthView) -> None:
-    out.data(f"{called}: {found.display_name}")
-    for finding in found.findings:
+def _show(out: Output, job: str, view: HealthView) -> None:
+    out.data(f"{job}: {view.display_name}")
+    for finding in view.findings:
         out.fields(
             [
                 (finding.level.capitalize(), finding.message),

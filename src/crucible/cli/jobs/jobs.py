@@ -68,19 +68,19 @@ def jobs(
 ) -> None:
     """List jobs, newest first."""
     cli = CommandContext.from_typer(ctx)
-    wanted = filters.read_filter(ctx.params)
+    job_filter = filters.read_filter(ctx.params)
     with cli.api() as api:
-        found = tuple(iterate_jobs(api, wanted, None if all else limit))
-        none = "There are no jobs yet. Try: crucible run train.py" if wanted.empty else "No job matches."
-        _print_jobs(cli.out, found, none)
+        matching = tuple(iterate_jobs(api, job_filter, None if all else limit))
+        none = "There are no jobs yet. Try: crucible run train.py" if job_filter.empty else "No job matches."
+        _print_jobs(cli.out, matching, none)
 
 
 def events(ctx: typer.Context, job: Job) -> None:
     """List a job's events."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found, after = find_job(api, job).id, 0
-        while page := api.events(found, after=after):
+        job_id, after = find_job(api, job).id, 0
+        while page := api.events(job_id, after=after):
             for event in page:
                 if cli.out.as_json:
                     cli.out.json(event.as_json())
@@ -90,17 +90,17 @@ def events(ctx: typer.Context, job: Job) -> None:
             after = page[-1].n
 
 
-def _print_jobs(out: Output, found: Sequence[JobView], none: str) -> None:
+def _print_jobs(out: Output, jobs: Sequence[JobView], none: str) -> None:
     if out.as_json:
-        out.json({"items": [job.as_json() for job in found]})
+        out.json({"items": [job.as_json() for job in jobs]})
     elif out.quiet:
-        for job in found:
+        for job in jobs:
             out.data(job.id)
-    elif not found:
+    elif not jobs:
         out.say(none)
     else:
         heads = ("JOB", "NAME", "STATUS", "BACKEND", "AGE", "RAN", "COST", "PROGRESS", "COMMAND", "PYTHON")
-        out.table(heads, (_row(job) for job in found))
+        out.table(heads, (_row(job) for job in jobs))
 
 
 def _row(job: JobView) -> tuple[str, ...]:

@@ -27,19 +27,19 @@ def tag(
     cli = CommandContext.from_typer(ctx)
     parse_tags(tags or ()), parse_tags(remove or ())
     with cli.api() as api:
-        found = find_job(api, job)
+        view = find_job(api, job)
         changed = (
-            api.labels.change_tags(found.id, add=tags or (), remove=remove or ())
+            api.labels.change_tags(view.id, add=tags or (), remove=remove or ())
             if tags or remove
-            else api.labels.tags(found.id)
+            else api.labels.tags(view.id)
         )
         if cli.out.as_json:
-            cli.out.json({"job": found.id, "tags": list(changed)})
+            cli.out.json({"job": view.id, "tags": list(changed)})
             return
         for text in changed:
             cli.out.data(text)
         if not changed:
-            cli.out.say(f"{found.display_name} has no tags.")
+            cli.out.say(f"{view.display_name} has no tags.")
 
 
 def note(
@@ -57,15 +57,15 @@ def note(
     if text is not None and delete is not None:
         raise BadInput("TEXT and --delete exclude each other.", fix="Leave out the text or --delete.")
     with cli.api() as api:
-        found = find_job(api, job)
+        view = find_job(api, job)
         if delete is not None:
-            _print_note(cli, api.labels.delete_note(found.id, delete), "Deleted {0.display_name}: {0.text}")
+            _print_note(cli, api.labels.delete_note(view.id, delete), "Deleted {0.display_name}: {0.text}")
         elif text is not None:
             _print_note(
-                cli, api.labels.add_note(found.id, text), f"Added note {{0.display_name}} to {found.display_name}."
+                cli, api.labels.add_note(view.id, text), f"Added note {{0.display_name}} to {view.display_name}."
             )
         else:
-            cli.out.print_list(api.labels.notes(found.id), _list_format(found))
+            cli.out.print_list(api.labels.notes(view.id), _list_format(view))
 
 
 def _print_note(cli: CommandContext, done: NoteView, template: str) -> None:
@@ -94,12 +94,12 @@ def rename(
     """Rename a job; a running job is not interrupted."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = api.labels.rename(find_job(api, job).id, name)
+        view = api.labels.rename(find_job(api, job).id, name)
         if cli.out.as_json:
-            cli.out.json(found.as_json())
+            cli.out.json(view.as_json())
         else:
             cli.out.say(
-                f"{found.display_name} is now named {found.name!r}."
-                if found.name
-                else f"{found.display_name} has no name now."
+                f"{view.display_name} is now named {view.name!r}."
+                if view.name
+                else f"{view.display_name} has no name now."
             )

@@ -55,14 +55,14 @@ def logs(
     lines = _LinePrinter(cli, _pattern(grep, regex=regex, ignore_case=ignore_case))
     start = None if since is None else time.time() - parse_duration(since)
     with cli.api() as api:
-        found = find_job(api, job)
+        view = find_job(api, job)
         if not follow:
-            if found.is_queued:
-                cli.out.say(f"{found.display_name} has not started. Waiting: {found.waiting or 'for its turn'}")
-            _print_stored(api, found.id, attempt, start, lines)
+            if view.is_queued:
+                cli.out.say(f"{view.display_name} has not started. Waiting: {view.waiting or 'for its turn'}")
+            _print_stored(api, view.id, attempt, start, lines)
             lines.end()
             return 0
-        return _follow(cli, api, found, lines, _print_stored(api, found.id, attempt, start, lines))
+        return _follow(cli, api, view, lines, _print_stored(api, view.id, attempt, start, lines))
 
 
 def _follow(cli: CommandContext, api: Api, job: JobView, lines: _LinePrinter, cursors: Cursors) -> int:
@@ -225,14 +225,14 @@ def attach(
     if shell and (since_start or cli.out.as_json):
         raise BadInput("--shell excludes --since-start and --json.", fix="Leave those options out.")
     with cli.api() as api:
-        found = find_job(api, job)
+        view = find_job(api, job)
         if shell:
             from crucible.cli.jobs.exec import run_in_job
 
-            return run_in_job(cli, api, found, (), tty=True, stdin=sys.stdin is not None)
-        if found.ended:
-            return _print_ended(cli, api, found)
-        return follow_to_end(cli.out, api, found, cursors=Cursors() if since_start else end_of_output(api, found))
+            return run_in_job(cli, api, view, (), tty=True, stdin=sys.stdin is not None)
+        if view.ended:
+            return _print_ended(cli, api, view)
+        return follow_to_end(cli.out, api, view, cursors=Cursors() if since_start else end_of_output(api, view))
 
 
 def _print_ended(cli: CommandContext, api: Api, job: JobView) -> int:

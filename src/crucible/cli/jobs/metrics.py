@@ -32,19 +32,19 @@ def metrics(
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
         one = find_job(api, job)
-        found = api.metrics(one.id, series=series or (), points=points)
-    missing = [name for name in series or () if name not in found.series]
+        view = api.metrics(one.id, series=series or (), points=points)
+    missing = [name for name in series or () if name not in view.series]
     if missing:
         raise NotFound(
             f"{one.display_name} has no series {missing[0]!r}.",
             fix=f"`crucible metrics {one.display_name}` lists them.",
         )
     if cli.out.as_json:
-        cli.out.json(found.as_json())
-    elif not found.series:
+        cli.out.json(view.as_json())
+    elif not view.series:
         cli.out.say("The job has no metrics yet.")
     else:
-        rows = (_series_row(name, item) for name, item in sorted(found.series.items()))
+        rows = (_series_row(name, item) for name, item in sorted(view.series.items()))
         cli.out.table(("SERIES", "TREND", "MIN", "LAST", "MAX", "COUNT"), rows)
 
 

@@ -27,17 +27,17 @@ def models(ctx: typer.Context, python: Python = None) -> None:
     """List the model plugins of a Python environment: packages with `crucible.models` entry points."""
     cli = CommandContext.from_typer(ctx)
     interpreter = _interpreter(cli, python)
-    found = list_plugins(interpreter, cli.environ)
+    plugins = list_plugins(interpreter, cli.environ)
     if cli.out.as_json:
-        cli.out.json({"python": interpreter, "items": [plugin.as_json() for plugin in found]})
+        cli.out.json({"python": interpreter, "items": [plugin.as_json() for plugin in plugins]})
     elif cli.out.quiet:
-        for plugin in found:
+        for plugin in plugins:
             cli.out.data(plugin.name)
-    elif not found:
+    elif not plugins:
         cli.out.say(f"No package in {interpreter} provides a model. docs/plugins.md shows how to write one.")
     else:
-        cli.out.table(("MODEL", "VERSION", "CAN", "PACKAGE", "WHAT"), (_row(plugin) for plugin in found))
-        _print_footer(cli, found, interpreter)
+        cli.out.table(("MODEL", "VERSION", "CAN", "PACKAGE", "WHAT"), (_row(plugin) for plugin in plugins))
+        _print_footer(cli, plugins, interpreter)
 
 
 def show(ctx: typer.Context, name: Name, python: Python = None) -> None:
@@ -65,9 +65,9 @@ def _row(plugin: Plugin) -> tuple[str, ...]:
     return plugin.name, plugin.version, ", ".join(plugin.methods), package, what
 
 
-def _print_footer(cli: CommandContext, found: tuple[Plugin, ...], interpreter: str) -> None:
-    cli.out.say(f"From {interpreter}. Details: crucible models show {found[0].name}")
-    broken = [plugin.name for plugin in found if plugin.problem is not None]
+def _print_footer(cli: CommandContext, plugins: tuple[Plugin, ...], interpreter: str) -> None:
+    cli.out.say(f"From {interpreter}. Details: crucible models show {plugins[0].name}")
+    broken = [plugin.name for plugin in plugins if plugin.problem is not None]
     if broken:
         cli.out.warn(f"Broken: {', '.join(broken)}. For the traceback: crucible models show {broken[0]}")
 

@@ -55,13 +55,13 @@ def checkpoints(
     if output is not None and download is None:
         raise BadInput("--output needs --download.", fix="Add --download ID.")
     with cli.api() as api:
-        found = find_job(api, job)
+        view = find_job(api, job)
         if now:
-            _request_checkpoint(cli, api, found)
+            _request_checkpoint(cli, api, view)
         elif download is not None:
-            _download(cli, api, found, download, (output or Path(found.display_name)).absolute(), force)
+            _download(cli, api, view, download, (output or Path(view.display_name)).absolute(), force)
         else:
-            cli.out.print_list(api.checkpoints(found.id), _list_format(found))
+            cli.out.print_list(api.checkpoints(view.id), _list_format(view))
 
 
 def _request_checkpoint(cli: CommandContext, api: Api, job: JobView) -> None:
@@ -135,16 +135,16 @@ def download(
     """
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = find_job(api, job)
-        into = (to or Path(found.display_name)).absolute()
-        chosen = select_artifacts(api.artifacts(found.id), paths or ())
+        view = find_job(api, job)
+        into = (to or Path(view.display_name)).absolute()
+        chosen = select_artifacts(api.artifacts(view.id), paths or ())
         if not chosen:
-            cli.out.say(f"{found.display_name} has no artifacts. A job saves them in $CRUCIBLE_OUTPUT_DIR.")
+            cli.out.say(f"{view.display_name} has no artifacts. A job saves them in $CRUCIBLE_OUTPUT_DIR.")
         if not force:
             refuse_to_overwrite(chosen, into)
         already_present = [item for item in chosen if local_file(item, into) is LocalFile.INTACT]
         for artifact in chosen:
-            path = fetch(api, found.id, artifact, into)
+            path = fetch(api, view.id, artifact, into)
             if cli.out.as_json:
                 cli.out.json({**artifact.as_json(), "file": str(path)})
             else:

@@ -40,14 +40,14 @@ def ports(
     cli = CommandContext.from_typer(ctx)
     pairs = [parse_pair(text) for text in wanted or ()]
     with cli.api() as api:
-        found = find_job(api, job)
-        say_if_starting(cli, found)
-        listening = api.ports(found.id)
+        view = find_job(api, job)
+        say_if_starting(cli, view)
+        listening = api.ports(view.id)
         if not pairs:
             return _print_ports(cli, listening)
         for remote, _ in pairs:
             require_port(listening, remote)
-        return _forward(cli, api, found, pairs)
+        return _forward(cli, api, view, pairs)
 
 
 def _print_ports(cli: CommandContext, listening: Sequence[int]) -> int:

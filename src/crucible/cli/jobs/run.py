@@ -157,7 +157,7 @@ def _without_model(source: CodeSource, options: RunOptions, cli: CommandContext)
 def _make_payload(source: CodeSource, fields: PartialSpec) -> tuple[Payload, PartialSpec]:
     if source.kind == "path" and source.target == "-":
         code = sys.stdin.buffer.read().decode("utf-8", errors="surrogateescape")
-        return from_code(code, source, shown="Standard input"), fields
+        return from_code(code, source, label="Standard input"), fields
     return (_from_template(source), fields) if source.kind == "template" else build_payload(source, fields)
 
 

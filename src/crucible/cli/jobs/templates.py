@@ -17,33 +17,33 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Template name; see `c
 
 def templates(ctx: typer.Context) -> None:
     """List ready-made workloads. `crucible run --template NAME` runs one, `crucible templates copy NAME` copies it."""
-    cli, found = CommandContext.from_typer(ctx), known()
+    cli, items = CommandContext.from_typer(ctx), known()
     if cli.out.as_json:
-        cli.out.json({"items": [as_json(item) for item in found]})
+        cli.out.json({"items": [as_json(item) for item in items]})
     elif cli.out.quiet:
-        for item in found:
+        for item in items:
             cli.out.data(item.name)
     else:
-        rows = [(item.name, ", ".join(preset.name for preset in item.presets), item.description) for item in found]
+        rows = [(item.name, ", ".join(preset.name for preset in item.presets), item.description) for item in items]
         cli.out.table(("TEMPLATE", "PRESETS", "WHAT"), rows)
-        cli.out.say(f"Run one: crucible run --template {found[0].name}" if found else "There are no templates.")
+        cli.out.say(f"Run one: crucible run --template {items[0].name}" if items else "There are no templates.")
 
 
 def show(ctx: typer.Context, name: Name) -> None:
     """Show a template's presets, files and requirements."""
-    cli, found = CommandContext.from_typer(ctx), get(name)
+    cli, template = CommandContext.from_typer(ctx), get(name)
     if cli.out.as_json:
-        cli.out.json(as_json(found))
+        cli.out.json(as_json(template))
         return
     cli.out.fields(
         [
-            ("Template", found.name),
-            ("Title", found.title),
-            ("What", found.description),
-            ("Command", " ".join(found.command)),
-            ("Needs", ", ".join(found.requirements)),
-            ("Presets", "\n".join(f"{preset.name}: {preset.description}" for preset in found.presets)),
-            ("Files", ", ".join(found.files)),
+            ("Template", template.name),
+            ("Title", template.title),
+            ("What", template.description),
+            ("Command", " ".join(template.command)),
+            ("Needs", ", ".join(template.requirements)),
+            ("Presets", "\n".join(f"{preset.name}: {preset.description}" for preset in template.presets)),
+            ("Files", ", ".join(template.files)),
         ]
     )
     cli.out.say(f"Run it: crucible run --template {name} · Copy it: crucible templates copy {name}")

@@ -19,8 +19,8 @@ from crucible.wire.http.sessions import CHUNK, MAX_SIDE, FrameKind, Over, Size
 
 def terminal_size() -> Size:
     """Return the size of this process's terminal (default: 24 x 80)."""
-    found = shutil.get_terminal_size((80, 24))
-    return Size(_bounded(found.lines), _bounded(found.columns))
+    size = shutil.get_terminal_size((80, 24))
+    return Size(_bounded(size.lines), _bounded(size.columns))
 
 
 def _bounded(count: int) -> int:

@@ -93,7 +93,12 @@ class RunOptions:
     ] = ()
     in_place: Annotated[bool, typer.Option("--in-place", help="Run in the folder itself instead of a copy.")] = False
     python: Annotated[
-        Text, typer.Option("--python", metavar="PATH", help="Python interpreter or virtual environment.")
+        Text,
+        typer.Option(
+            "--python",
+            metavar="PATH",
+            help="Python interpreter or virtual environment (default: what the code declares, or the shell's).",
+        ),
     ] = None
     env_file: Annotated[
         tuple[Path, ...],
@@ -222,12 +227,22 @@ class RunOptions:
         typer.Option("--keep-checkpoints", metavar="N", help="Keep the newest N checkpoints (default: 3)."),
         FieldMapping("keep.latest"),
     ] = None
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Value of $CRUCIBLE_SEED.")] = None
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="Value of $CRUCIBLE_SEED (default: derived from the job's ID)."),
+    ] = None
     resume_from: Annotated[
         Text, typer.Option("--resume-from", metavar="ID", help="Start from this checkpoint, of any job.")
     ] = None
     name: Annotated[Text, typer.Option("--name", metavar="NAME", help="Name of the job.")] = None
-    project: Annotated[Text, typer.Option("--project", metavar="NAME", help="Project to run the job in.")] = None
+    project: Annotated[
+        Text,
+        typer.Option(
+            "--project",
+            metavar="NAME",
+            help="Project to run the job in (default: the setting `project`, or your only project).",
+        ),
+    ] = None
     kind: Annotated[
         Text,
         typer.Option(
@@ -263,9 +278,9 @@ class RunOptions:
     def from_typer(cls, ctx: typer.Context, **more: Any) -> RunOptions:
         """Read the command line from typer's context. typer passes None for a list that was not given."""
         known = {item.name for item in fields(cls)}
-        given = {key: value for key, value in ctx.params.items() if key in known and value is not None}
-        lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
-        return cls(**{**given, **lists, **more})
+        values = {key: value for key, value in ctx.params.items() if key in known and value is not None}
+        lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists, **more})
 
 
 _OPT_IN = frozenset(
@@ -309,10 +324,10 @@ def takes_options(
 def _parameter(name: str, kind: Any, option: object, *_: FieldMapping) -> inspect.Parameter:
     """Return the option as a parameter for typer, which needs a list or None for a repeatable option."""
     annotated: Any = Annotated
-    listed: Any = list
+    list_type: Any = list
     several = get_origin(kind) is tuple
-    shown = listed[get_args(kind)[0]] | None if several else kind
+    typer_type = list_type[get_args(kind)[0]] | None if several else kind
     default = None if several else getattr(RunOptions, name)
     return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotated[shown, option]
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotated[typer_type, option]
     )

@@ -41,10 +41,10 @@ def format_notice(job: JobView) -> str:
 
 def desktop_command(text: str, environ: Mapping[str, str]) -> Sequence[str] | None:
     """Return the command that shows a notice on this desktop, or None."""
-    if sys.platform == "darwin" and (found := shutil.which("osascript", path=environ.get("PATH"))):
+    if sys.platform == "darwin" and (program := shutil.which("osascript", path=environ.get("PATH"))):
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        return [found, "-e", f'display notification "{quoted}" with title "Crucible"']
+        return [program, "-e", f'display notification "{quoted}" with title "Crucible"']
     if not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
         return None
-    found = shutil.which("notify-send", path=environ.get("PATH"))
-    return [found, "--app-name=Crucible", "--", "Crucible", text] if found else None
+    program = shutil.which("notify-send", path=environ.get("PATH"))
+    return [program, "--app-name=Crucible", "--", "Crucible", text] if program else None

@@ -93,11 +93,11 @@ def format_plan(job: JobView) -> str | None:
 
 def format_command(command: Sequence[str], most: int = 100) -> str:
     """Return the command as typed in a shell, shortened; code on one line."""
-    shown = ["python" if word == PYTHON else word for word in command[:20]]
-    if shown[:2] == ["/bin/sh", "-c"] and len(shown) > 2:
-        words = " ".join([shown[2], *map(shlex.quote, shown[4:])])
+    parts = ["python" if word == PYTHON else word for word in command[:20]]
+    if parts[:2] == ["/bin/sh", "-c"] and len(parts) > 2:
+        words = " ".join([parts[2], *map(shlex.quote, parts[4:])])
     else:
-        words = shlex.join(shown)
+        words = shlex.join(parts)
     line = " ".join(words.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 

@@ -21,10 +21,10 @@ def find_hints(tail: Iterable[str], payload: Payload | None = None, folder: Path
 
 
 def _module_hint(text: str, payload: Payload | None, folder: Path | None) -> Iterator[str]:
-    found = _MODULE.findall(text)
-    if not found:
+    modules = _MODULE.findall(text)
+    if not modules:
         return
-    name = found[-1].partition(".")[0]
+    name = modules[-1].partition(".")[0]
     root = _root_with(name, payload)
     if root is not None and payload is not None and payload.source.path:
         entry = Path(payload.source.path).relative_to(root).as_posix()

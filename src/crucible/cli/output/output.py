@@ -29,8 +29,8 @@ def print_error(error: CrucibleError, *, as_json: bool, file: TextIO | None = No
     if as_json:
         from crucible.client.transport.problems import error_object
 
-        found = {**error_object(error), "exit_code": error.exit_code}
-        print(json.dumps({"error": found}, default=str), file=out)
+        fields = {**error_object(error), "exit_code": error.exit_code}
+        print(json.dumps({"error": fields}, default=str), file=out)
         return
     print(f"Error: {error.what}", file=out)
     if error.why:
@@ -107,17 +107,17 @@ class Output:
             line = line if room is None else _truncate(line, room)
             self.data(f"\x1b[1m{line}\x1b[0m" if number == 0 and self.colours else line)
 
-    def print_list(self, found: Sequence[V], shown: ListFormat[V], **more: object) -> None:
+    def print_list(self, views: Sequence[V], format: ListFormat[V], **more: object) -> None:
         """Print views as JSON (with `more` next to `items`), as names with `--quiet`, else as a table."""
         if self.as_json:
-            self.json({**more, "items": [view.as_json() for view in found]})
+            self.json({**more, "items": [view.as_json() for view in views]})
         elif self.quiet:
-            for view in found:
-                self.data(shown.name(view))
-        elif not found and shown.empty:
-            self.say(shown.empty)
+            for view in views:
+                self.data(format.name(view))
+        elif not views and format.empty:
+            self.say(format.empty)
         else:
-            self.table(shown.heads, map(shown.row, found))
+            self.table(format.heads, map(format.row, views))
 
     def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
         """Print one name and value per line, skipping empty values; a long value wraps below itself."""
@@ -136,13 +136,13 @@ _NARROWEST = 6
 
 def fit_widths(widths: Sequence[int], room: int) -> list[int]:
     """Shrink the widest columns until all fit into `room` with two blanks between; never the first column."""
-    found = list(widths)
-    while sum(found) + 2 * (len(found) - 1) > room:
-        widest = max(range(1, len(found)), key=lambda index: found[index], default=0)
-        if widest == 0 or found[widest] <= _NARROWEST:
+    fitted = list(widths)
+    while sum(fitted) + 2 * (len(fitted) - 1) > room:
+        widest = max(range(1, len(fitted)), key=lambda index: fitted[index], default=0)
+        if widest == 0 or fitted[widest] <= _NARROWEST:
             break
-        found[widest] -= 1
-    return found
+        fitted[widest] -= 1
+    return fitted
 
 
 def _truncate(text: str, width: int) -> str:
@@ -154,10 +154,10 @@ def _wrap(line: str, room: int | None, indent: str) -> list[str]:
     own = indent + line[: len(line) - len(line.lstrip())]
     if room is None or len(indent) + 20 > room:
         return [indent + line]
-    found = textwrap.wrap(
+    lines = textwrap.wrap(
         line.strip(), room, initial_indent=own, subsequent_indent=own, break_long_words=False, break_on_hyphens=False
     )
-    return found or [""]
+    return lines or [""]
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:

@@ -32,10 +32,10 @@ Events = Annotated[
 def notifications(ctx: typer.Context, project: Project = None) -> None:
     """List a project's webhooks, their events and state."""
     with _hooks(ctx, project) as (cli, hooks, where):
-        found = hooks.list_hooks(where)
+        views = hooks.list_hooks(where)
     none = f"The project {where} has no webhooks. Add one: crucible notifications add URL"
     heads = ("HOOK", "URL", "EVENTS", "STATE", "LAST")
-    cli.out.print_list(found, ListFormat(heads, _row, lambda hook: hook.id, none), project=where)
+    cli.out.print_list(views, ListFormat(heads, _row, lambda hook: hook.id, none), project=where)
 
 
 def add(
@@ -60,8 +60,8 @@ def add(
 def show(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
     """Show a webhook: its events, its state, and why it is disabled, if it is."""
     with _hooks(ctx, project) as (cli, hooks, where):
-        found = hooks.get(where, hook)
-    _show(cli, found)
+        view = hooks.get(where, hook)
+    _show(cli, view)
 
 
 def change(
@@ -117,22 +117,22 @@ def deliveries(
 ) -> None:
     """List a webhook's recent deliveries, newest first."""
     with _hooks(ctx, project) as (cli, hooks, where):
-        found = hooks.deliveries(where, hook, limit=limit)
+        views = hooks.deliveries(where, hook, limit=limit)
     heads = ("AT", "TYPE", "JOB", "OUTCOME", "SECONDS", "ANSWER")
     listing = ListFormat(heads, _delivery_row, lambda tried: tried.id, "Nothing has been sent yet.")
-    cli.out.print_list(found, listing, project=where)
+    cli.out.print_list(views, listing, project=where)
 
 
 def remove(ctx: typer.Context, hook: Ref, project: Project = None, yes: Yes = False) -> int:
     """Remove a webhook and its secret."""
     with _hooks(ctx, project) as (cli, hooks, where):
-        found = hooks.get(where, hook)
-        if not cli.confirm(f"Remove {short(found.id)} ({found.url})?", yes=yes):
+        view = hooks.get(where, hook)
+        if not cli.confirm(f"Remove {short(view.id)} ({view.url})?", yes=yes):
             return 1
-        hooks.remove(where, found.id)
+        hooks.remove(where, view.id)
     if cli.out.as_json:
-        cli.out.json({"project": where, "id": found.id, "removed": True})
-    cli.out.say(f"{short(found.id)} is removed.")
+        cli.out.json({"project": where, "id": view.id, "removed": True})
+    cli.out.say(f"{short(view.id)} is removed.")
     return 0
 
 
@@ -152,8 +152,8 @@ def _switch(ctx: typer.Context, hook: str, project: str | None, *, on: bool) -> 
     cli.out.say(f"{short(changed.id)} is {'enabled for events from now on' if on else 'disabled'}.")
 
 
-def _events(given: list[str] | None) -> tuple[HookEvent, ...]:
-    words = [word.strip() for item in given or () for word in item.split(",") if word.strip()]
+def _events(items: list[str] | None) -> tuple[HookEvent, ...]:
+    words = [word.strip() for item in items or () for word in item.split(",") if word.strip()]
     for word in words:
         if word not in set(HookEvent):
             raise UnknownName("event", word, [item.value for item in HookEvent])

@@ -22,9 +22,9 @@ def projects(ctx: typer.Context) -> None:
     """List the projects you can see."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = api.people.projects()
+        views = api.people.projects()
     heads = ("PROJECT", "MEMBERS", "ABOUT", "SINCE")
-    cli.out.print_list(found, ListFormat(heads, _row, lambda project: project.name))
+    cli.out.print_list(views, ListFormat(heads, _row, lambda project: project.name))
 
 
 def add(
@@ -45,10 +45,10 @@ def members(ctx: typer.Context, name: Project) -> None:
     """List a project's members and their roles."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = api.people.members(name)
+        views = api.people.members(name)
     nobody = f"{name} has no members; only administrators can use it."
     heads = ("USER", "ROLE", "SINCE")
-    cli.out.print_list(found, ListFormat(heads, _member, lambda member: member.name, nobody))
+    cli.out.print_list(views, ListFormat(heads, _member, lambda member: member.name, nobody))
 
 
 def grant(

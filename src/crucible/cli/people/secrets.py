@@ -23,10 +23,10 @@ def secrets(ctx: typer.Context, project: Project = None) -> None:
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
         where = resolve_project(cli, api, project)
-        found = api.secrets.list_secrets(where)
+        views = api.secrets.list_secrets(where)
     none = f"The project {where} has no secrets. Set one: crucible secrets set NAME"
     cli.out.print_list(
-        found, ListFormat(("SECRET", "SET", "BY"), _row, lambda secret: secret.name, none), project=where
+        views, ListFormat(("SECRET", "SET", "BY"), _row, lambda secret: secret.name, none), project=where
     )
 
 

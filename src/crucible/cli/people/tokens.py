@@ -23,10 +23,10 @@ def tokens(
     """List your tokens, sessions and share links. The tokens themselves are never shown."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = api.people.tokens(all=everyones)
+        views = api.people.tokens(all=everyones)
     heads = ("TOKEN", "USER", "NAME", "KIND", "MAY", "ONLY IN", "STATE", "USED")
     none = "You have no tokens. Create one: crucible tokens create NAME"
-    cli.out.print_list(found, ListFormat(heads, _row, lambda token: token.id, none))
+    cli.out.print_list(views, ListFormat(heads, _row, lambda token: token.id, none))
 
 
 def create(

@@ -23,10 +23,10 @@ def users(ctx: typer.Context) -> None:
     """List users."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
-        found = api.people.users()
+        views = api.people.users()
     nobody = "There are no users: the owner of the state folder is the only one. Add one: crucible users add NAME"
     heads = ("USER", "WHAT", "LOGS IN BY", "PROJECTS", "SINCE")
-    cli.out.print_list(found, ListFormat(heads, _row, lambda user: user.name, nobody))
+    cli.out.print_list(views, ListFormat(heads, _row, lambda user: user.name, nobody))
 
 
 def add(
@@ -53,8 +53,8 @@ def password(ctx: typer.Context, name: Name, password_stdin: PasswordStdin = Fal
     with cli.api() as api:
         own = api.people.me().user == name
         old = None if not own else _read_password() if password_stdin else _prompt_old_password()
-        given = _read_password() if password_stdin else _prompt_new_password()
-        changed = api.people.change_user(name, password=given, old_password=old)
+        new = _read_password() if password_stdin else _prompt_new_password()
+        changed = api.people.change_user(name, password=new, old_password=old)
     _print_user(cli, changed, f"{name} has a new password.")
 
 

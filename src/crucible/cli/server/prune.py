@@ -29,13 +29,13 @@ def prune(
     cli = CommandContext.from_typer(ctx)
     age = _parse_age(older_than)
     with cli.api() as api:
-        found = None if yes and not dry_run else api.maintenance.prune(older_than=age, dry_run=True)
-        if found is not None and (dry_run or not found.is_any):
-            _print_result(cli, found)
+        preview = None if yes and not dry_run else api.maintenance.prune(older_than=age, dry_run=True)
+        if preview is not None and (dry_run or not preview.is_any):
+            _print_result(cli, preview)
             return 0
-        if found is not None:
-            question = f"Remove {_summary(found)}?"
-            if not cli.confirm(question, yes=False, why="\n".join(_lines(found))):
+        if preview is not None:
+            question = f"Remove {_summary(preview)}?"
+            if not cli.confirm(question, yes=False, why="\n".join(_lines(preview))):
                 return 1
         _print_result(cli, api.maintenance.prune(older_than=age))
     return 0
@@ -48,35 +48,35 @@ def _parse_age(text: str | None) -> float | None:
         raise BadInput(f"--older-than: {error.what}", fix=error.fix, field="--older-than") from error
 
 
-def _print_result(cli: CommandContext, found: PruneView) -> None:
+def _print_result(cli: CommandContext, pruned: PruneView) -> None:
     if cli.out.as_json:
-        cli.out.json(found.as_json())
+        cli.out.json(pruned.as_json())
         return
-    for line in _lines(found):
+    for line in _lines(pruned):
         cli.out.data(line)
-    if not found.is_any:
+    if not pruned.is_any:
         cli.out.say("There is nothing to remove.")
     else:
-        cli.out.say(f"{'Would remove' if found.dry_run else 'Removed'} {_summary(found)}.")
-    for item in found.failed[:_SHOWN]:
+        cli.out.say(f"{'Would remove' if pruned.dry_run else 'Removed'} {_summary(pruned)}.")
+    for item in pruned.failed[:_SHOWN]:
         cli.out.say(f"{item.key} could not be removed and will be retried: {item.why}")
 
 
-def _lines(found: PruneView) -> Iterator[str]:
-    for item in found.items[:_SHOWN]:
+def _lines(pruned: PruneView) -> Iterator[str]:
+    for item in pruned.items[:_SHOWN]:
         of = f" of {item.job}" if item.job else ""
         yield f"{item.what}{of}, {format_memory(item.bytes)}: {item.why}"
-    if len(found.items) > _SHOWN:
-        yield f"and {len(found.items) - _SHOWN} more (--json lists all)"
+    if len(pruned.items) > _SHOWN:
+        yield f"and {len(pruned.items) - _SHOWN} more (--json lists all)"
 
 
-def _summary(found: PruneView) -> str:
+def _summary(pruned: PruneView) -> str:
     counts = {
-        "job": found.jobs,
-        "checkpoint": found.checkpoints,
-        "artifact": found.artifacts,
-        "log": found.logs,
-        "bundle": found.bundles,
+        "job": pruned.jobs,
+        "checkpoint": pruned.checkpoints,
+        "artifact": pruned.artifacts,
+        "log": pruned.logs,
+        "bundle": pruned.bundles,
     }
     parts = [f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
-    return f"{', '.join(parts) or f'{len(found.items)} things'} ({format_memory(found.bytes)})"
+    return f"{', '.join(parts) or f'{len(pruned.items)} things'} ({format_memory(pruned.bytes)})"
