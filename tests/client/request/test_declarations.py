@@ -29,7 +29,7 @@ def test_a_broken_block_is_told_with_the_line_of_the_file_and_a_fix() -> None:
     [
         ("# dependencies = [", "TOML"),
         ('# dependencies = "numpy"', "list"),
-        ('# dependencies = ["a"]\n# requires-python = 3', "text"),
+        ('# dependencies = ["a"]\n# requires-python = 3', "string"),
     ],
 )
 def test_a_bad_block_is_bad_input(block: str, says: str) -> None:

@@ -28,7 +28,9 @@ def resume(
         str | None,
         typer.Option("--checkpoint", metavar="ID", help="Checkpoint ID or name, `latest` or `best` (default: latest)."),
     ] = None,
-    backend: Annotated[str | None, typer.Option("--backend", metavar="NAME", help="Backend to continue on.")] = None,
+    backend: Annotated[
+        str | None, typer.Option("--backend", metavar="NAME", help="Backend to continue on (default: the job's own).")
+    ] = None,
     follow: Follow = True,
 ) -> int:
     """Resume an ended job from a checkpoint; return its exit code.

@@ -200,7 +200,7 @@ class RunOptions:
     ] = None
     time: Annotated[
         Text,
-        typer.Option("--time", metavar="TIME", help="Time limit, such as 1h30m."),
+        typer.Option("--time", metavar="TIME", help="Time limit, such as 1h30m (default: the tier's, or none)."),
         FieldMapping("resources.seconds", DURATION),
     ] = None
     priority: Annotated[

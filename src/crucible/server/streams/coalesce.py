@@ -67,7 +67,7 @@ class Coalescer:
         await waiters.resolve(read)
 
     async def share_wait(self, key: Hashable, wait: Callable[[], Awaitable[T]]) -> T:
-        """Return what `wait` returns, or raise what it raises. Callers join until it ends; the last to leave ends it."""
+        """Return what `wait` returns, or raise what it raises. Joined until then; cancelled when the last caller leaves."""
         waiters = self._waits.get(key)
         if waiters is None:
             waiters = self._waits[key] = _Waiters()
