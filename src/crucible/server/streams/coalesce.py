@@ -67,7 +67,7 @@ class Coalescer:
         await waiters.resolve(read)
 
     async def share_wait(self, key: Hashable, wait: Callable[[], Awaitable[T]]) -> T:
-        """Return what `wait` returns, or raise what it raises. Joined until then; cancelled when the last caller leaves."""
+        """Return what `wait` returns, or raise what it raises. It is cancelled when the last of its callers leaves."""
         waiters = self._waits.get(key)
         if waiters is None:
             waiters = self._waits[key] = _Waiters()
