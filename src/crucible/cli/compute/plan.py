@@ -146,11 +146,12 @@ def _format_conclusion(profile: ProfileView, name: str) -> str:
     value = getattr(profile, name)
     if not value:
         return ""
-    shown = _format_value(name, value, profile)
-    sure = profile.confidence.get(name, "")
+    text = _format_value(name, value, profile)
+    confidence = profile.confidence.get(name, "")
     assumed = ", assumed" if name in profile.assumed else ""
-    at = next((f"{line.file}:{line.line}" for line in profile.evidence.get(name, ())), "")
-    return f"{shown} ({', '.join(part for part in (f'{sure} confidence{assumed}' if sure else '', at) if part)})"
+    location = next((f"{line.file}:{line.line}" for line in profile.evidence.get(name, ())), "")
+    parts = (f"{confidence} confidence{assumed}" if confidence else "", location)
+    return f"{text} ({', '.join(part for part in parts if part)})"
 
 
 def _format_stated_runtime(plan: PlanView) -> str:
@@ -167,10 +168,10 @@ def _format_value(name: str, value: Any, profile: ProfileView) -> str:
 
 
 def _questions(profile: ProfileView) -> Iterator[str]:
-    asked = profile.unknown
+    questions = profile.unknown
     for name in ("gpu", "gpus", "gpu_memory_gb", "host_memory_gb", "runtime_hours"):
-        if name in asked:
-            yield asked[name]
+        if name in questions:
+            yield questions[name]
 
 
 def _row(offer: PlannedView, chosen: PlannedView | None) -> tuple[str, ...]:

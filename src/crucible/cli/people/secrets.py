@@ -75,9 +75,9 @@ def _read_value(name: str) -> str:
     """Prompt for the value without echo, or read standard input without its last line break."""
     if sys.stdin.isatty():
         return str(typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True))
-    given = sys.stdin.buffer.read(LONGEST_SECRET * 2)
+    data = sys.stdin.buffer.read(LONGEST_SECRET * 2)
     try:
-        text = given.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         raise BadInput("Standard input is not text.", fix="Encode it first, for example with base64.") from None
     if not text.strip():

@@ -141,10 +141,10 @@ def _print_user(cli: CommandContext, user: UserView, words: str) -> None:
 
 
 def _read_password() -> str:
-    given = sys.stdin.readline().rstrip("\n")
-    if not given:
+    password = sys.stdin.readline().rstrip("\n")
+    if not password:
         raise BadInput("Standard input has no password.", fix="Give it as one line: ... --password-stdin < file")
-    return given
+    return password
 
 
 def _prompt_old_password() -> str:

@@ -64,10 +64,10 @@ def find_entry(root: Path, label: str, named: str | None) -> str:
     if len(scripts) == 1:
         return scripts[0]
     candidates = scripts or _below(root)
-    listed = f"Candidates: {', '.join(candidates[:_LISTED])}." if candidates else "There is no Python file in it."
+    hint = f"Candidates: {', '.join(candidates[:_LISTED])}." if candidates else "There is no Python file in it."
     raise BadInput(
         f"It is not clear which file of {label} to run.",
-        why=f"There is no {', '.join(ENTRIES)}. {listed}",
+        why=f"There is no {', '.join(ENTRIES)}. {hint}",
         fix="Name it with --entry FILE." if candidates else "Add a main.py, or use --shell for another command.",
         candidates=candidates,
     )

@@ -55,21 +55,21 @@ class JobStatus:
 
 def status_of(job: JobView) -> JobStatus:
     remaining = job.cost.estimated_remaining_micros
-    shown = job.progress or ProgressView()
+    progress = job.progress or ProgressView()
     return JobStatus(
         id=job.id,
         state=Status(job.status),
         phase=JobState(job.phase),
         backend=job.backend,
         previous_backend=job.previous_backend,
-        progress=_percent(shown, job.status),
+        progress=_percent(progress, job.status),
         cost=job.cost.micros / 1e6,
         estimated_remaining=None if remaining is None else remaining / 1e6,
         message=_message(job),
         metrics=dict(job.metrics),
-        epoch=shown.epoch,
-        total_epochs=shown.total_epochs,
-        step=shown.step,
+        epoch=progress.epoch,
+        total_epochs=progress.total_epochs,
+        step=progress.step,
         attempt=job.attempt or 0,
         exit_code=job.exit_code,
         signal=job.signal,

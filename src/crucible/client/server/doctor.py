@@ -122,43 +122,45 @@ def check_machine(machine: SystemInfo, home: Path) -> Iterator[Check]:
 
 
 def _python(machine: SystemInfo) -> Check:
-    shown = ".".join(map(str, machine.version))
+    version = ".".join(map(str, machine.version))
     if machine.version < OLDEST:
-        return Check("python", CheckStatus.BROKEN, f"{shown} at {machine.executable}", "Install Python 3.11 or newer.")
-    return Check("python", CheckStatus.OK, f"{shown} at {machine.executable}")
+        return Check(
+            "python", CheckStatus.BROKEN, f"{version} at {machine.executable}", "Install Python 3.11 or newer."
+        )
+    return Check("python", CheckStatus.OK, f"{version} at {machine.executable}")
 
 
 def _home(machine: SystemInfo, home: Path) -> Iterator[Check]:
-    there = next(path for path in (home, *home.parents) if path.exists())
+    existing = next(path for path in (home, *home.parents) if path.exists())
     fix = "Set CRUCIBLE_HOME to a folder on a local disk that you may write to."
-    why = machine.cannot_write(there) if there.is_dir() else f"{there} is not a folder"
+    why = machine.cannot_write(existing) if existing.is_dir() else f"{existing} is not a folder"
     if why is not None:
         yield Check("state folder", CheckStatus.BROKEN, f"{home} cannot be written: {why}", fix)
         return
-    kind = filesystem_of(there.resolve(), machine.mounts)
+    kind = filesystem_of(existing.resolve(), machine.mounts)
     if kind is not None and is_network(kind):
         yield Check("state folder", CheckStatus.BROKEN, f"{home} is on a network file system ({kind})", fix)
     else:
         yield Check("state folder", CheckStatus.OK, f"{home}" + (f" ({kind})" if kind else ""))
-    yield _disk(machine, there)
+    yield _disk(machine, existing)
 
 
-def _disk(machine: SystemInfo, there: Path) -> Check:
-    free = machine.free(there)
-    shown = f"{format_memory(free)} free at {there}"
-    fix = "Make room, or set CRUCIBLE_HOME to a folder on another disk."
+def _disk(machine: SystemInfo, folder: Path) -> Check:
+    free = machine.free(folder)
+    detail = f"{format_memory(free)} free at {folder}"
+    fix = "Free some space, or set CRUCIBLE_HOME to a folder on another disk."
     if free < NO_DISK:
-        return Check("disk", CheckStatus.BROKEN, shown, fix)
-    return Check("disk", CheckStatus.WARNING, shown, fix) if free < LOW_DISK else Check("disk", CheckStatus.OK, shown)
+        return Check("disk", CheckStatus.BROKEN, detail, fix)
+    return Check("disk", CheckStatus.WARNING, detail, fix) if free < LOW_DISK else Check("disk", CheckStatus.OK, detail)
 
 
 def _clock(machine: SystemInfo) -> Check:
     """Check the clock against the age of our own files, which cannot be from the future."""
-    ours = Path(__file__).stat().st_mtime
-    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(machine.now()))
-    if machine.now() < ours - 86400:
-        return Check("clock", CheckStatus.BROKEN, f"{shown} is before this installation", "Set the clock (NTP).")
-    return Check("clock", CheckStatus.OK, shown)
+    installed_at = Path(__file__).stat().st_mtime
+    utc_time = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(machine.now()))
+    if machine.now() < installed_at - 86400:
+        return Check("clock", CheckStatus.BROKEN, f"{utc_time} is before this installation", "Set the clock (NTP).")
+    return Check("clock", CheckStatus.OK, utc_time)
 
 
 def _ports(machine: SystemInfo) -> Check:

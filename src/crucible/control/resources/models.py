@@ -90,15 +90,15 @@ class Models:
             if kept is not None:
                 return kept
             try:
-                found = await self._ask(lambda python, environ: describe_one(name, python, environ, ASK_SECONDS))
+                plugin = await self._ask(lambda python, environ: describe_one(name, python, environ, ASK_SECONDS))
             except ModelNotFound as error:
                 raise _not_found(name, error.known) from error
-            self._plugins[name] = (self._clock.now(), found)
-            return found
+            self._plugins[name] = (self._clock.now(), plugin)
+            return plugin
 
     def _in_list(self, name: str) -> Plugin | None:
-        listed = self._fresh(self._list) or ()
-        return next((plugin for plugin in listed if plugin.name == name), None)
+        plugins = self._fresh(self._list) or ()
+        return next((plugin for plugin in plugins if plugin.name == name), None)
 
     async def _describe_all(self) -> tuple[Plugin, ...]:
         async with self._locks.setdefault(None, asyncio.Lock()):

@@ -50,7 +50,7 @@ class _Routed:
     """As estimated from the program alone, without corrections by past jobs."""
     work: Workload
     learned: CorrectedSpeeds
-    found: Plan
+    plan: Plan
     offers: list[RankedOffer]
     best: RankedOffer | None
     read: bool
@@ -144,8 +144,8 @@ class Plans:
             accuracy=accuracy_view(experience.accuracy),
             job=plan_views.submission_view(chosen or waits, request, self._submitted_sizes(best, request, work)),
             waits=waits is not None,
-            too_dear=not chosen and not waits and plan_views.exceeds_max_cost(routed.found),
-            nearest=plan_views.nearest_view(routed.found),
+            too_dear=not chosen and not waits and plan_views.exceeds_max_cost(routed.plan),
+            nearest=plan_views.nearest_view(routed.plan),
             prices=PricesView(**ages(unconnected.stock), note=plan_views.old_prices_note(unconnected.stock)),
         )
 
@@ -161,15 +161,15 @@ class Plans:
         self, request: PlanRequest, routed: _Routed, experience: PastRuns, chosen: PlannedView | None
     ) -> CandidatesView:
         """Return the candidates and the rejected offers, as many as the request asks for."""
-        plan, offers, best = routed.found, routed.offers, routed.best
-        shown = offers if request.every_region else plan_views.best_of_each_type(offers)
+        plan, offers, best = routed.plan, routed.offers, routed.best
+        selected = offers if request.every_region else plan_views.best_of_each_type(offers)
         unheard = [n for n in self._backends.names() if self._backends.rejection(n, secrets=bool(request.secrets))]
         learned = plan_views.learned_view(routed.learned, experience.jobs, routed.work, best) if routed.read else None
         return CandidatesView(
             learned=learned,
             why=None if best else plan_views.why_no_offer(plan, self._waits(request, routed), unheard),
             chosen=chosen,
-            offers=tuple(self._view(one, request) for one in shown[: request.limit]),
+            offers=tuple(self._view(offer, request) for offer in selected[: request.limit]),
             offers_count=len(offers),
             rejected=plan_views.rejected_views(plan, request.limit),
             rejected_count=len(plan.rejected),
@@ -177,7 +177,7 @@ class Plans:
 
     def _waits(self, request: PlanRequest, routed: _Routed) -> OfferView | None:
         usable = [name for name in self._backends.names() if not self._why_not(request, name)]
-        return plan_views.waiting_offer(routed.found, usable)
+        return plan_views.waiting_offer(routed.plan, usable)
 
     def _route(
         self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: PastRuns
@@ -188,14 +188,14 @@ class Plans:
         work = make_workload(request, profile or UNREAD, learned.correction_for(plain.compute))
         known = learned if read else self._known
         offers = [*self._connected(request), *foreign]
-        found = route(work, request, offers, known)
-        if not _all_can_hold(found, named):
+        plan = route(work, request, offers, known)
+        if not _all_can_hold(plan, named):
             plain, work = _relaxed(request, plain), _relaxed(request, work)
-            found = route(work, request, offers, known)
-        ranked = _in_named_order(found.ranked, named)
-        both = [learned.with_confidence(one) if read else one for one in (*ranked, *found.unconnected)]
-        best = self._scheduler_choice(both[: len(ranked)], request, work) if ranked else None
-        return _Routed(plain, work, learned, found, both, best, read)
+            plan = route(work, request, offers, known)
+        ranked = _in_named_order(plan.ranked, named)
+        all_ranked = [learned.with_confidence(offer) if read else offer for offer in (*ranked, *plan.unconnected)]
+        best = self._scheduler_choice(all_ranked[: len(ranked)], request, work) if ranked else None
+        return _Routed(plain, work, learned, plan, all_ranked, best, read)
 
     def _forecast(self, request: PlanRequest, profile: Profile | None, routed: _Routed) -> Forecast | None:
         """Return the prediction to store; None if the runtime was not predicted or the machine is simulated."""
