@@ -102,7 +102,7 @@ def _shown_as_running(crucible: Deployment, counting: Counting) -> None:
     asked = crucible.cli("doctor")
     assert asked.returncode == 1
     assert "disk          BROKEN" in asked.stdout
-    assert "Make room" in asked.stdout
+    assert "Free some space" in asked.stdout
 
 
 def _its_log_goes_on(crucible: Deployment) -> None:

@@ -252,7 +252,7 @@ def _make_home(home: Path) -> None:
         if error.errno == errno.ENOSPC:
             raise DiskFull(
                 f"The disk is full: no room for the state folder {home}.",
-                fix="Make room, or set CRUCIBLE_HOME to a folder on another local disk.",
+                fix="Free some space, or set CRUCIBLE_HOME to a folder on another local disk.",
             ) from error
         raise Trouble(
             f"The state folder {home} cannot be used.",
