@@ -177,7 +177,9 @@ def _sha256(path: Path) -> str:
 
 def _disk_error(target: Path, error: OSError) -> CrucibleError:
     if error.errno == errno.ENOSPC:
-        return DiskFull(f"The disk is full: no room for {target}.", fix="Free some space, then download again: it resumes.")
+        return DiskFull(
+            f"The disk is full: no room for {target}.", fix="Free some space, then download again: it resumes."
+        )
     return Trouble(f"{target} cannot be written.", why=error.strerror or str(error), fix="Choose another folder.")
 
 
