@@ -11,9 +11,9 @@ from tests.catalog.refresh.providers import Handler
 from tests.control.fakes import FakeBackend, FakeClock, InlineCalls
 
 from crucible.catalog import Library, Stock
-from crucible.catalog.rows import Read, Row
+from crucible.catalog.rows import ParsedRows, Row
 from crucible.catalog.sources import KEYS, Sources
-from crucible.catalog.store import stocked
+from crucible.catalog.store import make_stock
 from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.resources.access import Access
 from crucible.control.resources.catalog import Catalog
@@ -45,11 +45,11 @@ class OwnPrices(Library):
 
     def __init__(self, rows: Sequence[Row]) -> None:
         super().__init__()
-        self._rows = Read(tuple(rows))
+        self._rows = ParsedRows(tuple(rows))
         self._stocks: dict[date, Stock] = {}
 
     def stock(self, day: date) -> Stock:
         seen = max(day, max(date.fromisoformat(row.dated) for row in self._rows.rows))
         if seen not in self._stocks:
-            self._stocks[seen] = stocked(self._rows, Read(()), seen)
+            self._stocks[seen] = make_stock(self._rows, ParsedRows(()), seen)
         return self._stocks[seen]

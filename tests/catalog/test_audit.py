@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.making import DAY, family, make_row, usd
 
-from crucible.catalog.audit import AGES, audit, sound
+from crucible.catalog.audit import AGES, audit, drop_refused
 from crucible.catalog.findings import Rule
 from crucible.catalog.rows import Row
 from crucible.catalog.store import shipped
@@ -73,7 +73,7 @@ def test_each_wrong_row_is_refused_by_its_rule(changes: dict[str, Any], rule: Ru
     assert rule in {finding.rule for finding in found}
     assert {finding.origin for finding in found} == {"bad"}
     assert all(finding.what and finding.fix and finding.row for finding in found)
-    left = next((row for row in sound(rows, found) if row.origin == "bad"), None)
+    left = next((row for row in drop_refused(rows, found) if row.origin == "bad"), None)
     assert left is None or left.prices() != rows[-1].prices()
 
 
@@ -82,7 +82,7 @@ def test_the_second_of_two_equal_rows_is_refused() -> None:
     (finding,) = [finding for finding in audit(rows, DAY) if finding.refused]
     assert (finding.rule, finding.origin) == (Rule.DUPLICATE, "again")
     assert "test.csv:0:xlarge" in finding.what
-    assert len(sound(rows, [finding])) == len(family())
+    assert len(drop_refused(rows, [finding])) == len(family())
 
 
 def test_two_rows_may_hold_different_prices_of_one_machine() -> None:
@@ -103,7 +103,7 @@ def test_cpus_have_a_usual_price_too() -> None:
 
 def test_a_bad_spot_price_costs_the_spot_price_alone() -> None:
     rows = spoilt(spot=0.6)
-    kept = sound(rows, audit(rows, DAY))[-1]
+    kept = drop_refused(rows, audit(rows, DAY))[-1]
     assert kept.prices() == [("on_demand", usd(0.526))]
 
 
@@ -133,7 +133,7 @@ def test_old_prices_are_told_once_and_offered_all_the_same() -> None:
     assert finding.row == "12 on-demand prices of aws"
     assert "273 days old" in finding.what
     assert finding.fix == "crucible catalog refresh aws"
-    assert sound(rows, [finding]) == tuple(rows)
+    assert drop_refused(rows, [finding]) == tuple(rows)
 
 
 def test_what_is_shipped_passes() -> None:
@@ -161,7 +161,7 @@ def test_what_is_shipped_passes() -> None:
 )
 def test_what_passes_once_passes_again(rows: list[Row]) -> None:
     """Whatever is left has sound prices; nothing crashes."""
-    kept = sound(rows, audit(rows, DAY))
+    kept = drop_refused(rows, audit(rows, DAY))
     for row in kept:
         assert all(price > 0 for _, price in row.prices())
         assert bool(row.gpu) == bool(row.gpus)

@@ -33,7 +33,7 @@ def test_differences_come_largest_first() -> None:
         "g4dn.4xlarge,T4,1,16,64,,1.2,,us-east-1,a",
     )
     assert (found.matched(), found.within(0.02), found.within(0.10)) == (3, 1, 2)
-    assert [(one.row, round(one.by, 2)) for one in found.over(0.02)] == [
+    assert [(one.row, round(one.relative, 2)) for one in found.over(0.02)] == [
         ("g4dn.2xlarge us-east-1", 1.0),
         ("g4dn.xlarge us-east-1", 0.05),
     ]

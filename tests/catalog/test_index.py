@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.making import make_row
 
-from crucible.catalog.index import ANYTHING, Catalog, Need, order
+from crucible.catalog.index import ANYTHING, Catalog, Need, sort_key
 from crucible.catalog.store import shipped
 from crucible.core.compute.gpus import find_gpus, names
 from crucible.core.compute.offers import Market, Offer
@@ -70,7 +70,7 @@ def test_pages_put_together_are_the_whole(need: Need, size: int) -> None:
     catalog = everything()
     whole = catalog.offers(need)
     paged: list[Offer] = []
-    while page := catalog.offers(need, after=order(paged[-1]) if paged else None, limit=size):
+    while page := catalog.offers(need, after=sort_key(paged[-1]) if paged else None, limit=size):
         paged += page
         if len(paged) > 5 * size:
             break

@@ -13,7 +13,7 @@ from tests.catalog.making import DAY, usd
 from crucible.catalog import PROVIDERS
 from crucible.catalog.compare import compare
 from crucible.catalog.rows import Row
-from crucible.catalog.store import made, shipped
+from crucible.catalog.store import shipped, shipped_on
 from crucible.core.compute.gpus import GPUS, find_gpu
 from crucible.core.compute.resources import GiB
 
@@ -137,7 +137,7 @@ def test_modal_is_a_gpu_with_its_share_of_a_host() -> None:
 
 
 def test_the_snapshot_has_a_day() -> None:
-    assert date(2025, 1, 1) < made() < DAY
+    assert date(2025, 1, 1) < shipped_on() < DAY
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

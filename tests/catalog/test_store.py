@@ -13,8 +13,8 @@ from tests.catalog.making import DAY, make_row, usd
 
 from crucible.catalog import PROVIDERS, Library, Need, Rule
 from crucible.catalog.lists import price_lists
-from crucible.catalog.rows import Read
-from crucible.catalog.store import shipped, stocked
+from crucible.catalog.rows import ParsedRows
+from crucible.catalog.store import make_stock, shipped
 from crucible.core.compute.offers import Market
 from crucible.core.errors import Trouble
 
@@ -151,9 +151,9 @@ def test_keeping_leaves_no_other_file(tmp_path: Path) -> None:
 
 
 def test_a_spot_price_that_on_demand_fell_below_is_refused() -> None:
-    base = Read((make_row(spot=0.4),))
-    over = Read((make_row(on_demand=0.3, dated="2025-09-30", origin="over"),))
-    stock = stocked(base, over, DAY)
+    base = ParsedRows((make_row(spot=0.4),))
+    over = ParsedRows((make_row(on_demand=0.3, dated="2025-09-30", origin="over"),))
+    stock = make_stock(base, over, DAY)
     assert [offer.rate for offer in stock.catalog.offers()] == [usd(0.3)]
     assert [finding.rule for finding in stock.refused] == [Rule.SPOT_ABOVE_ON_DEMAND]
 

@@ -33,7 +33,7 @@ def test_documented_prices(terminal: Terminal) -> None:
 
 def test_who_cannot_be_asked_for_prices_says_so(terminal: Terminal) -> None:
     done = terminal.run("catalog", "refresh", "colab")
-    assert (done.returncode, "no interface" in done.stderr) == (2, True)
+    assert (done.returncode, "no price interface" in done.stderr) == (2, True)
 
 
 def test_prices_in_the_state_folder_are_used_and_judged_while_they_are_there(terminal: Terminal) -> None:

@@ -1,4 +1,4 @@
-"""What can be rented and for how much: the shipped snapshot, its index, the audit, and how prices are refreshed."""
+"""What can be rented and for how much: the shipped prices, their index, the audit, and the refresh from providers."""
 
 from __future__ import annotations
 

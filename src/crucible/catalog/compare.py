@@ -1,8 +1,8 @@
-"""Our prices against another table of them: how many agree, which differ, what one has and the other has not.
+"""Compare the catalog with another price table: how many prices agree, which differ, what either table lacks.
 
-The other table is CSV with at least InstanceType, Region and Price, and where it has them SpotPrice, AcceleratorName
-and AcceleratorCount. Rows of several zones are taken together by their median. A row without InstanceType prices
-GPUs apart from their host; such a price is added to the host's.
+The other table is CSV with at least InstanceType, Region and Price, and optionally SpotPrice, AcceleratorName and
+AcceleratorCount. The price of a region is the median of its zones. A row without InstanceType is the price of GPUs
+alone, to be added to the price of their host.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from crucible.core.views.catalog import DifferenceView, PriceComparisonView
 
 REQUIRED = ("InstanceType", "Region", "Price")
 CLOSE = (0.02, 0.10)
-"""Two prices that are nearer than this are counted as agreeing."""
-MOST_SHOWN = 50
+"""Relative differences for which a comparison counts the prices within them."""
+MAX_LISTED = 50
 
-Place = tuple[str, str]
-"""Region and instance type."""
+RegionType = tuple[str, str]
+"""A region and an instance type."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """`by`: how much more ours is, as a part of theirs. Prices in micro-dollars."""
+    """One price in both tables, in micro-dollars."""
 
     row: str
     market: str
@@ -40,7 +40,8 @@ class Difference:
     theirs: int
 
     @property
-    def by(self) -> float:
+    def relative(self) -> float:
+        """How far our price is above theirs, as a fraction of theirs."""
         return self.ours / self.theirs - 1
 
     @property
@@ -50,13 +51,17 @@ class Difference:
             market=self.market,
             ours_micros=self.ours,
             theirs_micros=self.theirs,
-            percent=round(100 * self.by, 2),
+            percent=round(100 * self.relative, 2),
         )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`pairs`: prices that both have. `missing_here`: places of types that we know; `unknown_types` we have nowhere."""
+    """The catalog's prices of one provider (`ours`) beside another table (`theirs`).
+
+    `pairs`: prices that both have. `missing_here`: regions that lack an instance type which the catalog has elsewhere.
+    `unknown_types`: instance types that the catalog does not have at all.
+    """
 
     provider: str
     ours: int
@@ -68,16 +73,19 @@ class Comparison:
     unreadable: int
 
     def matched(self, market: str = "on_demand") -> int:
+        """Return how many prices of a market both tables have."""
         return sum(pair.market == market for pair in self.pairs)
 
     def within(self, share: float, market: str = "on_demand") -> int:
-        return sum(pair.market == market and abs(pair.by) <= share for pair in self.pairs)
+        """Return how many of these prices differ by at most `share`."""
+        return sum(pair.market == market and abs(pair.relative) <= share for pair in self.pairs)
 
     def over(self, share: float) -> list[Difference]:
-        return sorted((pair for pair in self.pairs if abs(pair.by) > share), key=lambda pair: -abs(pair.by))
+        """Return the prices that differ by more than `share`, largest difference first."""
+        return sorted((pair for pair in self.pairs if abs(pair.relative) > share), key=lambda pair: -abs(pair.relative))
 
     def view(self, share: float) -> PriceComparisonView:
-        """Show it; prices that differ by more than `share` of theirs are listed."""
+        """Return the comparison for the API, with the prices that differ by more than `share`."""
         over = self.over(share)
         return PriceComparisonView(
             provider=self.provider,
@@ -89,11 +97,11 @@ class Comparison:
             spot_matched=self.matched("spot"),
             spot_within={f"{100 * close:g}%": self.within(close, "spot") for close in CLOSE},
             over_percent=round(100 * share, 4),
-            differences=tuple(pair.view for pair in over[:MOST_SHOWN]),
+            differences=tuple(pair.view for pair in over[:MAX_LISTED]),
             differences_count=len(over),
-            missing_here=self.missing_here[:MOST_SHOWN],
+            missing_here=self.missing_here[:MAX_LISTED],
             missing_here_count=len(self.missing_here),
-            missing_there=self.missing_there[:MOST_SHOWN],
+            missing_there=self.missing_there[:MAX_LISTED],
             missing_there_count=len(self.missing_there),
             unknown_types=self.unknown_types,
             unreadable=self.unreadable,
@@ -102,54 +110,61 @@ class Comparison:
 
 @dataclass
 class _Table:
-    """The other table. `hosts`: places whose row names no GPU. `apart`: prices of GPUs alone, by their `names`."""
+    """The other table, in dollars an hour.
 
-    prices: dict[tuple[Place, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    apart: dict[tuple[str, str, int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    hosts: set[Place] = field(default_factory=set)
-    names: dict[str, frozenset[str]] = field(default_factory=dict)
+    `prices`: by region, instance type and market. `gpu_prices`: of GPUs alone, by region, name, count and market.
+    `hosts`: instance types whose row names no GPU. `gpu_types`: the GPU types that each name may mean.
+    """
+
+    prices: dict[tuple[RegionType, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    gpu_prices: dict[tuple[str, str, int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    hosts: set[RegionType] = field(default_factory=set)
+    gpu_types: dict[str, frozenset[str]] = field(default_factory=dict)
     unreadable: int = 0
 
     def price(self, row: Row, market: str) -> float | None:
-        """What it says for this row of ours; for one with GPUs on a bare host, both together."""
-        place = (row.region, row.instance_type)
-        if place not in self.hosts or not row.gpu:
-            found = self.prices.get((place, market))
-            if found is not None:
-                return median(found)
+        """Return the table's price for a row of the catalog, or None: of the machine, or of its host and GPUs added."""
+        key = (row.region, row.instance_type)
+        # A machine with GPUs whose row in the table names none: that price is of the host alone.
+        if key not in self.hosts or not row.gpu:
+            zones = self.prices.get((key, market))
+            if zones is not None:
+                return median(zones)
         host = self.prices.get(((row.region, row.instance_type.partition("+")[0]), market))
-        gpus = next(self._gpus(row, market), None) if row.gpu else None
+        gpus = next(self._prices_of_gpus(row, market), None) if row.gpu else None
         return None if host is None or gpus is None else median(host) + median(gpus)
 
-    def _gpus(self, row: Row, market: str) -> Iterator[list[float]]:
-        """Prices of its GPUs; where several names may mean them (`A100`, `A100-80GB`), of the narrowest first."""
-        names = [name for name, meant in self.names.items() if row.gpu in meant]
-        for name in sorted(names, key=lambda name: len(self.names[name])):
-            if found := self.apart.get((row.region, name, row.gpus, market)):
-                yield found
+    def _prices_of_gpus(self, row: Row, market: str) -> Iterator[list[float]]:
+        """Yield prices of the row's GPUs, by the most specific name first (`A100-80GB` before `A100`)."""
+        names = [name for name, types in self.gpu_types.items() if row.gpu in types]
+        for name in sorted(names, key=lambda name: len(self.gpu_types[name])):
+            if prices := self.gpu_prices.get((row.region, name, row.gpus, market)):
+                yield prices
 
 
 def compare(rows: Sequence[Row], text: str, provider: str | None = None) -> Comparison:
-    """Raises BadInput for what is no such table, UnknownName for a provider without prices."""
+    """Compare the rows of a provider (default: the one whose instance types the table has) with a table in CSV.
+
+    Raises BadInput for an invalid table, and UnknownName for a provider without prices.
+    """
     table = _read(text)
-    types = {kind for (_, kind), _ in table.prices}
-    chosen = provider or _likeliest(rows, types)
-    mine = [row for row in rows if row.provider == chosen]
+    provider = provider or _likely_provider(rows, {instance_type for (_, instance_type), _ in table.prices})
+    mine = [row for row in rows if row.provider == provider]
     if not mine:
-        raise UnknownName("provider", chosen, {row.provider for row in rows})
-    places = {(row.region, name) for row in mine for name in (row.instance_type, row.instance_type.partition("+")[0])}
-    known = {name for _, name in places}
-    theirs = {place for place, market in table.prices if market == "on_demand"}
-    missing = sorted(f"{kind} {region}" for region, kind in theirs - places if kind in known)
+        raise UnknownName("provider", provider, {row.provider for row in rows})
+    ours = {(row.region, name) for row in mine for name in (row.instance_type, row.instance_type.partition("+")[0])}
+    known_types = {instance_type for _, instance_type in ours}
+    theirs = {key for key, market in table.prices if market == "on_demand"}
+    missing = sorted(f"{name} {region}" for region, name in theirs - ours if name in known_types)
     priced = [row for row in mine if row.on_demand is not None]
     return Comparison(
-        provider=chosen,
+        provider=provider,
         ours=len(priced),
         theirs=len(theirs),
         pairs=tuple(_pairs(mine, table)),
         missing_here=tuple(missing),
-        missing_there=tuple(sorted(_named(row) for row in priced if table.price(row, "on_demand") is None)),
-        unknown_types=len({kind for _, kind in theirs} - known),
+        missing_there=tuple(sorted(_label(row) for row in priced if table.price(row, "on_demand") is None)),
+        unknown_types=len({instance_type for _, instance_type in theirs} - known_types),
         unreadable=table.unreadable,
     )
 
@@ -159,23 +174,23 @@ def _pairs(rows: Iterable[Row], table: _Table) -> Iterator[Difference]:
         for market, ours in (("on_demand", row.on_demand), ("spot", row.spot)):
             theirs = table.price(row, market)
             if ours is not None and theirs is not None:
-                yield Difference(_named(row), market, ours, round(theirs * MICROS))
+                yield Difference(_label(row), market, ours, round(theirs * MICROS))
 
 
-def _named(row: Row) -> str:
+def _label(row: Row) -> str:
     return f"{row.instance_type} {row.region}"
 
 
-def _likeliest(rows: Iterable[Row], types: set[str]) -> str:
-    """The provider most of whose instance types the table has."""
+def _likely_provider(rows: Iterable[Row], types: set[str]) -> str:
+    """Return the provider that has the most of these instance types. Raises BadInput if none has any."""
     common: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         if row.instance_type.partition("+")[0] in types:
             common[row.provider].add(row.instance_type)
     if not common:
         raise BadInput(
-            "The table has no instance type that the catalog knows.",
-            fix="Give a table of a provider that `crucible catalog list` shows, or name it with --provider.",
+            "The table has no instance type of the catalog.",
+            fix="Use a table of a provider in `crucible catalog list`, or name the provider with --provider.",
         )
     return max(sorted(common), key=lambda name: len(common[name]))
 
@@ -184,10 +199,10 @@ def _read(text: str) -> _Table:
     reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))
     table = _Table()
     try:
-        lacking = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
-        if lacking:
-            fix = f"It has to be CSV with a head line and at least {', '.join(REQUIRED)}."
-            raise BadInput(f"The table has no column {lacking[0]}.", fix=fix, field="against")
+        missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
+        if missing:
+            fix = f"Use CSV with a header line and at least the columns {', '.join(REQUIRED)}."
+            raise BadInput(f"The table has no column {missing[0]}.", fix=fix, field="against")
         for line in reader:
             _add(table, line)
     except csv.Error as error:
@@ -196,7 +211,7 @@ def _read(text: str) -> _Table:
 
 
 def _add(table: _Table, line: Mapping[str, str | None]) -> None:
-    region, kind = line["Region"] or "", line["InstanceType"] or ""
+    region, instance_type = line["Region"] or "", line["InstanceType"] or ""
     try:
         prices = {"on_demand": _amount(line["Price"]), "spot": _amount(line.get("SpotPrice"))}
         count = int(_amount(line.get("AcceleratorCount")) or 0)
@@ -204,20 +219,20 @@ def _add(table: _Table, line: Mapping[str, str | None]) -> None:
         table.unreadable += 1
         return
     name = line.get("AcceleratorName") or ""
-    if kind and line.get("AcceleratorName") == "":
-        table.hosts.add((region, kind))
+    if instance_type and line.get("AcceleratorName") == "":
+        table.hosts.add((region, instance_type))
     for market, price in prices.items():
         if price is None:
             continue
-        if kind:
-            table.prices[(region, kind), market].append(price)
+        if instance_type:
+            table.prices[(region, instance_type), market].append(price)
         elif is_gpu(name):
-            table.names[name] = frozenset(one.name for one in find_gpus(name))
-            table.apart[region, name, count, market].append(price)
+            table.gpu_types[name] = frozenset(gpu.name for gpu in find_gpus(name))
+            table.gpu_prices[region, name, count, market].append(price)
 
 
 def _amount(text: str | None) -> float | None:
-    """None for an empty field, and for zero, which is no price."""
+    """Return the price, or None for an empty field or zero. Raises ValueError."""
     if not text or not text.strip():
         return None
     number = float(text)

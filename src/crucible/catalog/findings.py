@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a price or a row, by which rule, and what mends it."""
+"""Findings: what is wrong with a price or a row, which rule it breaks, and the fix."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ class Rule(enum.StrEnum):
 
 
 WARNINGS = frozenset({Rule.OLD})
-"""Told, and offered all the same; everything else is refused."""
+"""Rules that only warn: the price is still offered. All other rules refuse it."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`row`: which one, in words. `column`: of which price; empty: of the whole row. `origin`: file and line."""
+    """What is wrong with a price or a row.
+
+    `row`: label of the row; `column`: the price's column, or empty for the whole row; `origin`: file and line.
+    """
 
     rule: Rule
     row: str

@@ -1,8 +1,7 @@
-"""The index: offers by GPU, size, place, market and price, cheapest first.
+"""The index: finds offers by GPU, size, region, market and price, cheapest first.
 
-Every offer has a number, in the order of price. For each thing that can be asked there is a set of numbers, kept as the
-bits of one integer: for a name the offers that have it, for an amount those that have at least as much. A question
-is the intersection of a few such sets, whatever the catalog's size.
+Offers are numbered in the order of their price. For every name and every amount the index holds a set of these numbers,
+as the bits of one integer: the offers with that name, or with at least that amount. A query intersects a few such sets.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from crucible.core.compute.resources import Capacity
 from crucible.core.errors import UnknownName
 
 Key = tuple[int, str, str, str, str, int]
-"""The order of offers: price, provider, region, instance type, market, years bound to."""
+"""Sort key of an offer: price, provider, region, instance type, market, years of commitment."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What is asked for; None or empty: anything. Amounts are the least that will do.
+    """A query for offers. None, empty and 0 mean anything; amounts are minima.
 
-    `gpu`: a type, or a group of types such as `A100`. `gpus` 0 is any number; `gpu_memory_bytes` is of each GPU.
-    `max_rate`: micro-dollars an hour.
+    `gpu`: a type, or a group of types such as `A100`. `gpu_memory_bytes`: of each GPU. `max_rate`: micro-dollars an
+    hour.
     """
 
     gpu: str | None = None
@@ -47,8 +46,8 @@ class Need:
 ANYTHING = Need()
 
 
-class Names:
-    """For each name the offers that have it."""
+class NameSets:
+    """Maps each name to the set of offers that have it."""
 
     def __init__(self, values: Iterable[str]) -> None:
         sets: dict[str, int] = {}
@@ -56,43 +55,43 @@ class Names:
             sets[value] = sets.get(value, 0) | 1 << number
         self._sets = sets
 
-    def of(self, names: Iterable[str]) -> int:
+    def any_of(self, names: Iterable[str]) -> int:
         return reduce(or_, (self._sets.get(name, 0) for name in names), 0)
 
-    def known(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._sets))
 
 
-class Amounts:
-    """For each amount the offers that have at least as much."""
+class AmountSets:
+    """Maps each amount to the set of offers that have at least as much."""
 
     def __init__(self, values: Sequence[float]) -> None:
         self._values = sorted(set(values))
-        at = {value: index for index, value in enumerate(self._values)}
+        index_of = {value: index for index, value in enumerate(self._values)}
         sets = [0] * (len(self._values) + 1)
         for number, value in enumerate(values):
-            sets[at[value]] |= 1 << number
+            sets[index_of[value]] |= 1 << number
         for index in reversed(range(len(self._values))):
             sets[index] |= sets[index + 1]
         self._sets = sets
 
-    def from_(self, least: float) -> int:
-        return self._sets[bisect_left(self._values, least)]
+    def at_least(self, minimum: float) -> int:
+        return self._sets[bisect_left(self._values, minimum)]
 
 
 class Catalog:
-    """Every offer there is; immutable."""
+    """All offers, indexed. Immutable."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self._offers = tuple(sorted(_offers(rows), key=order))
-        self._keys = [order(offer) for offer in self._offers]
+        self._offers = tuple(sorted(_offers(rows), key=sort_key))
+        self._keys = [sort_key(offer) for offer in self._offers]
         self._rates = [offer.rate for offer in self._offers]
         self._all = (1 << len(self._offers)) - 1
-        self._gpu = Names(offer.capacity.gpu_name for offer in self._offers)
-        self._provider = Names(offer.backend for offer in self._offers)
-        self._region = Names(offer.region for offer in self._offers)
-        self._market = Names(offer.market.value for offer in self._offers)
-        self._type = Names(offer.instance_type for offer in self._offers)
+        self._gpu = NameSets(offer.capacity.gpu_name for offer in self._offers)
+        self._provider = NameSets(offer.backend for offer in self._offers)
+        self._region = NameSets(offer.region for offer in self._offers)
+        self._market = NameSets(offer.market.value for offer in self._offers)
+        self._type = NameSets(offer.instance_type for offer in self._offers)
         self._gpus = self._amounts(lambda offer: len(offer.capacity.gpus))
         self._gpu_memory = self._amounts(lambda offer: offer.capacity.gpu_memory_bytes)
         self._vcpus = self._amounts(lambda offer: offer.capacity.cpus)
@@ -102,83 +101,85 @@ class Catalog:
         return len(self._offers)
 
     def offers(self, need: Need = ANYTHING, *, after: Key | None = None, limit: int | None = None) -> list[Offer]:
-        """Those that fit, cheapest first; `after`: only those behind this one in order; `limit`: at most so many.
+        """Return the offers that match, cheapest first: those behind `after`, and at most `limit`.
 
-        Raises UnknownName for a GPU, provider, region or type that nobody offers, with the nearest.
+        Raises UnknownName for a GPU, provider, region or instance type without offers; it suggests the nearest name.
         """
-        found = self._fitting(need)
+        matching = self._matching(need)
         if after is not None:
             first = bisect_right(self._keys, after)
-            found = found >> first << first
-        return [self._offers[number] for number in _numbers(found, limit)]
+            matching = matching >> first << first  # clears the bits up to `after`
+        return [self._offers[number] for number in _numbers(matching, limit)]
 
     def count(self, need: Need = ANYTHING) -> int:
-        return self._fitting(need).bit_count()
+        return self._matching(need).bit_count()
 
     def providers(self) -> tuple[str, ...]:
-        return self._provider.known()
+        return self._provider.names()
 
     def regions(self) -> tuple[str, ...]:
-        return self._region.known()
+        return self._region.names()
 
     def instance_types(self) -> tuple[str, ...]:
-        return self._type.known()
+        return self._type.names()
 
-    def _amounts(self, of: Callable[[Offer], float]) -> Amounts:
-        return Amounts([of(offer) for offer in self._offers])
+    def _amounts(self, amount: Callable[[Offer], float]) -> AmountSets:
+        return AmountSets([amount(offer) for offer in self._offers])
 
-    def _fitting(self, need: Need) -> int:
-        found = self._named(need)
+    def _matching(self, need: Need) -> int:
+        bits = self._matching_names(need)
         if need.gpus:
-            found &= self._gpus.from_(need.gpus)
+            bits &= self._gpus.at_least(need.gpus)
         if need.gpu_memory_bytes:
-            found &= self._gpu_memory.from_(need.gpu_memory_bytes)
+            bits &= self._gpu_memory.at_least(need.gpu_memory_bytes)
         if need.vcpus:
-            found &= self._vcpus.from_(need.vcpus)
+            bits &= self._vcpus.at_least(need.vcpus)
         if need.memory_bytes:
-            found &= self._memory.from_(need.memory_bytes)
+            bits &= self._memory.at_least(need.memory_bytes)
         if need.max_rate is not None:
-            found &= (1 << bisect_right(self._rates, need.max_rate)) - 1
-        return found
+            # Offers are numbered by price, so the affordable ones are the lowest bits.
+            bits &= (1 << bisect_right(self._rates, need.max_rate)) - 1
+        return bits
 
-    def _named(self, need: Need) -> int:
-        found = self._all
+    def _matching_names(self, need: Need) -> int:
+        bits = self._all
         if need.gpu is not None:
-            found &= self._gpu.of(one.name for one in find_gpus(need.gpu))
+            bits &= self._gpu.any_of(one.name for one in find_gpus(need.gpu))
         if need.providers:
-            found &= self._provider.of(_known("provider", need.providers, self.providers()))
+            bits &= self._provider.any_of(_known("provider", need.providers, self.providers()))
         if need.regions:
-            found &= self._region.of(_known("region", need.regions, self.regions()))
+            bits &= self._region.any_of(_known("region", need.regions, self.regions()))
         if need.markets:
-            found &= self._market.of(market.value for market in need.markets)
+            bits &= self._market.any_of(market.value for market in need.markets)
         if need.instance_type is not None:
-            found &= self._type.of(_known("instance type", (need.instance_type,), self.instance_types()))
-        return found
+            bits &= self._type.any_of(_known("instance type", (need.instance_type,), self.instance_types()))
+        return bits
 
 
-def order(offer: Offer) -> Key:
+def sort_key(offer: Offer) -> Key:
     years = offer.tariff.commitment_years
     return offer.rate, offer.backend, offer.region, offer.instance_type, offer.market.value, years
 
 
-def _known(kind: str, asked: Iterable[str], known: Sequence[str]) -> Iterator[str]:
-    for name in asked:
+def _known(kind: str, names: Iterable[str], known: Sequence[str]) -> Iterator[str]:
+    """Yield the names. Raises UnknownName for one that is not known."""
+    for name in names:
         if name not in known:
-            raise UnknownName(kind, name, known, fix="`crucible catalog list` shows what there is.")
+            raise UnknownName(kind, name, known, fix="`crucible catalog list` shows the names.")
         yield name
 
 
-def _numbers(found: int, limit: int | None) -> Iterator[int]:
-    """The numbers of the bits that are set, lowest first."""
-    left = found.bit_count() if limit is None else min(limit, found.bit_count())
-    for _ in range(left):
-        lowest = found & -found
+def _numbers(bits: int, limit: int | None) -> Iterator[int]:
+    """Yield the numbers of the bits that are set, lowest first."""
+    count = bits.bit_count() if limit is None else min(limit, bits.bit_count())
+    for _ in range(count):
+        lowest = bits & -bits
         yield lowest.bit_length() - 1
-        found ^= lowest
+        bits ^= lowest
 
 
 def _offers(rows: Iterable[Row]) -> Iterator[Offer]:
-    """An offer for each price. What several have in common is made once."""
+    """Yield an offer for each price. Offers share equal capacities and tariffs."""
     sizes: dict[tuple[object, ...], Capacity] = {}
     tariffs: dict[tuple[str, str, int], Tariff] = {}
     for row in rows:

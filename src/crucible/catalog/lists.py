@@ -1,4 +1,4 @@
-"""Price lists: what holds for every row that was read from one provider's page."""
+"""Price lists: the terms that apply to every price read from one page of a provider."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from crucible.core.compute.offers import Billing
 from crucible.core.compute.pricing import MICROS
 
 PROVIDERS = ("aws", "azure", "colab", "gcp", "lambda", "modal", "paperspace")
-"""Those with prices. `local` has none: this computer is free, and what it has is asked of it."""
+"""Providers with prices in the catalog. `local` is missing: this computer is free, and its size is detected."""
 
 WITHOUT_INTERFACE = frozenset({"colab", "modal", "paperspace"})
-"""Those that show their prices on a page for people alone."""
+"""Providers that publish prices on web pages only, not through an API."""
 
 
 @dataclass(frozen=True)
 class PriceList:
-    """`startup_seconds`: from the request to a machine that can run something, typically. `longest_seconds`: after
-    which the provider ends what runs; None: never.
+    """`startup_seconds`: typical time from the request until the machine can run something. `longest_seconds`: the
+    provider's maximum run time, or None if there is none.
 
-    `egress_per_gb` and `storage_per_gb_month` in micro-dollars; None: not known.
+    `egress_per_gb` and `storage_per_gb_month` are in micro-dollars, None if unknown.
     """
 
     name: str
@@ -41,7 +41,7 @@ class PriceList:
 
 @cache
 def price_lists() -> Mapping[str, PriceList]:
-    """All of them, by name; read when first asked for."""
+    """Return all price lists by name. They are read on the first call."""
     text = (files("crucible.catalog") / "data" / "lists.csv").read_text(encoding="utf-8")
     return MappingProxyType({row["list"]: _read(row) for row in csv.DictReader(text.splitlines())})
 

@@ -1,7 +1,7 @@
-"""Rows: one instance type in one region with its prices, as they stand in a file.
+"""Rows: one instance type in one region with its prices, and the CSV files that hold them.
 
-A file is CSV with a head line, one provider each. Prices are dollars an hour; an empty field is not known. What cannot
-be read as a row is told as a finding and left out, so one bad line costs one line.
+A file has a header line and the rows of one provider. Prices are in dollars an hour; an empty field means unknown. A
+line that cannot be read becomes a finding, and the other lines are still used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PRICES: Mapping[str, tuple[Market, int]] = {
     "reserved_1y": (Market.RESERVED, 1),
     "reserved_3y": (Market.RESERVED, 3),
 }
-"""The columns of prices, each with its market and the years it binds to."""
+"""The price columns, each with its market and the years of commitment."""
 
 INTERRUPTION: Mapping[str, tuple[float, float]] = {
     "<5%": (0.0, 0.05),
@@ -47,14 +47,14 @@ INTERRUPTION: Mapping[str, tuple[float, float]] = {
     "15-20%": (0.15, 0.20),
     ">20%": (0.20, 1.0),
 }
-"""The classes in which providers say how many spot machines they take back in a month."""
+"""Classes of the share of spot machines that are interrupted in a month, as in AWS's Spot Advisor."""
 
-LONGEST_FIELD = 200
+MAX_FIELD_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Prices in micro-dollars an hour; None: not known. `origin`: where it stands, for findings."""
+    """Prices in micro-dollars an hour, None if unknown. `origin`: the file and line, for findings."""
 
     provider: str
     region: str
@@ -77,21 +77,21 @@ class Row:
         return self.provider, self.region, self.instance_type
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         return f"{self.provider} {self.region} {self.instance_type}"
 
     def prices(self) -> list[tuple[str, int]]:
-        """Those that are known, by column."""
-        found = (
+        """Return the known prices with their columns."""
+        prices = (
             ("on_demand", self.on_demand),
             ("spot", self.spot),
             ("reserved_1y", self.reserved_1y),
             ("reserved_3y", self.reserved_3y),
         )
-        return [(column, price) for column, price in found if price is not None]
+        return [(column, price) for column, price in prices if price is not None]
 
     def without(self, columns: Container[str]) -> Row:
-        """The same without these prices."""
+        """Return the row without the prices of these columns."""
         return replace(
             self,
             on_demand=None if "on_demand" in columns else self.on_demand,
@@ -102,15 +102,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Read:
-    """What a text held: its rows, and what is wrong with the rest."""
+class ParsedRows:
+    """The rows of a file, and a finding for each line that is not one."""
 
     rows: tuple[Row, ...]
     findings: tuple[Finding, ...] = ()
 
 
-def read_rows(text: str, provider: str, origin: str) -> Read:
-    """Every line that is a row; a finding for each that is none."""
+def read_rows(text: str, provider: str, origin: str) -> ParsedRows:
+    """Parse a file. `origin`: its name, for the findings."""
     rows: list[Row] = []
     findings: list[Finding] = []
     reader = csv.reader(io.StringIO(text))
@@ -118,7 +118,7 @@ def read_rows(text: str, provider: str, origin: str) -> Read:
         head = tuple(next(reader, ()))
         if head != HEAD:
             what = f"its first line is not {','.join(HEAD)}"
-            return Read((), (_unreadable(f"{origin}:1", what, provider),))
+            return ParsedRows((), (_unreadable(f"{origin}:1", what, provider),))
         for number, cells in enumerate(reader, start=2):
             try:
                 rows.append(_row(cells, provider, f"{origin}:{number}"))
@@ -126,45 +126,43 @@ def read_rows(text: str, provider: str, origin: str) -> Read:
                 findings.append(_unreadable(f"{origin}:{number}", str(error), provider))
     except csv.Error as error:
         findings.append(_unreadable(f"{origin}:{reader.line_num}", str(error), provider))
-    return Read(tuple(rows), tuple(findings))
+    return ParsedRows(tuple(rows), tuple(findings))
 
 
 def write_rows(rows: Iterable[Row]) -> str:
-    """The text that `read_rows` reads back."""
+    """Return the rows as CSV, which `read_rows` reads back."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(HEAD)
     for row in rows:
         prices = (row.on_demand, row.spot, row.reserved_1y, row.reserved_3y)
-        size = (row.gpu, row.gpus, _short(row.vcpus), _short(row.memory_bytes / GiB))
-        writer.writerow((row.region, row.instance_type, *size, *map(_dollars, prices), *_about(row)))
+        size = (row.gpu, row.gpus, _decimal(row.vcpus), _decimal(row.memory_bytes / GiB))
+        terms = (row.interruption, row.price_list, row.dated)
+        writer.writerow((row.region, row.instance_type, *size, *map(_dollars, prices), *terms))
     return out.getvalue()
-
-
-def _about(row: Row) -> tuple[str, str, str]:
-    return row.interruption, row.price_list, row.dated
 
 
 def _row(cells: list[str], provider: str, origin: str) -> Row:
     if len(cells) != len(HEAD):
         raise ValueError(f"it has {len(cells)} fields, not {len(HEAD)}")
-    if any(len(cell) > LONGEST_FIELD for cell in cells):
-        raise ValueError(f"a field is longer than {LONGEST_FIELD} characters")
-    region, kind, gpu, gpus, vcpus, memory, on_demand, spot, one, three, interruption, source, dated = cells
+    if any(len(cell) > MAX_FIELD_CHARS for cell in cells):
+        raise ValueError(f"a field is longer than {MAX_FIELD_CHARS} characters")
+    region, instance_type, gpu, gpus, vcpus, memory = cells[:6]
+    on_demand, spot, one_year, three_years, interruption, price_list, dated = cells[6:]
     return Row(
         provider,
         region,
-        kind,
+        instance_type,
         gpu,
         int(gpus or 0),
         _number(vcpus),
         round(_number(memory) * GiB),
         _micros(on_demand),
         _micros(spot),
-        _micros(one),
-        _micros(three),
+        _micros(one_year),
+        _micros(three_years),
         interruption,
-        source,
+        price_list,
         dated,
         origin,
     )
@@ -173,7 +171,7 @@ def _row(cells: list[str], provider: str, origin: str) -> Row:
 def _number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text!r} is no amount")
+        raise ValueError(f"{text!r} is not a finite number")
     return number
 
 
@@ -185,10 +183,10 @@ def _dollars(micros: int | None) -> str:
     return "" if micros is None else f"{micros / MICROS:.6f}".rstrip("0").rstrip(".")
 
 
-def _short(number: float) -> str:
+def _decimal(number: float) -> str:
     return f"{number:.4f}".rstrip("0").rstrip(".")
 
 
 def _unreadable(origin: str, what: str, provider: str) -> Finding:
-    fix = "Mend the line, or remove it."
+    fix = "Correct the line, or remove it."
     return Finding(Rule.UNREADABLE, f"{provider} ({origin})", f"The line cannot be read: {what}.", fix, origin=origin)

@@ -1,4 +1,4 @@
-"""Sources: how providers are asked for their prices. Small, so that who only passes them on loads nothing else."""
+"""Keys, transport and SDK clients to read prices with. Light, because a starting server imports this module."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import httpx2
 
 KEYS = {"gcp": "GOOGLE_API_KEY", "lambda": "LAMBDA_API_KEY"}
-"""The variable in the server's environment that holds the key of a price interface which wants one."""
+"""The environment variable of the server with the key of a price interface, for providers that require one."""
 
 Clients = Callable[[str, str], Any]
-"""A client of the AWS SDK for a service in a region."""
+"""Returns an AWS SDK client for a service in a region."""
 
 
 def boto_clients() -> Clients | None:
-    """Clients of the AWS SDK, with the credentials it finds; None where it is not installed, or finds none."""
+    """Return AWS SDK clients with its default credentials, or None without the SDK or without credentials."""
     try:
         import boto3  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
@@ -32,7 +32,7 @@ def boto_clients() -> Clients | None:
 
 @dataclass(frozen=True)
 class Sources:
-    """`keys` by provider. `transport` None: over the network."""
+    """`keys`: by provider. `transport`: of HTTP requests (default: the network)."""
 
     keys: Mapping[str, Secret] = field(default_factory=dict)
     transport: httpx2.BaseTransport | None = None

@@ -1,4 +1,4 @@
-"""The library: the shipped snapshot, and over it what was refreshed here; read when first asked for."""
+"""The price library: the shipped prices, overridden by refreshed ones. Files are read on first use."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from crucible.catalog.audit import audit, sound
+from crucible.catalog.audit import audit, drop_refused
 from crucible.catalog.findings import Finding
 from crucible.catalog.index import Catalog
 from crucible.catalog.lists import PROVIDERS
-from crucible.catalog.rows import Read, Row, read_rows, write_rows
+from crucible.catalog.rows import ParsedRows, Row, read_rows, write_rows
 from crucible.core.errors import DiskFull, Trouble
 
-LARGEST_FILE = 32 * 1024**2
+MAX_FILE_BYTES = 32 * 1024**2
 
 
 @dataclass(frozen=True)
 class Stock:
-    """What is offered on a day, and what the audit found. `oldest`, `newest`: dates of the prices offered."""
+    """The offers of a day, and the findings of the audit. `oldest` and `newest` are dates of the offered prices."""
 
     catalog: Catalog
     rows: tuple[Row, ...]
@@ -49,21 +49,22 @@ class Stock:
 
 
 @cache
-def shipped() -> Read:
-    """The rows that came with this version."""
+def shipped() -> ParsedRows:
+    """Return the rows that this version ships."""
     data = files("crucible.catalog") / "data"
-    found = [read_rows((data / f"{name}.csv").read_text(encoding="utf-8"), name, f"{name}.csv") for name in PROVIDERS]
-    return _joined(found)
+    return _concat(
+        read_rows((data / f"{name}.csv").read_text(encoding="utf-8"), name, f"{name}.csv") for name in PROVIDERS
+    )
 
 
 @cache
-def made() -> date:
-    """The day of the newest price that came with this version."""
+def shipped_on() -> date:
+    """Return the day of the newest price that this version ships."""
     return date.fromisoformat(max(row.dated for row in shipped().rows))
 
 
 class Library:
-    """`folder`: where refreshed rows are kept, a file for each provider; None: nowhere."""
+    """`folder`: holds the refreshed rows, a file for each provider. Without one, nothing can be refreshed."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -71,18 +72,16 @@ class Library:
         self._renewing = threading.Lock()
 
     def stock(self, day: date) -> Stock:
-        """What is offered; read again when a file or the day has changed.
-
-        A clock that is behind this version's own prices makes them no worse: the day is theirs then.
-        """
-        seen = max(day, made())
-        stamp = (seen, self._stamps())
+        """Return the offers of a day: the same object until a file or the day changes."""
+        # With a clock that is behind, the shipped prices would be dated in the future and refused.
+        today = max(day, shipped_on())
+        stamp = (today, self._stamps())
         if self._stock is None or self._stock[0] != stamp:
-            self._stock = (stamp, stocked(shipped(), self._refreshed(), seen))
+            self._stock = (stamp, make_stock(shipped(), self._refreshed(), today))
         return self._stock[1]
 
     def keep(self, provider: str, rows: Sequence[Row]) -> None:
-        """Put refreshed rows in the place of those of the last time; all at once or not at all."""
+        """Replace the refreshed rows of a provider, all or none. Raises Trouble without a folder, and DiskFull."""
         if self._folder is None:
             raise Trouble("There is no folder for refreshed prices.", fix="Start the server with a state folder.")
         text = write_rows(sorted(rows, key=lambda row: row.key))
@@ -91,90 +90,92 @@ class Library:
             _replace(self._folder / f"{provider}.csv", text)
         except OSError as error:
             what = f"The refreshed prices of {provider} cannot be written."
-            fix = f"Make room, or let the server write to {self._folder}; the old prices are in use."
+            fix = f"Free disk space, or let the server write to {self._folder}. The old prices stay in use."
             raise DiskFull(what, why=f"{error}.", fix=fix) from error
 
     def renew(self, provider: str, rows: Sequence[Row], day: date) -> tuple[Finding, ...]:
-        """Keep those of these rows that the audit lets pass, over what was kept before; the findings on the others."""
-        refused, good = judged(shipped().rows, rows, day)
+        """Keep the rows that pass the audit, on top of those kept before. Return the findings on the refused ones."""
+        refused, good = split_refused(shipped().rows, rows, day)
         if good:
             with self._renewing:
-                self.keep(provider, [*good, *uncovered(self.refreshed(provider), good)])
+                self.keep(provider, [*good, *without_overridden(self.refreshed(provider), good)])
         return refused
 
     def refreshed(self, provider: str) -> tuple[Row, ...]:
-        """The rows that are kept for this provider, good or bad."""
+        """Return the refreshed rows of this provider, without auditing them."""
         return tuple(row for row in self._refreshed().rows if row.provider == provider)
 
-    def _refreshed(self) -> Read:
-        return _joined(read_rows(text, name, f"refreshed {name}.csv") for name, text in self._files())
+    def _refreshed(self) -> ParsedRows:
+        return _concat(read_rows(text, name, f"refreshed {name}.csv") for name, text in self._files())
 
     def _files(self) -> Iterator[tuple[str, str]]:
         for name, path in self._paths().items():
             try:
-                text = path.read_text("utf-8", "replace") if path.stat().st_size <= LARGEST_FILE else ""
+                text = path.read_text("utf-8", "replace") if path.stat().st_size <= MAX_FILE_BYTES else ""
             except FileNotFoundError:
                 continue
             except OSError:
-                text = ""  # told as a file that cannot be read
+                text = ""  # read_rows then reports an unreadable file
             yield name, text
 
     def _paths(self) -> Mapping[str, Path]:
         return {} if self._folder is None else {name: self._folder / f"{name}.csv" for name in PROVIDERS}
 
     def _stamps(self) -> tuple[tuple[str, int, int], ...]:
-        found = []
+        """Return the time and size of each file, which show whether one was replaced."""
+        stamps = []
         for name, path in self._paths().items():
             try:
-                seen = path.stat()
+                stat = path.stat()
             except OSError:
                 continue
-            found.append((name, seen.st_mtime_ns, seen.st_size))
-        return tuple(found)
+            stamps.append((name, stat.st_mtime_ns, stat.st_size))
+        return tuple(stamps)
 
 
-def stocked(base: Read, over: Read, day: date) -> Stock:
-    """`over` in front of `base`, without what the audit refuses; what is refused of `over` hides nothing of `base`."""
-    lost, fresh = judged(base.rows, over.rows, day)
-    rows = (*fresh, *uncovered(base.rows, fresh))
-    found = audit(rows, day)
-    kept = sound(rows, found)
-    return Stock(Catalog(kept), kept, (*base.findings, *over.findings, *lost, *found), day)
+def make_stock(base: ParsedRows, over: ParsedRows, day: date) -> Stock:
+    """Return the prices of `base`, overridden by those of `over` that pass the audit."""
+    refused, fresh = split_refused(base.rows, over.rows, day)
+    rows = (*fresh, *without_overridden(base.rows, fresh))
+    findings = audit(rows, day)
+    kept = drop_refused(rows, findings)
+    return Stock(Catalog(kept), kept, (*base.findings, *over.findings, *refused, *findings), day)
 
 
-def uncovered(base: Iterable[Row], over: Iterable[Row]) -> Iterator[Row]:
-    """What of `base` is not in `over`: other rows, and other prices of the same ones."""
-    known: dict[object, set[str]] = {}
+def without_overridden(base: Iterable[Row], over: Iterable[Row]) -> Iterator[Row]:
+    """Yield the prices of `base` that `over` does not have: other rows, and other columns of the same rows."""
+    overridden: dict[object, set[str]] = {}
     for row in over:
-        known.setdefault(row.key, set()).update(column for column, _ in row.prices())
+        overridden.setdefault(row.key, set()).update(column for column, _ in row.prices())
     for row in base:
-        hidden = known.get(row.key)
+        hidden = overridden.get(row.key)
         if hidden is None:
             yield row
         elif any(column not in hidden for column, _ in row.prices()):
             yield row.without(hidden)
 
 
-def judged(base: Sequence[Row], over: Sequence[Row], day: date) -> tuple[tuple[Finding, ...], tuple[Row, ...]]:
-    """What is refused of `over`, seen beside `base`, and what is left of it."""
+def split_refused(base: Sequence[Row], over: Sequence[Row], day: date) -> tuple[tuple[Finding, ...], tuple[Row, ...]]:
+    """Audit `over` together with `base`. Return the refusals of `over`, and its rows without the refused prices."""
     if not over:
         return (), ()
-    theirs = {(row.key, row.origin) for row in over}
-    found = audit((*over, *uncovered(base, over)), day)
-    lost = tuple(one for one in found if one.refused and (one.key, one.origin) in theirs)
-    return lost, sound(over, lost)
+    audited = {(row.key, row.origin) for row in over}
+    findings = audit((*over, *without_overridden(base, over)), day)
+    refused = tuple(each for each in findings if each.refused and (each.key, each.origin) in audited)
+    return refused, drop_refused(over, refused)
 
 
-def _joined(parts: Iterable[Read]) -> Read:
-    found = list(parts)
-    rows = tuple(row for part in found for row in part.rows)
-    return Read(rows, tuple(finding for part in found for finding in part.findings))
+def _concat(parts: Iterable[ParsedRows]) -> ParsedRows:
+    parts = list(parts)
+    rows = tuple(row for part in parts for row in part.rows)
+    return ParsedRows(rows, tuple(finding for part in parts for finding in part.findings))
 
 
 def _replace(path: Path, text: str) -> None:
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Replace a file atomically: through a temporary file in its folder, which is synced before the rename."""
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

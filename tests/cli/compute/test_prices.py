@@ -41,7 +41,7 @@ def test_what_is_refused_is_named_with_its_rule_and_fails_the_command(cli: Cli) 
     ran = cli("catalog", "audit")
     assert ran.code == 1
     first = ran.out.splitlines()[1]
-    for word in ("gpu_outlier", "aws eu-west-1 g4dn.xlarge", "the median is", "Check it"):
+    for word in ("gpu_outlier", "aws eu-west-1 g4dn.xlarge", "the median is", "Check the price"):
         assert word in ran.out
     assert "(warning)" not in first
     rules = {item["rule"] for item in cli("catalog", "audit", "--json").json["items"] if item["refused"]}
@@ -88,7 +88,7 @@ def test_of_all_one_that_fails_stops_none_of_the_others(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("modal",), 2, "no interface for prices"),
+        (("modal",), 2, "no price interface"),
         (("amazon",), 2, "There is no provider 'amazon'."),
         (("azure", "--region", "mars"), 2, "There is no region 'mars'."),
         (("azure",), 9, "The old ones stay in use."),

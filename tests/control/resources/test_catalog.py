@@ -157,7 +157,7 @@ def test_a_cursor_is_read_back() -> None:
 
 async def test_a_refresh_says_what_came_of_it(tmp_path: Path) -> None:
     prices = make_prices(tmp_path, asked=FakeLambda({"gpu_1x_a10": lambda_type("gpu_1x_a10", 80, "A10 (24 GB PCIe)")}))
-    with pytest.raises(BadAnswer, match="of 42 instance types"):
+    with pytest.raises(BadAnswer, match="of 42 known instance types"):
         await prices.refresh(OWNER, "lambda", ())
     prices = make_prices(tmp_path, asked=FakeLambda(lambda_types(1.1)))
     found = await prices.refresh(OWNER, "lambda", ())

@@ -1,9 +1,9 @@
-"""Refreshing: providers' price interfaces, asked for what the catalog knows."""
+"""Refresh the catalog's prices from the price interfaces of the providers."""
 
 from __future__ import annotations
 
 from crucible.catalog.refresh.fetcher import BadAnswer
-from crucible.catalog.refresh.quotes import Refreshed
+from crucible.catalog.refresh.quotes import RefreshResult
 from crucible.catalog.refresh.refresh import refresh
 
-__all__ = ["BadAnswer", "Refreshed", "refresh"]
+__all__ = ["BadAnswer", "RefreshResult", "refresh"]

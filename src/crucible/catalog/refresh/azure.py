@@ -1,4 +1,4 @@
-"""Azure's retail prices: public, paged, for every region."""
+"""Azure: the public retail prices, read page by page for each region."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from crucible.catalog.refresh.quotes import Quotes, amount_of
 
 URL = "https://prices.azure.com/api/retail/prices"
 HOST = "prices.azure.com"
-MOST_PAGES = 300
+MAX_PAGES = 300
 HOURS = {"1 Year": ("reserved_1y", 8760), "3 Years": ("reserved_3y", 26280)}
-"""A reservation's price is for its whole term."""
+"""Price column and hours of each reservation term. Azure's price of a reservation is for the whole term."""
 
 
 def fetch(fetcher: Fetcher, quotes: Quotes, regions: Sequence[str]) -> None:
@@ -21,20 +21,21 @@ def fetch(fetcher: Fetcher, quotes: Quotes, regions: Sequence[str]) -> None:
 
 
 def read(items: Iterable[Mapping[str, object]], quotes: Quotes) -> None:
-    """Prices of Linux machines among these items: on demand, spot, and reserved by the hour."""
+    """Read the hourly prices of Linux machines from the items: on demand, spot and reserved."""
     for item in items:
-        kind, region = item.get("armSkuName"), item.get("armRegionName")
-        if not isinstance(kind, str) or not isinstance(region, str) or kind not in quotes.shapes:
+        instance_type, region = item.get("armSkuName"), item.get("armRegionName")
+        if not isinstance(instance_type, str) or not isinstance(region, str) or instance_type not in quotes.shapes:
             continue
         column, hours = _column(item)
         if column and item.get("unitOfMeasure") == "1 Hour":
             price = item.get("unitPrice")
             amount = amount_of(price)
-            quotes.add(region, kind, column, price if amount is None else amount / hours, item.get("currencyCode"))
+            hourly = price if amount is None else amount / hours
+            quotes.add(region, instance_type, column, hourly, item.get("currencyCode"))
 
 
 def _column(item: Mapping[str, object]) -> tuple[str, int]:
-    """Which of our prices it is and for how many hours; empty: none of them."""
+    """Return the price column that this item is for, empty if none, and the hours that its price covers."""
     sku, product = str(item.get("skuName")), str(item.get("productName"))
     if "Windows" in product or "Low Priority" in sku or "Cloud Services" in product or "Dedicated" in product:
         return "", 1
@@ -46,26 +47,25 @@ def _column(item: Mapping[str, object]) -> tuple[str, int]:
 
 
 def _items(fetcher: Fetcher, region: str) -> Iterator[Mapping[str, object]]:
-    wanted = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"
     url: str | None = URL
-    query: dict[str, str] | None = {"$filter": wanted}
-    for _ in range(MOST_PAGES):
+    query: dict[str, str] | None = {"$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"}
+    for _ in range(MAX_PAGES):
         if url is None:
             return
         page = fetcher.json(url, query=query)
         items = page.get("Items") if isinstance(page, dict) else None
         if not isinstance(page, dict) or not isinstance(items, list):
-            raise bad_answer("azure", "It answered a page without Items.")
+            raise bad_answer("azure", "A page of its response has no Items.")
         yield from (item for item in items if isinstance(item, dict))
         url, query = _next(page.get("NextPageLink")), None
-    raise bad_answer("azure", f"It answered more than {MOST_PAGES} pages for {region}.")
+    raise bad_answer("azure", f"Its response has more than {MAX_PAGES} pages for {region}.")
 
 
 def _next(link: object) -> str | None:
-    """The next page, if it is one of theirs."""
+    """Return the address of the next page, or None. Raises BadAnswer if it is on another host."""
     if not link:
         return None
     parts = urlsplit(str(link))
     if parts.scheme != "https" or parts.hostname != HOST:
-        raise bad_answer("azure", "It named a next page at another place.")
+        raise bad_answer("azure", "Its next page is on another host.")
     return str(link)

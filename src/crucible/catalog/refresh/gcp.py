@@ -1,4 +1,4 @@
-"""Google Cloud's billing catalog: prices of cores, memory and GPUs apart, which make up a machine's."""
+"""Google Cloud: its billing catalog prices cores, memory and GPUs, whose sum is the price of a machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from crucible.core.compute.resources import GiB
 from crucible.core.secret import Secret
 
 URL = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus"
-"""Compute Engine's."""
-MOST_PAGES = 100
+"""The SKUs of Compute Engine."""
+MAX_PAGES = 100
 PAGE_SIZE = "5000"
 
 FAMILIES = {
@@ -40,25 +40,25 @@ GPUS = {
     "H200": "Nvidia H200 141GB GPU",
 }
 MEGA = "Nvidia H100 80GB Plus GPU"
-_RUNNING = re.compile(r"(?:Spot Preemptible )?(?P<thing>.+?)(?: attached to Spot Preemptible VMs)? running in .+")
+_DESCRIPTION = re.compile(r"(?:Spot Preemptible )?(?P<part>.+?)(?: attached to Spot Preemptible VMs)? running in .+")
 
 
 @dataclass
 class Parts:
-    """Dollars an hour of each part, by region, market and what it is called."""
+    """Prices of parts in dollars an hour, by region, market and part."""
 
     prices: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def machine(self, row: Row, region: str, market: str) -> float | None:
-        """All parts of a machine together; None unless all are priced."""
+        """Return the price of a machine in dollars an hour, or None if the price of a part is missing."""
         family = next((name for start, name in FAMILIES.items() if row.instance_type.startswith(start)), None)
         if family is None:
             return None
         parts = [(row.vcpus, f"{family} Core"), (row.memory_bytes / GiB, f"{family} Ram")]
         if row.gpu:
             parts.append((row.gpus, MEGA if "megagpu" in row.instance_type else GPUS.get(row.gpu, "")))
-        found = [(amount, self.prices.get((region, market, name))) for amount, name in parts]
-        return None if any(price is None for _, price in found) else sum(n * price for n, price in found if price)
+        priced = [(amount, self.prices.get((region, market, name))) for amount, name in parts]
+        return None if any(price is None for _, price in priced) else sum(n * price for n, price in priced if price)
 
 
 def fetch(fetcher: Fetcher, quotes: Quotes, regions: Sequence[str], key: Secret) -> None:
@@ -66,40 +66,40 @@ def fetch(fetcher: Fetcher, quotes: Quotes, regions: Sequence[str], key: Secret)
 
 
 def read(skus: Iterable[Mapping[str, object]], quotes: Quotes, regions: Sequence[str]) -> None:
-    """Prices of the known machine types in these regions, put together from their parts."""
+    """Add the prices of the known machine types in these regions to the quotes."""
     parts = Parts()
     wanted = frozenset(regions)
     for sku in skus:
         _add(parts, sku, wanted, quotes)
     for region in regions:
-        for kind, row in quotes.shapes.items():
+        for instance_type, row in quotes.shapes.items():
             for market in ("on_demand", "spot"):
                 price = parts.machine(row, region, market)
                 if price is not None:
-                    quotes.add(region, kind, market, price)
+                    quotes.add(region, instance_type, market, price)
 
 
 def _add(parts: Parts, sku: Mapping[str, object], wanted: frozenset[str], quotes: Quotes) -> None:
     text = sku.get("description")
-    found = _RUNNING.fullmatch(text) if isinstance(text, str) and len(text) < 300 else None
-    places = sku.get("serviceRegions")
-    if found is None or not isinstance(text, str) or not isinstance(places, list):
+    match = _DESCRIPTION.fullmatch(text) if isinstance(text, str) and len(text) < 300 else None
+    regions = sku.get("serviceRegions")
+    if match is None or not isinstance(text, str) or not isinstance(regions, list):
         return
-    here = wanted & {place for place in places if isinstance(place, str)}
-    if not here or found["thing"] not in _THINGS:
+    part, here = match["part"], wanted & {region for region in regions if isinstance(region, str)}
+    if not here or part not in _PARTS:
         return
-    # Some spot prices are filed as on demand; what they are called is right.
+    # The market comes from the description: the category of some spot SKUs says on demand.
     market = "spot" if "Spot Preemptible" in text else "on_demand"
     price, currency = _price(sku)
     for region in here:
         if price is None or price <= 0 or currency != "USD":
-            quotes.add(region, found["thing"], market, price, currency)
+            quotes.add(region, part, market, price, currency)
         else:
-            parts.prices[region, market, found["thing"]] = price
+            parts.prices[region, market, part] = price
 
 
 def _price(sku: Mapping[str, Any]) -> tuple[float | None, object]:
-    """Of the last tier: the first may be free for so many hours."""
+    """Return the amount and currency of the last tier; the first tier may be a free allowance."""
     try:
         rates = sku["pricingInfo"][0]["pricingExpression"]["tieredRates"]
         unit = rates[-1]["unitPrice"]
@@ -112,22 +112,22 @@ def _price(sku: Mapping[str, Any]) -> tuple[float | None, object]:
 
 def _skus(fetcher: Fetcher, key: Secret) -> Iterator[Mapping[str, object]]:
     token = ""
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         query = {"pageSize": PAGE_SIZE, "currencyCode": "USD", **({"pageToken": token} if token else {})}
         page = fetcher.json(URL, query=query, headers={"X-Goog-Api-Key": key.reveal()})
         skus = page.get("skus") if isinstance(page, dict) else None
         if not isinstance(page, dict) or not isinstance(skus, list):
-            raise bad_answer("gcp", "It answered a page without SKUs.")
+            raise bad_answer("gcp", "A page of its response has no SKUs.")
         yield from (sku for sku in skus if isinstance(sku, dict))
-        following = page.get("nextPageToken")
-        if not following:
+        next_token = page.get("nextPageToken")
+        if not next_token:
             return
-        if following == token or not isinstance(following, str):
-            raise bad_answer("gcp", "It answered the same page again.")
-        token = following
-    raise bad_answer("gcp", f"It answered more than {MOST_PAGES} pages.")
+        if next_token == token or not isinstance(next_token, str):
+            raise bad_answer("gcp", "It returned the same page twice.")
+        token = next_token
+    raise bad_answer("gcp", f"Its response has more than {MAX_PAGES} pages.")
 
 
-_THINGS = frozenset(
+_PARTS = frozenset(
     [*(f"{family} {part}" for family in FAMILIES.values() for part in ("Core", "Ram")), *GPUS.values(), MEGA]
 )

@@ -1,4 +1,4 @@
-"""Lambda's instance types: prices, sizes, and where there is capacity just now."""
+"""Lambda: its instance types with their prices, sizes, and the regions that have capacity now."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _GPU = re.compile(r"(?P<name>[^(]+?)\s*\((?P<size>\d+)\s*GB\s*(?P<form>[A-Za-z]*
 
 
 def fetch(fetcher: Fetcher, quotes: Quotes, known: Sequence[Row], key: Secret) -> list[str]:
-    answer = fetcher.json(URL, headers={"Authorization": f"Bearer {key.reveal()}"})
-    return read(answer, quotes, known)
+    response = fetcher.json(URL, headers={"Authorization": f"Bearer {key.reveal()}"})
+    return read(response, quotes, known)
 
 
-def read(answer: object, quotes: Quotes, known: Iterable[Row]) -> list[str]:
-    """Prices are the same in every region: in those where a type is known, and where it can be had now.
+def read(response: object, quotes: Quotes, known: Iterable[Row]) -> list[str]:
+    """Add the prices to the quotes. Return notes that name the new types which were left out.
 
-    Notes name the types that are new and cannot be told.
+    A price holds in every region, so it is added to the known regions of its type and to those with capacity now.
     """
-    types = answer.get("data") if isinstance(answer, dict) else None
+    types = response.get("data") if isinstance(response, dict) else None
     if not isinstance(types, dict):
-        raise bad_answer("lambda", "It answered without instance types.")
+        raise bad_answer("lambda", "Its response has no instance types.")
     shapes = dict(quotes.shapes)
     notes = []
     for name, entry in types.items():
         shape = shapes.get(name) or _shape(name, entry, quotes)
         if shape is None:
-            notes.append(f"{name!r:.60} is left out: its GPU or its size is not known.")
+            notes.append(f"{name!r:.60} was left out: its GPU or its size is not known.")
             continue
         shapes[name] = shape
-        cents = amount_of(_part(entry, "instance_type").get("price_cents_per_hour"))
+        cents = amount_of(_object(entry, "instance_type").get("price_cents_per_hour"))
         for region in {row.region for row in known if row.instance_type == name} | _regions(entry):
             quotes.add(region, name, "on_demand", None if cents is None else cents / 100)
     quotes.shapes = shapes
@@ -46,34 +46,37 @@ def read(answer: object, quotes: Quotes, known: Iterable[Row]) -> list[str]:
 
 
 def _regions(entry: object) -> set[str]:
-    found = entry.get("regions_with_capacity_available") if isinstance(entry, dict) else None
-    places = found if isinstance(found, list) else []
-    return {place["name"] for place in places if isinstance(place, dict) and isinstance(place.get("name"), str)}
+    """Return the regions that have capacity for an instance type now."""
+    regions = entry.get("regions_with_capacity_available") if isinstance(entry, dict) else None
+    if not isinstance(regions, list):
+        return set()
+    return {region["name"] for region in regions if isinstance(region, dict) and isinstance(region.get("name"), str)}
 
 
 def _shape(name: str, entry: object, quotes: Quotes) -> Row | None:
-    """A new type's size, as it is described; None where that cannot be understood."""
-    about = _part(entry, "instance_type")
-    specs = _part(about, "specs")
-    like = next(iter(quotes.shapes.values()), None)
-    model = _gpu(str(about.get("gpu_description")))
-    gpus, cpus, memory = (amount_of(specs.get(part)) for part in ("gpus", "vcpus", "memory_gib"))
-    if like is None or model is None or not gpus or not cpus or not memory:
+    """Return the size of a new type from its description, or None if that cannot be understood."""
+    description = _object(entry, "instance_type")
+    specs = _object(description, "specs")
+    template = next(iter(quotes.shapes.values()), None)
+    gpu = _gpu(str(description.get("gpu_description")))
+    gpus, cpus, memory = (amount_of(specs.get(key)) for key in ("gpus", "vcpus", "memory_gib"))
+    if template is None or gpu is None or not gpus or not cpus or not memory:
         return None
-    known = replace(like, instance_type=name, gpu=model.name, gpus=int(gpus))
-    return replace(known, vcpus=cpus, memory_bytes=round(memory * GiB))
+    shape = replace(template, instance_type=name, gpu=gpu.name, gpus=int(gpus))
+    return replace(shape, vcpus=cpus, memory_bytes=round(memory * GiB))
 
 
 def _gpu(text: str) -> Gpu | None:
-    """`H100 (80 GB SXM5)` as a type of ours."""
-    found = _GPU.fullmatch(text.strip())
-    if found is None or not is_gpu(found["name"]):
+    """Return the GPU type that a description such as `H100 (80 GB SXM5)` names, or None if it names no single one."""
+    match = _GPU.fullmatch(text.strip())
+    if match is None or not is_gpu(match["name"]):
         return None
-    fitting = [one for one in find_gpus(found["name"]) if one.memory_bytes == int(found["size"]) * GiB]
-    formed = [one for one in fitting if found["form"].lower() in one.name.lower()] or fitting
-    return formed[0] if len(formed) == 1 else None
+    right_size = [gpu for gpu in find_gpus(match["name"]) if gpu.memory_bytes == int(match["size"]) * GiB]
+    candidates = [gpu for gpu in right_size if match["form"].lower() in gpu.name.lower()] or right_size
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def _part(value: object, name: str) -> Mapping[str, object]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+def _object(value: object, key: str) -> Mapping[str, object]:
+    """Return the JSON object at this key, or an empty one."""
+    nested = value.get(key) if isinstance(value, dict) else None
+    return nested if isinstance(nested, dict) else {}

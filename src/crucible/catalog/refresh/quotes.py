@@ -1,4 +1,4 @@
-"""Quotes: prices as they are found in an answer, put onto the sizes that are known."""
+"""Quotes: the prices in a provider's response, matched with the instance types that the catalog knows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from crucible.catalog.refresh.fetcher import bad_answer
 from crucible.catalog.rows import Row
 from crucible.core.compute.pricing import MICROS
 
-ENOUGH = 0.5
-"""The part of what is known of a region that an answer has to have; with less it was cut off, or is another thing."""
-MOST_PROBLEMS = 100
+MIN_COVERAGE = 0.5
+"""Share of the known instance types that a response must have prices for; otherwise it is incomplete or not a list."""
+MAX_PROBLEMS = 100
 
 
 @dataclass
 class Quotes:
-    """What was read of one provider's answer so far. `shapes` are rows by instance type: sizes, to be priced anew."""
+    """The prices read so far from one provider's response, by region and instance type, in micro-dollars an hour.
+
+    `shapes`: a known row of each instance type, which gives its size.
+    """
 
     provider: str
     shapes: Mapping[str, Row]
@@ -28,54 +31,54 @@ class Quotes:
     interruption: dict[tuple[str, str], str] = field(default_factory=dict)
     problems: list[Finding] = field(default_factory=list)
 
-    def add(self, region: str, kind: str, column: str, price: object, currency: object = "USD") -> None:
-        """Dollars an hour. What is no price is noted and left out; of two for the same the lower one counts."""
-        called = f"{self.provider} {region} {kind}"
+    def add(self, region: str, instance_type: str, column: str, price: object, currency: object = "USD") -> None:
+        """Add a price in dollars an hour. An invalid one becomes a problem; the lower of two prices counts."""
+        label = f"{self.provider} {region} {instance_type}"
         amount = amount_of(price)
         if currency != "USD":
-            self._refuse(Rule.UNREADABLE, called, f"Its {column} price is in {currency!s:.20}, not in dollars.", column)
+            what = f"The {column} price is in {currency!s:.20}, not in US dollars."
+            self._refuse(Rule.UNREADABLE, label, what, column)
         elif amount is None:
-            self._refuse(Rule.UNREADABLE, called, f"Its {column} price is {price!r:.60}.", column)
+            self._refuse(Rule.UNREADABLE, label, f"The {column} price {price!r:.60} is not valid.", column)
         elif amount <= 0:
             rule = Rule.ZERO if amount == 0 else Rule.NEGATIVE
-            self._refuse(rule, called, f"Its {column} price is {amount:g}.", column)
+            self._refuse(rule, label, f"The {column} price is {amount:g}.", column)
         else:
-            found = self.prices.setdefault((region, kind), {})
-            found[column] = min(found.get(column, 10**15), round(amount * MICROS))
+            prices = self.prices.setdefault((region, instance_type), {})
+            prices[column] = min(prices.get(column, 10**15), round(amount * MICROS))
 
-    def _refuse(self, rule: Rule, called: str, what: str, column: str) -> None:
-        if len(self.problems) < MOST_PROBLEMS:
-            fix = "Nothing is to be done: the price in use stays."
-            self.problems.append(Finding(rule, called, what, fix, column, "the answer"))
+    def _refuse(self, rule: Rule, label: str, what: str, column: str) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            fix = "Nothing to do: the old price stays in use."
+            self.problems.append(Finding(rule, label, what, fix, column, "the response"))
 
     def rows(self) -> Iterator[Row]:
-        """A row for each place and type with a price; today's."""
-        for (region, kind), prices in sorted(self.prices.items()):
-            shape = self.shapes[kind]
+        """Yield a row, dated today, for each region and instance type with a price."""
+        for (region, instance_type), prices in sorted(self.prices.items()):
             yield replace(
-                shape,
+                self.shapes[instance_type],
                 region=region,
                 on_demand=prices.get("on_demand"),
                 spot=prices.get("spot"),
                 reserved_1y=prices.get("reserved_1y"),
                 reserved_3y=prices.get("reserved_3y"),
-                interruption=self.interruption.get((region, kind), ""),
+                interruption=self.interruption.get((region, instance_type), ""),
                 dated=self.day.isoformat(),
-                origin=f"the answer ({kind} {region})",
+                origin=f"the response ({instance_type} {region})",
             )
 
     def check_whole(self, known: Iterable[Row], regions: Iterable[str]) -> None:
-        """Raises BadAnswer when too little of what is known of these regions was in the answer."""
+        """Raise BadAnswer if the response has too few of the instance types known in these regions."""
         expected = {(row.region, row.instance_type) for row in known if row.region in set(regions)}
-        found = expected & {place for place, prices in self.prices.items() if "on_demand" in prices}
-        if not self.prices or len(found) < ENOUGH * len(expected):
-            why = f"Its answer has prices for {len(found)} of {len(expected)} instance types that are known there."
+        priced = expected & {key for key, prices in self.prices.items() if "on_demand" in prices}
+        if not self.prices or len(priced) < MIN_COVERAGE * len(expected):
+            why = f"Its response has prices for only {len(priced)} of {len(expected)} known instance types."
             raise bad_answer(self.provider, why)
 
 
 @dataclass(frozen=True)
-class Refreshed:
-    """`refused`: what of the answer cannot be used. `notes`: what a person should know."""
+class RefreshResult:
+    """The stored rows, findings on the prices that were refused, and notes for the user."""
 
     rows: tuple[Row, ...]
     refused: tuple[Finding, ...] = ()
@@ -83,7 +86,7 @@ class Refreshed:
 
 
 def amount_of(value: object) -> float | None:
-    """A number, also as text; None for what is none."""
+    """Return the number in a JSON value, which may be a string; None if it has none, or an absurd one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

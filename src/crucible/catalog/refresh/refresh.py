@@ -1,4 +1,4 @@
-"""A refresh: a provider is asked for what the catalog knows, and its answer is judged before it is kept."""
+"""Refresh the prices of a provider: fetch them, audit them, and store those that pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date
 from crucible.catalog.lists import PROVIDERS, WITHOUT_INTERFACE, price_lists
 from crucible.catalog.refresh import aws, azure, gcp, lambdacloud
 from crucible.catalog.refresh.fetcher import Fetcher, bad_answer
-from crucible.catalog.refresh.quotes import Quotes, Refreshed
+from crucible.catalog.refresh.quotes import Quotes, RefreshResult
 from crucible.catalog.rows import Row
 from crucible.catalog.sources import KEYS, Sources
 from crucible.catalog.store import Library, shipped
@@ -16,14 +16,14 @@ from crucible.core.errors import BadInput, UnknownName
 from crucible.core.secret import Secret
 
 AWS_REGIONS = ("us-east-1",)
-"""Its lists are large, so the others are read when they are asked for."""
+"""The default regions. The lists are large, so those of other regions are fetched on request only."""
 
 
-def refresh(library: Library, provider: str, regions: Sequence[str], day: date, sources: Sources) -> Refreshed:
-    """Ask a provider for its prices, and keep those that the audit lets pass; today's.
+def refresh(library: Library, provider: str, regions: Sequence[str], day: date, sources: Sources) -> RefreshResult:
+    """Fetch the prices of a provider, and store those that pass the audit, dated `day`.
 
-    `regions` empty: those that are known. Raises BadInput where there is nothing to ask, and BadAnswer, TimedOut or
-    Unreachable with the old prices still in use.
+    `regions` (default: the known ones; of AWS, AWS_REGIONS). Raises BadInput for a provider without a price interface
+    or without a key; BadAnswer, TimedOut or Unreachable leave the old prices in use.
     """
     known = _known(library, provider)
     chosen = _regions(provider, known, regions)
@@ -34,8 +34,8 @@ def refresh(library: Library, provider: str, regions: Sequence[str], day: date, 
     refused = library.renew(provider, list(quotes.rows()), day)
     kept = tuple(row for row in library.refreshed(provider) if row.dated == day.isoformat())
     if not kept:
-        raise bad_answer(provider, f"The audit refuses all it said, such as: {refused[0].row}: {refused[0].what}")
-    return Refreshed(kept, (*quotes.problems, *refused), tuple(notes))
+        raise bad_answer(provider, f"The audit refused every price, such as {refused[0].row}: {refused[0].what}")
+    return RefreshResult(kept, (*quotes.problems, *refused), tuple(notes))
 
 
 def _fetch(
@@ -53,38 +53,38 @@ def _fetch(
 
 
 def _known(library: Library, provider: str) -> list[Row]:
-    """Every row of this provider that can be priced anew."""
+    """Return the rows of this provider that can be refreshed. Raises BadInput if it has no price interface."""
     if provider not in PROVIDERS:
         raise UnknownName("provider", provider, PROVIDERS)
     if provider in WITHOUT_INTERFACE:
         pages = ", ".join(page.source for page in price_lists().values() if page.provider == provider)
         raise BadInput(
             f"The prices of {provider} cannot be refreshed.",
-            why=f"It has no interface for prices, only a page for people: {pages}.",
-            fix="Compare by hand; the catalog says of which day its prices are.",
+            why=f"It has no price interface, only web pages: {pages}.",
+            fix="Compare by hand with `crucible catalog list`, which shows the date of each price.",
             provider=provider,
         )
     rows = [*shipped().rows, *library.refreshed(provider)]
     return [row for row in rows if row.provider == provider and row.price_list != "gcp-run"]
 
 
-def _regions(provider: str, known: Sequence[Row], asked: Sequence[str]) -> tuple[str, ...]:
+def _regions(provider: str, known: Sequence[Row], requested: Sequence[str]) -> tuple[str, ...]:
     names = {row.region for row in known}
-    for name in asked:
+    for name in requested:
         if name not in names:
             raise UnknownName("region", name, names, fix=f"`crucible catalog list --provider {provider}` shows them.")
-    if asked:
-        return tuple(dict.fromkeys(asked))
+    if requested:
+        return tuple(dict.fromkeys(requested))
     return AWS_REGIONS if provider == "aws" else tuple(sorted(names))
 
 
 def _key(provider: str, sources: Sources) -> Secret:
-    found = sources.keys.get(provider)
-    if found is None:
+    key = sources.keys.get(provider)
+    if key is None:
         raise BadInput(
             f"The prices of {provider} cannot be refreshed without a key.",
-            why="Its price interface answers nobody else.",
+            why="Its price interface requires one.",
             fix=f"Start the server with {KEYS[provider]} in its environment: crucible down, then crucible up.",
             provider=provider,
         )
-    return found
+    return key

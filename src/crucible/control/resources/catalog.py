@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crucible.catalog import PROVIDERS, Library, Need, Stock
 from crucible.catalog.compare import compare as compare_tables
-from crucible.catalog.index import Key, order
+from crucible.catalog.index import Key, sort_key
 from crucible.catalog.sources import Sources
 from crucible.control.jobs import cursors
 from crucible.control.jobs.views import offer_view
@@ -35,7 +35,7 @@ from crucible.core.views.catalog import (
 )
 
 if TYPE_CHECKING:
-    from crucible.catalog.refresh import Refreshed
+    from crucible.catalog.refresh import RefreshResult
 
 LANE = "catalog"
 READ_SECONDS = 30.0
@@ -127,7 +127,7 @@ class Catalog:
         """Return every price of a provider, by region, instance type and market."""
         catalog = self._stock().catalog
         offers = catalog.offers(Need(providers=(provider,))) if provider in catalog.providers() else []
-        return {order(offer)[1:]: offer.rate for offer in offers}
+        return {sort_key(offer)[1:]: offer.rate for offer in offers}
 
     async def _run(self, work: Callable[[], T], seconds: float = READ_SECONDS) -> T:
         return await self._calls.run(LANE, work, seconds)
@@ -156,7 +156,7 @@ class Catalog:
         page = offers[:limit]
         return PricePage(
             items=tuple(self._price(offer, stock.day) for offer in page),
-            next=write_cursor(order(page[-1])) if len(offers) > limit else None,
+            next=write_cursor(sort_key(page[-1])) if len(offers) > limit else None,
             total=stock.catalog.count(need),
             **ages(stock),
         )
@@ -260,7 +260,7 @@ def _audit(stock: Stock) -> PriceAuditView:
     )
 
 
-def _refresh_view(provider: str, refreshed: Refreshed, changed: int) -> RefreshView:
+def _refresh_view(provider: str, refreshed: RefreshResult, changed: int) -> RefreshView:
     return RefreshView(
         provider=provider,
         rows=len(refreshed.rows),
