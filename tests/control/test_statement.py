@@ -137,5 +137,5 @@ async def test_a_parameter_that_is_missing_is_an_error(rig: Rig) -> None:
 def test_an_engine_that_names_its_parameters_is_refused() -> None:
     """What is compiled for it would be kept, and sent to connections that know no names."""
     fresh = Statement(select(t.meta.c.value).where(t.meta.c.key == bindparam("name")))
-    with create_engine("sqlite://", paramstyle="named").connect() as conn, pytest.raises(TypeError, match="by place"):
+    with create_engine("sqlite://", paramstyle="named").connect() as conn, pytest.raises(TypeError, match="positional"):
         fresh.value(conn, name="a")

@@ -177,7 +177,7 @@ def test_a_database_of_someone_else_is_refused_and_left_alone(tmp_path: Path) ->
     path = tmp_path / "browser.db"
     with closing(sqlite3.connect(path)) as driver, driver:
         driver.execute("CREATE TABLE bookmarks (url)")
-    with pytest.raises(DamagedDatabase, match="not made by Crucible"):
+    with pytest.raises(DamagedDatabase, match="not created by Crucible"):
         open_database(path)
     assert tables_of(path) == {"bookmarks"}
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from crucible.control.db.postgres.notify import LONGEST, MOST, PostgresWakeups
+from crucible.control.db.postgres.notify import MAX_TOPIC_BYTES, MAX_TOPICS, PostgresWakeups
 from crucible.control.runtime.ports import Wakeups
 from crucible.control.telemetry.feed import Feed, Hint
 
@@ -103,7 +103,9 @@ async def test_a_topic_woken_often_is_told_seldom(
     assert heard.count("last") == 1
 
 
-@pytest.mark.parametrize("topics", [["x" * (LONGEST + 1)], ["nul\0"], [f"topic {n}" for n in range(MOST + 1)]])
+@pytest.mark.parametrize(
+    "topics", [["x" * (MAX_TOPIC_BYTES + 1)], ["nul\0"], [f"topic {n}" for n in range(MAX_TOPICS + 1)]]
+)
 async def test_what_cannot_be_told_by_name_wakes_everything(
     here: PostgresWakeups, there: PostgresWakeups, topics: list[str]
 ) -> None:
@@ -114,7 +116,7 @@ async def test_what_cannot_be_told_by_name_wakes_everything(
 
 
 async def test_the_longest_topic_arrives(here: PostgresWakeups, there: PostgresWakeups) -> None:
-    topic = "ü" * (LONGEST // 2)
+    topic = "ü" * (MAX_TOPIC_BYTES // 2)
     with there.listening(topic) as listener, there.listening("other") as other:
         here.wake(topic)
         assert await listener.wait(30)

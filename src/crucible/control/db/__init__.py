@@ -1,4 +1,4 @@
-"""The database: one port, its runners, and how a file is opened."""
+"""The database: its port `Db`, the implementations, and `open_database`."""
 
 from crucible.control.db.migrate import open_database
 from crucible.control.db.port import (

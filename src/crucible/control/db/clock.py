@@ -1,4 +1,4 @@
-"""The one clock that all processes on a database share."""
+"""The clock that all processes on one database share."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ from collections.abc import Callable
 from sqlalchemy import Connection
 
 SERVER = "server clock"
-"""Key in `connection.info`: what to add to `steady()` to get the server's time."""
+"""Key in `connection.info` of the seconds to add to `boot_seconds()` for the server's time."""
 TRUSTED_SECONDS = 60.0
+"""Age at which a measured offset is replaced by the next one."""
 
 
 def boot_seconds() -> float:
-    """Seconds on a clock that nobody sets, and that goes on while the computer sleeps."""
-    # macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC goes on, unlike what time.monotonic() reads there.
+    """Return seconds of a clock that is never set, and that runs on while the computer sleeps."""
+    # macOS has no CLOCK_BOOTTIME. Its CLOCK_MONOTONIC runs on in sleep; the clock of time.monotonic() there does not.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class ServerClock:
-    """The server's time as this process knows it: `Clock` for all that several processes compare.
+    """A `Clock` with the database server's time, for times that several processes compare.
 
-    Every word from the server says what time it was there at least. Of those of the last minute the one that
-    came quickest counts.
+    A time that the server sent has passed by the time it arrives, so every response shows the least that the server's
+    clock can be ahead of ours. The largest offset measured in the last minute counts: it had the shortest way.
     """
 
     def __init__(self) -> None:
-        self._ahead: float | None = None
-        self._since = 0.0
+        self._offset: float | None = None
+        self._measured_at = 0.0
 
     def record_server_time(self, server_now: float) -> float:
-        """What to add to `steady()` from now on."""
+        """Note a time that the server sent. Return the seconds to add to `boot_seconds()` for the server's time."""
         here = boot_seconds()
-        ahead = server_now - here
-        if self._ahead is None or ahead > self._ahead or here - self._since > TRUSTED_SECONDS:
-            self._ahead, self._since = ahead, here
-        return self._ahead
+        offset = server_now - here
+        if self._offset is None or offset > self._offset or here - self._measured_at > TRUSTED_SECONDS:
+            self._offset, self._measured_at = offset, here
+        return self._offset
 
     def now(self) -> float:
-        return time.time() if self._ahead is None else self._ahead + boot_seconds()
+        return time.time() if self._offset is None else self._offset + boot_seconds()
 
     def steady(self) -> float:
         return boot_seconds()
@@ -49,10 +50,10 @@ class ServerClock:
 
 
 def database_now(connection: Connection, own: Callable[[], float]) -> float:
-    """Seconds since the epoch: the server's where there is one, else this process's `own`.
+    """Return seconds since the epoch by the database server's clock, or by `own` on SQLite.
 
-    For what several processes compare: claims and roles. SQLite lives on the computer of its only process, so
-    there it is `own`, which a simulation makes virtual. Asks nobody: the server's time came with BEGIN.
+    For times that several processes compare, such as claims and roles. SQLite has one process only, so its own clock
+    serves, which a simulation makes virtual. Sends no query: the server's time came with BEGIN.
     """
-    ahead: float | None = connection.info.get(SERVER)
-    return own() if ahead is None else ahead + boot_seconds()
+    offset: float | None = connection.info.get(SERVER)
+    return own() if offset is None else offset + boot_seconds()

@@ -1,4 +1,4 @@
-"""Opening the database: in the right place, private, and at this version's schema."""
+"""Open the database: on a local file system, private to its owner, and with this version's schema."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ VERSION_TABLE = "alembic_version"
 
 
 def open_database(path: str | os.PathLike[str], *, mounts: str | None = None) -> Db:
-    """Open the database, made and brought to this version's schema where needed.
+    """Open the database; create it or upgrade its schema first where needed.
 
-    `path` is a file for SQLite, or the URL of a PostgreSQL database (`postgresql://…`). Of several processes
-    that do this at once, one does the work and the others wait for it.
-    `mounts` is the text of the mount table to go by, the kernel's own by default.
+    `path` is a file for SQLite, or the URL of a PostgreSQL database (`postgresql://…`). If several processes do this at
+    once, one does the work and the others wait for it. `mounts`: text of the mount table (default: the kernel's).
     """
     if is_postgres(path):
         return _open_postgres(str(path))
@@ -41,8 +40,9 @@ def open_database(path: str | os.PathLike[str], *, mounts: str | None = None) ->
     return SqliteDb(resolved)
 
 
-def is_postgres(where: str | os.PathLike[str]) -> bool:
-    return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
+def is_postgres(path: str | os.PathLike[str]) -> bool:
+    """Return whether this is the URL of a PostgreSQL database, not a file."""
+    return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
 
 
 def _open_postgres(url: str) -> Db:
@@ -59,19 +59,19 @@ def _open_postgres(url: str) -> Db:
 
 
 def make_private(path: Path) -> None:
-    """Make the file and its folder, for the owner's eyes only; what is there already stays as it is."""
+    """Create the file and its folder, readable by their owner only. Existing ones stay as they are."""
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync_folder(path.parent.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise _cannot_make(path, error) from error
+        raise _cannot_create(path, error) from error
 
 
 @dataclass(frozen=True)
 class Migrations:
-    """The revisions that are known, oldest first, and Alembic's folder of them."""
+    """The known revisions, oldest first, and Alembic's folder of their scripts."""
 
     revisions: tuple[str, ...] = REVISIONS
     folder: Path = MIGRATIONS_FOLDER
@@ -96,23 +96,25 @@ def upgrade_schema(path: Path, migrations: Migrations = ALL_MIGRATIONS) -> None:
 
 
 def revision_of(driver: sqlite3.Connection, migrations: Migrations = ALL_MIGRATIONS) -> str | None:
-    """The database's revision, one of those known; None when it is empty."""
+    """Return the database's revision, or None if it is empty. Raises as `check_revision`, or DamagedDatabase."""
     tables = {row[0] for row in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return None
     if VERSION_TABLE not in tables:
-        raise DamagedDatabase("The database file was not made by Crucible.", fix="Set CRUCIBLE_HOME to another folder.")
+        raise DamagedDatabase(
+            "The database file was not created by Crucible.", fix="Set CRUCIBLE_HOME to another folder."
+        )
     rows = driver.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()  # noqa: S608  a constant
     return check_revision(rows[0][0] if rows else None, migrations)
 
 
 def check_revision(revision: str | None, migrations: Migrations) -> str:
-    """Return the revision if it is a known one; raise OlderDatabase or NewerDatabase if not."""
+    """Return the revision if it is known. Raises OlderDatabase or NewerDatabase."""
     if revision in EARLIER:
         raise OlderDatabase(
             "This database was written by a development version of Crucible, from before 0.1.0.",
             why=f"Its schema is {revision}; this version knows {migrations.revisions[0]} and later.",
-            fix="Start version 0.1.0 on it once, which brings it up to date, or set CRUCIBLE_HOME to another folder.",
+            fix="Start version 0.1.0 on it once to upgrade it, or set CRUCIBLE_HOME to another folder.",
         )
     if revision not in migrations.revisions:
         raise NewerDatabase(
@@ -127,12 +129,12 @@ def check_revision(revision: str | None, migrations: Migrations) -> str:
 
 def _upgrade(connection: Connection, migrations: Migrations) -> None:
     driver = driver_of(connection)
-    # A table that is built anew is dropped on the way; what refers to it must not notice. Has no effect
-    # inside a transaction, so it comes before.
+    # A migration may rebuild a table, and dropping the old one must not affect the rows that refer to it. The pragma
+    # has no effect inside a transaction, so it comes first.
     driver.execute("PRAGMA foreign_keys=OFF").close()
     driver.execute("BEGIN IMMEDIATE").close()
     try:
-        revision = revision_of(driver, migrations)  # again: another process may have been faster
+        revision = revision_of(driver, migrations)  # read again: another process may have been faster
         if revision is None:
             create_schema(connection)
         elif revision != migrations.last:
@@ -145,9 +147,9 @@ def _upgrade(connection: Connection, migrations: Migrations) -> None:
 
 
 def create_schema(connection: Connection) -> None:
-    """Make the newest schema at once, from the tables that the code uses, and let Alembic note its revision.
+    """Create the newest schema in one step from the table definitions, and let Alembic record its revision.
 
-    Tests compare it with a database of 0.1.0 that was upgraded.
+    Tests compare it with an upgraded database of 0.1.0.
     """
     if connection.dialect.name == "postgresql":
         _mark_partial_indexes()
@@ -157,14 +159,14 @@ def create_schema(connection: Connection) -> None:
 
 
 def _mark_partial_indexes() -> None:
-    """What the shared schema says to SQLite alone; again is harmless."""
+    """Set the conditions of partial indexes, which the table definitions give for SQLite only. Idempotent."""
     for index in jobs.indexes:
         if index.name in PARTIAL:
             index.dialect_options["postgresql"]["where"] = PARTIAL[index.name]
 
 
 def run_migrations(connection: Connection, migrations: Migrations = ALL_MIGRATIONS) -> None:
-    """Let Alembic apply what is missing, inside the transaction that `connection` is in."""
+    """Let Alembic apply the missing revisions, inside the current transaction of `connection`."""
     command.upgrade(_config(connection, migrations.folder), migrations.last)
 
 
@@ -173,7 +175,7 @@ def _config(connection: Connection, folder: Path) -> Config:
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
     config.attributes["connection"] = connection
     if not connection.in_transaction():
-        connection.begin()  # sends nothing; Alembic commits unless it is told that it is in a transaction
+        connection.begin()  # sends nothing, but without it Alembic would commit
     return config
 
 
@@ -181,14 +183,14 @@ def _refuse_broken_references(driver: sqlite3.Connection) -> None:
     broken = driver.execute("PRAGMA foreign_key_check").fetchone()
     if broken is not None:
         raise DatabaseError(
-            "The database could not be brought to this version.",
-            why=f"A row of {broken[0]} would refer to a row of {broken[2]} that is not there.",
-            fix="Nothing was changed; go on with the version before, and report this.",
+            "The database could not be upgraded to this version.",
+            why=f"A row of {broken[0]} would refer to a missing row of {broken[2]}.",
+            fix="Nothing was changed. Use the previous version, and report this.",
         )
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new folder's own entry durable; SQLite does so for the files in it."""
+    """Sync the folder so that a new folder in it is durable. SQLite does this for its files only."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -196,11 +198,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _cannot_make(path: Path, error: OSError) -> DatabaseError | DiskFull:
+def _cannot_create(path: Path, error: OSError) -> DatabaseError | DiskFull:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"No room to make {path}.", fix="Free some space, or set CRUCIBLE_HOME elsewhere.")
+        return DiskFull(
+            f"No space left to create {path}.", fix="Free some space, or set CRUCIBLE_HOME to another disk."
+        )
     return DatabaseError(
-        f"Cannot make {path}.",
+        f"Cannot create {path}.",
         why=f"{error.strerror}.",
         fix="Set CRUCIBLE_HOME to a folder that you may write to.",
     )

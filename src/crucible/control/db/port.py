@@ -1,14 +1,14 @@
-"""The one way to the database, and what can go wrong on it.
+"""The interface to the database, and its errors.
 
 Trouble
-├── DiskFull                 no room left where the database is (core's own; nothing of the write remains)
+├── DiskFull                 no space left for the database (defined in core; nothing of the write remains)
 └── DatabaseError            any other failure of the database itself
     ├── DatabaseBusy         another process held the write lock for too long
     ├── DatabaseClosed       used after close()
-    ├── DamagedDatabase      the file is no database, or not one of ours, or its pages are broken
+    ├── DamagedDatabase      the file is not a database, not Crucible's, or corrupted
     ├── NewerDatabase        written by a newer Crucible
-    ├── OlderDatabase        written by a development version, from before 0.1.0
-    └── NetworkFileSystem    the file would lie where locks and syncs cannot be trusted
+    ├── OlderDatabase        written by a development version from before 0.1.0
+    └── NetworkFileSystem    the file is on a file system whose locks and syncs cannot be trusted
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ T = TypeVar("T")
 class Db(Protocol):
     """Runs plain functions of a Connection, each in a transaction of its own.
 
-    A function only executes statements and returns plain values (never an open Result). It may be run
-    again from the start, so it keeps nothing outside the database, and it neither commits nor rolls
-    back: to undo its work it raises. What it raises reaches the caller unchanged (IntegrityError too),
-    except that failures of the database come as the errors of this module.
+    A function only executes statements and returns plain values (never an open Result). It may be run again from the
+    start, so it keeps no state outside the database. It neither commits nor rolls back; to undo its work it raises.
+    Its exceptions reach the caller unchanged (IntegrityError too); failures of the database become errors of this
+    module.
     """
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
-        """Return what `fn` returned, after its changes are durable.
+        """Run `fn` and return its value, after its changes are durable.
 
-        A cancelled write may or may not have happened, as with any answer that got lost.
+        A cancelled write may or may not have happened, as with any lost response.
         """
         ...
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
-        """Run `fn` on one consistent snapshot that holds every write answered before; it cannot write."""
+        """Run `fn` on one consistent snapshot, which includes every write that has returned. `fn` cannot write."""
         ...
 
     async def close(self) -> None:
-        """Finish the writes taken so far, then stop. Closing twice is fine."""
+        """Finish the accepted writes, then stop. Idempotent."""
         ...
 
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """How a function ended, carried from the thread that ran it to the one that waits."""
+    """The value or exception of a function, passed from the thread that ran it to the caller."""
 
     value: T | None = None
     error: BaseException | None = None
@@ -74,7 +74,7 @@ class Outcome(Generic[T]):
     def unwrap(self) -> T:
         if self.error is not None:
             raise self.error
-        return self.value  # type: ignore[return-value]  # None is a T where there is no error
+        return self.value  # type: ignore[return-value]  # without an error the value is a T
 
 
 class DatabaseError(Trouble):
@@ -106,20 +106,20 @@ class NetworkFileSystem(DatabaseError):
 
 
 class CloseOnce:
-    """The end of a database. `end` lets go of threads and connections; it is called once, in a thread of its own."""
+    """Closes a database once. `end` releases its threads and connections; it runs in a thread of its own."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
         self._ended: asyncio.Future[None] | None = None
 
     def check_open(self) -> None:
-        """Raise DatabaseClosed once the end has begun."""
+        """Raise DatabaseClosed if closing has begun."""
         if self._ended is not None:
             raise DatabaseClosed("The database is closed.", why="The server is stopping.")
 
     async def close(self) -> None:
-        """End the database and wait for that. Idempotent."""
+        """Close the database and wait until it is closed. Idempotent."""
         if self._ended is None:
             self._ended = asyncio.ensure_future(asyncio.to_thread(self._end))
-        # Shielded: a caller that stops waiting does not cancel the end.
+        # Shielded: cancelling a caller must not cancel the closing that others wait for.
         await asyncio.shield(self._ended)

@@ -1,4 +1,4 @@
-"""The tables. Columns say what is true; JSON columns hold values that are only ever read whole."""
+"""All tables. Values that queries use are columns of their own; JSON columns hold values that are only read whole."""
 
 from __future__ import annotations
 

@@ -9,6 +9,6 @@ from crucible.control.db.schema import metadata
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    render_as_batch=True,  # SQLite changes most things about a table only by building it anew
+    render_as_batch=True,  # SQLite can change most properties of a table only by rebuilding it
 )
 context.run_migrations()

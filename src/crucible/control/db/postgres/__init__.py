@@ -1,1 +1,1 @@
-"""The database on a PostgreSQL server that several processes share."""
+"""The database on a PostgreSQL server, shared by several processes."""

@@ -1,7 +1,7 @@
-"""PostgreSQL connections whose transactions are ours alone.
+"""PostgreSQL connections without automatic transactions.
 
-The driver runs in autocommit and SQLAlchemy sends no BEGIN of its own: BEGIN and COMMIT go straight to the
-driver, so that it is known when COMMIT was sent and whether it was answered.
+The driver runs in autocommit mode and SQLAlchemy sends no BEGIN of its own. This module sends BEGIN and COMMIT straight
+to the driver, to know when COMMIT was sent and whether it got a response.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from crucible.control.db.postgres.failures import breaks_connection, cannot_conn
 Driver: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 PARAMETERS: Final = "format"
-"""By place, as on SQLite: every engine of ours may be handed a Statement."""
+"""Positional, as on SQLite, because a Statement needs that."""
 STATEMENT_SECONDS = 10
 LOCK_SECONDS = 5
 IDLE_SECONDS = 30
-"""A transaction whose process was paused is ended by the server after this long; it holds row locks."""
+"""Time after which the server ends the transaction of a paused process, which may hold row locks."""
 CONNECT_SECONDS = 5
 
 _DEFAULTS = {
     "application_name": "crucible",
     "connect_timeout": CONNECT_SECONDS,
-    # A server that vanished without a word is noticed within this time.
+    # Notice within about ten seconds that a server has vanished without closing the connection.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
@@ -46,10 +46,10 @@ _SETTINGS = (
     f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
     f"SET lock_timeout = '{LOCK_SECONDS}s'",
     f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'",
-    # Acknowledged is durable, whatever the server's default; a stricter default stays.
+    # A COMMIT that returns is durable, whatever the server's default. A stricter default stays.
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
-    # What a serializable transaction reads by index it locks by page, and by sequential scan as a whole table.
-    # That a scan is made dear must not make the server compile it.
+    # A serializable transaction locks the pages that it reads through an index, but a whole table in a sequential scan.
+    # The high cost that the planner then gives to scans must not trigger JIT compilation.
     "SET enable_seqscan = off",
     "SET jit = off",
 )
@@ -59,19 +59,19 @@ _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def connect(url: str) -> Driver:
-    """A connection in autocommit. Raises psycopg.OperationalError."""
+    """Open a connection in autocommit mode. Raises psycopg.OperationalError."""
     driver = psycopg.connect(**connect_arguments(url))
     driver.execute(";".join(_SETTINGS), prepare=False)
     return driver
 
 
 def connect_arguments(url: str) -> dict[str, Any]:
-    """What the URL says, over our own deadlines. Holds the password: never to be logged."""
+    """Return the URL's arguments, with our timeouts as defaults. They include the password, so never log them."""
     return {**_DEFAULTS, **conninfo_to_dict(url), "autocommit": True}
 
 
 def make_engine(url: str) -> Engine:
-    """Compiles statements once for all connections; opens none."""
+    """Return an engine, which caches compiled statements for all its connections. Opens no connection."""
     engine = create_engine(
         "postgresql+psycopg://",
         creator=lambda: connect(url),
@@ -90,7 +90,7 @@ def driver_of(connection: Connection) -> Driver:
 
 @dataclass(frozen=True)
 class WriteTransaction:
-    """A writing transaction. `life` marks the time since the server last crashed."""
+    """A transaction that writes. `server_mark` changes when the server crashes or a replica takes over."""
 
     xid: str
     server_mark: str | None
@@ -98,7 +98,7 @@ class WriteTransaction:
 
 @dataclass
 class PooledConnection:
-    """One connection and what was learned when it was opened."""
+    """One connection of a pool, with the server mark read when it was opened."""
 
     connection: Connection
     driver: Driver
@@ -124,11 +124,11 @@ class PooledConnection:
             self.connection.info[SERVER] = self.clock.record_server_time(server_now)
 
     def commit(self) -> bool:
-        """Whether the transaction was committed: after a failed statement the server only ends it."""
+        """Return whether the transaction was committed. After a failed statement the server rolls back instead."""
         return self.driver.execute("COMMIT", prepare=False).statusmessage == "COMMIT"
 
     def roll_back(self, after: BaseException | None = None) -> None:
-        """Should even this fail, or `after` be the end of the connection, it is lost."""
+        """Roll back. Drop the connection if that fails, or if the error `after` has broken it."""
         forget_transaction(self.connection)
         if after is not None and breaks_connection(after):
             self.drop()
@@ -139,7 +139,7 @@ class PooledConnection:
             self.drop()
 
     def drop(self) -> None:
-        """The connection is lost from here on, and the server learns of it."""
+        """Close the driver's connection, so that the server ends its transaction. It counts as lost from then on."""
         with contextlib.suppress(psycopg.Error):
             self.driver.close()
 
@@ -150,7 +150,7 @@ class PooledConnection:
 
 
 class ConnectionPool:
-    """Open connections, each used by one thread at a time. As many as there are threads that take one."""
+    """Open connections, each used by one thread at a time. Grows to the number of threads that use it."""
 
     def __init__(self, url: str, clock: ServerClock | None) -> None:
         self._url = url
@@ -159,7 +159,7 @@ class ConnectionPool:
         self._idle: deque[PooledConnection] = deque()
 
     def acquire(self) -> PooledConnection:
-        """An idle connection, or a new one. Raises the errors of `cannot_connect`."""
+        """Return an idle connection, or a new one. Raises the errors of `cannot_connect`."""
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         try:
@@ -167,20 +167,21 @@ class ConnectionPool:
         except (DBAPIError, psycopg.Error) as error:
             raise cannot_connect(cause_of(error)) from error
 
-    def release(self, link: PooledConnection) -> None:
-        """What is in the middle of something is closed; what was lost takes the idle ones with it."""
-        if link.lost:
-            link.close()
+    def release(self, pooled: PooledConnection) -> None:
+        """Take a connection back, or close it if it is inside a transaction. A lost one closes the idle ones too."""
+        if pooled.lost:
+            pooled.close()
             self.close()
-        elif link.driver.info.transaction_status != TransactionStatus.IDLE:
-            link.close()
+        elif pooled.driver.info.transaction_status != TransactionStatus.IDLE:
+            pooled.close()
         else:
-            self._idle.append(link)
+            self._idle.append(pooled)
 
-    def fate_of(self, begun: WriteTransaction) -> CommitFate:
-        """Asks over a connection of its own, which has used no transaction number yet. Raises psycopg.Error."""
+    def read_fate(self, transaction: WriteTransaction) -> CommitFate:
+        """Return how a transaction ended whose connection is lost. Raises psycopg.Error."""
+        # A new connection, which has used no transaction number yet.
         with connect(self._url) as driver:
-            return read_fate(driver, begun)
+            return read_fate(driver, transaction)
 
     def close(self) -> None:
         with contextlib.suppress(IndexError):
@@ -191,23 +192,23 @@ class ConnectionPool:
 def _open(engine: Engine, clock: ServerClock | None) -> PooledConnection:
     connection = engine.connect()
     driver = driver_of(connection)
-    link = PooledConnection(connection, driver, _ensure_server_mark(driver), clock)
-    link.set_clock(cast("tuple[float]", driver.execute(f"SELECT {_CLOCK}").fetchone())[0])
-    return link
+    pooled = PooledConnection(connection, driver, _ensure_server_mark(driver), clock)
+    pooled.set_clock(cast("tuple[float]", driver.execute(f"SELECT {_CLOCK}").fetchone())[0])
+    return pooled
 
 
 def _ensure_server_mark(driver: Driver) -> str | None:
-    """As `_life`; after a crash a new one begins."""
-    found = _read_server_mark(driver)
-    if found is None:
+    """Return the server mark; add a new one if a crash has removed it."""
+    mark = _read_server_mark(driver)
+    if mark is None:
         with contextlib.suppress(psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
             driver.execute("INSERT INTO server_life DEFAULT VALUES ON CONFLICT DO NOTHING")
             return _read_server_mark(driver)
-    return found
+    return mark
 
 
 def _read_server_mark(driver: Driver) -> str | None:
-    """The mark that a server loses when it crashes or another takes its place; None where there is none."""
+    """Return the mark, which a server loses when it crashes or a replica takes over. None if there is none."""
     try:
         row = driver.execute("SELECT mark FROM server_life").fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
@@ -216,7 +217,7 @@ def _read_server_mark(driver: Driver) -> str | None:
 
 
 def forget_transaction(connection: Connection) -> None:
-    """Let SQLAlchemy forget a transaction that a function tried to end; this sends nothing."""
+    """Reset SQLAlchemy after a function tried to commit or roll back. Sends nothing to the database."""
     transaction = connection.get_transaction()
     if transaction is not None and not transaction.is_active and not connection.invalidated:
         connection.rollback()
@@ -229,23 +230,24 @@ class CommitFate(enum.Enum):
     UNKNOWN = "unknown"
 
 
-def read_fate(driver: Driver, begun: WriteTransaction) -> CommitFate:
-    """How a transaction ended whose connection is lost."""
+def read_fate(driver: Driver, transaction: WriteTransaction) -> CommitFate:
+    """Return how a transaction ended whose connection is lost."""
     try:
-        row = driver.execute("SELECT pg_xact_status(%s::xid8)", (begun.xid,)).fetchone()
+        row = driver.execute("SELECT pg_xact_status(%s::xid8)", (transaction.xid,)).fetchone()
     except psycopg.errors.InvalidParameterValue:
-        return CommitFate.NOT_COMMITTED  # the server has not come that far: it knows nothing of this transaction
+        return CommitFate.NOT_COMMITTED  # the server has not reached this number, so it has lost the transaction
+    mark = transaction.server_mark
     match row:
         case ("aborted",):
             return CommitFate.NOT_COMMITTED
         case ("in progress",):
             return CommitFate.OPEN
-        # After a crash the number of a transaction that was lost may be given to another one, which commits.
-        case ("committed",) if begun.server_mark is not None and begun.server_mark == _read_server_mark(driver):
+        # After a crash, the number of a lost transaction may be reused by another one that commits.
+        case ("committed",) if mark is not None and mark == _read_server_mark(driver):
             return CommitFate.COMMITTED
     return CommitFate.UNKNOWN
 
 
 def _refuse_commit(connection: Connection) -> None:
-    if not connection.invalidated:  # that one is being closed
+    if not connection.invalidated:  # an invalidated connection is being closed
         raise InvalidRequestError("A function given to the database must not commit or roll back; raise to undo.")

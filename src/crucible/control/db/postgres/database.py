@@ -32,22 +32,22 @@ T = TypeVar("T")
 
 POOL = 8
 CALL_SECONDS = 15.0
-"""A call that fails after this long is not tried again."""
+"""A call that fails after this time is not retried."""
 FIRST_WAIT = 0.002
 WAIT_SPREAD = 0.005
 LONGEST_WAIT = 0.5
 
 
 class PostgresDb:
-    """`Db` on PostgreSQL: each function in a transaction of its own, `pool` of them writing at a time.
+    """`Db` on PostgreSQL: each function in a transaction of its own, up to `pool` of them writing at a time.
 
-    Writes are serializable: a function may count on what it read as if it ran alone, as on SQLite. One that
-    collides with another is run again, as is one whose connection was lost before COMMIT was sent. Where the
-    answer to COMMIT was lost, the server is asked how it ended; if it cannot know, that is `CommitUnknown`.
+    Writes are serializable: a function can rely on what it read as if it ran alone, as on SQLite. A function that
+    conflicts with another is run again, as is one whose connection was lost before COMMIT was sent. If the response to
+    COMMIT was lost, the server is asked how the transaction ended; if it cannot know, `CommitUnknown` is raised.
 
-    Opens up to `pool` connections for writing and half as many for reading, when they are needed. Without
-    `server_clock`, `now(connection)` is the process's own, which a test may make virtual. The schema is not
-    looked at; `open_database` does that.
+    Opens up to `pool` connections for writing and half as many for reading, on demand. Without `server_clock`,
+    `database_now` returns the process's own time, which a test may make virtual. Does not check the schema;
+    `open_database` does.
     """
 
     def __init__(self, url: str, *, pool: int = POOL, seconds: float = CALL_SECONDS, server_clock: bool = True) -> None:
@@ -55,20 +55,20 @@ class PostgresDb:
         self._seconds = seconds
         self.clock = ServerClock()
         clock = self.clock if server_clock else None
-        self._write_links, self._read_links = ConnectionPool(url, clock), ConnectionPool(url, clock)
+        self._write_pool, self._read_pool = ConnectionPool(url, clock), ConnectionPool(url, clock)
         self._writers = ThreadPoolExecutor(pool, thread_name_prefix="db-writer")
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
         self._closing = CloseOnce(self._end)
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
         self._closing.check_open()
-        call = _WriteCall(self._write_links, fn, time.monotonic() + self._seconds)
+        call = _WriteCall(self._write_pool, fn, time.monotonic() + self._seconds)
         outcome = await asyncio.get_running_loop().run_in_executor(self._writers, call.run)
         return outcome.unwrap()
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         self._closing.check_open()
-        call = _ReadCall(self._read_links, fn, time.monotonic() + self._seconds)
+        call = _ReadCall(self._read_pool, fn, time.monotonic() + self._seconds)
         outcome = await asyncio.get_running_loop().run_in_executor(self._readers, call.run)
         return outcome.unwrap()
 
@@ -78,12 +78,12 @@ class PostgresDb:
     def _end(self) -> None:
         self._writers.shutdown()
         self._readers.shutdown()
-        self._write_links.close()
-        self._read_links.close()
+        self._write_pool.close()
+        self._read_pool.close()
 
 
 class _Retry(Exception):
-    """Nothing of this try was kept. `trouble` is what to say when there is no time for another."""
+    """Nothing of this attempt was stored. `trouble` is the error to return if there is no time for another."""
 
     def __init__(self, trouble: BaseException) -> None:
         super().__init__(str(trouble))
@@ -91,12 +91,12 @@ class _Retry(Exception):
 
 
 class _TransactionOpen(Exception):
-    """The server has not ended a transaction yet whose connection is lost."""
+    """The server has not yet ended a transaction whose connection is lost."""
 
 
 class _ReadCall(Generic[T]):
-    def __init__(self, links: ConnectionPool, fn: Callable[[Connection], T], deadline: float) -> None:
-        self._links = links
+    def __init__(self, pool: ConnectionPool, fn: Callable[[Connection], T], deadline: float) -> None:
+        self._pool = pool
         self._fn = fn
         self._deadline = deadline
 
@@ -104,24 +104,24 @@ class _ReadCall(Generic[T]):
         return _run_until(self._deadline, self._try)
 
     def _try(self) -> Outcome[T]:
-        with _acquire(self._links) as link:
+        with _acquire(self._pool) as pooled:
             try:
-                link.begin_read()
-                return Outcome(value=self._fn(link.connection))
+                pooled.begin_read()
+                return Outcome(value=self._fn(pooled.connection))
             except BaseException as error:
-                link.roll_back(after=error)
-                if link.lost or isinstance(cause_of(error), CONFLICTS):
+                pooled.roll_back(after=error)
+                if pooled.lost or isinstance(cause_of(error), CONFLICTS):
                     raise _Retry(_final_error(error, writing=False)) from error
                 return Outcome(error=translate_error(error, writing=False))
             finally:
-                link.roll_back()
+                pooled.roll_back()
 
 
 class _WriteCall(Generic[T]):
-    """One call of `write`, over as many tries as it takes."""
+    """One call of `write`, with all its attempts."""
 
-    def __init__(self, links: ConnectionPool, fn: Callable[[Connection], T], deadline: float) -> None:
-        self._links = links
+    def __init__(self, pool: ConnectionPool, fn: Callable[[Connection], T], deadline: float) -> None:
+        self._pool = pool
         self._fn = fn
         self._deadline = deadline
         self._serialized = False
@@ -131,88 +131,90 @@ class _WriteCall(Generic[T]):
         return _run_until(self._deadline, self._try)
 
     def _try(self) -> Outcome[T]:
-        with _acquire(self._links) as link, self._serialize(link):
+        with _acquire(self._pool) as pooled, self._serialize(pooled):
             try:
-                begun = link.begin_write()
-                value = self._fn(link.connection)
+                transaction = pooled.begin_write()
+                value = self._fn(pooled.connection)
             except BaseException as error:  # noqa: BLE001  whatever fn raises belongs to its caller
-                return self._handle_failure(link, error)
-            return self._commit(link, begun) or Outcome(value=value)
+                return self._handle_failure(pooled, error)
+            return self._commit(pooled, transaction) or Outcome(value=value)
 
-    def _commit(self, link: PooledConnection, begun: WriteTransaction) -> Outcome[T] | None:
-        """None when the transaction is durable; else why it is not."""
+    def _commit(self, pooled: PooledConnection, transaction: WriteTransaction) -> Outcome[T] | None:
+        """Commit. Return None if the transaction is durable, or the outcome that says why not. Raises _Retry."""
         try:
-            return None if link.commit() else Outcome(error=_continued_after_failure())
+            return None if pooled.commit() else Outcome(error=_continued_after_failure())
         except psycopg.Error as error:
             if is_rejection(error):
-                return self._handle_failure(link, error)
-            link.drop()  # else the server might wait for more of a transaction that it still has open
-            if not self._was_committed(begun):
+                return self._handle_failure(pooled, error)
+            pooled.drop()  # or the server might keep the transaction open and wait for more
+            if not self._was_committed(transaction):
                 raise _Retry(_final_error(error, writing=True)) from error
         return None
 
-    def _handle_failure(self, link: PooledConnection, error: BaseException) -> Outcome[T]:
-        """The function or its COMMIT raised: undone, and either tried again or told."""
-        link.roll_back(after=error)
-        if link.lost:
+    def _handle_failure(self, pooled: PooledConnection, error: BaseException) -> Outcome[T]:
+        """Roll back after the function or its COMMIT raised. Raise _Retry, or return the error."""
+        pooled.roll_back(after=error)
+        if pooled.lost:
             raise _Retry(_final_error(error, writing=True)) from error
         cause = cause_of(error)
         if isinstance(cause, CONFLICTS):
             self._serialized = True
             raise _Retry(translate_error(error, writing=True)) from error
         if isinstance(cause, errors.UniqueViolation) and not self._retried_unique:
-            # Someone may have added the row since this snapshot: whoever looked before will now find it.
+            # Another transaction may have added the row after this snapshot. The next attempt will see it.
             self._retried_unique = True
             raise _Retry(translate_error(error, writing=True)) from error
         return Outcome(error=translate_error(error, writing=True))
 
     @contextlib.contextmanager
-    def _serialize(self, link: PooledConnection) -> Iterator[None]:
-        """Functions that collided once go one at a time, in all processes: the more collide, the more wait
-        here instead of undoing one another. Taken before the snapshot; who holds it waits for no other in line.
+    def _serialize(self, pooled: PooledConnection) -> Iterator[None]:
+        """Hold a lock that only one function in all processes has at a time, once this function had a conflict.
+
+        Under many conflicts, functions then wait here instead of aborting one another. The lock is taken before the
+        snapshot, so that its holder sees everything that the previous holder wrote.
         """
         if not self._serialized:
             yield
             return
         try:
-            link.driver.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, SERIALIZED_WRITES))
+            pooled.driver.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, SERIALIZED_WRITES))
         except psycopg.Error as error:
             raise _Retry(_final_error(error, writing=True)) from error
         try:
             yield
         finally:
-            with contextlib.suppress(psycopg.Error):  # lost: the server lets go by itself
-                link.driver.execute("SELECT pg_advisory_unlock(%s, %s)", (LOCK_CLASS, SERIALIZED_WRITES))
+            with contextlib.suppress(psycopg.Error):  # a lost connection: the server releases the lock
+                pooled.driver.execute("SELECT pg_advisory_unlock(%s, %s)", (LOCK_CLASS, SERIALIZED_WRITES))
 
-    def _was_committed(self, begun: WriteTransaction) -> bool:
-        """How a transaction ended whose COMMIT got no answer. Raises CommitUnknown."""
+    def _was_committed(self, transaction: WriteTransaction) -> bool:
+        """Return whether a transaction was committed whose COMMIT got no response. Raises CommitUnknown."""
         try:
-            fate = _retrying(self._deadline)((psycopg.Error, _TransactionOpen), self._ask_fate, begun)
+            fate = _retrying(self._deadline)((psycopg.Error, _TransactionOpen), self._ask_fate, transaction)
         except (psycopg.Error, _TransactionOpen) as error:
             raise _commit_unknown() from error
         if fate is CommitFate.UNKNOWN:
             raise _commit_unknown()
         return fate is CommitFate.COMMITTED
 
-    def _ask_fate(self, begun: WriteTransaction) -> CommitFate:
-        fate = self._links.fate_of(begun)
+    def _ask_fate(self, transaction: WriteTransaction) -> CommitFate:
+        fate = self._pool.read_fate(transaction)
         if fate is CommitFate.OPEN:
             raise _TransactionOpen
         return fate
 
 
 @contextlib.contextmanager
-def _acquire(links: ConnectionPool) -> Iterator[PooledConnection]:
+def _acquire(pool: ConnectionPool) -> Iterator[PooledConnection]:
     try:
-        link = links.acquire()
+        pooled = pool.acquire()
     except DatabaseError as trouble:
         if not is_transient(trouble):
             raise
         raise _Retry(trouble) from trouble
     try:
-        yield link
+        yield pooled
     finally:
-        links.release(link)
+        pool.release(pooled)
 
 
 def _run_until(deadline: float, attempt: Callable[[], Outcome[T]]) -> Outcome[T]:
@@ -227,7 +229,7 @@ def _run_until(deadline: float, attempt: Callable[[], Outcome[T]]) -> Outcome[T]
 
 
 def _retrying(deadline: float) -> RetryingCaller:
-    """Calls what it is given, and again when that fails before the deadline, after waits that grow."""
+    """Return a caller that retries until the deadline, after growing waits."""
     return RetryingCaller(
         attempts=None,
         timeout=deadline - time.monotonic(),
@@ -238,14 +240,14 @@ def _retrying(deadline: float) -> RetryingCaller:
 
 
 def _final_error(error: BaseException, *, writing: bool) -> BaseException:
-    """What to say of a lost connection, should it stay lost."""
-    told = translate_error(error, writing=writing)
-    if isinstance(told, DatabaseError):
-        return told
+    """Return the error for a lost connection, in case no retry succeeds."""
+    translated = translate_error(error, writing=writing)
+    if isinstance(translated, DatabaseError):
+        return translated
     lost = DatabaseUnreachable(
         "The connection to PostgreSQL was lost.",
-        why=str(cause_of(error)).strip() or "It gave no reason.",
-        fix="Nothing of this was kept; try again when the server is back.",
+        why=str(cause_of(error)).strip() or "No reason was given.",
+        fix="Nothing was stored. Try again when the server is back.",
     )
     lost.__cause__ = error
     return lost
@@ -253,9 +255,9 @@ def _final_error(error: BaseException, *, writing: bool) -> BaseException:
 
 def _continued_after_failure() -> DatabaseError:
     return DatabaseError(
-        "A function went on after one of its statements had failed.",
-        why="PostgreSQL undoes the whole transaction then; nothing was kept.",
-        fix="Put what may fail into `with connection.begin_nested():`.",
+        "A function continued after one of its statements had failed.",
+        why="PostgreSQL then rolls back the whole transaction; nothing was stored.",
+        fix="Put statements that may fail into `with connection.begin_nested():`.",
     )
 
 
@@ -269,7 +271,7 @@ def _pool_exhausted() -> DatabaseBusy:
 
 def _commit_unknown() -> CommitUnknown:
     return CommitUnknown(
-        "Whether this was stored is not known.",
-        why="The connection to PostgreSQL broke while it was being committed.",
-        fix="Look before you ask for it again.",
+        "It is unknown whether this was stored.",
+        why="The connection to PostgreSQL was lost during the commit.",
+        fix="Check whether it was stored before you try again.",
     )

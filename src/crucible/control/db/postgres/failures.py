@@ -1,10 +1,10 @@
-"""What PostgreSQL's answers mean to us, and the errors that only a server can cause.
+"""Translate PostgreSQL's errors into those of `port.py`, and into the errors that only a server can cause.
 
 DatabaseError
-├── CommitUnknown            the connection broke during COMMIT and nobody can say how it ended
-├── DatabaseUnreachable      no server answers, or it is starting or stopping
-├── DatabaseRefused          the server answers and does not let us in
-└── ReadOnlyDatabase         the server is a replica, or was set to read only
+├── CommitUnknown            the connection was lost during COMMIT, and its result cannot be determined
+├── DatabaseUnreachable      no server responds, or it is starting or stopping
+├── DatabaseRefused          the server denies access
+└── ReadOnlyDatabase         the server is a replica, or set to read-only
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SETTING = "the setting `database`"
 
 
 class CommitUnknown(DatabaseError):
-    """The write happened whole or not at all, and which of the two cannot be found out.
+    """The write happened as a whole or not at all, but it is impossible to find out which.
 
-    A function that does no harm the second time (guarded by a version, a key or a number that it checks)
-    may be given to the database again. Any other is told to whoever asked for it.
+    The caller may repeat an idempotent function (one that checks a version, a key or a number). For any other, it
+    reports this error.
     """
 
     code = "commit_unknown"
@@ -44,7 +44,7 @@ class ReadOnlyDatabase(DatabaseError):
 
 
 CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected)
-"""Another transaction was in the way; nothing of ours was kept."""
+"""Errors after a conflict with another transaction. Nothing was stored."""
 
 _TIMEOUTS = (errors.LockNotAvailable, errors.QueryCanceled)
 _STOPPING = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
@@ -52,7 +52,7 @@ _DAMAGED = (errors.DataCorrupted, errors.IndexCorrupted)
 _READ_ONLY = (errors.ReadOnlySqlTransaction,)
 
 _CONNECTION_STATES = ("08", "57P", "40003")
-"""Connections, stops of the server, and statements whose end is not known."""
+"""Prefixes of SQLSTATE: connection errors, shutdowns, and statements whose completion is unknown."""
 
 _REFUSALS = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|role .* does not exist"
@@ -64,16 +64,16 @@ _REPLICA = re.compile(r"session is (read-only|not read-write)|hot standby", re.I
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """The driver's own error below SQLAlchemy's; any other error as it is."""
+    """Return the driver's error below SQLAlchemy's, or `error` if there is none."""
     orig = error.orig if isinstance(error, DBAPIError) else None
     return error if orig is None else orig
 
 
 def is_rejection(error: BaseException) -> bool:
-    """Whether the server refused the statement, undid it and goes on: nothing of it was kept.
+    """Return whether the server rejected the statement, rolled back, and keeps the session: nothing was stored.
 
-    Anything else that comes out of a COMMIT leaves open how that ended: no answer, one of a session that ends
-    (FATAL), or one that speaks of the line, as a pooler's does.
+    After any other error of a COMMIT its result is unknown: no response, the end of the session (FATAL), or an error of
+    the connection, such as a pooler's.
     """
     cause = cause_of(error)
     return (
@@ -84,7 +84,7 @@ def is_rejection(error: BaseException) -> bool:
 
 
 def breaks_connection(error: BaseException) -> bool:
-    """Whether the connection cannot be used any more, whatever the driver says of it."""
+    """Return whether the connection is unusable after this error, even if the driver considers it open."""
     cause = cause_of(error)
     if is_rejection(cause) or not isinstance(cause, psycopg.Error):
         return False
@@ -92,10 +92,10 @@ def breaks_connection(error: BaseException) -> bool:
 
 
 def translate_error(error: BaseException, *, writing: bool) -> BaseException:
-    """The typed error for a failure of the database itself; any other error as it is.
+    """Return the typed error for a failure of the database itself, or `error` if it is something else.
 
-    A statement's own error (SQLAlchemy's) stays as it is; one that the driver raised at BEGIN or COMMIT is
-    always typed. A write that a function tries while it reads is the function's mistake, not a replica.
+    An unknown error of a statement stays SQLAlchemy's; one that the driver raised at BEGIN or COMMIT is always typed. A
+    write attempted by a reading function is an error of that function, not a sign of a replica.
     """
     if isinstance(error, psycopg.IntegrityError):  # a deferred constraint, found by COMMIT
         return IntegrityError("COMMIT", None, error)
@@ -110,57 +110,57 @@ def translate_error(error: BaseException, *, writing: bool) -> BaseException:
 
 
 def cannot_connect(error: BaseException) -> DatabaseError:
-    """Why there is no connection. The server's reason comes as text only, and never holds the password."""
-    said = _error_text(error)
-    if _TOO_MANY.search(said):
-        return _too_many(said)
-    if _REPLICA.search(said):
-        return _replica(said)
-    if _REFUSALS.search(said):
+    """Return the error for a failed connection attempt. Its reason, the server's text, never contains the password."""
+    reason = _error_text(error)
+    if _TOO_MANY.search(reason):
+        return _too_many(reason)
+    if _REPLICA.search(reason):
+        return _replica(reason)
+    if _REFUSALS.search(reason):
         return DatabaseRefused(
-            "PostgreSQL does not let us in.",
-            why=said,
-            fix=f"Check user, password, database and TLS in {SETTING}.",
+            "PostgreSQL denies access.",
+            why=reason,
+            fix=f"Check the user, password, database and TLS options in {SETTING}.",
         )
     return DatabaseUnreachable(
-        "PostgreSQL does not answer.", why=said, fix=f"Start it, or correct host and port in {SETTING}."
+        "PostgreSQL does not respond.", why=reason, fix=f"Start it, or correct the host and port in {SETTING}."
     )
 
 
 def is_transient(trouble: DatabaseError) -> bool:
-    """Whether the same connection attempt may succeed in a moment."""
+    """Return whether the same connection attempt may succeed in a moment."""
     return isinstance(trouble, DatabaseUnreachable | DatabaseBusy | ReadOnlyDatabase)
 
 
 def _known_error(error: psycopg.Error) -> Trouble | None:
-    said = _error_text(error)
+    reason = _error_text(error)
     match error:
         case errors.DiskFull():
             return DiskFull(
                 "The disk of the PostgreSQL server is full.",
-                why=f"Nothing of this write was kept: {said}",
+                why=f"Nothing of this write was stored: {reason}",
                 fix="Free some space on the server.",
             )
         case errors.TooManyConnections():
-            return _too_many(said)
+            return _too_many(reason)
         case _ if isinstance(error, CONFLICTS + _TIMEOUTS):
             return DatabaseBusy(
                 "The database is too busy for this.",
-                why=f"Others held or changed the same rows for too long: {said}",
+                why=f"Other transactions held or changed the same rows for too long: {reason}",
                 fix="Try again; look for long transactions in pg_stat_activity.",
             )
         case _ if isinstance(error, _STOPPING):
-            return DatabaseUnreachable("PostgreSQL is stopping or starting.", why=said, fix="Try again in a moment.")
+            return DatabaseUnreachable("PostgreSQL is stopping or starting.", why=reason, fix="Try again in a moment.")
         case _ if isinstance(error, _READ_ONLY):
-            return _replica(said)
+            return _replica(reason)
         case errors.InsufficientPrivilege():
             return DatabaseRefused(
-                "PostgreSQL does not allow this.",
-                why=said,
+                "PostgreSQL denies this operation.",
+                why=reason,
                 fix=f"Let the user in {SETTING} own its database: ALTER DATABASE … OWNER TO …",
             )
         case _ if isinstance(error, _DAMAGED):
-            return DamagedDatabase("PostgreSQL finds its files damaged.", why=said, fix="Restore a backup.")
+            return DamagedDatabase("PostgreSQL reports damaged files.", why=reason, fix="Restore a backup.")
     return None
 
 
@@ -168,20 +168,22 @@ def _unknown_error(error: psycopg.Error) -> DatabaseError:
     return DatabaseError(
         "PostgreSQL could not finish the transaction.",
         why=f"{_error_text(error)} ({error.sqlstate or 'no code'})",
-        fix="Look into the server's log.",
+        fix="Check the server's log.",
     )
 
 
-def _too_many(said: str) -> DatabaseBusy:
+def _too_many(reason: str) -> DatabaseBusy:
     return DatabaseBusy(
-        "PostgreSQL has no connection left for us.",
-        why=said,
+        "PostgreSQL has no free connection.",
+        why=reason,
         fix="Raise max_connections on the server, or run fewer control processes.",
     )
 
 
-def _replica(said: str) -> ReadOnlyDatabase:
-    return ReadOnlyDatabase("This PostgreSQL server takes no writes.", why=said, fix=f"Name the primary in {SETTING}.")
+def _replica(reason: str) -> ReadOnlyDatabase:
+    return ReadOnlyDatabase(
+        "This PostgreSQL server is read-only.", why=reason, fix=f"Set the address of the primary in {SETTING}."
+    )
 
 
 def _error_text(error: BaseException) -> str:

@@ -1,10 +1,10 @@
-"""The order of the all-jobs feed on PostgreSQL: events are numbered as they are committed.
+"""The order of the all-jobs feed on PostgreSQL: events are numbered when they are committed.
 
-A sequence alone numbers rows when they are inserted, and a transaction that inserted first may commit last: who
-has read as far as 6 would never see the 5 that came later. So an event is inserted under a passing negative
-number, and COMMIT itself gives it the next of the feed, under a lock that is held until the commit is durable
-and visible. Whoever sees an event therefore sees all with smaller numbers. The lock is held by the server
-inside COMMIT alone: a process that stops in the middle of a transaction holds up nobody.
+A sequence alone numbers rows when they are inserted, and a transaction that inserted first may commit last. A reader
+that has read event 6 would then never see event 5. So an event is inserted with a temporary negative number, and COMMIT
+itself assigns the next number of the feed, under a lock that is held until the commit is durable and visible. A reader
+that sees an event therefore sees all with smaller numbers. The server holds the lock only during COMMIT, so a process
+that stops in the middle of a transaction blocks no other.
 
 SQLite has one writer at a time and needs none of this.
 """
@@ -36,14 +36,14 @@ _SERVER_MARK = (
     "CREATE UNLOGGED TABLE server_life"
     " (one boolean PRIMARY KEY DEFAULT true CHECK (one), mark uuid NOT NULL DEFAULT gen_random_uuid())"
 )
-"""Emptied by the server itself after a crash, and empty on a replica that takes over: a mark read here before
-and after says that the server forgot nothing in between."""
+"""An unlogged table: the server empties it after a crash, and it is empty on a replica that takes over. The same mark
+before and after shows that the server has lost nothing in between."""
 
 
 def install(connection: Connection) -> None:
-    """Add this beside the table `events`, inside the transaction that makes the schema.
+    """Add the numbering and the server mark on PostgreSQL, inside the transaction that creates the schema.
 
-    Databases of 0.1.0 have it as it is: a change here needs a revision that makes the same change.
+    Databases of 0.1.0 have exactly these: a change here needs a migration that makes the same change.
     """
     if connection.dialect.name == "postgresql":
         for statement in (*_NUMBERING, _SERVER_MARK):

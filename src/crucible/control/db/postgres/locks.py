@@ -1,11 +1,11 @@
-"""Advisory locks on PostgreSQL: names for what no row stands for."""
+"""Keys of the advisory locks on PostgreSQL."""
 
 LOCK_CLASS = 1_129_469_251
-"""The first half of every lock of ours; the second says what it guards."""
+"""First key of all locks of Crucible; the second key is one of those below."""
 
 SERIALIZED_WRITES = 1
-"""Writes that collided go one at a time."""
+"""Held by a write that had a conflict, so that such writes run one at a time."""
 FEED = 2
-"""Events are numbered by one COMMIT at a time."""
+"""Held while a COMMIT numbers its events."""
 MIGRATION = 3
-"""One process brings the schema up to date."""
+"""Held by the process that upgrades the schema."""

@@ -1,4 +1,4 @@
-"""Wake-ups across control processes, by NOTIFY."""
+"""Wake-ups across control processes, with PostgreSQL's NOTIFY."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ log = structlog.get_logger(__name__)
 
 CHANNEL = "crucible"
 EVERYTHING = "*"
-LONGEST = 7_900
-"""Bytes of a topic; the server refuses 8,000."""
-MOST = 256
-"""More topics at once than this are sent as one that wakes everything."""
+MAX_TOPIC_BYTES = 7_900
+"""Maximum bytes of a topic. The server refuses 8,000."""
+MAX_TOPICS = 256
+"""More topics than this at once are sent as a single wake-up of everything."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 CALL_SECONDS = 10.0
 CHECK_SECONDS = 30.0
-"""After so long without a word the listening connection is tried."""
+"""Time without notifications after which the listening connection is tested."""
 
 _NOTIFY = "SELECT pg_notify(%s, topic) FROM unnest(%s::text[]) AS topic"
 
@@ -36,10 +36,10 @@ _NOTIFY = "SELECT pg_notify(%s, topic) FROM unnest(%s::text[]) AS topic"
 class PostgresWakeups(LocalWakeups):
     """`Wakeups` for all processes on one database.
 
-    Whoever listens in this process is woken at once; the others are told soon after, each topic once however
-    often it was woken meanwhile. Neither `wake` nor `listening` waits for the server. While there is no
-    connection the others are told nothing (their sweeps find the work); once it is back, everything here is
-    woken once, and everything elsewhere by the topics that gathered.
+    `wake` wakes the listeners of this process immediately and those of the others soon after, merging wake-ups of the
+    same topic. Neither `wake` nor `listening` waits for the server. Without a connection the other processes get
+    nothing, and their sweeps find the work. When it is back, this process wakes all its listeners once and sends the
+    topics that have gathered.
     """
 
     def __init__(self, url: str, *, channel: str = CHANNEL) -> None:
@@ -54,14 +54,14 @@ class PostgresWakeups(LocalWakeups):
         self._connected = asyncio.Event()
 
     async def start(self) -> None:
-        """Begins to connect, and goes on in the background of the running loop until `close`."""
+        """Start to connect and to serve, in tasks of the running loop, until `close`."""
         self._tasks = [
             asyncio.create_task(self._reconnect_forever(self._listen), name="db-listen"),
             asyncio.create_task(self._reconnect_forever(self._send_pending), name="db-notify"),
         ]
 
     async def connected(self, timeout: float) -> None:
-        """Returns once wake-ups of others arrive. Raises TimeoutError."""
+        """Wait until wake-ups of other processes arrive. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             await self._connected.wait()
 
@@ -76,19 +76,19 @@ class PostgresWakeups(LocalWakeups):
         self._pending.add(topic if _fits(topic) else EVERYTHING)
         self._has_pending.set()
 
-    def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
-        self._subscribers.append((prefix, tell))
+    def subscribe_remote(self, prefix: str, callback: Callable[[str | None], None]) -> None:
+        self._subscribers.append((prefix, callback))
 
     def _wake_everything(self) -> None:
         for topic in list(self._listeners):
             super().wake(topic)
-        for _, tell in self._subscribers:
-            tell(None)
+        for _, callback in self._subscribers:
+            callback(None)
 
     async def _listen(self, connection: Connection) -> None:
         await _with_timeout(connection.execute(SQL("LISTEN {}").format(Identifier(self._channel))))
         self._connected.set()
-        self._wake_everything()  # whatever was said while nobody listened
+        self._wake_everything()  # notifications may have been missed
         try:
             while True:
                 async for notice in connection.notifies(timeout=CHECK_SECONDS):
@@ -98,15 +98,15 @@ class PostgresWakeups(LocalWakeups):
             self._connected.clear()
 
     def _on_notice(self, notice: psycopg.Notify) -> None:
-        if notice.pid == self._sender_pid:  # woken here already
+        if notice.pid == self._sender_pid:  # sent by this process, which has woken its listeners already
             return
         if notice.payload == EVERYTHING:
             self._wake_everything()
             return
         super().wake(notice.payload)
-        for prefix, tell in self._subscribers:
+        for prefix, callback in self._subscribers:
             if notice.payload.startswith(prefix):
-                tell(notice.payload)
+                callback(notice.payload)
 
     async def _send_pending(self, connection: Connection) -> None:
         self._sender_pid = connection.info.backend_pid
@@ -117,22 +117,22 @@ class PostgresWakeups(LocalWakeups):
             try:
                 await self._send(connection, topics)
             except (psycopg.Error, TimeoutError, OSError):
-                self._pending |= topics  # perhaps told already: twice does no harm
+                self._pending |= topics  # perhaps sent already, but twice does no harm
                 raise
 
     async def _send(self, connection: Connection, topics: set[str]) -> None:
-        told = [EVERYTHING] if len(topics) > MOST or EVERYTHING in topics else sorted(topics)
-        await _with_timeout(connection.execute(_NOTIFY, (self._channel, told)))
+        payloads = [EVERYTHING] if len(topics) > MAX_TOPICS or EVERYTHING in topics else sorted(topics)
+        await _with_timeout(connection.execute(_NOTIFY, (self._channel, payloads)))
 
     async def _reconnect_forever(self, serve: Callable[[Connection], Awaitable[None]]) -> None:
-        """Serves one connection after another, with growing waits while there is none."""
+        """Serve one connection after another, with growing waits between failed attempts."""
         wait = FIRST_WAIT
         while True:
             try:
                 connection = await _with_timeout(psycopg.AsyncConnection.connect(**self._arguments))
                 async with connection:
                     wait = FIRST_WAIT
-                    self._has_pending.set()  # what gathered meanwhile
+                    self._has_pending.set()  # send what has gathered
                     await serve(connection)
             except (psycopg.Error, TimeoutError, OSError) as error:
                 log.warning("wake-ups of other processes are cut off", why=" ".join(str(error).split()))
@@ -141,7 +141,7 @@ class PostgresWakeups(LocalWakeups):
 
 
 def _fits(topic: str) -> bool:
-    return len(topic.encode()) <= LONGEST and "\0" not in topic
+    return len(topic.encode()) <= MAX_TOPIC_BYTES and "\0" not in topic
 
 
 async def _with_timeout(call: Awaitable[T]) -> T:

@@ -1,4 +1,4 @@
-"""The schema on PostgreSQL: the same revisions as on SQLite, applied once by whoever comes first."""
+"""Upgrade the schema on PostgreSQL: the same revisions as on SQLite, applied by the first process to start."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from crucible.control.db.postgres.locks import LOCK_CLASS, MIGRATION
 log = structlog.get_logger(__name__)
 
 OLDEST = 13
-"""The oldest major version whose functions we use."""
+"""The oldest supported major version."""
 MIGRATION_SECONDS = 600
 
 
 def upgrade_schema(url: str, migrations: Migrations = ALL_MIGRATIONS) -> None:
     """Apply the missing revisions in one transaction: all of them or none.
 
-    Of several processes that do this at once, one does the work and the others wait for it.
+    If several processes do this at once, one does the work and the others wait for it.
     """
     with open_connection(url) as connection:
         _refuse_old(connection)
@@ -45,12 +45,12 @@ def upgrade_schema(url: str, migrations: Migrations = ALL_MIGRATIONS) -> None:
 
 
 def _upgrade(connection: Connection, migrations: Migrations) -> None:
-    """A database user that may not do this is told so, and nothing is changed."""
+    """Apply the missing revisions under a lock. Without the privileges this raises, and nothing is changed."""
     with connection.begin():
         for name in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
             connection.exec_driver_sql(f"SET LOCAL {name} = '{MIGRATION_SECONDS}s'")
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCK_CLASS, MIGRATION))
-        revision = _read_revision(connection, migrations)  # another process may have been faster
+        revision = _read_revision(connection, migrations)  # read again: another process may have been faster
         if revision is None:
             create_schema(connection)
         elif revision != migrations.last:
@@ -58,15 +58,15 @@ def _upgrade(connection: Connection, migrations: Migrations) -> None:
 
 
 def _read_revision(connection: Connection, migrations: Migrations) -> str | None:
-    """The database's revision, one of those known; None when our schema in it is empty."""
+    """Return the database's revision, or None if its current schema has no tables. Raises as `check_revision`."""
     query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
     tables = set(connection.exec_driver_sql(query).scalars())
     if not tables:
         return None
     if VERSION_TABLE not in tables:
         raise DamagedDatabase(
-            "The PostgreSQL database holds tables that are not Crucible's.",
-            fix="Make one of its own (CREATE DATABASE crucible) and name it in the setting `database`.",
+            "The PostgreSQL database has tables that are not Crucible's.",
+            fix="Create one for Crucible alone (CREATE DATABASE crucible), and use it in the setting `database`.",
         )
     row = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").first()  # noqa: S608
     return check_revision(row[0] if row else None, migrations)
@@ -101,11 +101,11 @@ def open_connection(url: str) -> Iterator[Connection]:
 
 
 def _engine(url: str) -> Engine:
-    """Ordinary transactions, begun by SQLAlchemy: under an exclusive lock each statement sees what is."""
+    """Return an engine with SQLAlchemy's own transactions: under the lock, each statement sees the latest state."""
 
-    def open_plainly() -> psycopg.Connection[tuple[object, ...]]:
+    def open_driver() -> psycopg.Connection[tuple[object, ...]]:
         driver = connect(url)
         driver.autocommit = False
         return driver
 
-    return create_engine("postgresql+psycopg://", creator=open_plainly, poolclass=NullPool, paramstyle=PARAMETERS)
+    return create_engine("postgresql+psycopg://", creator=open_driver, poolclass=NullPool, paramstyle=PARAMETERS)

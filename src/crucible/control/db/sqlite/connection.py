@@ -1,9 +1,8 @@
-"""SQLite connections whose transactions are ours alone.
+"""SQLite connections without automatic transactions.
 
-With the driver's defaults a released savepoint commits. So the driver runs with isolation_level=None,
-SQLAlchemy sends no BEGIN of its own, and BEGIN, SAVEPOINT, RELEASE and COMMIT go straight to the driver
-(see transaction.py). A function that calls `connection.commit()` or `rollback()` is stopped before it
-ends the transaction of the whole group.
+With the driver's defaults, releasing a savepoint commits. So the driver runs with isolation_level=None, SQLAlchemy
+sends no BEGIN of its own, and transaction.py sends BEGIN, SAVEPOINT, RELEASE and COMMIT straight to the driver. A
+function that calls `connection.commit()` or `rollback()` gets an error before it ends the transaction of its group.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ BUSY_MS = 5_000
 MEMORY = "memory:"
 CACHE_KIB = 16 * 1024
 WAL_LIMIT = 64 * 1024 * 1024
-"""What a WAL that once grew larger is cut back to, in bytes."""
+"""Bytes to which SQLite truncates a WAL that has grown larger."""
 
 _SHARED = (
     f"PRAGMA busy_timeout={BUSY_MS}",
@@ -31,28 +30,28 @@ _SHARED = (
 _DURABLE = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
-    "PRAGMA fullfsync=ON",  # macOS: a plain fsync leaves data in the drive; no effect elsewhere
+    "PRAGMA fullfsync=ON",  # macOS: a plain fsync leaves data in the drive's cache; no effect elsewhere
     f"PRAGMA journal_size_limit={WAL_LIMIT}",
 )
 
 
 def open_writer(path: str) -> Connection:
-    """A connection whose COMMIT returns only after the data is on the disk."""
+    """Open a connection whose COMMIT returns only after the data is on the disk."""
     return _configure(_connect(path), _DURABLE)
 
 
 def open_reader(path: str) -> Connection:
-    """A connection that refuses to write."""
+    """Open a connection that refuses to write."""
     return _configure(_connect(path), ("PRAGMA query_only=ON",))
 
 
 def open_volatile(path: str) -> Connection:
-    """A connection that syncs nothing: survives a simulated crash, not a real one."""
+    """Open a connection that never syncs. Its data survives a simulated crash, but not a real one."""
     return _configure(_connect(path), ("PRAGMA synchronous=OFF", "PRAGMA journal_mode=MEMORY"))
 
 
 def close_connection(connection: Connection) -> None:
-    event.remove(connection.engine, "rollback", _refuse_commit)  # SQLAlchemy ends its own idea of a transaction
+    event.remove(connection.engine, "rollback", _refuse_commit)  # closing makes SQLAlchemy roll back
     connection.close()
 
 
@@ -64,7 +63,7 @@ def _connect(path: str) -> Connection:
     engine = create_engine(
         _url(path),
         poolclass=NullPool,
-        # Opened and closed by one thread, used by another, never by two at once.
+        # One thread opens and closes it and another uses it, but never two at once.
         connect_args={"isolation_level": None, "check_same_thread": False, "cached_statements": 512},
     )
     event.listen(engine, "commit", _refuse_commit)
@@ -73,7 +72,7 @@ def _connect(path: str) -> Connection:
 
 
 def _url(path: str) -> URL:
-    """`memory:NAME` is shared by all connections of this process, and gone with the last of them."""
+    """Return the URL of a file, or of `memory:NAME`: a database in memory that lasts as long as a connection to it."""
     name = path.removeprefix(MEMORY)
     if name == path:
         return URL.create("sqlite+pysqlite", database=path)
@@ -96,7 +95,7 @@ def _is_busy(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
 
 
-# SQLite does not wait for its busy_timeout when it switches to WAL.
+# SQLite ignores busy_timeout while it switches to WAL, so the retries happen here.
 _retry_when_busy = RetryingCaller(
     attempts=None, timeout=BUSY_MS / 1000, wait_initial=0.01, wait_max=0.01, wait_jitter=0
 ).on(_is_busy)

@@ -24,10 +24,10 @@ MAX_WAITING = 4096
 
 
 class SqliteDb:
-    """`Db` on SQLite in WAL mode: one writing thread with group commit, a few reading connections.
+    """`Db` on SQLite in WAL mode: one writer thread with group commit, and a few reader threads.
 
-    Belongs to the event loop that uses it. Writes beyond `max_waiting` wait their turn outside the queue.
-    The file's schema is not looked at; `open_database` does that.
+    Belongs to the event loop that uses it. At most `max_waiting` writes are queued; further ones wait outside the
+    queue. Does not check the schema; `open_database` does.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SqliteDb:
                 return open_reader(self._path)
 
     def _end(self) -> None:
-        """Readers first: the last connection to go folds the WAL into the file."""
+        """Close the readers before the writer: the last connection to close merges the WAL into the file."""
         self._pool.shutdown()
         while self._idle:
             close_connection(self._idle.pop())

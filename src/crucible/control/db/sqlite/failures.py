@@ -1,4 +1,4 @@
-"""What SQLite's result codes mean to us."""
+"""Translate SQLite's result codes into the errors of `port.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crucible.control.db.port import DamagedDatabase, DatabaseBusy, DatabaseErro
 from crucible.core.errors import Trouble
 
 PRIMARY = 0xFF
-"""The low byte of an extended result code is the plain one."""
+"""Mask of the primary result code: the low byte of an extended one."""
 
 FULL = frozenset({sqlite3.SQLITE_FULL})
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -21,10 +21,9 @@ DEVICE = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """The typed error for a failure of the database itself; any other error as it is.
+    """Return the typed error for a failure of the database itself, or `error` if it is something else.
 
-    A statement's own error (SQLAlchemy's) stays as it is; one that the driver raised at BEGIN or COMMIT
-    is always typed.
+    An unknown error of a statement stays SQLAlchemy's; one that the driver raised at BEGIN or COMMIT is always typed.
     """
     if isinstance(error, sqlite3.IntegrityError):  # a deferred constraint, found by COMMIT
         return IntegrityError("COMMIT", None, error)
@@ -48,14 +47,14 @@ def translate_errors() -> Iterator[None]:
 
 
 def _known_error(error: sqlite3.Error) -> Trouble | None:
-    code: int = getattr(error, "sqlite_errorcode", 0)  # absent when Python's own checks raised
+    code: int = getattr(error, "sqlite_errorcode", 0)  # missing if the driver itself raised, without SQLite
     primary = code & PRIMARY
-    # Shared memory that cannot grow is the one full disk that SQLite does not report as FULL.
+    # SQLite reports a full disk as FULL, except when the shared memory of the WAL cannot grow.
     if primary in FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return DiskFull(
             "The disk that holds the database is full.",
-            why="Nothing of this write was kept.",
-            fix="Free some space there, or move the state with CRUCIBLE_HOME.",
+            why="Nothing of this write was stored.",
+            fix="Free some space there, or move the state folder to another disk and set CRUCIBLE_HOME.",
         )
     if primary in BUSY:
         return DatabaseBusy(
@@ -76,5 +75,5 @@ def _unknown_error(error: sqlite3.Error) -> DatabaseError:
     return DatabaseError(
         "The database file cannot be used.",
         why=f"SQLite says: {error} ({getattr(error, 'sqlite_errorname', 'no code')}).",
-        fix="See whether CRUCIBLE_HOME is on a disk that fails or is read-only: `crucible doctor` looks too.",
+        fix="Check whether CRUCIBLE_HOME is on a failing or read-only disk. `crucible doctor` checks this too.",
     )

@@ -1,4 +1,4 @@
-"""Which file system a path lies on, read from the kernel's mount table."""
+"""Find the file system of a path in the kernel's mount table, and refuse network file systems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def mount_table() -> str:
-    """The text of the kernel's mount table; empty where there is none (macOS)."""
+    """Return the text of the kernel's mount table; empty if there is none (macOS)."""
     try:
         return MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -30,11 +30,11 @@ def mount_table() -> str:
 
 
 def filesystem_of(path: PurePath, mountinfo_text: str) -> str | None:
-    """The type of the file system that holds the absolute, resolved `path`; None if that is not known."""
+    """Return the type of the file system of the absolute, resolved `path`, or None if unknown."""
     best: tuple[int, str] | None = None
     for line in mountinfo_text.splitlines():
         mount = _parse(line)
-        # Of two mounts on the same point the later one covers the earlier.
+        # Of two mounts on the same point, the later one hides the earlier.
         if mount and path.is_relative_to(mount[0]) and (best is None or len(mount[0].parts) >= best[0]):
             best = (len(mount[0].parts), mount[1])
     return best[1] if best else None
@@ -46,7 +46,7 @@ def is_network(filesystem: str) -> bool:
 
 
 def refuse_network(path: PurePath, mountinfo_text: str) -> None:
-    """Raise NetworkFileSystem if `path` lies where SQLite's locks and syncs cannot be trusted."""
+    """Raise NetworkFileSystem if `path` is where SQLite's locks and syncs cannot be trusted."""
     filesystem = filesystem_of(path, mountinfo_text)
     if filesystem is not None and is_network(filesystem):
         raise NetworkFileSystem(
@@ -59,7 +59,10 @@ def refuse_network(path: PurePath, mountinfo_text: str) -> None:
 
 
 def _parse(line: str) -> tuple[PurePath, str] | None:
-    """Mount point and type of one line: `36 35 98:0 /root /point rw,... [optional ...] - type source ...`."""
+    """Return mount point and type of a line, or None if it is not valid.
+
+    A line is `36 35 98:0 /root /point rw,... [optional ...] - type source ...`.
+    """
     left, separator, right = line.partition(" - ")
     fields = left.split(" ")
     if not separator or len(fields) < 6:

@@ -1,4 +1,4 @@
-"""The database of a simulation: the same transactions, no thread, no waiting."""
+"""The database of a simulation: the same transactions, without threads or waiting."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _numbers = itertools.count(1)
 
 
 class InlineDb:
-    """`Db` that runs every function at once in the caller; its methods never suspend.
+    """`Db` that runs every function immediately in its caller; its methods never suspend.
 
-    In memory by default; on a file, another InlineDb can carry on after a simulated crash.
+    `path` (default: in memory): with a file, another InlineDb can continue after a simulated crash.
     """
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Functions of a Connection, run in transactions on SQLite."""
+"""Run functions of a Connection in transactions on SQLite."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Fn = Callable[[Connection], Any]
 def write_group(connection: Connection, fns: Iterable[Fn]) -> list[Outcome[Any]]:
     """Run each of `fns` in a savepoint of one transaction, and return their outcomes after COMMIT.
 
-    `fns` may be lazy: what it yields while the group runs joins the group. One that raises is undone
-    alone. If the transaction cannot begin or commit, all of the group fail. If it was torn down halfway
-    (SQLite does that when the disk is full) or a deferred constraint fails, each is run again alone.
+    `fns` may be lazy: functions that it yields while the group runs join the group. A function that raises is undone
+    alone. If the transaction cannot begin or commit, the whole group fails. If SQLite rolled it back halfway (as on a
+    full disk), or a deferred constraint fails at COMMIT, every function is run again in its own transaction.
     """
     driver = driver_of(connection)
     try:
@@ -40,7 +40,7 @@ def write_group(connection: Connection, fns: Iterable[Fn]) -> list[Outcome[Any]]
 
 
 def read_snapshot(connection: Connection, fn: Callable[[Connection], T]) -> Outcome[T]:
-    """Run `fn` in a transaction that is thrown away."""
+    """Run `fn` in a transaction that is then rolled back."""
     driver = driver_of(connection)
     try:
         driver.execute("BEGIN").close()
@@ -64,7 +64,7 @@ def _in_savepoint(connection: Connection, driver: sqlite3.Connection, fn: Fn) ->
 
 
 def _undo(connection: Connection, driver: sqlite3.Connection) -> None:
-    """Back to before the function; where that fails the whole transaction goes, and the group is torn."""
+    """Roll back to before the function. If that fails, roll back the whole transaction, which ends the group."""
     _forget_transaction(connection)
     try:
         if driver.in_transaction:
@@ -75,7 +75,7 @@ def _undo(connection: Connection, driver: sqlite3.Connection) -> None:
 
 
 def _forget_transaction(connection: Connection) -> None:
-    """Let SQLAlchemy forget a transaction that a function tried to end; this sends nothing."""
+    """Reset SQLAlchemy after a function tried to commit or roll back. Sends nothing to the database."""
     transaction = connection.get_transaction()
     if transaction is not None and not transaction.is_active:
         connection.rollback()
@@ -90,7 +90,7 @@ def _commit(connection: Connection, taken: Sequence[Fn], outcomes: list[Outcome[
         _roll_back(driver)
         if isinstance(error, sqlite3.IntegrityError) and len(taken) > 1:
             return _run_each_alone(connection, taken)
-        return [o if o.error else Outcome(error=translate_error(error)) for o in outcomes]
+        return [each if each.error else Outcome(error=translate_error(error)) for each in outcomes]
 
 
 def _run_each_alone(connection: Connection, fns: Sequence[Fn]) -> list[Outcome[Any]]:
@@ -98,7 +98,7 @@ def _run_each_alone(connection: Connection, fns: Sequence[Fn]) -> list[Outcome[A
 
 
 def _roll_back(driver: sqlite3.Connection) -> None:
-    """Should even this fail, the next BEGIN does too, and says so to whoever waits for it."""
+    """Roll back, ignoring errors: the next BEGIN then fails too, and reports that to its callers."""
     with contextlib.suppress(sqlite3.Error):
         if driver.in_transaction:
             driver.execute("ROLLBACK").close()

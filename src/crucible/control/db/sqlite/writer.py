@@ -1,4 +1,4 @@
-"""The one thread that writes, and its group commit."""
+"""The single writer thread, which commits waiting writes in groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 GROUP_SIZE = 256
 GROUP_SECONDS = 0.005
-"""A group takes no further function after this long, so the first of it does not wait for the last."""
+"""Time after which a group takes no further functions, so that its first caller does not wait long."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _QueuedWrite:
 
 
 class WriterThread:
-    """Commits what is waiting as one group: while one sync runs, the next group gathers."""
+    """Commits all waiting writes as one group. While one group is synced to disk, the next one gathers."""
 
     def __init__(self, path: str, group_seconds: float = GROUP_SECONDS) -> None:
         self._group_seconds = group_seconds
@@ -42,26 +42,26 @@ class WriterThread:
             self._connection = open_writer(path)
         self._queue: SimpleQueue[_QueuedWrite | None] = SimpleQueue()
         self._stopping = False
-        # A daemon: a process that ends without close() loses only what nobody was told is stored.
+        # A daemon: a process that exits without close() loses only writes that have not returned.
         self._thread = threading.Thread(target=self._serve, name="db-writer", daemon=True)
         self._thread.start()
 
     def submit(self, fn: Callable[[Connection], T]) -> asyncio.Future[Outcome[T]]:
-        """The outcome of `fn`, set in the calling loop once it is committed or undone."""
+        """Return a future of the calling loop, which gets the outcome of `fn` once it is committed or undone."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome[T]] = loop.create_future()
         self._queue.put(_QueuedWrite(fn, loop, future))
         return future
 
     def stop(self) -> None:
-        """Block until everything submitted has been committed and the file is closed."""
+        """Block until all submitted writes are committed and the file is closed."""
         self._queue.put(None)
         self._thread.join()
 
     def _serve(self) -> None:
         while not self._stopping:
             self._commit_next()
-        # No room or another reader: the WAL stays, and the next to open the file reads it.
+        # Fails on a full disk or beside another reader. Then the WAL stays, and is read when the file is next opened.
         driver = driver_of(self._connection)
         with contextlib.suppress(sqlite3.Error):
             driver.execute("PRAGMA busy_timeout=0").close()
@@ -78,7 +78,7 @@ class WriterThread:
         _send_outcomes(group, outcomes)
 
     def _gather(self, first: _QueuedWrite, group: list[_QueuedWrite]) -> Iterator[Fn]:
-        """Yield the functions of one group, noting in `group` what was taken."""
+        """Yield the functions of one group, and append their writes to `group`."""
         end = time.monotonic() + self._group_seconds
         write: _QueuedWrite | None = first
         while write is not None:
@@ -98,13 +98,13 @@ class WriterThread:
 
 def _send_outcomes(group: list[_QueuedWrite], outcomes: list[Outcome[Any]]) -> None:
     """Wake each waiting loop once for the whole group."""
-    answers = list(zip(group, outcomes, strict=True))
+    results = list(zip(group, outcomes, strict=True))
     for loop in {write.loop for write in group}:
-        with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits there any more
-            loop.call_soon_threadsafe(_set_results, [a for a in answers if a[0].loop is loop])
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits for the results
+            loop.call_soon_threadsafe(_set_results, [result for result in results if result[0].loop is loop])
 
 
-def _set_results(answers: list[tuple[_QueuedWrite, Outcome[Any]]]) -> None:
-    for write, outcome in answers:
+def _set_results(results: list[tuple[_QueuedWrite, Outcome[Any]]]) -> None:
+    for write, outcome in results:
         if not write.future.done():
             write.future.set_result(outcome)

@@ -1,1 +1,1 @@
-"""The tables, by what they are about; `db/schema.py` shows them all."""
+"""The table definitions, by topic. `db/schema.py` exports all of them."""

@@ -1,17 +1,17 @@
-"""What the tables share: their register, and types that mean the same on every database."""
+"""What the tables share: their metadata, and column types that behave alike on every database."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Integer, MetaData, String, Text
 
 SERIAL = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite numbers rows by itself only in a column of type INTEGER."""
+"""A row number that the database assigns; SQLite does so only in a column of type INTEGER."""
 
 ORDERED = String(40).with_variant(String(40, collation="C"), "postgresql")
-"""Ids are compared byte by byte, whatever language a database server was set up for."""
+"""An id, compared byte by byte whatever the default collation of the database server."""
 
 BYTEWISE = Text().with_variant(Text(collation="C"), "postgresql")
-"""For texts that are found by how they begin."""
+"""Text compared byte by byte, so that an index finds prefixes."""
 
 metadata = MetaData(
     naming_convention={

@@ -1,4 +1,4 @@
-"""Addresses that are told of jobs, and the tries to tell them."""
+"""Webhooks, and the attempts to deliver their messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ hooks = Table(
     Index("ix_hooks_project", "project", "id"),
     Index("ix_hooks_enabled", "enabled", "id"),
 )
-"""`cursor`: how far in the feed its receiver has been told, or what it was not told was given up."""
+"""`cursor`: position in the feed up to which events were delivered to the receiver, or given up."""
 
 deliveries = Table(
     "deliveries",
@@ -55,4 +55,4 @@ deliveries = Table(
     Index("ix_deliveries_hook", "hook", "id"),
     sqlite_autoincrement=True,
 )
-"""Tries to tell a receiver something; the last of each hook."""
+"""The latest delivery attempts of each hook."""

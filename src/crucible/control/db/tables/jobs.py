@@ -1,4 +1,4 @@
-"""Jobs, how they are found, and their tries."""
+"""Jobs, their names and tags for searching, and their attempts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from crucible.control.db.tables.base import BYTEWISE, ORDERED, metadata
 _DUE = text("due_at IS NOT NULL")
 
 QUEUED = text("state = 'queued'")
-"""As a condition it is found by `ix_jobs_line`, which holds those alone; with a parameter it would not be."""
+"""A condition that lets SQLite use the partial index `ix_jobs_line`; with a parameter in it, it would not."""
 
 PRIORITISED = text("state = 'queued' AND priority <> 0")
-"""As a condition it is found by `ix_jobs_priority`; most jobs that wait are not in it."""
+"""The condition of the partial index `ix_jobs_priority`. Most queued jobs have no priority."""
 
 bundles = Table(
     "bundles",
@@ -82,7 +82,7 @@ jobs = Table(
 )
 
 PARTIAL = {"ix_jobs_line": QUEUED, "ix_jobs_due_at": _DUE, "ix_jobs_priority": PRIORITISED}
-"""Which rows these indexes hold. PostgreSQL is told when it is to make them: naming it here would load its dialect."""
+"""Conditions of the partial indexes, for PostgreSQL: `postgresql_where` above would always load its dialect."""
 
 listings = Table(
     "listings",
@@ -97,9 +97,9 @@ listings = Table(
     Index("ix_listings_folded", "folded", "job"),
     sqlite_with_rowid=False,
 )
-"""What a job is found by beside its state. Not in the job's row: changing its name is no step of its life.
+"""What searches for jobs use beside their state. Separate from `jobs`, because a rename is not a state transition.
 
-`folded` is the name and `words` all that is searched, both without regard to case.
+`folded` is the name and `words` all searched text, both case-folded.
 """
 
 job_tags = Table(
@@ -112,7 +112,7 @@ job_tags = Table(
     Index("ix_job_tags_value", "key", "value", "job"),
     sqlite_with_rowid=False,
 )
-"""Without a reference to the job's row, which a step of its life may be changing: the two never wait for each other."""
+"""Without a foreign key, so that a change of tags and a state transition of the job never wait for each other."""
 
 job_notes = Table(
     "job_notes",

@@ -1,4 +1,4 @@
-"""Machines, what they cost, what is to be done with them, and who does it."""
+"""Machines, their prices, the pending effects on them, and the roles of control processes."""
 
 from __future__ import annotations
 

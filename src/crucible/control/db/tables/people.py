@@ -1,4 +1,4 @@
-"""People, what they may do, and what they did."""
+"""Users, their sign-ins, projects, tokens and secrets, and the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jobs leave: events, output, metrics, files."""
+"""What jobs produce: events, output, metrics, files and results; their plans and predictions."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ predictions = Table(
     Index("ix_predictions_project", "project", "job"),
     sqlite_with_rowid=False,
 )
-"""How long jobs were predicted to take. How long they took is their attempt's to say."""
+"""Predicted runtimes of jobs. The actual ones follow from their attempts."""
 
 plans = Table(
     "plans",
@@ -134,4 +134,4 @@ plans = Table(
     Column("document", Text),
     Index("ix_plans_due_at", "due_at"),
 )
-"""The plan of each job. `due_at` is when it is made or tried again; NULL once it is there or given up."""
+"""The plan of each job. `due_at`: time of the next attempt to make it; NULL once it is stored or given up."""
