@@ -137,7 +137,7 @@ async def test_a_state_works_once(town: Town, browser: httpx2.AsyncClient) -> No
     browser.cookies.set("crucible_signin", cookie)
     again = await browser.get(url)
     assert (again.status_code, again.json()["code"]) == (401, "not_allowed")
-    assert "Begin again" in again.json()["fix"]
+    assert "Start again" in again.json()["fix"]
 
 
 async def test_another_browser_does_not_come_in(town: Town, browser: httpx2.AsyncClient) -> None:

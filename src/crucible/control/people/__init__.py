@@ -1,1 +1,1 @@
-"""People: users, projects, tokens, and the record of what they did."""
+"""Users, projects, tokens, sign-in with an OpenID provider, and the audit log."""

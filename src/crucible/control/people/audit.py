@@ -1,4 +1,4 @@
-"""The audit log: who did what, written in the transaction that does it."""
+"""The audit log: each entry is written in the transaction of the action that it records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_TARGET = 200
 
 _c = t.audit.c
 _COLUMNS = ("at", "user", "name", "via", "token", "action", "target", "project", "data")
-_NOTE = Statement(insert_row(t.audit, _COLUMNS))
+_ADD = Statement(insert_row(t.audit, _COLUMNS))
 
 
 def record(
@@ -30,8 +30,8 @@ def record(
     project: str | None = None,
     data: Mapping[str, object] | None = None,
 ) -> None:
-    """Add an entry. `action` is an object and a verb, such as `job.cancel`; `data` never holds secrets."""
-    _NOTE.run(
+    """Add an entry. `action` is an object and a verb, such as `job.cancel`. Never put secrets into `data`."""
+    _ADD.run(
         conn,
         at=now,
         user=who.user,
@@ -48,13 +48,13 @@ def record(
 def record_job(
     conn: Connection, who: Identity, action: str, job: Job, now: float, data: Mapping[str, object] | None = None
 ) -> None:
-    """Add an entry about a job, unless the owner acts on one of their own: its events say enough."""
+    """Add an entry about a job, unless the owner acts on a job of their own: its events are enough."""
     if who is not OWNER or job.user not in ("", OWNER.name):
         record(conn, who, action, job.id, now, job.project, data)
 
 
 def list_entries(conn: Connection, projects: frozenset[str] | None, before: int | None, limit: int) -> AuditPage:
-    """Return a page of entries, newest first, of these projects (None: of everything)."""
+    """Return a page of entries, newest first. `projects`: the ones to include, or None for all entries."""
     query = select(t.audit).order_by(_c.cursor.desc()).limit(limit + 1)
     if projects is not None:
         query = query.where(_c.project.in_(projects))

@@ -1,4 +1,4 @@
-"""Hash and verify passwords (argon2id), and slow down guessing."""
+"""Hash and verify passwords with argon2id, and slow down guessing."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def parse_password(password: str) -> Secret:
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD or not password.strip():
         raise BadInput(
             "This password cannot be used.",
-            why=f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters.",
-            fix="Choose another one; a sentence is fine.",
+            why=f"A password needs {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters that are not all blank.",
+            fix="Choose another one, for example a sentence.",
             field="password",
         )
     return Secret(password)
@@ -65,24 +65,24 @@ def _dummy_hash() -> str:
 
 
 class Throttle:
-    """Makes each login after a few failures for the same name wait twice as long as the one before."""
+    """Delays logins after failures for the same name; each further failure doubles the delay."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._wrong: dict[str, tuple[int, float]] = {}
+        self._failures: dict[str, tuple[int, float]] = {}
         self._running: Counter[str] = Counter()
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
         """Enclose one attempt to log in. Raises TooManyAttempts while the name has to wait.
 
-        Running attempts count as failures: otherwise many sent at once would not wait for each other.
+        Running attempts count as failures, or many parallel attempts would avoid the delay.
         """
-        wrong, until = self._wrong.get(name, (0, 0.0))
-        left = until - self._now()
-        if left > 0:
-            raise _too_many("Too many wrong passwords for this user.", left)
-        if self._running[name] >= max(FREE_ATTEMPTS - wrong, 1):
+        failures, until = self._failures.get(name, (0, 0.0))
+        wait = until - self._now()
+        if wait > 0:
+            raise _too_many("Too many wrong passwords for this user.", wait)
+        if self._running[name] >= max(FREE_ATTEMPTS - failures, 1):
             raise _too_many("Too many logins as this user at once.", 1.0)
         self._running[name] += 1
         try:
@@ -92,18 +92,18 @@ class Throttle:
             self._running += Counter()  # drops names whose count is 0
 
     def record_failure(self, name: str) -> None:
-        count = self._wrong.pop(name, (0, 0.0))[0] + 1
+        count = self._failures.pop(name, (0, 0.0))[0] + 1
         wait = min(2.0 ** (count - FREE_ATTEMPTS), MAX_WAIT) if count >= FREE_ATTEMPTS else 0.0
-        self._wrong[name] = (count, self._now() + wait)
-        while len(self._wrong) > MAX_NAMES:
-            del self._wrong[next(iter(self._wrong))]
+        self._failures[name] = (count, self._now() + wait)
+        while len(self._failures) > MAX_NAMES:
+            del self._failures[next(iter(self._failures))]
 
     def record_success(self, name: str) -> None:
-        self._wrong.pop(name, None)
+        self._failures.pop(name, None)
 
 
-def _too_many(what: str, left: float) -> TooManyAttempts:
-    wait = max(1, round(left))
+def _too_many(what: str, seconds: float) -> TooManyAttempts:
+    wait = max(1, round(seconds))
     return TooManyAttempts(
         what, why="Someone may be guessing passwords.", fix=f"Try again in {wait} s.", retry_after=wait
     )

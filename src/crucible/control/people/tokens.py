@@ -1,14 +1,13 @@
-"""Tokens as rows. Only their digest is stored, so that none can be read back.
+"""Read and write the rows of tokens. Only digests are stored, so no token can be read back.
 
-One table holds users' own tokens, browser sessions, share links, and login links, which can only be exchanged once for
-a session.
+One table holds users' own tokens, browser sessions, share links, and login links, which work once and start a session.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, or_, select, update
@@ -23,12 +22,12 @@ from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
 
 PREFIX = "crt_"
-"""Lets people, and scanners for leaked secrets, recognise a token."""
+"""Makes a token recognisable to people and to scanners for leaked secrets."""
 LOGIN = "login"
 USED_AT_PRECISION = 60.0
-"""Seconds between two updates of a token's last use."""
+"""Minimum seconds between two updates of a token's last use."""
 RETENTION_SECONDS = 30 * 86400.0
-"""Seconds for which a revoked or expired token is still kept and listed."""
+"""Seconds for which a revoked or expired token is kept and listed."""
 MAX_LISTED = 500
 MAX_SECONDS = 10 * 365 * 86400.0
 """The longest lifetime in seconds of a token that expires."""
@@ -36,20 +35,24 @@ MAX_SECONDS = 10 * 365 * 86400.0
 _c, _u = t.tokens.c, t.users.c
 _COLUMNS = ("id", "user", "name", "via", "digest", "scopes", "project", "job", "created_at", "expires_at")
 _ADD = Statement(insert_row(t.tokens, _COLUMNS))
-_FOUND = Statement(
+_BY_DIGEST = Statement(
     select(t.tokens, _u.name.label("user_name"), _u.admin, _u.disabled_at)
     .join(t.users, _u.id == _c.user)
     .where(_c.digest == bindparam("sha256"))
 )
-_USED = Statement(update(t.tokens).where(_c.id == bindparam("token")).values(used_at=bindparam("at")))
-_open = _c.revoked_at.is_(None)
-_REVOKE = Statement(update(t.tokens).where(_c.id == bindparam("token"), _open).values(revoked_at=bindparam("at")))
-_REVOKE_ALL = Statement(update(t.tokens).where(_c.user == bindparam("of"), _open).values(revoked_at=bindparam("at")))
+_MARK_USED = Statement(update(t.tokens).where(_c.id == bindparam("token")).values(used_at=bindparam("at")))
+_not_revoked = _c.revoked_at.is_(None)
+_REVOKE = Statement(
+    update(t.tokens).where(_c.id == bindparam("token"), _not_revoked).values(revoked_at=bindparam("at"))
+)
+_REVOKE_ALL = Statement(
+    update(t.tokens).where(_c.user == bindparam("of_user"), _not_revoked).values(revoked_at=bindparam("at"))
+)
 _ENDS = (_c.revoked_at, _c.expires_at)
 _ENDED = tuple(
-    Statement(select(_c.id).where(end < bindparam("before")).order_by(end).limit(bindparam("most"))) for end in _ENDS
+    Statement(select(_c.id).where(end < bindparam("before")).order_by(end).limit(bindparam("limit"))) for end in _ENDS
 )
-_FORGET = Statement(
+_DELETE = Statement(
     delete(t.tokens).where(
         _c.id.in_(bindparam("ids", expanding=True)), or_(*(end < bindparam("before") for end in _ENDS))
     )
@@ -57,7 +60,7 @@ _FORGET = Statement(
 
 
 def new_token() -> Secret:
-    """Return a token of 256 random bits. Nobody can guess one, so a plain hash of it is safe to store."""
+    """Return a token of 256 random bits. It cannot be guessed, so a plain hash of it is safe to store."""
     return Secret(PREFIX + secrets.token_urlsafe(32))
 
 
@@ -79,14 +82,14 @@ def issue(
     job: str | None = None,
     user: str | None = None,
 ) -> TokenView:
-    """Store a token and note who created it. The token itself is in this view and nowhere else.
+    """Store a token, and record who created it. Only the returned view contains the token itself.
 
-    `seconds` None: it does not expire. `project` and `job` restrict it to one. `user`: the name of its user
-    (default: the creator).
+    `seconds`: lifetime, or None for a token that does not expire. `project` and `job` restrict it to one. `user`: name
+    of its user (default: the creator).
     """
     users.ensure_owner(conn, now)
-    secret, allowed = new_token(), sorted(scopes)
-    ends_at = None if seconds is None else now + min(seconds, MAX_SECONDS)
+    secret, names = new_token(), sorted(scopes)
+    expires_at = None if seconds is None else now + min(seconds, MAX_SECONDS)
     _ADD.run(
         conn,
         id=id,
@@ -94,28 +97,28 @@ def issue(
         name=name,
         via=via,
         digest=digest(secret.reveal()),
-        scopes=" ".join(allowed),
+        scopes=" ".join(names),
         project=project,
         job=job,
         created_at=now,
-        expires_at=ends_at,
+        expires_at=expires_at,
     )
-    noted = {"name": name, "scopes": allowed}
-    audit.record(conn, who, f"{via}.create", id, now, project=project, data=noted)
+    audit.record(conn, who, f"{via}.create", id, now, project=project, data={"name": name, "scopes": names})
     return TokenView(
         id=id,
         name=name,
         via=via,
         user=user or who.name,
-        scopes=tuple(allowed),
+        scopes=tuple(names),
         project=project,
         job=job,
-        expires_at=iso(ends_at),
+        expires_at=iso(expires_at),
         token=secret.reveal(),
     )
 
 
 def start_session(conn: Connection, who: Identity, token: str, now: float) -> TokenView:
+    """Issue a browser session. `token`: the id of its row."""
     return issue(
         conn, who, token, now, name="session", via=LoginMethod.SESSION.value, scopes=who.scopes, seconds=SESSION_SECONDS
     )
@@ -125,50 +128,51 @@ def start_session(conn: Connection, who: Identity, token: str, now: float) -> To
 class TokenIdentity:
     who: Identity
     stale: bool
-    """Whether the time of its last use should be updated."""
+    """Whether the recorded time of the token's last use should be updated."""
 
 
 def identify(conn: Connection, token: str, now: float) -> TokenIdentity | None:
-    """Return the identity of a token; None if it is unknown, expired, revoked, or its user is disabled."""
-    row = _FOUND.first(conn, sha256=digest(token))
+    """Return the identity of a token, or None if it is unknown, expired, revoked, or its user is disabled."""
+    row = _BY_DIGEST.first(conn, sha256=digest(token))
     if row is None or row["via"] == LOGIN or not _is_good(row, now):
         return None
     return TokenIdentity(_identity(conn, row), now - (row["used_at"] or 0.0) > USED_AT_PRECISION)
 
 
 def redeem(conn: Connection, token: str, now: float) -> str | None:
-    """Use up a login link and return its user; None if it is unknown, used or expired."""
-    row = _FOUND.first(conn, sha256=digest(token))
+    """Use up a login link. Return the id of its user, or None if it is unknown, used or expired."""
+    row = _BY_DIGEST.first(conn, sha256=digest(token))
     if row is None or row["via"] != LOGIN or not _is_good(row, now):
         return None
     return str(row["user"]) if _REVOKE.run(conn, token=row["id"], at=now) == 1 else None
 
 
 def mark_used(conn: Connection, token: str, now: float) -> None:
-    _USED.run(conn, token=token, at=now)
+    _MARK_USED.run(conn, token=token, at=now)
 
 
 def revoke(conn: Connection, token: str, now: float) -> bool:
-    """Revoke the token; return whether it was not revoked before."""
+    """Revoke the token. Return False if it was revoked already."""
     return _REVOKE.run(conn, token=token, at=now) > 0
 
 
 def revoke_all(conn: Connection, user: str, now: float) -> int:
-    return _REVOKE_ALL.run(conn, of=user, at=now)
+    """Revoke all tokens of a user. Return their number."""
+    return _REVOKE_ALL.run(conn, of_user=user, at=now)
 
 
-def list_ended(conn: Connection, before: float, most: int) -> list[str]:
-    """Return the ids of up to `most` tokens revoked, and as many expired, before then."""
-    return list(dict.fromkeys(id for ends in _ENDED for id in ends.column(conn, before=before, most=most)))
+def list_ended(conn: Connection, before: float, limit: int) -> list[str]:
+    """Return the ids of up to `limit` tokens that were revoked, and of as many that expired, before that time."""
+    return list(dict.fromkeys(id for ends in _ENDED for id in ends.column(conn, before=before, limit=limit)))
 
 
 def delete_ended(conn: Connection, ids: Sequence[str], before: float) -> int:
-    """Delete those of the tokens that ended before then; return how many. The audit log keeps their uses."""
-    return _FORGET.run(conn, ids=list(ids), before=before)
+    """Delete the tokens that ended before that time. Return their number. The audit log keeps their entries."""
+    return _DELETE.run(conn, ids=list(ids), before=before)
 
 
 def find_token(conn: Connection, ref: str) -> Row:
-    """Return a token by its id or an ending of it. Raises NotFound."""
+    """Return the token with this id, or the only one whose id ends so. Raises NotFound."""
     ending = ref.lower().removeprefix("tok-")
     if len(ending) < 3 or not ending.isalnum():
         raise not_found(ref)
@@ -180,7 +184,7 @@ def find_token(conn: Connection, ref: str) -> Row:
 
 
 def list_tokens(conn: Connection, user: str | None, now: float) -> list[TokenView]:
-    """Return the tokens of a user (None: of all), newest first, without login links and those that ended long ago."""
+    """Return the tokens of a user (None: of all users), newest first, without login links and long-ended ones."""
     query = (
         select(t.tokens, _u.name.label("user_name"))
         .join(t.users, _u.id == _c.user)
@@ -194,8 +198,8 @@ def list_tokens(conn: Connection, user: str | None, now: float) -> list[TokenVie
 
 
 def share_link(conn: Connection, token: str, now: float) -> TokenView | None:
-    """Return a valid share link, with the token itself; None for anything else."""
-    row = _FOUND.first(conn, sha256=digest(token))
+    """Return a valid share link with the token itself, or None for anything else."""
+    row = _BY_DIGEST.first(conn, sha256=digest(token))
     if row is None or row["via"] != LoginMethod.SHARE or not _is_good(row, now):
         return None
     return _view(row, now).model_copy(update={"token": token})
@@ -229,24 +233,20 @@ def _state(row: Row, now: float) -> str:
 
 def _identity(conn: Connection, row: Row) -> Identity:
     shared = row["via"] == LoginMethod.SHARE
-    held = _roles(users.roles(conn, row["user"]).items())
-    if shared:  # valid only while the user who made it may see the project
-        held = {name: Role.VIEWER for name in (row["project"],) if row["admin"] or name in held}
+    roles = {project: Role(role) for project, role in users.roles(conn, row["user"]).items()}
+    if shared:  # valid only while the user who created it may see the project
+        roles = {name: Role.VIEWER for name in (row["project"],) if row["admin"] or name in roles}
     return Identity(
         user=row["user"],
         name=row["user_name"],
         via=LoginMethod(row["via"]),
         admin=bool(row["admin"]) and not shared,
-        roles=held,
+        roles=roles,
         scopes=frozenset(Permission(name) for name in row["scopes"].split()),
         project=row["project"],
         job=row["job"],
         token=row["id"],
     )
-
-
-def _roles(pairs: Iterable[tuple[str, str]]) -> dict[str, Role]:
-    return {project: Role(role) for project, role in pairs}
 
 
 def not_found(ref: str) -> NotFound:

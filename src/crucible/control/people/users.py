@@ -1,4 +1,4 @@
-"""Users as rows. Nothing here checks permissions; see resources/people.py."""
+"""Read and write the rows of users. The callers check permissions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from crucible.core.people.identity import OWNER, Identity, LoginMethod
 from crucible.core.views.people import UserView
 
 _c = t.users.c
-_ID = Statement(select(t.users).where(_c.id == bindparam("user")))
-_NAMED = Statement(select(t.users).where(_c.name == bindparam("called")))
-_BY_EMAIL = Statement(select(t.users).where(_c.email == bindparam("address")))
-_BY_SUBJECT = Statement(select(t.users).where(_c.subject == bindparam("tie")))
+_BY_ID = Statement(select(t.users).where(_c.id == bindparam("user")))
+_BY_NAME = Statement(select(t.users).where(_c.name == bindparam("name")))
+_BY_EMAIL = Statement(select(t.users).where(_c.email == bindparam("email")))
+_BY_SUBJECT = Statement(select(t.users).where(_c.subject == bindparam("subject")))
 _ADD = Statement(insert_row(t.users, ["id", "name", "admin", "password", "email", "created_at"]))
 _ROLES = Statement(select(t.members.c.project, t.members.c.role).where(t.members.c.user == bindparam("user")))
 
@@ -33,55 +33,55 @@ def add(
     password: str | None,
     email: str | None = None,
 ) -> None:
-    """Add a user. Raises Conflict if the name or the address is taken."""
-    if name == OWNER.name or _NAMED.first(conn, called=name) is not None:
-        raise Conflict(f"There is a user {name!r} already.", fix="Choose another name.", user=name)
+    """Add a user. Raises Conflict if the name or the e-mail address is taken."""
+    if name == OWNER.name or _BY_NAME.first(conn, name=name) is not None:
+        raise Conflict(f"The user {name!r} exists already.", fix="Choose another name.", user=name)
     require_email_free(conn, email)
     _ADD.run(conn, id=user, name=name, admin=admin, password=password, email=email, created_at=now)
 
 
 def require_email_free(conn: Connection, email: str | None, user: str | None = None) -> None:
-    """Raise Conflict if the address belongs to a user other than `user`."""
+    """Raise Conflict if the e-mail address belongs to a user other than `user`."""
     row = None if email is None else find_by_email(conn, email)
     if row is not None and row["id"] != user:
-        fix = "An address belongs to one user only; `crucible users` lists them."
+        fix = "An address can belong to one user only. `crucible users` lists them."
         raise Conflict(f"The address {email!r} belongs to another user.", fix=fix, email=email)
 
 
 def ensure_owner(conn: Connection, now: float) -> None:
-    """Add the row of the owner of the state folder, which other rows refer to, if it is missing."""
-    if _ID.first(conn, user=OWNER.user) is None:
+    """Add the owner of the state folder if they are missing: other rows refer to their row."""
+    if _BY_ID.first(conn, user=OWNER.user) is None:
         owner = {"id": OWNER.user, "name": OWNER.name, "admin": True, "password": None, "email": None}
         _ADD.run(conn, **owner, created_at=now)
 
 
 def find_by_name(conn: Connection, name: str) -> Row | None:
-    return _NAMED.first(conn, called=name)
+    return _BY_NAME.first(conn, name=name)
 
 
-def require_subject_free(conn: Connection, tie: str, user: str) -> None:
-    """Raise Conflict if the account of the provider is linked to a user other than `user`."""
-    row = find_by_subject(conn, tie)
+def require_subject_free(conn: Connection, subject: str, user: str) -> None:
+    """Raise Conflict if the provider's account is linked to a user other than `user`. `subject`: its hash."""
+    row = find_by_subject(conn, subject)
     if row is not None and row["id"] != user:
         fix = f"Unlink it first: crucible users email {row['name']} ''"
         raise Conflict(
-            f"This account of the provider is linked to the user {row['name']!r}.", fix=fix, user=row["name"]
+            f"This account of the provider is already linked to the user {row['name']!r}.", fix=fix, user=row["name"]
         )
 
 
 def find_by_email(conn: Connection, email: str) -> Row | None:
     """Return the user with this e-mail address (lower case), or None."""
-    return _BY_EMAIL.first(conn, address=email)
+    return _BY_EMAIL.first(conn, email=email)
 
 
-def find_by_subject(conn: Connection, tie: str) -> Row | None:
-    """Return the user linked to an account of an OpenID provider, by its hash, or None."""
-    return _BY_SUBJECT.first(conn, tie=tie)
+def find_by_subject(conn: Connection, subject: str) -> Row | None:
+    """Return the user linked to this account of an OpenID provider, or None. `subject`: its hash."""
+    return _BY_SUBJECT.first(conn, subject=subject)
 
 
 def get_user(conn: Connection, user: str) -> Row:
     """Return the user with this id. Users are never deleted."""
-    row = _ID.first(conn, user=user)
+    row = _BY_ID.first(conn, user=user)
     assert row is not None, user
     return row
 
@@ -92,6 +92,7 @@ def session_identity(row: Row) -> Identity:
 
 
 def find_or_raise(conn: Connection, name: str) -> Row:
+    """Return the user with this name. Raises NotFound."""
     row = find_by_name(conn, name)
     if row is None:
         raise NotFound(f"There is no user {name!r}.", fix="`crucible users` lists them.", user=name)
@@ -99,6 +100,7 @@ def find_or_raise(conn: Connection, name: str) -> Row:
 
 
 def change(conn: Connection, user: str, values: Mapping[str, Any]) -> None:
+    """Set these columns of a user."""
     if values:
         conn.execute(update(t.users).where(_c.id == user).values(**values))
 
@@ -109,16 +111,17 @@ def has_users(conn: Connection) -> bool:
 
 
 def roles(conn: Connection, user: str) -> dict[str, str]:
+    """Return a user's roles by project."""
     return {row["project"]: row["role"] for row in _ROLES.all(conn, user=user)}
 
 
 def list_users(conn: Connection) -> list[UserView]:
     rows = conn.execute(select(t.users).order_by(_c.name)).mappings().all()
     c = t.members.c
-    held: dict[str, dict[str, str]] = {}
+    roles_of: dict[str, dict[str, str]] = {}
     for row in conn.execute(select(c.user, c.project, c.role).order_by(c.project)).mappings():
-        held.setdefault(row["user"], {})[row["project"]] = row["role"]
-    return [user_view(row, held.get(row["id"], {})) for row in rows]
+        roles_of.setdefault(row["user"], {})[row["project"]] = row["role"]
+    return [user_view(row, roles_of.get(row["id"], {})) for row in rows]
 
 
 def user_view(row: Row, roles: Mapping[str, str]) -> UserView:

@@ -140,7 +140,7 @@ class Login:
 
     async def anyone_can_log_in(self) -> bool:
         """Return whether anyone besides the owner can log in."""
-        if self._openid is not None and self._openid.makes_users:
+        if self._openid is not None and self._openid.creates_users:
             return True
         return await self._ports.db.read(users.has_users)
 

@@ -12,12 +12,12 @@ from joserfc import jwt
 from joserfc.jwk import Key, KeySet, OctKey, RSAKey
 from tests.openid_provider import CLIENT, ISSUER, key_of, signed
 
-from crucible.control.people.openid.idtoken import ALGORITHMS, MAX_TOKEN, NotVouched, Terms, checked
+from crucible.control.people.openid.idtoken import ALGORITHMS, MAX_TOKEN, ExpectedToken, NotVouched, verify_id_token
 from crucible.control.people.openid.transport import Cached
 
 NOW = 1_800_000_000
 CLAIMS: dict[str, Any] = {"iss": ISSUER, "aud": CLIENT, "exp": NOW + 60, "iat": NOW, "nonce": "n", "sub": "4711"}
-TERMS = Terms(ISSUER, CLIENT, "n", NOW)
+TERMS = ExpectedToken(ISSUER, CLIENT, "n", NOW)
 
 pytestmark = pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
 
@@ -38,13 +38,13 @@ def raw(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") 
 
 @pytest.mark.parametrize("alg", ALGORITHMS)
 def test_signatures_with_two_halves_are_taken(alg: str) -> None:
-    assert checked(signed(CLAIMS, alg), listed(alg), TERMS)["sub"] == "4711"
+    assert verify_id_token(signed(CLAIMS, alg), listed(alg), TERMS)["sub"] == "4711"
 
 
 @pytest.mark.parametrize("alg", ["none", "None", "NONE", "", None, 7])
 def test_a_token_that_nobody_signed(alg: Any) -> None:
     with pytest.raises(NotVouched):
-        checked(raw({"alg": alg, "kid": "rs256"}, CLAIMS), listed("RS256"), TERMS)
+        verify_id_token(raw({"alg": alg, "kid": "rs256"}, CLAIMS), listed("RS256"), TERMS)
 
 
 @pytest.mark.parametrize("form", ["pem", "der"])
@@ -58,7 +58,7 @@ def test_a_token_signed_with_the_public_key_as_if_it_were_a_secret(form: str) ->
     begun = raw({"alg": "HS256", "kid": "rs256"}, CLAIMS).rstrip(".")
     mac = hmac.new(known, begun.encode(), hashlib.sha256).digest()
     with pytest.raises(NotVouched) as caught:
-        checked(f"{begun}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}", listed("RS256"), TERMS)
+        verify_id_token(f"{begun}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}", listed("RS256"), TERMS)
     assert caught.value.http_status == 401
 
 
@@ -67,13 +67,13 @@ def test_a_shared_secret_signs_nothing_here(alg: str) -> None:
     secret = OctKey.generate_key(512, {"kid": "s"})
     token = jwt.encode({"alg": alg, "kid": "s"}, dict(CLAIMS), secret, algorithms=[alg])
     with pytest.raises(NotVouched):
-        checked(token, listing(secret), TERMS)
+        verify_id_token(token, listing(secret), TERMS)
 
 
 @pytest.mark.parametrize("said", [("ES256",), ("none",), ("HS256",), ()])
 def test_an_algorithm_that_the_provider_does_not_name(said: tuple[str, ...]) -> None:
     with pytest.raises(NotVouched):
-        checked(signed(CLAIMS, "RS256"), listed("RS256"), replace(TERMS, algorithms=said))
+        verify_id_token(signed(CLAIMS, "RS256"), listed("RS256"), replace(TERMS, algorithms=said))
 
 
 @pytest.mark.parametrize("said", [("HS256",), ("none", "HS256", "HS512"), ()])
@@ -82,51 +82,51 @@ def test_a_provider_that_names_only_algorithms_that_are_not_allowed(said: tuple[
     secret = OctKey.generate_key(512, {"kid": "s"})
     token = jwt.encode({"alg": "HS256", "kid": "s"}, dict(CLAIMS), secret, algorithms=["HS256"])
     with pytest.raises(NotVouched):
-        checked(token, listing(secret), replace(TERMS, algorithms=said))
+        verify_id_token(token, listing(secret), replace(TERMS, algorithms=said))
 
 
 def test_an_algorithm_that_the_provider_names() -> None:
     terms = replace(TERMS, algorithms=("HS256", "ES256"))
-    assert checked(signed(CLAIMS, "ES256"), listed("ES256"), terms)["sub"] == "4711"
+    assert verify_id_token(signed(CLAIMS, "ES256"), listed("ES256"), terms)["sub"] == "4711"
 
 
 def test_somebody_elses_key() -> None:
     other: Key = RSAKey.generate_key(2048, {"kid": "rs256"})
     token = jwt.encode({"alg": "RS256", "kid": "rs256"}, dict(CLAIMS), other, algorithms=["RS256"])
     with pytest.raises(NotVouched) as caught:
-        checked(token, listed("RS256"), TERMS)
+        verify_id_token(token, listed("RS256"), TERMS)
     assert "signature" in caught.value.why
 
 
 def test_a_key_that_the_provider_does_not_list() -> None:
     with pytest.raises(NotVouched):
-        checked(signed(CLAIMS, "ES256"), listed("RS256"), TERMS)
+        verify_id_token(signed(CLAIMS, "ES256"), listed("RS256"), TERMS)
 
 
 def test_a_key_that_comes_with_the_token_is_not_asked() -> None:
     own = RSAKey.generate_key(2048)
     header = {"alg": "RS256", "kid": "rs256", "jwk": own.as_dict(private=False), "jku": "https://evil.example/keys"}
     with pytest.raises(NotVouched):
-        checked(jwt.encode(header, dict(CLAIMS), own, algorithms=["RS256"]), listed("RS256"), TERMS)
+        verify_id_token(jwt.encode(header, dict(CLAIMS), own, algorithms=["RS256"]), listed("RS256"), TERMS)
 
 
 def test_an_algorithm_that_does_not_fit_the_key() -> None:
     header, claims = {"alg": "ES256", "kid": "rs256"}, CLAIMS
     with pytest.raises(NotVouched):
-        checked(raw(header, claims, b"x" * 64), listed("RS256"), TERMS)
+        verify_id_token(raw(header, claims, b"x" * 64), listed("RS256"), TERMS)
 
 
 def test_claims_that_were_changed_after_signing() -> None:
     head, _, tail = signed(CLAIMS).split(".")
     changed = base64.urlsafe_b64encode(json.dumps({**CLAIMS, "sub": "1"}).encode()).rstrip(b"=").decode()
     with pytest.raises(NotVouched):
-        checked(f"{head}.{changed}.{tail}", listed("RS256"), TERMS)
+        verify_id_token(f"{head}.{changed}.{tail}", listed("RS256"), TERMS)
 
 
 def test_an_extension_that_must_be_understood() -> None:
     header = {"alg": "RS256", "kid": "rs256", "crit": ["exp"], "exp": NOW}
     with pytest.raises(NotVouched):
-        checked(raw(header, CLAIMS, b"x"), listed("RS256"), TERMS)
+        verify_id_token(raw(header, CLAIMS, b"x"), listed("RS256"), TERMS)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_an_extension_that_must_be_understood() -> None:
 )
 def test_texts_that_are_no_token(token: str) -> None:
     with pytest.raises(NotVouched):
-        checked(token, listed("RS256"), TERMS)
+        verify_id_token(token, listed("RS256"), TERMS)
 
 
 @pytest.mark.parametrize("claims", [[], "text", None, 7])
@@ -158,14 +158,14 @@ def test_signed_things_that_are_no_claims(claims: Any) -> None:
         {"alg": "RS256", "kid": "rs256"}, json.dumps(claims).encode(), key_of("RS256"), algorithms=["RS256"]
     )
     with pytest.raises(NotVouched):
-        checked(token, listed("RS256"), TERMS)
+        verify_id_token(token, listed("RS256"), TERMS)
 
 
 @pytest.mark.parametrize("exp", [NOW - 61, float("nan"), True, 10**400, -1, [], {}])
 def test_times_that_are_over_or_none(exp: Any) -> None:
     token = signed({**CLAIMS, "exp": exp})
     if exp == 10**400:
-        assert checked(token, listed("RS256"), TERMS), "a number, however large"
+        assert verify_id_token(token, listed("RS256"), TERMS), "a number, however large"
         return
     with pytest.raises(NotVouched):
-        checked(token, listed("RS256"), TERMS)
+        verify_id_token(token, listed("RS256"), TERMS)

@@ -11,12 +11,12 @@ from joserfc.jwk import KeySet
 from tests.openid_provider import CLIENT, ISSUER, OpenIdProvider, key_of, transport
 
 from crucible.control.people.openid.idtoken import (
-    AGAIN_SECONDS,
     KEEP_SECONDS,
+    REFETCH_SECONDS,
+    ExpectedToken,
     NotVouched,
-    Terms,
-    checked,
-    signing_keys,
+    fetch_signing_keys,
+    verify_id_token,
 )
 from crucible.control.people.openid.transport import Cached, ProviderTrouble
 
@@ -45,7 +45,7 @@ def provider() -> OpenIdProvider:
 
 @pytest.fixture
 def keys(provider: OpenIdProvider, watch: Watch) -> Cached[KeySet]:
-    return Cached(lambda: signing_keys(transport(provider), URL), watch)
+    return Cached(lambda: fetch_signing_keys(transport(provider), URL), watch)
 
 
 def takes(keys: Cached[KeySet], kid: str | None, alg: str = "RS256") -> bool:
@@ -53,7 +53,7 @@ def takes(keys: Cached[KeySet], kid: str | None, alg: str = "RS256") -> bool:
     header = {"alg": alg} if kid is None else {"alg": alg, "kid": kid}
     token = jwt.encode(header, dict(CLAIMS), key_of(alg), algorithms=[alg])
     try:
-        return checked(token, keys, Terms(ISSUER, CLIENT, "n", NOW))["sub"] == "4711"
+        return verify_id_token(token, keys, ExpectedToken(ISSUER, CLIENT, "n", NOW))["sub"] == "4711"
     except NotVouched:
         return False
 
@@ -68,7 +68,7 @@ def test_a_new_key_is_looked_for(keys: Cached[KeySet], provider: OpenIdProvider,
     assert takes(keys, "rs256")
     provider.listed = ("RS256", "ES256")
     assert not takes(keys, "es256", "ES256"), "not at once again"
-    watch.time += AGAIN_SECONDS
+    watch.time += REFETCH_SECONDS
     assert takes(keys, "es256", "ES256")
     assert provider.asked == ["/keys"] * 2
 
@@ -79,7 +79,7 @@ def test_made_up_names_do_not_make_us_ask_more_often(
     for n in range(100):
         watch.time += 1
         assert not takes(keys, f"made-up-{n}")
-    assert len(provider.asked) <= 1 + 100 / AGAIN_SECONDS
+    assert len(provider.asked) <= 1 + 100 / REFETCH_SECONDS
 
 
 def test_keys_that_were_withdrawn_are_forgotten(keys: Cached[KeySet], provider: OpenIdProvider, watch: Watch) -> None:
@@ -94,7 +94,7 @@ def test_keys_that_cannot_be_fetched_again_leave_the_others(
 ) -> None:
     assert takes(keys, "rs256")
     provider.answers["/keys"] = (500, {})
-    watch.time += AGAIN_SECONDS
+    watch.time += REFETCH_SECONDS
     with pytest.raises(ProviderTrouble):
         takes(keys, "new")
     assert takes(keys, "rs256")

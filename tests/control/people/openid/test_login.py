@@ -10,9 +10,9 @@ from tests.control.people.openid.conftest import BACK, Gatehouse, answer_of
 from tests.openid_provider import ADA, EVE
 
 from crucible.control.db import schema as t
-from crucible.control.people.openid.idtoken import AGAIN_SECONDS as KEYS_AGAIN_SECONDS
 from crucible.control.people.openid.idtoken import KEEP_SECONDS, NotVouched
-from crucible.control.people.openid.login import AWAY_SECONDS, FETCH_SECONDS
+from crucible.control.people.openid.idtoken import REFETCH_SECONDS as KEYS_REFETCH_SECONDS
+from crucible.control.people.openid.login import FETCH_SECONDS, SIGN_IN_SECONDS
 from crucible.control.people.openid.transport import RETRY_SECONDS, ProviderTrouble
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
 from crucible.core.people.identity import OWNER, LoginMethod, Role
@@ -209,7 +209,7 @@ async def test_an_address_that_only_userinfo_tells(house: Gatehouse) -> None:
 async def test_userinfo_of_somebody_else_is_not_believed(house: Gatehouse) -> None:
     house.provider.thin = True
     house.provider.answers["/userinfo"] = (200, {**ADA, "sub": "another"})
-    with pytest.raises(NotVouched, match="does not show who you are"):
+    with pytest.raises(NotVouched, match="does not prove who you are"):
         await house.sign_in()
 
 
@@ -219,7 +219,7 @@ async def test_userinfo_of_somebody_else_is_not_believed(house: Gatehouse) -> No
 async def test_a_state_works_once(house: Gatehouse) -> None:
     answer = await house.away()
     await house.login.finish(answer)
-    with pytest.raises(NotAllowed, match="was not begun here, or is over"):
+    with pytest.raises(NotAllowed, match="was not started here, or it has ended"):
         await house.login.finish(answer)
 
 
@@ -247,15 +247,15 @@ async def test_a_state_that_nobody_gave_out(house: Gatehouse, state: str | None)
 
 async def test_a_sign_in_that_took_too_long(house: Gatehouse) -> None:
     answer = await house.away()
-    house.town.rig.clock.move(AWAY_SECONDS + 1)
-    with pytest.raises(NotAllowed, match="or is over"):
+    house.town.rig.clock.move(SIGN_IN_SECONDS + 1)
+    with pytest.raises(NotAllowed, match="or it has ended"):
         await house.login.finish(answer)
 
 
 async def test_what_was_never_finished_does_not_pile_up(house: Gatehouse) -> None:
     for _ in range(3):
         await house.login.begin(BACK)
-    house.town.rig.clock.move(AWAY_SECONDS + 1)
+    house.town.rig.clock.move(SIGN_IN_SECONDS + 1)
     await house.login.begin(BACK)
     assert len(await house.town.rig.rows(t.signins)) == 1
 
@@ -287,7 +287,7 @@ async def test_what_the_provider_refused_is_told(house: Gatehouse) -> None:
 
 async def test_an_answer_without_a_code(house: Gatehouse) -> None:
     answer = await house.away()
-    with pytest.raises(BadInput, match="lacks its code"):
+    with pytest.raises(BadInput, match="has no code"):
         await house.login.finish(ProviderResponse(answer.state, None, None, None, answer.browser))
 
 
@@ -437,7 +437,7 @@ async def test_a_provider_that_comes_back_is_used_again_and_not_asked_by_everybo
 
 async def test_a_provider_that_hangs(house: Gatehouse) -> None:
     house.town.rig.calls.hanging.add("openid")
-    with pytest.raises(ProviderTrouble, match="does not answer as it should"):
+    with pytest.raises(ProviderTrouble, match="sign-in provider failed"):
         await house.sign_in()
 
 
@@ -461,7 +461,7 @@ async def test_a_new_key_of_the_provider_is_looked_for_and_not_at_once(house: Ga
     house.provider.alg = "ES256"
     with pytest.raises(NotVouched):
         await house.sign_in()
-    steady[0] += KEYS_AGAIN_SECONDS
+    steady[0] += KEYS_REFETCH_SECONDS
     assert (await house.sign_in()).user == "ada"
     assert house.provider.asked.count("/keys") == 2
 
@@ -511,7 +511,7 @@ async def handed(house: Gatehouse) -> str:
 async def test_who_only_saw_the_code_gets_nothing_and_neither_does_anybody_after(house: Gatehouse) -> None:
     code = await handed(house)
     for verifier in ("w" * 64, VERIFIER):
-        with pytest.raises(NotAllowed, match="This code is not good"):
+        with pytest.raises(NotAllowed, match="This code is not valid"):
             await house.login.fetch(code, verifier)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.openid_provider import CLIENT, ISSUER, OpenIdProvider, transport
 
-from crucible.control.people.openid.provider import Metadata, discovered
+from crucible.control.people.openid.provider import Metadata, fetch_metadata
 from crucible.control.people.openid.transport import ProviderTrouble
 from crucible.core.people.openid import OpenIdClient
 
 
 def found(provider: OpenIdProvider, issuer: str = ISSUER) -> Metadata:
-    return discovered(OpenIdClient(issuer, CLIENT), transport(provider))
+    return fetch_metadata(OpenIdClient(issuer, CLIENT), transport(provider))
 
 
 def test_where_to_send_people_and_where_to_ask() -> None:
@@ -75,7 +75,7 @@ def test_descriptions_that_lack_something(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"])
 def test_endpoints_in_the_open(name: str) -> None:
-    with pytest.raises(ProviderTrouble, match="does not answer as it should at") as caught:
+    with pytest.raises(ProviderTrouble, match="sign-in provider failed at") as caught:
         found(OpenIdProvider(metadata_more={name: "http://id.example.org/x"}))
     assert "not encrypted" in caught.value.why
 

@@ -1,4 +1,4 @@
-"""Signing in with an OpenID provider: the protocol, and who comes in by it. Loaded only where it is set up."""
+"""Sign in with an OpenID provider. Imported only if one is configured."""
 
 from crucible.control.people.openid.login import OpenIdLogin
 from crucible.control.people.openid.transport import BoundedTransport

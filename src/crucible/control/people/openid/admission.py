@@ -1,4 +1,4 @@
-"""Who comes in: the user that a person of the provider is tied to, or becomes tied to. Functions of a Connection."""
+"""Decide which user an account of the provider signs in as, and link or create the user at the first login."""
 
 from __future__ import annotations
 
@@ -13,38 +13,37 @@ from crucible.core.people.openid import LoginRefusal, OpenIdClient, ProviderIden
 def admit(
     conn: Connection, client: OpenIdClient, person: ProviderIdentity, new_user: str, now: float
 ) -> Identity | LoginRefusal:
-    """Whom the person stands for here; it is written down either way. `new_user`: the id of one who is made now."""
-    found = check_domain(client, person) or _found(conn, client, person, new_user, now)
-    if isinstance(found, LoginRefusal):
-        data = {"why": found.value, "issuer": client.issuer, "subject": person.subject}
+    """Return the user's identity, or why the login is refused (also recorded). `new_user`: the id for a new user."""
+    result = check_domain(client, person) or _find_or_create(conn, client, person, new_user, now)
+    if isinstance(result, LoginRefusal):
+        data = {"why": result.value, "issuer": client.issuer, "subject": person.subject}
         audit.record(conn, NOBODY, "login.refuse", person.email or person.subject, now, data=data)
-    return found
+    return result
 
 
-def _found(
+def _find_or_create(
     conn: Connection, client: OpenIdClient, person: ProviderIdentity, new_user: str, now: float
 ) -> Identity | LoginRefusal:
-    tie = person.subject_hash(client.issuer)
-    row = users.find_by_subject(conn, tie)
+    row = users.find_by_subject(conn, person.subject_hash(client.issuer))
     if row is None and person.email is None:
         return LoginRefusal.UNVERIFIED
     if row is None:
         row = users.find_by_email(conn, str(person.email))
         if row is None:
-            return _made(conn, client, person, new_user, now)
+            return _create(conn, client, person, new_user, now)
         if row["disabled_at"] is None and row["subject"] is not None and row["issuer"] == client.issuer:
             return LoginRefusal.TIED
         if row["disabled_at"] is None:
-            _bind(conn, row["id"], row["name"], client, person, now)
+            _link(conn, row["id"], row["name"], client, person, now)
     if row["disabled_at"] is not None:
         return LoginRefusal.DISABLED
     return users.session_identity(row)
 
 
-def _made(
+def _create(
     conn: Connection, client: OpenIdClient, person: ProviderIdentity, new_user: str, now: float
 ) -> Identity | LoginRefusal:
-    """Add a user, named by their address, as a member of the project that the settings name."""
+    """Add a user, named after their address, as a member of the configured project. Refused if there is none."""
     if client.project is None:
         return LoginRefusal.UNKNOWN
     email = str(person.email)
@@ -58,11 +57,11 @@ def _made(
     projects.ensure(conn, client.project, now)
     projects.set_member(conn, client.project, new_user, Role.MEMBER, now)
     audit.record(conn, who, "member.set", name, now, project=client.project, data={"role": Role.MEMBER.value})
-    _bind(conn, new_user, name, client, person, now)
+    _link(conn, new_user, name, client, person, now)
     return who
 
 
-def _bind(conn: Connection, user: str, name: str, client: OpenIdClient, person: ProviderIdentity, now: float) -> None:
+def _link(conn: Connection, user: str, name: str, client: OpenIdClient, person: ProviderIdentity, now: float) -> None:
     users.change(conn, user, {"issuer": client.issuer, "subject": person.subject_hash(client.issuer)})
     data = {"issuer": client.issuer, "subject": person.subject, "email": person.email}
     audit.record(conn, Identity(user, name, LoginMethod.SESSION), "user.tie", name, now, data=data)

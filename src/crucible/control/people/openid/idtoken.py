@@ -1,4 +1,4 @@
-"""The ID token: whether the provider signed it, for us, for this very sign-in, and not long ago."""
+"""Verify ID tokens: signed by the provider, for this server, for the current sign-in, and not expired."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ if TYPE_CHECKING:
     from joserfc.jwt import Token
 
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
-"""With a public and a private half. `none` signs nothing; the HS ones sign with what both sides know."""
+"""Algorithms with a public and a private key. `none` does not sign, and the HS ones use a shared secret."""
 LEEWAY = 60
 """Seconds by which the provider's clock may differ from ours."""
 MAX_TOKEN = 16 * 1024
 MAX_KEYS = 100
 KEEP_SECONDS = 3600.0
-AGAIN_SECONDS = 30.0
-"""For an unknown key the provider is asked no more often than this, whatever key names tokens have."""
+"""Time for which the provider's documents are cached."""
+REFETCH_SECONDS = 30.0
+"""Minimum time between two fetches of the keys because a token names an unknown one."""
 SIGNING = frozenset({"RSA", "EC", "OKP"})
-"""Kinds of keys with a public half. A shared secret in the provider's list would be one that everybody knows."""
+"""Types of keys with a public part. A shared secret in the public list of keys would not be secret."""
 
 
 class NotVouched(NotAllowed):
-    """What came from the provider does not show who signs in."""
+    """The provider's response does not prove who is signing in."""
 
     code = "not_vouched"
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What the token has to say. `algorithms`: what the provider says that it signs with (None: it does not say)."""
+class ExpectedToken:
+    """What an ID token has to match. `algorithms`: those that the provider declares, or None if it declares none."""
 
     issuer: str
     client: str
@@ -47,67 +48,67 @@ class Terms:
     algorithms: tuple[str, ...] | None = None
 
 
-def signing_keys(transport: httpx2.BaseTransport, url: str) -> KeySet:
-    """The keys that the provider lists; raises ProviderTrouble."""
+def fetch_signing_keys(transport: httpx2.BaseTransport, url: str) -> KeySet:
+    """Return the usable keys that the provider lists. Raises ProviderTrouble."""
     from joserfc.jwk import KeySet
 
-    listed = get(transport, url).get("keys")
-    if not isinstance(listed, list):
-        raise trouble(url, "It does not list its keys.")
-    return KeySet([key for given in listed[:MAX_KEYS] if (key := _imported(given)) is not None])
+    documents = get(transport, url).get("keys")
+    if not isinstance(documents, list):
+        raise trouble(url, "Its response does not list keys.")
+    return KeySet([key for document in documents[:MAX_KEYS] if (key := _import_key(document)) is not None])
 
 
-def _imported(given: Any) -> Key | None:
-    """None for what cannot be used here: providers list keys for other purposes, and of kinds still to come."""
+def _import_key(document: Any) -> Key | None:
+    """Return the key, or None if it cannot be used: providers list keys for other purposes, and of unknown types."""
     from joserfc.errors import JoseError
     from joserfc.jwk import import_key
 
-    if not isinstance(given, dict) or given.get("kty") not in SIGNING or given.get("use", "sig") != "sig":
+    if not isinstance(document, dict) or document.get("kty") not in SIGNING or document.get("use", "sig") != "sig":
         return None
     try:
-        return import_key(given)
+        return import_key(document)
     except (JoseError, ValueError, TypeError, KeyError):
         return None
 
 
-def checked(token: str, keys: Cached[KeySet], terms: Terms) -> Mapping[str, Any]:
-    """The claims of a good token; raises NotVouched, ProviderTrouble."""
+def verify_id_token(token: str, keys: Cached[KeySet], expected: ExpectedToken) -> Mapping[str, Any]:
+    """Return the claims of a valid token. Raises NotVouched or ProviderTrouble."""
     from authlib.oidc.core import CodeIDToken
     from joserfc.errors import JoseError
 
     try:
-        found = _decoded(token, keys, terms)
-        wanted = {
-            "iss": {"essential": True, "value": terms.issuer},
-            "aud": {"essential": True, "value": terms.client},
+        decoded = _decode(token, keys, expected)
+        options = {
+            "iss": {"essential": True, "value": expected.issuer},
+            "aud": {"essential": True, "value": expected.client},
             "sub": {"essential": True},
         }
-        params = {"client_id": terms.client, "nonce": terms.nonce, "access_token": terms.access_token}
-        CodeIDToken(found.claims, found.header, wanted, params).validate(now=int(terms.now), leeway=LEEWAY)
+        params = {"client_id": expected.client, "nonce": expected.nonce, "access_token": expected.access_token}
+        CodeIDToken(decoded.claims, decoded.header, options, params).validate(now=int(expected.now), leeway=LEEWAY)
     except (JoseError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise not_vouched(_reason(error)) from error
     try:
-        validate_subject(found.claims["sub"])
+        validate_subject(decoded.claims["sub"])
     except BadInput as error:
-        raise not_vouched("Its name for you is none.") from error
-    return found.claims
+        raise not_vouched("Its subject for you is not valid.") from error
+    return decoded.claims
 
 
-def _decoded(token: str, keys: Cached[KeySet], terms: Terms) -> Token:
-    """A key that is not known is looked for once more: the provider may have a new one."""
+def _decode(token: str, keys: Cached[KeySet], expected: ExpectedToken) -> Token:
+    """Verify the signature. For an unknown key the keys are fetched again, because the provider may have a new one."""
     from joserfc import jwt
     from joserfc.errors import InvalidKeyIdError, UnsupportedAlgorithmError
 
     if len(token) > MAX_TOKEN:
         raise ValueError("the token is too long")
-    allowed = [name for name in ALGORITHMS if terms.algorithms is None or name in terms.algorithms]
+    allowed = [name for name in ALGORITHMS if expected.algorithms is None or name in expected.algorithms]
     if not allowed:
-        # For joserfc an empty list is no list: it would take its own, which has HS256.
-        raise UnsupportedAlgorithmError("the provider signs with nothing that is taken here")
+        # joserfc would replace an empty list by its default, which includes HS256.
+        raise UnsupportedAlgorithmError("the provider declares no supported algorithm")
     try:
         return jwt.decode(token, keys.get(KEEP_SECONDS), allowed)
     except InvalidKeyIdError:
-        return jwt.decode(token, keys.get(AGAIN_SECONDS), allowed)
+        return jwt.decode(token, keys.get(REFETCH_SECONDS), allowed)
 
 
 def _reason(error: Exception) -> str:
@@ -118,14 +119,14 @@ def _reason(error: Exception) -> str:
     if isinstance(error, BadSignatureError):
         return "Its signature is not the provider's."
     if isinstance(error, ClaimError):
-        return f"Its claim {error.claim!r} is not what was asked for."
-    return f"It is not signed as it has to be ({type(error).__name__})."
+        return f"Its claim {error.claim!r} does not have the expected value."
+    return f"The token or its signature is not valid ({type(error).__name__})."
 
 
 def not_vouched(why: str) -> NotVouched:
     return NotVouched(
-        "The provider's token does not show who you are.",
+        "The provider's response does not prove who you are.",
         why=why,
-        fix="Sign in again; if it stays, an administrator compares the settings oidc_issuer and oidc_client_id with "
-        "those of the provider.",
+        fix="Sign in again. If this continues, ask an administrator to compare the settings oidc_issuer and "
+        "oidc_client_id with those of the provider.",
     )

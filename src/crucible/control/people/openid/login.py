@@ -1,4 +1,4 @@
-"""Signing in with a provider: away to it, back from it, and a session in the end."""
+"""The sign-in with an OpenID provider: redirect the browser to it, check its response, and start a session."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
 
 LANE = "openid"
-AWAY_SECONDS = 600.0
-"""Seconds that a user may take at the provider."""
+SIGN_IN_SECONDS = 600.0
+"""Time that a user has at the provider."""
 FETCH_SECONDS = 120.0
+"""Time in which a command has to fetch its session."""
 CALL_SECONDS = 30.0
-"""More than the provider is asked at most for one sign-in: for its tokens, its keys, and an address."""
+"""Longer than all requests of one sign-in together: for tokens, keys and the e-mail address."""
 T = TypeVar("T")
 
 
@@ -50,12 +51,12 @@ class OpenIdLogin:
 
     @property
     def name(self) -> str:
-        """The provider's name for people."""
+        """Display name of the provider."""
         return self._client.name
 
     @property
-    def makes_users(self) -> bool:
-        """Whether people come in whom no administrator made."""
+    def creates_users(self) -> bool:
+        """Whether a first login creates a user that no administrator has added."""
         return self._client.project is not None
 
     @property
@@ -65,86 +66,94 @@ class OpenIdLogin:
     async def begin(
         self, redirect_uri: str, *, path: str | None = None, command: WaitingCommand | None = None
     ) -> LoginRedirect:
-        """Where to send the browser. It comes back to `redirect_uri`, and ends at `path` or at `command`."""
+        """Return where to redirect the browser.
+
+        The provider sends it back to `redirect_uri`. Then it goes to `path`, or hands a code over to `command`.
+        """
         if path is not None:
             validate_local_path(path)
         new = SignIn(self._client.issuer, redirect_uri, path, command)
-        url = await self._asked(lambda: self._provider.way(new))
-        await self._ports.write(lambda conn, now: signins.begin(conn, new, now, AWAY_SECONDS))
+        url = await self._call_provider(lambda: self._provider.authorization_url(new))
+        await self._ports.write(lambda conn, now: signins.begin(conn, new, now, SIGN_IN_SECONDS))
         return LoginRedirect(url, Secret(new.browser))
 
-    async def finish(self, answer: ProviderResponse) -> LoginResult:
-        """Somebody is back. Raises NotAllowed, Forbidden, BadInput, and ProviderTrouble if the provider is at fault."""
-        going = await self._taken(answer)
-        code = _brought(answer)
+    async def finish(self, response: ProviderResponse) -> LoginResult:
+        """Complete a sign-in with the response that the browser brings from the provider.
+
+        Raises NotAllowed, Forbidden or BadInput, and ProviderTrouble for a failure of the provider.
+        """
+        signin = await self._take_signin(response)
+        code = _code_of(response)
         now = self._ports.clock.now()
-        person = await self._asked(lambda: self._provider.vouched(going, code, answer.issuer, now))
-        who = await self._admitted(person)
-        if going.command is not None:
-            return LoginResult(who.name, handover=await self._handed_over(who, going.command))
-        return LoginResult(who.name, await self._session(who), going.path)
+        person = await self._call_provider(lambda: self._provider.identify(signin, code, response.issuer, now))
+        who = await self._admit(person)
+        if signin.command is not None:
+            return LoginResult(who.name, handover=await self._hand_over(who, signin.command))
+        return LoginResult(who.name, await self._start_session(who), signin.path)
 
     async def fetch(self, code: str, verifier: str) -> TokenView:
-        """The session of a command for the code that its listener was given; raises NotAllowed."""
+        """Start the session of a command, with the code that its listener got. Raises NotAllowed."""
         challenge = make_challenge(verifier)
-        who = await self._ports.write(lambda conn, now: _fetched(conn, code, challenge, now))
+        who = await self._ports.write(lambda conn, now: _take_code(conn, code, challenge, now))
         if who is None:
             raise NotAllowed(
-                "This code is not good.",
-                why="It works once, for two minutes, and only for the command that asked for it.",
+                "This code is not valid.",
+                why="It works once, within two minutes, and only for the command that requested it.",
                 fix="Run `crucible login` again.",
             )
-        return await self._session(who)
+        return await self._start_session(who)
 
-    async def _session(self, who: Identity) -> TokenView:
-        session = self._ports.ids.new(Prefix.TOKEN)
-        return await self._ports.write(lambda conn, now: tokens.start_session(conn, who, session, now))
+    async def _start_session(self, who: Identity) -> TokenView:
+        id = self._ports.ids.new(Prefix.TOKEN)
+        return await self._ports.write(lambda conn, now: tokens.start_session(conn, who, id, now))
 
-    async def _asked(self, work: Callable[[], T]) -> T:
-        """The provider has a lane of its own: one that hangs holds up those who sign in, and nobody else."""
+    async def _call_provider(self, work: Callable[[], T]) -> T:
+        """Run `work` in the provider's own lane, so that a provider that hangs delays only sign-ins."""
         try:
             return await self._ports.calls.run(LANE, work, CALL_SECONDS)
         except TimedOut as error:
-            raise trouble(self._client.issuer, f"It did not answer within {CALL_SECONDS:g} s.") from error
+            raise trouble(self._client.issuer, f"It did not respond within {CALL_SECONDS:g} s.") from error
 
-    async def _taken(self, answer: ProviderResponse) -> SignIn:
-        state, browser = answer.state or "", answer.browser or ""
-        going = await self._ports.write(lambda conn, now: signins.take(conn, state, browser, now))
-        if going is None or going.issuer != self._client.issuer:
+    async def _take_signin(self, response: ProviderResponse) -> SignIn:
+        """Return the sign-in that the response belongs to, and remove it. Raises NotAllowed."""
+        state, browser = response.state or "", response.browser or ""
+        signin = await self._ports.write(lambda conn, now: signins.take(conn, state, browser, now))
+        if signin is None or signin.issuer != self._client.issuer:
             raise NotAllowed(
-                "This sign-in was not begun here, or is over.",
-                why="It works once, within ten minutes, in the browser that began it.",
-                fix="Begin again at /login of this server, or with `crucible login`.",
+                "This sign-in was not started here, or it has ended.",
+                why="It works once, within ten minutes, in the browser that started it.",
+                fix="Start again at /login of this server, or with `crucible login`.",
             )
-        return going
+        return signin
 
-    async def _admitted(self, person: ProviderIdentity) -> Identity:
+    async def _admit(self, person: ProviderIdentity) -> Identity:
         new_user = self._ports.ids.new(Prefix.USER)
-        found = await self._ports.write(lambda conn, now: admit(conn, self._client, person, new_user, now))
-        if isinstance(found, LoginRefusal):
-            raise found.error
-        return found
+        result = await self._ports.write(lambda conn, now: admit(conn, self._client, person, new_user, now))
+        if isinstance(result, LoginRefusal):
+            raise result.error
+        return result
 
-    async def _handed_over(self, who: Identity, command: WaitingCommand) -> str:
+    async def _hand_over(self, who: Identity, command: WaitingCommand) -> str:
+        """Return the URL that brings a code for a session to the waiting command."""
         code, user, challenge = signins.random_text(), who.user, command.challenge
         await self._ports.write(lambda conn, now: signins.hand_over(conn, code, user, challenge, now, FETCH_SECONDS))
         return f"http://127.0.0.1:{command.port}/?{urlencode({'code': code, 'state': command.echo})}"
 
 
-def _brought(answer: ProviderResponse) -> str:
-    """The code; raises for an answer without one."""
-    if answer.error is not None:
+def _code_of(response: ProviderResponse) -> str:
+    """Return the code of the response. Raises NotAllowed or BadInput if it has none."""
+    if response.error is not None:
         raise NotAllowed(
             "The provider did not sign you in.",
-            why=f"It says {answer.error[:100]!r}.",
-            fix="Sign in again, and agree to it there; else ask whoever runs the provider.",
+            why=f"Its error is {response.error[:100]!r}.",
+            fix="Sign in again and give your consent there, or ask the provider's administrators.",
         )
-    if not answer.code:
-        raise BadInput("The provider's answer lacks its code.", fix="Sign in again.", field="code")
-    return answer.code
+    if not response.code:
+        raise BadInput("The provider's response has no code.", fix="Sign in again.", field="code")
+    return response.code
 
 
-def _fetched(conn: Connection, code: str, challenge: str, now: float) -> Identity | None:
+def _take_code(conn: Connection, code: str, challenge: str, now: float) -> Identity | None:
     user = signins.fetch(conn, code, challenge, now)
     row = None if user is None else users.get_user(conn, user)
     if row is None or row["disabled_at"] is not None:

@@ -1,4 +1,4 @@
-"""One provider: where to send a browser, and whom it vouches for when one comes back. Blocks; has a lane of its own."""
+"""Requests to the OpenID provider: its metadata, tokens and keys. They block, so run them off the event loop."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ WELL_KNOWN = "/.well-known/openid-configuration"
 MAX_URL = 2000
 
 
-def _checked_address(url: str) -> str:
+def _validate_url(url: str) -> str:
     parts = urlsplit(url)
     if not parts.hostname or parts.port == 0:
-        raise ValueError("no address of a server")
+        raise ValueError("not the URL of a server")
     return url
 
 
-_Url = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]+$", max_length=MAX_URL), AfterValidator(_checked_address)]
+_Url = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]+$", max_length=MAX_URL), AfterValidator(_validate_url)]
 
 
 class Metadata(BaseModel):
-    """What a provider says of itself (OpenID Connect Discovery): the part that is used here.
+    """The part of a provider's metadata that is used here (OpenID Connect Discovery).
 
-    Not authlib's check: it refuses Okta and lets addresses pass that are not encrypted (docs/decisions/0030).
+    Not validated by authlib, which refuses Okta and accepts unencrypted URLs (docs/decisions/0030).
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -53,8 +53,8 @@ class Metadata(BaseModel):
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        found = (self.authorization_endpoint, self.token_endpoint, self.jwks_uri, self.userinfo_endpoint)
-        return tuple(url for url in found if url is not None)
+        urls = (self.authorization_endpoint, self.token_endpoint, self.jwks_uri, self.userinfo_endpoint)
+        return tuple(url for url in urls if url is not None)
 
 
 class Provider:
@@ -64,14 +64,14 @@ class Provider:
         self._client = client
         self._transport = transport
         self._steady = steady
-        self._published = Cached(self._publications, steady)
+        self._published = Cached(self._fetch_published, steady)
 
-    def way(self, signin: SignIn) -> str:
-        """Where to send the browser. Raises ProviderTrouble."""
-        about, _ = self._published.get(KEEP_SECONDS)
-        with self._oauth(about) as oauth:
+    def authorization_url(self, signin: SignIn) -> str:
+        """Return the URL at which the user signs in. Raises ProviderTrouble."""
+        metadata, _ = self._published.get(KEEP_SECONDS)
+        with self._oauth(metadata) as oauth:
             url, _ = oauth.create_authorization_url(
-                about.authorization_endpoint,
+                metadata.authorization_endpoint,
                 state=signin.state,
                 nonce=signin.nonce,
                 code_verifier=signin.verifier,
@@ -79,35 +79,35 @@ class Provider:
             )
         return str(url)
 
-    def vouched(self, signin: SignIn, code: str, named: str | None, now: float) -> ProviderIdentity:
-        """Who came back with `code`. `named`: the issuer that the browser names. The provider's tokens are not kept.
+    def identify(self, signin: SignIn, code: str, issuer: str | None, now: float) -> ProviderIdentity:
+        """Exchange the code, and return who signed in. The provider's tokens are not kept.
 
-        Raises NotVouched, ProviderTrouble.
+        `issuer`: as the redirect names it (RFC 9207). Raises NotVouched or ProviderTrouble.
         """
-        about, keys = self._published.get(KEEP_SECONDS)
-        _same_issuer(about, named)
-        given = self._exchange(about, signin, code)
-        token, access = given.get("id_token"), given.get("access_token")
+        metadata, keys = self._published.get(KEEP_SECONDS)
+        _check_issuer(metadata, issuer)
+        response = self._exchange(metadata, signin, code)
+        token, access = response.get("id_token"), response.get("access_token")
         if not isinstance(token, str):
-            raise not_vouched("It sent none.")
+            raise not_vouched("It has no ID token.")
         access = access if isinstance(access, str) and access else None
-        algorithms = about.id_token_signing_alg_values_supported
-        terms = idtoken.Terms(about.issuer, self._client.id, signin.nonce, now, access, algorithms)
-        claims = idtoken.checked(token, keys, terms)
-        if "email" not in claims and about.userinfo_endpoint and access:
-            claims = {**claims, **self._userinfo(about.userinfo_endpoint, access, claims["sub"])}
+        algorithms = metadata.id_token_signing_alg_values_supported
+        expected = idtoken.ExpectedToken(metadata.issuer, self._client.id, signin.nonce, now, access, algorithms)
+        claims = idtoken.verify_id_token(token, keys, expected)
+        if "email" not in claims and metadata.userinfo_endpoint and access:
+            claims = {**claims, **self._userinfo(metadata.userinfo_endpoint, access, claims["sub"])}
         return read_claims(claims)
 
-    def _publications(self) -> tuple[Metadata, Cached[KeySet]]:
-        """A description that is fetched again may name another list of keys, so none are kept across."""
-        about = discovered(self._client, self._transport)
-        return about, Cached(lambda: idtoken.signing_keys(self._transport, about.jwks_uri), self._steady)
+    def _fetch_published(self) -> tuple[Metadata, Cached[KeySet]]:
+        """Return the metadata with a new cache of keys, because new metadata may name another list of keys."""
+        metadata = fetch_metadata(self._client, self._transport)
+        return metadata, Cached(lambda: idtoken.fetch_signing_keys(self._transport, metadata.jwks_uri), self._steady)
 
-    def _oauth(self, about: Metadata) -> Any:
-        """Authlib's client. It says who we are in a header unless the provider takes it in the form only."""
+    def _oauth(self, metadata: Metadata) -> Any:
+        """Return authlib's client, which sends the secret in a header, or in the form if the provider requires that."""
         from authlib.integrations.httpx_client import OAuth2Client
 
-        secret, known = self._client.secret, about.token_endpoint_auth_methods_supported
+        secret, known = self._client.secret, metadata.token_endpoint_auth_methods_supported
         in_form = secret and "client_secret_basic" not in known and "client_secret_post" in known
         return OAuth2Client(
             self._client.id,
@@ -118,62 +118,65 @@ class Provider:
             transport=self._transport,
         )
 
-    def _exchange(self, about: Metadata, signin: SignIn, code: str) -> Mapping[str, Any]:
-        """The tokens for a code. One that is used, too old or made up is the user's to repair, the rest is not."""
+    def _exchange(self, metadata: Metadata, signin: SignIn, code: str) -> Mapping[str, Any]:
+        """Return the token response for a code.
+
+        Raises NotVouched for an invalid code, which a new sign-in repairs, and ProviderTrouble for other failures.
+        """
         from authlib.integrations.base_client import OAuthError
 
-        url = about.token_endpoint
+        url = metadata.token_endpoint
         try:
-            with self._oauth(about) as oauth:
-                oauth.register_compliance_hook("access_token_response", _need_reason)
-                given: Mapping[str, Any] = oauth.fetch_token(
+            with self._oauth(metadata) as oauth:
+                oauth.register_compliance_hook("access_token_response", _require_error_code)
+                response: Mapping[str, Any] = oauth.fetch_token(
                     url, code=code, code_verifier=signin.verifier, redirect_uri=signin.redirect_uri
                 )
         except OAuthError as error:
             if error.error == "invalid_grant":
-                raise not_vouched("It does not know the code that you brought, or not any more.") from error
-            said = str(error.error)[:100]
-            raise trouble(url, f"It answers {said!r} to this server; oidc_client_secret may be wrong.") from error
+                raise not_vouched("The code is unknown or has expired.") from error
+            reason = str(error.error)[:100]
+            raise trouble(url, f"Its error is {reason!r}; the setting oidc_client_secret may be wrong.") from error
         except (httpx2.HTTPStatusError, ValueError, TypeError, OverflowError) as error:
-            raise trouble(url, f"It answers no tokens ({type(error).__name__}).") from error
-        return given
+            raise trouble(url, f"Its response has no tokens ({type(error).__name__}).") from error
+        return response
 
     def _userinfo(self, url: str, access: str, subject: str) -> Mapping[str, Any]:
-        """The address, from a provider that does not put it into the token; only if it speaks of the same person."""
+        """Return the e-mail claims from the userinfo endpoint. Raises NotVouched if they are of another account."""
         body = get(self._transport, url, bearer=access)
         if body.get("sub") != subject:
-            raise not_vouched("It speaks of somebody else when asked for your address.")
+            raise not_vouched("Its userinfo is of another account.")
         return {name: body.get(name) for name in ("email", "email_verified")}
 
 
-def discovered(client: OpenIdClient, transport: httpx2.BaseTransport) -> Metadata:
-    """Raises ProviderTrouble for a document that is none, or another provider's."""
+def fetch_metadata(client: OpenIdClient, transport: httpx2.BaseTransport) -> Metadata:
+    """Return the provider's metadata. Raises ProviderTrouble if it is invalid, or another provider's."""
     url = client.issuer.rstrip("/") + WELL_KNOWN
-    described = get(transport, url)
+    document = get(transport, url)
     try:
-        found = Metadata.model_validate(described)
+        metadata = Metadata.model_validate(document)
     except ValidationError as error:
-        missing = ", ".join(sorted({".".join(map(str, part["loc"])) for part in error.errors()}))
-        raise trouble(url, f"Its description lacks or garbles: {missing}.") from error
-    if found.issuer.rstrip("/") != client.issuer.rstrip("/"):
-        raise trouble(url, f"It calls itself {found.issuer[:200]!r}, and the setting oidc_issuer {client.issuer!r}.")
-    open_ones = [endpoint for endpoint in found.endpoints if not endpoint.startswith("https://")]
-    if open_ones and not client.is_local:
-        raise trouble(url, f"{open_ones[0][:200]} is not encrypted.")
-    return found
+        invalid = ", ".join(sorted({".".join(map(str, part["loc"])) for part in error.errors()}))
+        raise trouble(url, f"Its metadata has missing or invalid fields: {invalid}.") from error
+    if metadata.issuer.rstrip("/") != client.issuer.rstrip("/"):
+        raise trouble(url, f"Its issuer is {metadata.issuer[:200]!r}, but oidc_issuer is {client.issuer!r}.")
+    unencrypted = [endpoint for endpoint in metadata.endpoints if not endpoint.startswith("https://")]
+    if unencrypted and not client.is_local:
+        raise trouble(url, f"{unencrypted[0][:200]} is not encrypted.")
+    return metadata
 
 
-def _need_reason(response: httpx2.Response) -> httpx2.Response:
-    """Authlib would take an error for tokens if it does not say which one it is."""
+def _require_error_code(response: httpx2.Response) -> httpx2.Response:
+    """Raise HTTPStatusError for an error response without an error code, which authlib would take for tokens."""
     body = response.json()
     if not isinstance(body, Mapping) or "error" not in body:
         response.raise_for_status()
     return response
 
 
-def _same_issuer(about: Metadata, named: str | None) -> None:
-    """An answer of another provider is not taken for one of ours (RFC 9207)."""
-    if named is None and not about.authorization_response_iss_parameter_supported:
+def _check_issuer(metadata: Metadata, issuer: str | None) -> None:
+    """Raise NotVouched if the redirect came from another provider (RFC 9207)."""
+    if issuer is None and not metadata.authorization_response_iss_parameter_supported:
         return
-    if named != about.issuer:
-        raise not_vouched("The answer comes from another provider than the one that was asked.")
+    if issuer != metadata.issuer:
+        raise not_vouched("The redirect came from another provider than the one in the settings.")

@@ -1,6 +1,6 @@
-"""Sign-ins under way, and codes that wait for a command to fetch its session. Functions of a Connection.
+"""Read and write the rows of pending sign-ins, and of codes with which a command fetches its session.
 
-Both work once and for minutes. What a browser or a command has to show is kept as a digest.
+Both work once, for some minutes. The secrets that a browser or a command has to present are stored as digests.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from crucible.core.people.openid import WaitingCommand
 
 _s, _h = t.signins.c, t.handovers.c
 _ADD = Statement(insert_row(t.signins, [column.name for column in _s]))
-_FOUND = Statement(select(t.signins).where(_s.state == bindparam("sha256")))
-_TAKE = Statement(delete(t.signins).where(_s.state == bindparam("sha256")))
-_OLD = Statement(delete(t.signins).where(_s.expires_at <= bindparam("before")))
-_HAND = Statement(insert_row(t.handovers, [column.name for column in _h]))
-_WAITING = Statement(select(t.handovers).where(_h.code == bindparam("sha256")))
-_FETCH = Statement(delete(t.handovers).where(_h.code == bindparam("sha256")))
-_UNFETCHED = Statement(delete(t.handovers).where(_h.expires_at <= bindparam("before")))
+_BY_STATE = Statement(select(t.signins).where(_s.state == bindparam("sha256")))
+_DELETE = Statement(delete(t.signins).where(_s.state == bindparam("sha256")))
+_DELETE_EXPIRED = Statement(delete(t.signins).where(_s.expires_at <= bindparam("before")))
+_ADD_CODE = Statement(insert_row(t.handovers, [column.name for column in _h]))
+_BY_CODE = Statement(select(t.handovers).where(_h.code == bindparam("sha256")))
+_DELETE_CODE = Statement(delete(t.handovers).where(_h.code == bindparam("sha256")))
+_DELETE_EXPIRED_CODES = Statement(delete(t.handovers).where(_h.expires_at <= bindparam("before")))
 
 
 def random_text() -> str:
@@ -32,7 +32,7 @@ def random_text() -> str:
 
 @dataclass(frozen=True)
 class SignIn:
-    """`path`: where the browser goes afterwards; `command`: who gets the session instead."""
+    """A pending sign-in. `path`: where the browser goes afterwards; `command`: gets the session instead."""
 
     issuer: str
     redirect_uri: str
@@ -45,8 +45,8 @@ class SignIn:
 
 
 def begin(conn: Connection, new: SignIn, now: float, seconds: float) -> None:
-    """Those whose time is over go, so that there are never more than are begun in that time."""
-    _OLD.run(conn, before=now)
+    """Store a new sign-in for `seconds`, and delete expired ones, which bounds their number."""
+    _DELETE_EXPIRED.run(conn, before=now)
     command = new.command
     _ADD.run(
         conn,
@@ -65,26 +65,27 @@ def begin(conn: Connection, new: SignIn, now: float, seconds: float) -> None:
 
 
 def take(conn: Connection, state: str, browser: str, now: float) -> SignIn | None:
-    """The sign-in of this state, once, for the browser that began it; None for any other."""
-    row = _FOUND.first(conn, sha256=digest(state))
-    if row is None or row["browser"] != digest(browser) or _TAKE.run(conn, sha256=row["state"]) != 1:
+    """Return and delete the sign-in with this state, or None if unknown, expired, or begun in another browser."""
+    row = _BY_STATE.first(conn, sha256=digest(state))
+    if row is None or row["browser"] != digest(browser) or _DELETE.run(conn, sha256=row["state"]) != 1:
         return None
     if row["expires_at"] <= now:
         return None
     command = None if row["port"] is None else WaitingCommand(row["port"], row["challenge"], row["echo"])
-    sent = {name: row[name] for name in ("issuer", "redirect_uri", "path", "nonce", "verifier")}
-    return SignIn(**sent, command=command, state=state, browser=browser)
+    fields = {name: row[name] for name in ("issuer", "redirect_uri", "path", "nonce", "verifier")}
+    return SignIn(**fields, command=command, state=state, browser=browser)
 
 
 def hand_over(conn: Connection, code: str, user: str, challenge: str, now: float, seconds: float) -> None:
-    _UNFETCHED.run(conn, before=now)
-    _HAND.run(conn, code=digest(code), user=user, challenge=challenge, expires_at=now + seconds)
+    """Store a code for `seconds`, with which the command that made the challenge fetches a session of the user."""
+    _DELETE_EXPIRED_CODES.run(conn, before=now)
+    _ADD_CODE.run(conn, code=digest(code), user=user, challenge=challenge, expires_at=now + seconds)
 
 
 def fetch(conn: Connection, code: str, challenge: str, now: float) -> str | None:
-    """Return the user of this code. The first attempt uses it up, even if it fails the challenge."""
-    row = _WAITING.first(conn, sha256=digest(code))
-    if row is None or _FETCH.run(conn, sha256=row["code"]) != 1:
+    """Return the user of this code, or None. The first attempt uses up the code, even if its challenge is wrong."""
+    row = _BY_CODE.first(conn, sha256=digest(code))
+    if row is None or _DELETE_CODE.run(conn, sha256=row["code"]) != 1:
         return None
-    good = row["challenge"] == challenge and row["expires_at"] > now
-    return str(row["user"]) if good else None
+    valid = row["challenge"] == challenge and row["expires_at"] > now
+    return str(row["user"]) if valid else None
