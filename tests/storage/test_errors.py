@@ -66,10 +66,13 @@ def test_what_a_store_raises_has_one_kind(raised: Exception, becomes: type[Stora
 
 def test_the_cause_is_told_in_words() -> None:
     for raised, why in (
-        (silent("Connect"), "No server answers at http://host:9."),
-        (silent("Timeout"), "The server at http://host:9 did not answer in time."),
-        (silent("Request"), "The connection to the server at http://host:9 broke."),
-        (answered("503 Service Unavailable", "SlowDown"), "It answered 503 Service Unavailable: SlowDown: Said so."),
+        (silent("Connect"), "No server responds at http://host:9."),
+        (silent("Timeout"), "The server at http://host:9 did not respond in time."),
+        (silent("Request"), "The connection to the server at http://host:9 was lost."),
+        (
+            answered("503 Service Unavailable", "SlowDown"),
+            "It responded with 503 Service Unavailable: SlowDown: Said so.",
+        ),
     ):
         with pytest.raises(StoreUnreachable) as caught, translate_errors("k", "s3://bucket"):
             raise raised

@@ -1,4 +1,4 @@
-"""Object stores, and what is kept in them: bundles, log segments, artifacts."""
+"""Object stores, and the bundles, log segments and artifacts in them."""
 
 from crucible.storage.addresses import BadAddress
 from crucible.storage.buckets import BucketStore

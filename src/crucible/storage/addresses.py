@@ -1,4 +1,4 @@
-"""Addresses of stores, parsed from the text that users write."""
+"""Parse the addresses of stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crucible.core.errors import BadInput
 from crucible.storage.errors import StorageError
 from crucible.wire.files.paths import UnsafePath, safe_name
 
-FORMS = "Give a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix."
+FORMS = "Use a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix."
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -49,7 +49,7 @@ class FolderAddress:
 
 @dataclass(frozen=True)
 class BucketAddress:
-    """`prefix` is "" or a safe name: everything is kept below it."""
+    """A bucket. Everything is stored below `prefix`, which is "" or a safe name."""
 
     provider: Provider
     bucket: str
@@ -73,7 +73,7 @@ def parse_address(text: str) -> Address:
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return FolderAddress(_folder(unquote(parts.path)))
     if parts.scheme not in _SCHEMES:
-        raise _bad(_shown(parts), "No such store is known.", FORMS)
+        raise _bad(_redacted(parts), "Its scheme is not supported.", FORMS)
     _refuse_credentials(parts)
     return BucketAddress(_SCHEMES[parts.scheme], _bucket(parts), _prefix(parts))
 
@@ -85,23 +85,23 @@ def _folder(path: str) -> Path:
 def _refuse_credentials(parts: SplitResult) -> None:
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise _bad(
-            _shown(parts),
-            "An address ends up in logs, so it carries neither credentials nor options.",
-            "Leave out what stands before '@' and from '?' or '#' on; "
-            "give credentials as store_access_key and store_secret_key.",
+            _redacted(parts),
+            "Addresses appear in logs, so they must not contain credentials or options.",
+            "Remove the part before '@' and everything from '?' or '#' on. "
+            "Set store_access_key and store_secret_key for credentials.",
         )
 
 
 def _bucket(parts: SplitResult) -> str:
     if not parts.netloc:
         raise _bad(
-            _shown(parts), "It names no bucket.", f"Write {parts.scheme}://bucket or {parts.scheme}://bucket/prefix."
+            _redacted(parts), "It names no bucket.", f"Write {parts.scheme}://bucket or {parts.scheme}://bucket/prefix."
         )
     if not _BUCKET.fullmatch(parts.netloc):
         raise _bad(
-            _shown(parts),
+            _redacted(parts),
             f"{parts.netloc!r} is not the name of a bucket.",
-            "Name the bucket alone; a server of your own is named by store_endpoint.",
+            "Use the name of the bucket alone, and set store_endpoint for a server of your own.",
         )
     return parts.netloc
 
@@ -111,13 +111,13 @@ def _prefix(parts: SplitResult) -> str:
     try:
         return safe_name(prefix) if prefix else ""
     except UnsafePath as error:
-        raise _bad(_shown(parts), f"{error}.", "Choose another prefix.") from error
+        raise _bad(_redacted(parts), f"{error}.", "Choose another prefix.") from error
 
 
-def _shown(parts: SplitResult) -> str:
-    """Return the address without what may be secret."""
+def _redacted(parts: SplitResult) -> str:
+    """Return the address without parts that may be secret."""
     return repr(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
 
 
-def _bad(shown: str, why: str, fix: str) -> BadAddress:
-    return BadAddress(f"{shown} is not the address of a store.", why=why, fix=fix)
+def _bad(text: str, why: str, fix: str) -> BadAddress:
+    return BadAddress(f"{text} is not the address of a store.", why=why, fix=fix)

@@ -1,9 +1,9 @@
 """The store in a bucket: S3, Google Cloud Storage or Azure.
 
-Large content travels in parts, so that memory is bounded and a part that fails is sent again alone; nothing is
-visible before the last call names the parts. Not so what may only be created: not every server decides between
-two such uploads in parts, but all do between single requests. So it goes as one, out of a temporary file that is
-mapped and not read into memory, with a deadline that grows with its size.
+Large content is sent in parts, so that memory is bounded and a failed part is sent again alone. Nothing is visible
+before the last request names the parts. A create-only put is different: not every server lets only one of two such
+multipart uploads succeed, but all do so for single requests. So it is one request, from a temporary file that is mapped
+and not read into memory, with a timeout that grows with its size.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from crucible.storage.providers import Client, connect
 from crucible.storage.store import CHUNK, Content, Method, Stored
 
 PART = 8 * 1024 * 1024
-"""Sent or fetched by one request. A stream of unknown length can have 10,000 parts: 80 GB."""
+"""Bytes that one request sends or fetches. A stream of unknown length can have 10,000 parts: 80 GB."""
 
 _PARTS = 9_000
 _AT_ONCE = 4
-_SLOWEST = 1_000_000
-"""Bytes a second, below which a large request is given up."""
+_MIN_RATE = 1_000_000
+"""Bytes per second; a slower large request times out."""
 _PLAIN = re.compile(r"[A-Za-z0-9._~/-]*")
 _WEEK = 7 * 24 * 3600
 
 
 class BucketStore:
-    """A Store, and Signs. Safe for threads and for several processes at once."""
+    """A Store in a bucket, which also Signs. Safe for threads and for several processes at once."""
 
     def __init__(self, address: BucketAddress, options: StoreOptions | None = None) -> None:
         self.address = address
@@ -52,23 +52,23 @@ class BucketStore:
     def put(self, key: str, data: Content, *, sha256: str | None = None) -> Stored:
         content = Hashed(key, data, sha256)
         with self._translated(checked_key(key)):
-            begin, rest = _begin(iter(content), PART)
+            first, rest = _read_ahead(iter(content), PART)
             if rest is None:
-                obstore.put(self._client, key, begin, use_multipart=False)
+                obstore.put(self._client, key, first, use_multipart=False)
             else:
-                self._put_parts(key, chain([begin], rest), size_ahead(data))
+                self._put_parts(key, chain([first], rest), size_ahead(data))
         return Stored(key, content.size, content.sha256)
 
     def put_new(self, key: str, data: Content, *, sha256: str | None = None) -> bool:
         content = Hashed(key, data, sha256)
         with self._translated(checked_key(key)):
-            begin, rest = _begin(iter(content), PART)
+            first, rest = _read_ahead(iter(content), PART)
             if rest is None:
-                return self._create(self._client, key, begin)
+                return self._create(self._client, key, first)
             if self.size(key) is not None:
                 return False
-            with _on_disk(chain([begin], rest)) as whole:
-                return self._create(self._patient(len(whole)), key, whole)
+            with _mapped_file(chain([first], rest)) as content_map:
+                return self._create(self._client_for(len(content_map)), key, content_map)
 
     def adopt(self, key: str, path: Path, sha256: str) -> Stored:
         stored = self.put(key, path, sha256=sha256)
@@ -77,9 +77,9 @@ class BucketStore:
 
     def get(self, key: str) -> bytes:
         with self._translated(checked_key(key)):
-            found = obstore.get(self._client, key)
-            if found.meta["size"] <= PART:
-                return bytes(found.bytes())
+            response = obstore.get(self._client, key)
+            if response.meta["size"] <= PART:
+                return bytes(response.bytes())
         return b"".join(self.open_range(key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -87,11 +87,11 @@ class BucketStore:
 
     def open_range(self, key: str, start: int = 0, end: int | None = None, chunk: int = CHUNK) -> Iterator[bytes]:
         with self._translated(checked_key(key)):
-            found = obstore.head(self._client, key)
-        end = found["size"] if end is None else min(end, found["size"])
+            meta = obstore.head(self._client, key)
+        end = meta["size"] if end is None else min(end, meta["size"])
         if not 0 <= start < end:
             return iter(())
-        return self._read(key, found["e_tag"], range(start, end), chunk)
+        return self._read(key, meta["e_tag"], range(start, end), chunk)
 
     def size(self, key: str) -> int | None:
         try:
@@ -117,12 +117,12 @@ class BucketStore:
 
     def signed_url(self, key: str, method: Method, seconds: int) -> str:
         if not 0 < seconds <= _WEEK:
-            raise BadInput(f"A signed URL cannot last {seconds} seconds.", fix="Ask for 1 second to 7 days.")
+            raise BadInput(f"A signed URL cannot last {seconds} seconds.", fix="Use 1 second to 7 days.")
         if self.address.provider is Provider.AZURE and not _PLAIN.fullmatch(f"{self.address.prefix}{key}"):
             raise StorageError(
                 f"There is no signed URL for {key!r} on Azure.",
-                why="The client signs names that a URL must escape so that Azure refuses them.",
-                fix="Read it through the server, or name it with letters, digits and ._~- alone.",
+                why="Azure refuses the client's signature for names with characters that a URL must escape.",
+                fix="Read it through the server, or use only letters, digits and ._~- in its name.",
                 key=key,
             )
         with self._translated(checked_key(key)):
@@ -132,37 +132,38 @@ class BucketStore:
         part = max(PART, -(-(size or 0) // _PARTS))
         obstore.put(self._client, key, pieces, use_multipart=True, chunk_size=part, max_concurrency=_AT_ONCE)
 
-    def _patient(self, size: int) -> Client:
-        """Return a client whose deadline lets this many bytes pass in one request."""
-        seconds = self._options.request_seconds + size / _SLOWEST
+    def _client_for(self, size: int) -> Client:
+        """Return a client whose timeout is long enough to send this many bytes in one request."""
+        seconds = self._options.request_seconds + size / _MIN_RATE
         return connect(self.address, replace(self._options, request_seconds=seconds))
 
     def _create(self, client: Client, key: str, data: bytes | mmap.mmap) -> bool:
-        """Create the object; False if one is there and can be read. Azure also refuses for parts of a broken put."""
+        """Create the object. Return False if there is one already."""
         try:
             obstore.put(client, key, data, mode="create")
         except AlreadyExistsError as error:
+            # Azure also raises this for the parts of an interrupted upload, which cannot be read.
             if self.size(key) is not None:
                 return False
             raise StorageError(
                 f"{key!r} can neither be created nor read.",
-                why="A put to it was broken off, or it was deleted at this very moment.",
+                why="An upload to it was interrupted, or it was deleted at the same moment.",
                 fix="Try again, or put it without the condition.",
                 key=key,
             ) from error
         return True
 
     def _read(self, key: str, tag: str | None, span: range, chunk: int) -> Iterator[bytes]:
-        """Yield the object by short requests, so that a slow reader meets no deadline."""
+        """Yield the object from short requests, so that a slow reader does not run into a timeout."""
         for start in span[::PART]:
             data = self._fetch(key, tag, start, min(start + PART, span.stop))
-            yield from (data[at : at + chunk] for at in range(0, len(data), chunk))
+            yield from (data[i : i + chunk] for i in range(0, len(data), chunk))
 
     def _fetch(self, key: str, tag: str | None, start: int, end: int) -> bytes:
         with self._translated(key):
             try:
-                found = obstore.get(self._client, key, options={"range": (start, end), "if_match": tag})
-                return bytes(found.bytes())
+                response = obstore.get(self._client, key, options={"range": (start, end), "if_match": tag})
+                return bytes(response.bytes())
             except PreconditionError as error:
                 raise StorageError(f"{key!r} changed while it was read.", fix="Read it again.", key=key) from error
 
@@ -172,21 +173,21 @@ class BucketStore:
             yield
 
 
-def _begin(pieces: Iterator[bytes], limit: int) -> tuple[bytes, Iterator[bytes] | None]:
-    """Return the first bytes and the rest; the rest is None if there is none and they are no more than `limit`."""
-    begin: list[bytes] = []
+def _read_ahead(pieces: Iterator[bytes], limit: int) -> tuple[bytes, Iterator[bytes] | None]:
+    """Return the first bytes and the remaining pieces, or all bytes and None if they are no more than `limit`."""
+    first: list[bytes] = []
     size = 0
     for piece in pieces:
-        begin.append(piece)
+        first.append(piece)
         size += len(piece)
         if size > limit:
-            return b"".join(begin), pieces
-    return b"".join(begin), None
+            return b"".join(first), pieces
+    return b"".join(first), None
 
 
 @contextmanager
-def _on_disk(pieces: Iterable[bytes]) -> Iterator[mmap.mmap]:
-    """Map all pieces from an unlinked file, which nobody else can truncate while it is mapped."""
+def _mapped_file(pieces: Iterable[bytes]) -> Iterator[mmap.mmap]:
+    """Map all pieces from an unlinked temporary file, which no other process can truncate."""
     with TemporaryFile() as file:
         file.writelines(pieces)
         file.flush()

@@ -1,4 +1,4 @@
-"""Bundles in the store, each under the hash of its bytes."""
+"""Bundles in the store, under the hash of their bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crucible.storage.store import CHUNK, Store
 
 
 class BundleStore:
-    """Stored bundles never change: one that is there is whole and has its hash."""
+    """Reads and writes bundles. They never change: a stored one is complete and has its hash."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -23,9 +23,9 @@ class BundleStore:
         return self._store.size(bundle_key(sha256))
 
     def put(self, content: Path | Iterable[bytes], sha256: str) -> bool:
-        """Store an archive that must have this hash; HashMismatch, and nothing stored, if it does not.
+        """Store an archive. Raises HashMismatch, and stores nothing, if it has another hash.
 
-        True if it is new, False if it was there. Then `content` may not have been read, or not to its end.
+        Return True if it is new, and False if it was stored already; then `content` may not be read to its end.
         """
         return self._store.put_new(bundle_key(sha256), content, sha256=checked_sha256(sha256))
 

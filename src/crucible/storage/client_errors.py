@@ -1,4 +1,4 @@
-"""Failures of a store's client, parsed from their text: the client has no types for most of them."""
+"""Parse failures of a store's client from their text, because the client has no types for most of them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class ClientError:
-    """A failure as the client tells it.
+    """A failure of the client.
 
-    `text` is its message, `detail` what it adds for debugging; `status` and `code` are the server's answer.
+    `text` is its message, `detail` its debugging text; `status` and `code` come from the server's response.
     """
 
     text: str
@@ -62,7 +62,7 @@ class ClientError:
 
     @property
     def no_credentials(self) -> bool:
-        """Whether the client found none and asked the machine it runs on, which has none either."""
+        """Whether the client found no credentials and asked this machine's metadata service, which has none either."""
         return bool(_INSTANCE.search(self.text))
 
     @property
@@ -77,35 +77,35 @@ class ClientError:
 
     @property
     def shows_secrets(self) -> bool:
-        """Whether the text quotes a URL with a signature, as Azure's requests have it."""
+        """Whether the text contains a URL with a signature, as those of Azure have."""
         return "sig=" in self.text or "sig=" in self.detail
 
     @property
     def why(self) -> str:
         """Return the reason in one line, without the query of any URL."""
         if self.no_credentials:
-            return "None were given, and the machine it runs on has none."
+            return "None are set, and this machine has none of its own."
         if self.status is not None:
-            return _sentence(f"It answered {self._answer()}")
+            return _sentence(f"It responded with {self._response()}")
         if self.unreachable:
-            return self._silence()
+            return self._no_response()
         if "BadScheme" in self.detail:
-            return "Its endpoint begins with http://, which is allowed only where store_endpoint says so."
+            return "Its endpoint begins with http://, which is allowed only if store_endpoint does too."
         return _QUERY.sub("?...", self.text.splitlines()[0])[:_LONGEST]
 
-    def _answer(self) -> str:
+    def _response(self) -> str:
         status, message = _STATUS.search(self.text), _MESSAGE.search(self.text)
         name = (status.group(1) + status.group(2)).strip() if status else ""
         return ": ".join(part for part in (name, self.code, message.group(1).strip() if message else "") if part)
 
-    def _silence(self) -> str:
+    def _no_response(self) -> str:
         server = _SERVER.search(self.text)
         at = f" at {server.group(1)}" if server else ""
         if "kind: Timeout" in self.detail:
-            return f"The server{at} did not answer in time."
+            return f"The server{at} did not respond in time."
         if "kind: Connect" in self.detail:
-            return f"No server answers{at}."
-        return f"The connection to the server{at} broke."
+            return f"No server responds{at}."
+        return f"The connection to the server{at} was lost."
 
 
 def _sentence(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Content on its way into a store: hashed and counted, whatever form it comes in."""
+"""Content to store, hashed and counted while it is read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from crucible.storage.store import CHUNK, Content
 
 
 class Hashed:
-    """Content in pieces, read once; the wrong hash raises before the end is reached.
+    """Content in pieces, which can be read once. Raises HashMismatch at the end if it has another hash than expected.
 
-    `size` and `sha256` are known when all pieces have been read.
+    `size` and `sha256` are set when all pieces have been read.
     """
 
     def __init__(self, key: str, data: Content, expected: str | None) -> None:
@@ -34,14 +34,14 @@ class Hashed:
         self.sha256 = digest.hexdigest()
         if self._expected not in (None, self.sha256):
             raise HashMismatch(
-                f"The content for {self._key!r} is not what was announced.",
+                f"The content for {self._key!r} does not have the expected hash.",
                 why=f"Its SHA-256 is {self.sha256}, not {self._expected}.",
                 fix="Send it again.",
             )
 
 
 def size_ahead(data: Content) -> int | None:
-    """Return how many bytes will come, or None if only reading them can tell."""
+    """Return the size in bytes, or None if it is unknown before the content is read."""
     if isinstance(data, Path):
         return data.stat().st_size
     return len(data) if isinstance(data, bytes) else None

@@ -1,13 +1,13 @@
-"""What can go wrong with stored things.
+"""The errors of stores.
 
-StorageError         the store cannot do it (Trouble)
+StorageError         the store failed (Trouble)
 ├── NotFound         there is no such object (also core's NotFound)
 ├── NoSuchStore      there is no such bucket
-├── StoreFull        no room is left (also core's DiskFull)
+├── StoreFull        no space is left (also core's DiskFull)
 ├── StoreDenied      the store does not accept our credentials
-├── StoreUnreachable the store does not answer, or only with failures (also core's Unreachable)
-├── HashMismatch     what arrived is not what was announced (also core's BadInput)
-└── BadAddress       the text names no store (also core's BadInput; in addresses.py)
+├── StoreUnreachable the store does not respond, or only with failures (also core's Unreachable)
+├── HashMismatch     the content does not have the expected hash (also core's BadInput)
+└── BadAddress       the text is not the address of a store (also core's BadInput; in addresses.py)
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from crucible.storage.client_errors import ClientError
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _CHECK_STORE = "Check the folder or bucket of the setting 'store', then try again."
 _FIXES = {
-    errno.EMFILE: "Raise the limit of open files (ulimit -n), or end what holds connections to the server.",
-    errno.ENFILE: "Too many files are open on this computer: end what opened them.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n), or close some connections to the server.",
+    errno.ENFILE: "Too many files are open on this computer. Stop the programs that opened them.",
     errno.EROFS: "The disk of the store is read-only: repair it, then try again.",
-    errno.EIO: "The disk of the store fails: repair it, then try again.",
+    errno.EIO: "The disk of the store has errors: repair it, then try again.",
 }
 
 
@@ -40,38 +40,38 @@ class NotFound(errors.NotFound, StorageError):
 
 
 class NoSuchStore(StorageError):
-    """The bucket or container is not there."""
+    """The bucket or container does not exist."""
 
     code = "no_such_store"
 
 
 class StoreFull(errors.DiskFull, StorageError):
-    """The disk, or our share of it, is full. Nothing was stored."""
+    """The disk, or our quota on it, is full. Nothing was stored."""
 
 
 class StoreDenied(StorageError):
-    """The store refuses our credentials, or there are none. Not core's NotAllowed: the caller's are fine."""
+    """The store refuses our credentials, or there are none. Not core's NotAllowed, which is about the caller's."""
 
     code = "store_denied"
 
 
 class StoreUnreachable(errors.Unreachable, StorageError):
-    """No answer within the deadline, or failures only. What was put may be stored, and then it is whole."""
+    """No response in time, or only failures. A put may have been stored, and then completely."""
 
     code = "store_unreachable"
 
 
 class HashMismatch(errors.BadInput, StorageError):
-    """The content does not have the hash that was announced. Nothing was stored."""
+    """The content does not have the expected hash. Nothing was stored."""
 
     code = "hash_mismatch"
 
 
 @contextmanager
 def translate_errors(key: str, store: str = "") -> Iterator[None]:
-    """Raise what the file system and the object store raise about `key` as a StorageError.
+    """Turn errors of the file system and of the client about `key` into a StorageError.
 
-    `store` is the address of a bucket, for the reader of the message.
+    `store`: the address of a bucket, for the message.
     """
     try:
         yield
@@ -85,7 +85,9 @@ def _from_store(key: str, store: str, error: Exception, failure: ClientError) ->
     if failure.no_bucket:
         return _no_bucket(key, store, failure)
     if isinstance(error, FileNotFoundError):
-        return NotFound(f"Nothing is stored as {key!r}.", fix="It may have been pruned; list what there is.", key=key)
+        return NotFound(
+            f"Nothing is stored as {key!r}.", fix="It may have been pruned. List the stored files.", key=key
+        )
     if failure.errno in _NO_ROOM or failure.full:
         return _full(key, store, failure)
     if failure.no_credentials or failure.denied:
@@ -116,7 +118,7 @@ def _denied(key: str, store: str, failure: ClientError) -> StoreDenied:
     if failure.no_credentials:
         what, verb = f"There are no credentials for the store {store}.".replace(" .", "."), "Set"
     else:
-        what, verb = f"The store {store} does not let us at {key!r}.".replace("  ", " "), "Correct"
+        what, verb = f"The store {store} denies access to {key!r}.".replace("  ", " "), "Correct"
     return StoreDenied(
         what,
         why=failure.why,

@@ -1,8 +1,8 @@
-"""Durable writing into a local folder: a name appears whole, or not at all, and stays after a power failure.
+"""Durable writes to a local folder: a file appears completely or not at all, and survives a power failure.
 
-obstore's LocalStore writes beside the target and renames, but never syncs: after a power failure a name can
-be there with nothing in it, and a create-only put would take that for the thing itself. So content is synced
-here before it gets its name, and the name before it is acknowledged.
+obstore's LocalStore writes beside the target and renames, but never syncs. After a power failure a file can exist
+without content, and a create-only put would take it for the stored object. So the content is synced here before the
+file gets its name, and the name is synced before the write returns.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from crucible.wire.files.paths import safe_join
 
 STAGING = ".staging"
 _ABANDONED_AFTER = 24 * 3600
-_REMEMBERED = 10_000
-_COPIED_AT_ONCE = 1024 * 1024
+_MAX_REMEMBERED = 10_000
+_COPY_BYTES = 1024 * 1024
 
 
 class Folder:
@@ -35,7 +35,7 @@ class Folder:
         self._remove_abandoned()
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Store the chunks as `name`, replacing what is there. If `chunks` raises, nothing changes."""
+        """Store the chunks as `name`, replacing an existing file. If `chunks` raises, nothing changes."""
         target = safe_join(self.root, name)
         staged = self._stage(chunks)
         try:
@@ -47,7 +47,7 @@ class Folder:
         _sync(target.parent)
 
     def write_new(self, name: str, chunks: Iterable[bytes]) -> bool:
-        """Like `write`, unless `name` is there already: then False, and what is there is durable."""
+        """Like `write`, but return False if `name` exists; then the existing file is durable."""
         target = safe_join(self.root, name)
         if target.exists():
             self._make_durable(target.parent)
@@ -63,9 +63,9 @@ class Folder:
         return created
 
     def adopt(self, name: str, path: Path) -> None:
-        """Move the file at `path` to `name`, replacing what is there; copies only from another file system.
+        """Move the file at `path` to `name`, replacing an existing file. Copies it only from another file system.
 
-        When this fails, the file may still be there.
+        If this fails, the file may still be at `path`.
         """
         target = safe_join(self.root, name)
         _sync_content(path)
@@ -81,7 +81,7 @@ class Folder:
 
     def _copy(self, name: str, path: Path) -> None:
         with path.open("rb") as file:
-            self.write(name, iter(lambda: file.read(_COPIED_AT_ONCE), b""))
+            self.write(name, iter(lambda: file.read(_COPY_BYTES), b""))
         path.unlink()
 
     def _stage(self, chunks: Iterable[bytes]) -> Path:
@@ -99,7 +99,7 @@ class Folder:
         return path
 
     def _make_durable(self, folder: Path) -> None:
-        """Make the folder and sync the way down to it, even if it is there: its maker may not have synced."""
+        """Create the folder and sync its parents, even if it exists: its creator may not have synced them yet."""
         with self._lock:
             if folder in self._durable and folder.is_dir():
                 return
@@ -109,7 +109,7 @@ class Folder:
             if parent == self.root:
                 break
         with self._lock:
-            if len(self._durable) >= _REMEMBERED:
+            if len(self._durable) >= _MAX_REMEMBERED:
                 self._durable.clear()
             self._durable.add(folder)
 
@@ -125,7 +125,7 @@ class Folder:
 
 
 def _make_root(root: Path, mode: int = 0o700) -> None:
-    """Make the folder, for its user alone, and the way to it, each as durable as what will be in it."""
+    """Create the folder, private to its user, and its missing parents. Sync each of them."""
     if not root.is_dir():
         _make_root(root.parent, 0o777)
         root.mkdir(mode, exist_ok=True)
@@ -141,7 +141,7 @@ def _link(staged: Path, target: Path) -> bool:
 
 
 def _sync_content(path: Path) -> None:
-    """Sync the file and make it its user's own. Raises for a symbolic link, which would be stored itself."""
+    """Sync the file and make it private to its user. Raises for a symbolic link, which would be moved itself."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fchmod(descriptor, 0o600)

@@ -1,4 +1,4 @@
-"""The keys of the store, each made from checked names."""
+"""The keys of objects in the store, made from validated names."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ def log_segment_key(job: str, attempt: str, rank: int, n: int) -> str:
 def artifact_key(job: str, attempt: str, path: str) -> str:
     """Return the key of the artifact that the job wrote as `path`.
 
-    `#` and `%` are written as `%23` and `%25`, because a local store cannot hold names that end in `#` and
-    digits; a colon at the end as `%3A`, because none that end like a drive. Different paths have different keys.
+    `#` and `%` are escaped as `%23` and `%25`, because a local store cannot hold names that end in `#` and digits. A
+    final colon is escaped as `%3A`, because it cannot hold names that end like a drive. Different paths have
+    different keys.
     """
-    written = safe_name(path).replace("%", "%25").replace("#", "%23")
-    written = f"{written[:-1]}%3A" if written.endswith(":") else written
-    return safe_name(f"{attempt_prefix(job, attempt)}/artifacts/{written}")
+    escaped = safe_name(path).replace("%", "%25").replace("#", "%23")
+    escaped = f"{escaped[:-1]}%3A" if escaped.endswith(":") else escaped
+    return safe_name(f"{attempt_prefix(job, attempt)}/artifacts/{escaped}")
 
 
 def checkpoint_key(job: str, sha256: str) -> str:
-    """Return the key of a checkpoint. It belongs to the job, not to an attempt; the same bytes are kept once."""
+    """Return the key of a checkpoint. It belongs to the job, not to an attempt, so equal content is stored once."""
     return f"{job_prefix(job)}/checkpoints/{checked_sha256(sha256)}"
 
 
 def job_prefix(job: str) -> str:
-    """Return the folder of everything that is kept for one job, except its bundle."""
+    """Return the folder of all objects of one job, except its bundle."""
     return f"jobs/{_part(job)}"
 
 

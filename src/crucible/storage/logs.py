@@ -1,4 +1,4 @@
-"""Reading logs: immutable segments that together are one stream of bytes."""
+"""Read logs: immutable segments that together are one stream of bytes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class Line:
-    """A line without its newline; `offset` is where it begins in the stream.
+    """A line without its newline, which begins at `offset` in the stream.
 
-    `ended` is False for the last line if no newline follows yet, and for the pieces of an over-long line.
+    `ended` is False for a last line without a newline yet, and for the pieces of an over-long line.
     """
 
     offset: int
@@ -34,20 +34,20 @@ class Line:
 
 
 class LogStore:
-    """Reads streams. Segments are given sorted by `start` and without gaps, as the ledger lists them."""
+    """Reads streams. Pass the segments sorted by `start` and without gaps."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def read(self, segments: Sequence[Segment], start: int, length: int) -> bytes:
-        """Return up to `length` bytes of the stream from `start`; fewer where the stored segments end.
+        """Return up to `length` bytes of the stream from `start`; fewer if the stored segments end before.
 
-        StorageError if a byte in between is missing: a hole is never passed over.
+        Raises StorageError if bytes in between are missing.
         """
         return b"".join(self._pieces(segments, start, start + length))
 
     def lines(self, segments: Sequence[Segment], start: int = 0, max_line: int = MAX_LINE) -> Iterator[Line]:
-        """Yield the lines from byte `start` on, joined across segments; a longer one comes in pieces."""
+        """Yield the lines from byte `start` on, joined across segments. A line above `max_line` comes in pieces."""
         offset, rest = start, b""
         for piece in self._pieces(segments, start, segments[-1].end if segments else start):
             *whole, rest = (rest + piece).split(b"\n")
@@ -80,18 +80,18 @@ class LogStore:
             yield offset, b"".join(held)
 
     def _pieces(self, segments: Sequence[Segment], start: int, end: int) -> Iterator[bytes]:
-        at = start
+        position = start
         for segment in segments:
-            if segment.end <= at or segment.start >= end:
+            if segment.end <= position or segment.start >= end:
                 continue
             stop = min(segment.end, end)
-            if segment.start > at:
-                raise _hole(at, segment.start)
-            data = self._store.get_range(segment.key, at - segment.start, stop - at)
-            if len(data) != stop - at:
-                raise _hole(at + len(data), stop)
+            if segment.start > position:
+                raise _missing(position, segment.start)
+            data = self._store.get_range(segment.key, position - segment.start, stop - position)
+            if len(data) != stop - position:
+                raise _missing(position + len(data), stop)
             yield data
-            at = stop
+            position = stop
 
 
 def _cut(offset: int, text: bytes, limit: int, *, ended: bool) -> Iterator[Line]:
@@ -101,5 +101,5 @@ def _cut(offset: int, text: bytes, limit: int, *, ended: bool) -> Iterator[Line]
     yield Line(offset, text, ended)
 
 
-def _hole(start: int, end: int) -> StorageError:
+def _missing(start: int, end: int) -> StorageError:
     return StorageError(f"Bytes {start} to {end} of the log are missing in the store.", start=start, end=end)

@@ -1,4 +1,4 @@
-"""The store over a local folder, or over memory."""
+"""The store in a local folder or in memory."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ class ObjectStore:
 
 
 _DRIVE = re.compile(r"[A-Za-z][:|]\Z")
-"""What a folder's path must not end with: the library takes it for a drive of Windows and adds a slash."""
+"""Endings that no key may have: obstore takes them for a Windows drive and adds a slash."""
 
 
 def checked_key(key: str) -> str:
-    """Return the key if every store can hold it: stores reserve `#` and their staging folder."""
+    """Return the key if every store can hold it. Raises UnsafePath: `#` and the staging folder are reserved."""
     if "#" in safe_name(key) or key.split("/")[0] == STAGING:
         raise UnsafePath(key, "is not a key: it has '#' in it or begins with the staging folder")
     if _DRIVE.search(key):

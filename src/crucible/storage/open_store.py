@@ -1,4 +1,4 @@
-"""Opening a store by its address."""
+"""Open a store by its address."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from crucible.storage.options import StoreOptions
 def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore | BucketStore:
     """Open the store at a path, `file:///path`, `s3://`, `gs://` or `az://bucket/prefix`. Raises BadAddress.
 
-    A folder is made if it is missing. A bucket is not: it has to be there, and is first reached by the first
-    call. `options` are for buckets.
+    Creates a missing folder. A bucket must exist; the first request to it comes with the first call. `options`: for
+    buckets.
     """
     address = parse_address(url)
     if not isinstance(address, FolderAddress):

@@ -1,4 +1,4 @@
-"""How a bucket is reached: what its address does not say."""
+"""Options for access to a bucket, beyond its address."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from crucible.core.secret import Secret
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """Whatever is None comes from the provider's own environment variables or instance credentials.
+    """Options that are None come from the provider's own environment variables or instance credentials.
 
     `endpoint`: a server other than the provider's own. `region`: for S3.
-    `access_key`, `secret_key`: the two halves of an S3 key; account name and account key on Azure; on Google
-    Cloud no access key, and the JSON text of a service account's key as the secret one.
-    `session_token`: for temporary S3 keys. `anonymous`: requests are not signed, for public buckets.
-    `allow_http`: also for endpoints that an environment variable names; one given here says it by its `http://`.
+    `access_key`, `secret_key`: of S3; on Azure, the account name and account key; on Google Cloud, no access key, and
+    the JSON text of a service account's key as the secret one.
+    `session_token`: for temporary S3 keys. `anonymous`: do not sign requests, for public buckets.
+    `allow_http`: allow http:// for an endpoint from an environment variable; for `endpoint` it is implied.
 
-    `request_seconds`: one request, from connecting to the last byte. `connect_seconds`: connecting.
-    `retries`: more tries after the first, all of them begun within `request_seconds`; so no call to the network
-    takes longer than twice `request_seconds`. Large content takes several calls.
+    `request_seconds`: timeout of one request, from connecting to the last byte. `connect_seconds`: of connecting.
+    `retries`: attempts after the first, all of which begin within `request_seconds`; so no call takes longer than twice
+    `request_seconds`. Large content takes several calls.
     """
 
     endpoint: str | None = None

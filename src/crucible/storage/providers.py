@@ -1,7 +1,7 @@
-"""The client of each provider: one function that makes it from an address and the options.
+"""Make the client of each provider from an address and the options.
 
-Credentials that were given go in as a provider function and not as configuration: then no environment variable
-(a session token left over from something else) is mixed with them, and no client shows them.
+Credentials of the options are passed as a provider function and not as configuration. So they are not mixed with
+environment variables (such as an unrelated session token), and no client shows them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def connect(address: BucketAddress, options: StoreOptions) -> Client:
 
 def _s3(address: BucketAddress, options: StoreOptions) -> S3Store:
     config: S3Config = {
-        "disable_bulk_delete": True,  # some servers have none, and objects are deleted one by one here
+        "disable_bulk_delete": True,  # some servers do not have it, and objects are deleted one by one here
     }
     if options.region:
         config["region"] = options.region
@@ -66,8 +66,8 @@ def _s3_key(options: StoreOptions) -> S3CredentialProvider | None:
         return None
     if access is None or secret is None:
         raise BadInput(
-            "Half of an S3 key was given.",
-            why="An access key works only with its secret key.",
+            "Only half of an S3 key is set.",
+            why="An access key needs its secret key.",
             fix="Set both store_access_key and store_secret_key, or neither.",
         )
 
@@ -87,7 +87,7 @@ def _gcs(address: BucketAddress, options: StoreOptions) -> GCSStore:
     if options.access_key:
         raise BadInput(
             "Google Cloud Storage has no access key.",
-            fix="Leave out store_access_key; store_secret_key takes the JSON text of a service account's key.",
+            fix="Remove store_access_key. Set store_secret_key to the JSON text of a service account's key.",
         )
     if options.secret_key and not options.anonymous:
         config["service_account_key"] = options.secret_key.reveal()
@@ -101,12 +101,12 @@ def _gcs(address: BucketAddress, options: StoreOptions) -> GCSStore:
         config=config,
         client_options=_client(options),
         retry_config=_retry(options),
-        credential_provider=_nobody if options.anonymous else None,
+        credential_provider=_no_credentials if options.anonymous else None,
     )
 
 
-def _nobody() -> GCSCredential:
-    """Without it the client asks the machine it runs on for credentials, to write even where nothing is signed."""
+def _no_credentials() -> GCSCredential:
+    """Return empty credentials. Without them the client asks the machine's metadata service before anonymous writes."""
     return {"token": "", "expires_at": None}
 
 
@@ -134,7 +134,7 @@ def _azure_key(options: StoreOptions) -> AzureCredentialProvider | None:
         return None
     if options.access_key is None:
         raise BadInput(
-            "An Azure account key was given without its account.",
+            "An Azure account key is set without its account.",
             fix="Set store_access_key to the name of the storage account.",
         )
 

@@ -1,4 +1,4 @@
-"""The contract of object stores: bytes under keys, in a local folder or in a bucket."""
+"""The interface of object stores: bytes under keys, in a local folder or in a bucket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Method = Literal["GET", "PUT"]
 
 @dataclass(frozen=True)
 class Stored:
-    """The result of a put: what is stored durably."""
+    """The result of a put, which is durable."""
 
     key: str
     size: int
@@ -23,45 +23,45 @@ class Stored:
 
 
 class Store(Protocol):
-    """Bytes under keys. Every call blocks, with a deadline where there is a network; any thread may make it.
+    """Bytes under keys. Every call blocks, over a network with a timeout. Any thread may call it.
 
-    Keys are checked with `safe_name` (UnsafePath). Failures are StorageError or one of its kinds. After
-    StoreUnreachable a put may have been stored all the same, then whole: the answer was lost.
+    Keys are validated with `safe_name`, which raises UnsafePath. Failures are StorageError or a subclass. After
+    StoreUnreachable a put may have been stored, and then completely: only the response was lost.
     """
 
     def put(self, key: str, data: Content, *, sha256: str | None = None) -> Stored:
-        """Store under `key`, replacing what is there. Readers see the old or the new, never a part.
+        """Store under `key`, replacing an existing object. Readers see the old or the new content, never a part.
 
-        When it returns, the bytes survive a crash. With `sha256` given, content of another hash raises
-        HashMismatch and changes nothing. An exception out of `data` changes nothing either.
+        When this returns, the bytes survive a crash. With `sha256`, content that has another hash raises HashMismatch
+        and changes nothing. An exception out of `data` changes nothing either.
         """
         ...
 
     def put_new(self, key: str, data: Content, *, sha256: str | None = None) -> bool:
-        """Like `put`, but only if `key` is free. Of many at once at most one gets True.
+        """Like `put`, but return False if the object exists. Of several concurrent calls at most one returns True.
 
-        False too when a try of this very call was stored, its answer lost, and it was tried again.
+        Also returns False if the first attempt of this call was stored, its response was lost, and it was retried.
         """
         ...
 
     def adopt(self, key: str, path: Path, sha256: str) -> Stored:
-        """Like `put`, of a file that the store takes away: it is gone afterwards.
+        """Like `put`, but move the file into the store. The caller has checked that its hash is `sha256`.
 
-        The caller has checked that its hash is `sha256`. When this fails, the file may still be there.
+        If this fails, the file may still be at `path`.
         """
         ...
 
     def get(self, key: str) -> bytes: ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return up to `length` bytes from `start`; fewer, or none, where the object ends."""
+        """Return up to `length` bytes from `start`; fewer, or none, if the object ends before."""
         ...
 
     def open_range(self, key: str, start: int = 0, end: int | None = None, chunk: int = CHUNK) -> Iterator[bytes]:
         """Return the bytes from `start` up to, not including, `end`, in pieces of about `chunk`.
 
-        Raises NotFound at once, not at the first piece. A later put is never mixed in: reading goes on with
-        the old content, or ends with a StorageError.
+        Raises NotFound immediately, not at the first piece. Content of a later put is never mixed in: reading continues
+        with the old content, or raises StorageError.
         """
         ...
 
@@ -78,17 +78,17 @@ class Store(Protocol):
         ...
 
     def free_bytes(self) -> int | None:
-        """Return the free bytes, or None where there is no limit."""
+        """Return the free bytes, or None if there is no limit."""
         ...
 
 
 @runtime_checkable
 class Signs(Protocol):
-    """A store that can make URLs by which others read or write one object for a while, without credentials."""
+    """A store that can sign URLs, with which others can read or write one object for a while without credentials."""
 
     def signed_url(self, key: str, method: Method, seconds: int) -> str:
         """Return a URL that serves `method` on `key` for `seconds` (up to 7 days). Treat it as a secret.
 
-        Whoever puts through it is not checked: verify what arrived before you believe it.
+        Uploads through it are not checked: verify their content before using it.
         """
         ...

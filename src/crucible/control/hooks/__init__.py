@@ -1,4 +1,4 @@
-"""Hooks of projects: their rows, their messages, and sending these."""
+"""Webhooks of projects: their rows, their messages and their delivery."""
 
 from crucible.control.hooks.notifier import Notifier
 from crucible.control.hooks.sender import Sender, WebhookTransport

@@ -1,4 +1,4 @@
-"""Deliveries to a hook as rows: every attempt, the last hundred of each hook."""
+"""Read and write the rows of deliveries: the last hundred attempts of each hook."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from crucible.core.hooks import DeliveryOutcome
 from crucible.core.views.hooks import DeliveryView
 
 MAX_KEPT = 100
-"""Deliveries of one hook."""
+"""Number of deliveries kept for each hook."""
 
 _c = t.deliveries.c
 _ADD = Statement(
     insert_row(t.deliveries, ["hook", "message", "type", "job", "at", "seconds", "outcome", "status", "answer"])
 )
 _NEWEST = Statement(
-    select(t.deliveries).where(_c.hook == bindparam("of_hook")).order_by(_c.id.desc()).limit(bindparam("most"))
+    select(t.deliveries).where(_c.hook == bindparam("of_hook")).order_by(_c.id.desc()).limit(bindparam("limit"))
 )
 _LAST_KEPT = select(_c.id).where(_c.hook == bindparam("of_hook")).order_by(_c.id.desc()).offset(MAX_KEPT - 1).limit(1)
 _TRIM = Statement(delete(t.deliveries).where(_c.hook == bindparam("of_hook"), _c.id < _LAST_KEPT.scalar_subquery()))
 
 
 def add(conn: Connection, hook: str, message: Message, sent: SendResult, outcome: DeliveryOutcome) -> None:
+    """Add an attempt, and delete the oldest ones beyond MAX_KEPT."""
     _ADD.run(
         conn,
         hook=hook,
@@ -42,9 +43,9 @@ def add(conn: Connection, hook: str, message: Message, sent: SendResult, outcome
     _TRIM.run(conn, of_hook=hook)
 
 
-def list_deliveries(conn: Connection, hook: str, most: int = MAX_KEPT) -> list[DeliveryView]:
+def list_deliveries(conn: Connection, hook: str, limit: int = MAX_KEPT) -> list[DeliveryView]:
     """Return the last attempts, newest first."""
-    return [_view(row) for row in _NEWEST.all(conn, of_hook=hook, most=min(max(most, 1), MAX_KEPT))]
+    return [_view(row) for row in _NEWEST.all(conn, of_hook=hook, limit=min(max(limit, 1), MAX_KEPT))]
 
 
 def last(conn: Connection, hook: str) -> DeliveryView | None:

@@ -1,4 +1,4 @@
-"""The messages of hooks: an event of the feed with a summary of its job, as the bytes that are sent."""
+"""Build the messages of hooks: an event of the feed with a summary of its job, as the bytes to send."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from crucible.core.hooks import HookFormat
 from crucible.core.ids import short
 
 WINDOW = 1000
-"""Events of the feed that one query scans."""
+"""Number of events in the feed that one query scans."""
 PING = "ping"
 
 _e = t.events.c
 _project = select(t.jobs.c.project).where(t.jobs.c.id == _e.job).scalar_subquery()
-"""Looked up for each event found. With a join, a database might begin with all jobs of the project."""
+"""A subquery for each event. With a join, a database might begin with all jobs of the project."""
 _NEXT = Statement(
     select(t.events)
     .where(
@@ -41,12 +41,12 @@ _JOB_FIELDS = (
     *("backend", "previous_backend", "attempt", "cost", "exit_code", "signal"),
     *("created_at", "started_at", "ended_at", "ran_seconds"),
 )
-"""Fields of a job that are sent; not its command and environment, which may hold secrets."""
+"""The fields of a job to send, without its command and environment, which may contain secrets."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """`id` is the same for every attempt to send it; `at` is the time of the event."""
+    """A message to a receiver. `id` is the same for every attempt to send it; `at` is the time of the event."""
 
     id: str
     type: str
@@ -56,7 +56,7 @@ class Message:
 
 
 def next_event(conn: Connection, hook: Hook, after: int, upto: int) -> Row | None:
-    """Return the first event after `after`, up to `upto`, that this hook is to receive, or None."""
+    """Return the first event for this hook after the cursor `after` and up to `upto`, or None."""
     types = [event.value for event in hook.events]
     return _NEXT.first(conn, after=after, upto=upto, types=types, in_project=hook.project)
 
@@ -66,8 +66,8 @@ def event_message(conn: Connection, hook: Hook, event: Row, now: float) -> Messa
     data = {"event": event_view(dict(event), with_job=False).as_json(), "job": job}
     kind = f"job.{event['type']}"
     body = _slack(event, job) if hook.format is HookFormat.SLACK else _body(kind, event["at"], data)
-    name = _message_id(hook.id, event["job"], event["n"], kind, event["at"])
-    return Message(name, kind, event["job"], event["at"], body)
+    id = _message_id(hook.id, event["job"], event["n"], kind, event["at"])
+    return Message(id, kind, event["job"], event["at"], body)
 
 
 def ping_message(hook: Hook, now: float) -> Message:
@@ -78,17 +78,17 @@ def ping_message(hook: Hook, now: float) -> Message:
 
 
 def _message_id(*parts: object) -> str:
-    """Return an id made of the content: the same after a restart, another one if a restored database reuses numbers."""
+    """Return an id from the content: the same after a restart, but another if a restored database reuses numbers."""
     return "msg_" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def _job_fields(conn: Connection, job: str, now: float) -> dict[str, object]:
     """Return the fields of the job as it is now, which may be later than the event."""
     try:
-        found = queries.read_job(conn, job, now).as_json()
+        view = queries.read_job(conn, job, now).as_json()
     except NotFound:
         return {"id": job, "short": short(job)}
-    return {name: found[name] for name in _JOB_FIELDS}
+    return {name: view[name] for name in _JOB_FIELDS}
 
 
 def _body(kind: str, at: object, data: Mapping[str, object]) -> bytes:
@@ -98,10 +98,10 @@ def _body(kind: str, at: object, data: Mapping[str, object]) -> bytes:
 def _slack(event: Row, job: Mapping[str, object]) -> bytes:
     reason, cost = job.get("reason"), job.get("cost")
     name = f"{job.get('name') or 'Job'} ({job['short']})"
-    words = [f"{_escape(name)} in {job.get('project')}: {str(event['type']).replace('_', ' ')}"]
-    words += [_escape(str(reason["message"]))] if isinstance(reason, Mapping) and event["type"] == "failed" else []
-    words += [str(cost["usd"])] if isinstance(cost, Mapping) and cost.get("micros") else []
-    return _json({"text": " · ".join(words)})
+    parts = [f"{_escape(name)} in {job.get('project')}: {str(event['type']).replace('_', ' ')}"]
+    parts += [_escape(str(reason["message"]))] if isinstance(reason, Mapping) and event["type"] == "failed" else []
+    parts += [str(cost["usd"])] if isinstance(cost, Mapping) and cost.get("micros") else []
+    return _json({"text": " · ".join(parts)})
 
 
 def _escape(text: str) -> str:

@@ -1,7 +1,7 @@
 """The notifier, which sends every hook its events in the order of the feed.
 
-Each hook has a position in the feed, which moves on once the receiver has accepted the message or the message was
-given up. After a crash in between, the message is sent again under the same id. Hooks are served concurrently, so that
+Each hook has a position in the feed, which advances when the receiver has accepted a message or the message is given
+up. After a crash in between, the message is sent again under the same id. Hooks are served concurrently, so that
 a receiver that hangs delays only itself.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection
 
-from crucible.control.db.clock import database_now as time_of
+from crucible.control.db.clock import database_now
 from crucible.control.hooks import deliveries, messages, rows
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook
@@ -30,14 +30,14 @@ log = structlog.get_logger(__name__)
 CHECK_SECONDS, MIN_SECONDS = 5.0, 0.05
 UNABLE_SECONDS = 3600.0
 MAX_AT_ONCE = 64
-"""Hooks that are served concurrently."""
+"""Maximum number of hooks served concurrently."""
 SKIP = 5000
-"""Events without any for a hook after which its position is stored all the same."""
+"""Number of skipped events after which a hook's position is stored even without a message."""
 
 
 @dataclass(frozen=True)
 class _Next:
-    """The next message for a hook, if any. Up to `cursor` there is no other."""
+    """The next message for a hook, or None if nothing up to `cursor` is for it."""
 
     hook: Hook
     cursor: int
@@ -51,7 +51,7 @@ class Notifier:
         self._sender = sender
         self._tasks: dict[str, asyncio.Task[bool]] = {}
         self._scanned: dict[str, int] = {}
-        """By hook: up to where in the feed nothing was for it. Only in memory; scanned again after a restart."""
+        """Feed position of each hook up to which nothing is for it. Not stored: scanned again after a restart."""
 
     async def round(self) -> float:
         """Start serving every hook that has events waiting. Return the seconds until the next may be due."""
@@ -65,7 +65,7 @@ class Notifier:
         behind = [hook for hook in hooks if self._position(hook) < newest]
         for hook in behind:
             if hook.not_before <= now and hook.id not in self._tasks and len(self._tasks) < MAX_AT_ONCE:
-                self._begin(hook.id)
+                self._start_serving(hook.id)
         waits = [hook.not_before - now for hook in behind if hook.not_before > now]
         return max(min([CHECK_SECONDS, *waits]), MIN_SECONDS)
 
@@ -75,7 +75,7 @@ class Notifier:
             await asyncio.wait(tuple(self._tasks.values()))
 
     async def stop(self) -> None:
-        """Cancel what is being sent; it is sent again later, under the same id."""
+        """Cancel the messages being sent. They are sent again later, under the same ids."""
         tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -84,13 +84,13 @@ class Notifier:
     def _position(self, hook: Hook) -> int:
         return max(hook.cursor, self._scanned.get(hook.id, 0))
 
-    def _begin(self, hook: str) -> None:
+    def _start_serving(self, hook: str) -> None:
         task = asyncio.create_task(self._serve(hook), name=f"hook:{hook}")
         self._tasks[hook] = task
         task.add_done_callback(lambda done: self._ended(hook, done))
 
     def _ended(self, hook: str, task: asyncio.Task[bool]) -> None:
-        """Wake the next round: new events may have come meanwhile, and another hook can be served."""
+        """Wake the next round: there may be new events, and another hook can be served. Log an error of the task."""
         self._tasks.pop(hook, None)
         broken = None if task.cancelled() else task.exception()
         if isinstance(broken, CrucibleError):
@@ -101,25 +101,26 @@ class Notifier:
             self._ports.wakeups.wake(HOOKS)
 
     async def _serve(self, name: str) -> bool:
-        """Send one hook its messages, one after another, until its receiver refuses one.
+        """Send one hook its messages, one after another, until its receiver does not accept one.
 
         Return whether anything was sent or scanned.
         """
         progressed = False
-        while found := await self._ports.db.read(lambda conn: self._next(conn, name)):
+        while upcoming := await self._ports.db.read(lambda conn: self._next(conn, name)):
             progressed = True
-            if found.message is None:
-                await self._skip(found)
+            if upcoming.message is None:
+                await self._skip(upcoming)
                 continue
-            sent = await self._sender.send(found.hook, found.message)
-            verdict = await self._settle(found, found.message, sent)
+            sent = await self._sender.send(upcoming.hook, upcoming.message)
+            verdict = await self._settle(upcoming, upcoming.message, sent)
             if verdict is None or verdict.outcome is not DeliveryOutcome.DELIVERED:
                 return verdict is not None
         return progressed
 
     def _next(self, conn: Connection, name: str) -> _Next | None:
-        """Return the next message; None if there is none now, or if another process has the duty."""
-        hook, newest, now = rows.get_hook(conn, name), rows.newest_cursor(conn), time_of(conn, self._ports.clock.now)
+        """Return what to do next for a hook. None if there is nothing now, or if another process has the duty."""
+        now = database_now(conn, self._ports.clock.now)
+        hook, newest = rows.get_hook(conn, name), rows.newest_cursor(conn)
         if hook is None or not hook.enabled or hook.not_before > now or self._position(hook) >= newest:
             return None
         if not self._holds(conn):
@@ -131,20 +132,20 @@ class Notifier:
             return _Next(hook, upto)
         return _Next(hook, int(event["cursor"]), messages.event_message(conn, hook, event, now))
 
-    async def _skip(self, found: _Next) -> None:
-        hook = found.hook
-        self._scanned[hook.id] = found.cursor
-        if found.cursor - hook.cursor >= SKIP:
-            await self._ports.db.write(lambda conn: rows.advance_cursor(conn, hook, found.cursor))
+    async def _skip(self, upcoming: _Next) -> None:
+        hook = upcoming.hook
+        self._scanned[hook.id] = upcoming.cursor
+        if upcoming.cursor - hook.cursor >= SKIP:
+            await self._ports.db.write(lambda conn: rows.advance_cursor(conn, hook, upcoming.cursor))
 
-    async def _settle(self, found: _Next, message: Message, sent: SendResult) -> DeliveryVerdict | None:
+    async def _settle(self, upcoming: _Next, message: Message, sent: SendResult) -> DeliveryVerdict | None:
         """Store the outcome. Return None if the hook has changed meanwhile or another process has the duty."""
-        hook, jitter = found.hook, self._ports.random.uniform(-1.0, 1.0)
+        hook, jitter = upcoming.hook, self._ports.random.uniform(-1.0, 1.0)
 
         def settle(conn: Connection) -> DeliveryVerdict | None:
-            now = time_of(conn, self._ports.clock.now)
+            now = database_now(conn, self._ports.clock.now)
             verdict = judge_delivery(hook.standing, sent.reply, message.at, now, jitter)
-            if not self._holds(conn) or not rows.record_outcome(conn, hook, found.cursor, verdict):
+            if not self._holds(conn) or not rows.record_outcome(conn, hook, upcoming.cursor, verdict):
                 return None
             deliveries.add(conn, hook.id, message, sent, verdict.outcome)
             return verdict
@@ -159,13 +160,13 @@ class Notifier:
 
 
 def _list_served(conn: Connection) -> list[Hook]:
-    """Return the hooks to serve: none while a restored database may be older than what was already sent."""
+    """Return the hooks to serve: none while a restored database may be older than the messages already sent."""
     return [] if restore_hold.is_held(conn) else rows.list_enabled(conn)
 
 
 def _log_verdict(hook: Hook, message: Message, sent: SendResult, verdict: DeliveryVerdict) -> None:
-    known = {"hook": hook.id, "project": hook.project, "message": message.id, "status": sent.reply.status}
+    fields = {"hook": hook.id, "project": hook.project, "message": message.id, "status": sent.reply.status}
     if verdict.disabled:
-        log.warning("a hook was disabled", **known, why=verdict.disabled)
+        log.warning("a hook was disabled", **fields, why=verdict.disabled)
     elif verdict.outcome is DeliveryOutcome.GIVEN_UP:
-        log.warning("a message to a hook was given up", **known, failures=verdict.streak.failures)
+        log.warning("a message to a hook was given up", **fields, failures=verdict.streak.failures)

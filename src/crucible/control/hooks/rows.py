@@ -1,4 +1,4 @@
-"""Hooks as rows. Nothing here checks permissions; see resources/hooks.py."""
+"""Read and write the rows of hooks. The callers check permissions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NEWEST = Statement(select(func.max(t.events.c.cursor)))
 
 @dataclass(frozen=True)
 class Hook:
-    """`cursor`: the last event that is settled. `disabled_why`: why the server disabled it, else empty."""
+    """`cursor`: feed position up to which events are settled. `disabled_why`: why the server disabled it, or empty."""
 
     id: str
     project: str
@@ -48,7 +48,7 @@ class Hook:
 
     @property
     def secret_name(self) -> str:
-        """The name of its signing secret in the vault. Users cannot give a secret such a name."""
+        """The name of its signing secret in the vault, which users cannot give to their own secrets."""
         return f"hook:{self.id}"
 
 
@@ -58,7 +58,7 @@ def add(conn: Connection, new: Hook) -> None:
         id=new.id,
         project=new.project,
         url=new.url,
-        events=_stored(new.events),
+        events=_events_text(new.events),
         format=new.format.value,
         made_by=new.made_by,
         created_at=new.created_at,
@@ -89,23 +89,24 @@ def list_enabled(conn: Connection) -> list[Hook]:
 
 
 def find(conn: Connection, project: str, ref: str) -> Hook:
-    """Return a hook of the project by its id or an ending of it. Raises NotFound, Conflict."""
+    """Return the hook of the project with this id, or the only one whose id ends so. Raises NotFound or Conflict."""
     ending = ref.lower().removeprefix(f"{Prefix.HOOK}-")
-    found = [hook for hook in list_hooks(conn, project) if len(ending) >= 3 and hook.id.endswith(ending)]
-    if not found:
+    matches = [hook for hook in list_hooks(conn, project) if len(ending) >= 3 and hook.id.endswith(ending)]
+    if not matches:
         fix = f"`crucible notifications --project {project}` lists them."
         raise NotFound(f"The project {project!r} has no hook {ref[:80]!r}.", fix=fix, hook=ref[:80])
-    if len(found) > 1:
-        raise Conflict(f"{ref!r} matches several hooks.", fix="Type more of the id.", candidates=[h.id for h in found])
-    return found[0]
+    if len(matches) > 1:
+        candidates = [hook.id for hook in matches]
+        raise Conflict(f"{ref!r} matches several hooks.", fix="Type more of the id.", candidates=candidates)
+    return matches[0]
 
 
 def change(conn: Connection, hook: Hook, url: str, events: Sequence[HookEvent]) -> None:
-    _update(conn, hook, url=url, events=_stored(events))
+    _update(conn, hook, url=url, events=_events_text(events))
 
 
 def set_enabled(conn: Connection, hook: Hook, *, on: bool) -> None:
-    """Enable or disable. A disabled hook begins with new events; an enabled one keeps its position."""
+    """Enable or disable the hook. Enabling a disabled hook moves its position to the end of the feed."""
     cursor = newest_cursor(conn) if on and not hook.enabled else hook.cursor
     _update(conn, hook, enabled=on, disabled="", cursor=cursor, not_before=0.0, failures=0, failing_since=None)
 
@@ -132,7 +133,7 @@ def record_outcome(conn: Connection, hook: Hook, cursor: int, verdict: DeliveryV
 
 
 def advance_cursor(conn: Connection, hook: Hook, cursor: int) -> None:
-    """Move the hook's position: nothing up to there is for it."""
+    """Move the hook's position forward, because nothing up to there is for it."""
     _update(conn, hook, _c.cursor == hook.cursor, cursor=cursor)
 
 
@@ -142,12 +143,12 @@ def remove(conn: Connection, hook: Hook) -> None:
     conn.execute(delete(t.hooks).where(_c.id == hook.id))
 
 
-def _update(conn: Connection, hook: Hook, *still: ColumnElement[bool], **values: Any) -> bool:
-    """Update the row; return whether it still met the conditions."""
-    return conn.execute(update(t.hooks).where(_c.id == hook.id, *still).values(**values)).rowcount == 1
+def _update(conn: Connection, hook: Hook, *conditions: ColumnElement[bool], **values: Any) -> bool:
+    """Update the row if it still meets the conditions. Return whether it did."""
+    return conn.execute(update(t.hooks).where(_c.id == hook.id, *conditions).values(**values)).rowcount == 1
 
 
-def _stored(events: Sequence[HookEvent]) -> str:
+def _events_text(events: Sequence[HookEvent]) -> str:
     return json.dumps([event.value for event in HookEvent if event in events])
 
 

@@ -1,4 +1,4 @@
-"""Send one message, signed with the hook's secret."""
+"""Send messages, signed with the hook's secret, and manage that secret."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from crucible.core.signing import sign_message
 
 
 class WebhookTransport(Protocol):
-    """What carries messages to receivers; see integrations.webhook."""
+    """Sends messages to receivers over HTTP; see integrations.webhook."""
 
     def now(self) -> float:
-        """Return the real time, which receivers compare with theirs (not that of a simulation)."""
+        """Return the real time, even in a simulation, because receivers compare it with theirs."""
 
     async def check(self, url: str) -> None:
         """Raise BadInput, RefusedByPolicy or Unreachable for an address that cannot be called."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Send and return the reply, within a deadline of its own; a failure is in the reply, not raised."""
+        """Send the message, and return the reply within a timeout. A failure is in the reply, not raised."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class SendResult:
 
 
 class SendStats:
-    """How many messages were delivered, how many failed, and how long each took."""
+    """Counts of delivered and failed messages, and how long they took."""
 
     def __init__(self) -> None:
         self.delivered = self.failed = 0
@@ -79,10 +79,10 @@ class Sender:
             secrets = await self._ports.db.read(lambda conn: self.secrets(conn, hook, now))
         except (NotFound, Trouble) as error:
             return Reply(None, str(error))
-        way = self._require_transport()
-        headers = sign_message(secrets, message.id, message.body, way.now())
+        transport = self._require_transport()
+        headers = sign_message(secrets, message.id, message.body, transport.now())
         crashpoint("hook.before_call")
-        reply = await way.post(hook.url, message.body, headers)
+        reply = await transport.post(hook.url, message.body, headers)
         crashpoint("hook.after_call")
         return reply
 
@@ -92,19 +92,19 @@ class Sender:
         self._vault.put(conn, hook.project, hook.secret_name, secret, now, by)
 
     def replace_secret(self, conn: Connection, hook: Hook, secret: Secret, now: float, by: str) -> None:
-        """Set a new secret; the old one stays valid for a while, for receivers that do not have the new one yet."""
+        """Set a new secret. The old one also signs for a while, for receivers that do not have the new one yet."""
         try:
-            old = [known.reveal() for known in self.secrets(conn, hook, now)[:1]]
+            old = [secret.reveal() for secret in self.secrets(conn, hook, now)[:1]]
         except (NotFound, Trouble):
-            old = []  # lost together with the key it was encrypted with
+            old = []  # the key that encrypted it is lost
         self.put_secret(conn, hook, Secret(" ".join([secret.reveal(), *old])), now, by)
 
     def secrets(self, conn: Connection, hook: Hook, now: float) -> list[Secret]:
-        """Return the secrets to sign with, newest first. Raises NotFound, Trouble."""
+        """Return the secrets to sign with, newest first. Raises NotFound or Trouble."""
         value = self._vault.values(conn, hook.project, {"": hook.secret_name})[""]
-        found = [Secret(word) for word in value.reveal().split()]
+        secrets = [Secret(text) for text in value.reveal().split()]
         recent = hook.rotated_at is not None and now - hook.rotated_at < OVERLAP
-        return found if recent else found[:1]
+        return secrets if recent else secrets[:1]
 
     def delete_secret(self, conn: Connection, hook: Hook) -> None:
         self._vault.delete(conn, hook.project, hook.secret_name)
