@@ -70,7 +70,7 @@ class Town:
 async def found_town(rig: Rig) -> Town:
     provider = OpenIdProvider(now=rig.clock.now)
     client = OpenIdClient(ISSUER, CLIENT, Secret(SECRET), "Example ID")
-    deployment = replace(rig.deployment, neighbours=True, openid=client, openid_transport=transport(provider))
+    deployment = replace(rig.deployment, shared_computer=True, openid=client, openid_transport=transport(provider))
     control = ControlPlane(rig.ports, rig.backends, deployment)
     await control._services.backends.refresh()
     await control._services.duties.renew(rig.ports.db, rig.clock)

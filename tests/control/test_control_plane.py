@@ -210,7 +210,7 @@ async def test_a_start_is_not_stopped_by_a_place_that_is_down(two_backends: Rig)
 
 
 async def test_a_start_does_not_wait_for_a_place_that_hangs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "FIRST_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(background, "FIRST_POLL_SECONDS", 0.01)
     job = await rig.submit()
     control = service(with_calls(rig, Gate("local")))
     await control.start()

@@ -29,10 +29,10 @@ def main(arguments: Sequence[str] | None = None, leave: OnExit = lambda code: No
     """Run until stopped; return the exit code. `leave` is called with the code as soon as it is known."""
     set_on_retry_hooks(())  # conflicts are normal: do not log each retry
     try:
-        given, flags = with_home(sys.argv[1:] if arguments is None else arguments)
-        if given[:1] == ["db"]:
-            return run_database_command(given[1:], load_settings(flags))
-        asyncio.run(serve(parse(given), load_settings(flags), build_control, stopping=lambda: leave(0)))
+        args, flags = with_home(sys.argv[1:] if arguments is None else arguments)
+        if args[:1] == ["db"]:
+            return run_database_command(args[1:], load_settings(flags))
+        asyncio.run(serve(parse(args), load_settings(flags), build_control, stopping=lambda: leave(0)))
     except CrucibleError as error:
         leave(error.exit_code)
         return write_error(error)
@@ -62,7 +62,7 @@ def _unexpected(error: Exception) -> CrucibleError:
 
     from crucible.server.http.server_log import configure_logging
 
-    configure_logging(sys.stderr)  # until then structlog shows the values of variables
+    configure_logging(sys.stderr)  # without this, structlog would log the values of local variables
     structlog.get_logger().error("unexpected error", exc_info=error)
     return CrucibleError(
         "The server stopped with an unexpected error.",
@@ -77,18 +77,18 @@ def run_database_command(arguments: Sequence[str], settings: Settings) -> int:
     from crucible.control.upkeep import offline
     from crucible.server.state_folder import open_state_folder
 
-    wanted = offline.parse(Parser(prog="python -m crucible.app db"), arguments)
+    command = offline.parse(Parser(prog="python -m crucible.app db"), arguments)
     home = open_state_folder(settings.home.value)
-    named = settings.database.value
+    url = settings.database.value
     source = offline.BackupSource(
-        database=home.database if named is None else named.reveal(),
+        database=home.database if url is None else url.reveal(),
         deployment=deployment_id(home.load_key(settings.key_file.value)),
         store=settings.store.value or str(home.store),
         version=__version__,
     )
-    with contextlib.ExitStack() as held:
-        if wanted.exclusive:
-            held.enter_context(home.lock())
-        answer = offline.run(wanted, source, time.time())
-    sys.stdout.write(json.dumps(answer) + "\n")
+    with contextlib.ExitStack() as stack:
+        if command.exclusive:
+            stack.enter_context(home.lock())
+        result = offline.run(command, source, time.time())
+    sys.stdout.write(json.dumps(result) + "\n")
     return 0

@@ -40,7 +40,7 @@ def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
             prune_after=settings.prune_after.value,
             backends=settings.backends.value,
             channel=settings.channel.value,
-            neighbours=settings.shared_computer.value,
+            shared_computer=settings.shared_computer.value,
             models_python=settings.models_python.value,
             webhook_hosts=settings.webhook_hosts.value,
             openid=openid,

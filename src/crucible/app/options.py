@@ -13,7 +13,7 @@ from crucible.core.errors import BadInput
 
 @dataclass(frozen=True)
 class Options:
-    """Options of `serve`. `port` and `agents_port` None: those of the last run if free, else any."""
+    """Options of `serve`. `port`, `agents_port` (default: those of the last run if they are free, else any)."""
 
     embedded: bool = False
     nonce: str = ""
@@ -36,17 +36,17 @@ def parse(arguments: Sequence[str]) -> Options:
     )
     serving.add_argument("--port", type=_port, default=None)
     serving.add_argument("--agents-port", type=_port, default=None)
-    given = parser.parse_args(arguments)
-    nonce = given.nonce or secrets.token_hex(8)
-    return Options(given.embedded, nonce, given.host, given.port, given.agents_port)
+    args = parser.parse_args(arguments)
+    nonce = args.nonce or secrets.token_hex(8)
+    return Options(args.embedded, nonce, args.host, args.port, args.agents_port)
 
 
 def with_home(arguments: Sequence[str]) -> tuple[list[str], dict[str, object]]:
-    """Split `--home FOLDER` off the command line; return the rest, and it as a settings flag."""
+    """Split `--home FOLDER` off the command line. Return the other arguments, and the flags for the settings."""
     parser = Parser(prog="python -m crucible.app", add_help=False, allow_abbrev=False)
     parser.add_argument("--home")
-    found, rest = parser.parse_known_args(arguments)
-    return rest, {"home": found.home}
+    args, rest = parser.parse_known_args(arguments)
+    return rest, {"home": args.home}
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""A server: one run of it, from the options to the last response."""
+"""Run a server, from its options to the last response."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ class Server:
     async def _end(
         self, control: ControlPlane, listeners: Sequence[UvicornListener], running: Sequence[asyncio.Future[None]]
     ) -> None:
-        """Withdraw the announcement, answer waiting agents, stop the listeners, then control."""
-        with contextlib.suppress(OSError):  # a full or read-only disk; the next server withdraws it
+        """Remove the discovery file, answer waiting agents, stop the listeners, then control."""
+        with contextlib.suppress(OSError):  # a full or read-only disk; the next server removes the file
             self.home.remove_discovery()
         self.closing.set()
         for listener in listeners:
@@ -167,7 +167,7 @@ async def serve(
     from crucible.server.security.exposure import check_exposure
     from crucible.server.state_folder import open_state_folder
 
-    reach = _reach(options, settings)
+    reach = _exposure(options, settings)
     check_exposure(reach)
     raise_file_limit()
     refuse_network(settings.home.value.resolve(), mount_table())
@@ -177,7 +177,7 @@ async def serve(
         await Server(home, settings, reach, options.nonce, api, agents, stop, stopping).run(build)
 
 
-def _reach(options: Options, settings: Settings) -> Exposure:
+def _exposure(options: Options, settings: Settings) -> Exposure:
     from crucible.server.http.listen import TlsFiles
     from crucible.server.security.exposure import Exposure
 
@@ -204,7 +204,7 @@ def _bound(home: StateFolder, options: Options) -> Iterator[tuple[socket.socket,
 
 @contextlib.contextmanager
 def _log_output(home: StateFolder, options: Options) -> Iterator[None]:
-    """Set up the log. An embedded server's stderr already is server.log; another writes to both."""
+    """Set up the log. An embedded server's stderr is server.log already; other servers write to both."""
     from crucible.server.http.server_log import TeeWriter, configure_logging
 
     if options.embedded:

@@ -55,7 +55,7 @@ def read_layers(
     yield _file(folder / "crucible.toml", ())
     yield _file(folder / "pyproject.toml", ("tool", "crucible"))
     yield _file(user_config or default_user_config(environ), ())
-    yield Layer(lambda _name: "crucible login", _logged_in(default_logins(environ)))
+    yield Layer(lambda _name: "crucible login", _last_login(default_logins(environ)))
 
 
 def _file(file: Path, table: tuple[str, ...]) -> Layer:
@@ -65,7 +65,7 @@ def _file(file: Path, table: tuple[str, ...]) -> Layer:
     except FileNotFoundError:
         values = {}
     except (ValueError, OSError) as error:  # invalid TOML or not text
-        if table:  # a broken pyproject.toml is the user's project's problem, not ours
+        if table:  # a broken pyproject.toml must not stop Crucible
             values = {}
         else:
             raise BadInput(
@@ -73,9 +73,9 @@ def _file(file: Path, table: tuple[str, ...]) -> Layer:
             ) from error
     for key in table:
         values = values.get(key, {}) if isinstance(values, dict) else {}
-    found = values if isinstance(values, dict) else {}
-    _check_names(file, found)
-    return Layer(lambda _name: str(file), found)
+    settings = values if isinstance(values, dict) else {}
+    _check_names(file, settings)
+    return Layer(lambda _name: str(file), settings)
 
 
 def _toml(text: str) -> dict[str, object]:
@@ -84,7 +84,7 @@ def _toml(text: str) -> dict[str, object]:
     return tomllib.loads(text)
 
 
-def _logged_in(file: Path) -> Mapping[str, object]:
+def _last_login(file: Path) -> Mapping[str, object]:
     """Return the server last logged in to. A broken file is reported by the code that needs its token."""
     try:
         return {"server": json.loads(file.read_text(encoding="utf-8")).get("current")}
@@ -92,8 +92,8 @@ def _logged_in(file: Path) -> Mapping[str, object]:
         return {}
 
 
-def _check_names(file: Path, found: Mapping[str, object]) -> None:
-    for name in found:
+def _check_names(file: Path, settings: Mapping[str, object]) -> None:
+    for name in settings:
         if name not in NAMES:
             raise UnknownName("setting", name, NAMES, fix=f"Correct it in {file}.")
 
@@ -105,7 +105,10 @@ def load_settings(
     folder: Path | None = None,
     user_config: Path | None = None,
 ) -> Settings:
-    """Load the settings as seen from `folder` (default: the current one). Raises BadInput for a bad file or value."""
+    """Load the settings as seen from `folder` (default: the current one).
+
+    Raises BadInput for a bad file or value, and UnknownName for an unknown setting in a file.
+    """
     environ = os.environ if environ is None else environ
     layers = tuple(read_layers(flags or {}, environ, folder or Path.cwd(), user_config))
     return Settings(**{name: _resolve(layers, name, rule) for name, rule in RULES.items()})

@@ -1,4 +1,4 @@
-"""Parsers of settings: raw text or TOML to a value. Each raises ValueError with what is accepted instead."""
+"""Parse the raw values of settings. Each parser raises ValueError with a sentence about what it accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crucible.core.secret import Secret
 
 @dataclass(frozen=True)
 class DatabaseUrl:
-    """The address of a database server. Prints without its password; `reveal()` returns the whole."""
+    """The URL of a database. Prints without its password; `reveal()` returns the whole URL."""
 
     _url: str = field(repr=False)
 
@@ -28,7 +28,7 @@ class DatabaseUrl:
         return f"DatabaseUrl({str(self)!r})"
 
 
-LONGEST_LIFE = 30 * 86400
+MAX_LIFE_SECONDS = 30 * 86400
 
 
 def text(value: object) -> str:
@@ -46,14 +46,14 @@ def path(value: object) -> Path:
 
 
 def interpreter(value: object) -> str:
-    """Return the path of an interpreter, given as such or as a virtual environment."""
+    """Return the path of an interpreter, from its own path or from that of a virtual environment."""
     outer = path(value)
     inner = outer / "bin" / "python"
     return str(inner if inner.is_file() else outer)
 
 
 def path_or_url(value: object) -> str:
-    """Return a URL unchanged, a path made absolute: the server runs in another folder."""
+    """Return a URL unchanged, or a path as an absolute one, because the server runs in another folder."""
     value_text = text(value)
     return value_text if "://" in value_text else str(path(value_text))
 
@@ -98,30 +98,30 @@ def flag(value: object) -> bool:
 
 
 def names(value: object) -> tuple[str, ...]:
-    """Split `local, rehearsal`, or read a list; `none` is the empty list."""
-    words = value if isinstance(value, list) else text(value).split(",")
-    found = tuple(dict.fromkeys(text(word) for word in words))
-    return () if found == ("none",) else found
+    """Read a list such as `local, rehearsal`; `none` is the empty list."""
+    parts = value if isinstance(value, list) else text(value).split(",")
+    items = tuple(dict.fromkeys(text(part) for part in parts))
+    return () if items == ("none",) else items
 
 
 def domains(value: object) -> tuple[str, ...]:
     """Read domains, in lower case; each must contain a dot."""
-    found = tuple(name.lower().removeprefix("@") for name in names(value))
-    if not found or not all(re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", name) for name in found):
+    items = tuple(name.lower().removeprefix("@") for name in names(value))
+    if not items or not all(re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", name) for name in items):
         raise ValueError("It must be domains such as example.org.")
-    return found
+    return items
 
 
 def networks(value: object) -> tuple[str, ...]:
     import ipaddress
 
-    found = names(value)
-    for name in found:
+    items = names(value)
+    for name in items:
         try:
             ipaddress.ip_network(name)
         except ValueError:
             raise ValueError(f"{name!r} is not an address or network, such as 10.0.0.7 or 10.0.0.0/24.") from None
-    return found
+    return items
 
 
 def size(value: object) -> int:
@@ -130,12 +130,12 @@ def size(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError("It must be a size such as 500M.")
     try:
-        found = parse_memory(str(value))
+        number = parse_memory(str(value))
     except BadInput as error:
         raise ValueError(f"{error.what} {error.fix}") from error
-    if found <= 0:
+    if number <= 0:
         raise ValueError("It must be above zero.")
-    return found
+    return number
 
 
 def size_or_zero(value: object) -> int:
@@ -145,33 +145,33 @@ def size_or_zero(value: object) -> int:
 
 def seconds(value: object) -> float:
     """Read a timeout, up to an hour."""
-    found = float(_number(value, "seconds"))
-    if not 0 < found <= 3600:
+    number = float(_number(value, "seconds"))
+    if not 0 < number <= 3600:
         raise ValueError("It must be between 0 and 3600 seconds.")
-    return found
+    return number
 
 
 def machine_life(value: object) -> float:
     """Read the lifetime of a machine or lease: seconds, 10 seconds to 30 days."""
-    found = float(_number(value, "seconds"))
-    if not 10 <= found <= LONGEST_LIFE:
+    number = float(_number(value, "seconds"))
+    if not 10 <= number <= MAX_LIFE_SECONDS:
         raise ValueError("It must be between 10 seconds and 30 days.")
-    return found
+    return number
 
 
 def days(value: object) -> float:
     """Read `30d` or a number of days; return seconds."""
-    found = float(str(_number(value, "days such as 30d")).strip().lower().removesuffix("d"))
-    if not 0 < found <= 36500:
+    number = float(str(_number(value, "days such as 30d")).strip().lower().removesuffix("d"))
+    if not 0 < number <= 36500:
         raise ValueError("It must be between 0 and 36500 days.")
-    return found * 86400
+    return number * 86400
 
 
 def dollars(value: object) -> float:
-    found = float(_number(value, "dollars"))
-    if not 0 <= found <= 1e9:
+    number = float(_number(value, "dollars"))
+    if not 0 <= number <= 1e9:
         raise ValueError("It must be between 0 and 1000000000 dollars.")
-    return found
+    return number
 
 
 def _number(value: object, what: str) -> int | float | str:

@@ -21,7 +21,7 @@ class Setting(Generic[T]):
 class SettingRule(Generic[T]):
     """How to parse a setting, and its default. `read` raises ValueError for a bad value.
 
-    `server`: only a server reads it. `hidden`: a wrong value is not repeated in the error.
+    `server`: only a server reads it. `hidden`: an error about a bad value does not repeat it.
     """
 
     read: Callable[[object], T]
@@ -37,7 +37,7 @@ class SettingRule(Generic[T]):
 
     def declare(self) -> Setting[T]:
         """Declare a field of `Settings`. It has no default value: `load_settings` fills every field."""
-        # the type checker sees the value the field will hold, and so checks the parser against it
+        # the cast lets the type checker compare the parser with the field's type
         return cast("Setting[T]", field(metadata={"rule": self}))
 
 

@@ -280,7 +280,7 @@ async def test_what_others_wait_for_is_bounded(rig: Rig, monkeypatch: pytest.Mon
 
 async def test_who_may_only_look_may_not_enter(rig: Rig) -> None:
     job, _ = await rig.running()
-    control = ControlPlane(rig.ports, rig.backends, replace(rig.deployment, neighbours=True))
+    control = ControlPlane(rig.ports, rig.backends, replace(rig.deployment, shared_computer=True))
     assert await control.sessions.enter(somebody(Role.MEMBER), job)
     for who in (somebody(Role.VIEWER), somebody(Role.MEMBER, scopes=frozenset({Permission.READ}))):
         with pytest.raises(Forbidden):

@@ -1,1 +1,1 @@
-"""Make machines, watch them, count what they cost, and see them gone."""
+"""Build machines, poll them, count their cost, and make sure that they end."""

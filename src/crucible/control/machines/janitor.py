@@ -1,7 +1,7 @@
-"""Compare what the providers list with what the database knows, and end what is left over.
+"""Compare the machines that providers list with the database, and end leftovers.
 
-Machines that are known and unwanted are ended again and again until they are gone. Machines unknown to us are only
-reported: a person decides about something that may not be ours.
+Known machines that are no longer wanted are terminated repeatedly until they are gone. Unknown machines are only
+reported, because they may not be ours: a person has to decide.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _STUCK = Statement(
 
 @dataclass(frozen=True)
 class JanitorReport:
-    """`unknown` machines carry our tag but have no row; `leftovers` are gone according to their row.
+    """Machines without a use.
 
-    `duplicates` are second instances of a machine that another instance has claimed: the provider ignored our token.
+    `unknown` ones have our tag but no row. `leftovers` are gone according to their row. `duplicates` are instances of a
+    machine that another instance has claimed, because the provider ignored the idempotency token of the launch.
     """
 
     unknown: tuple[MachineRef, ...] = ()
@@ -56,34 +57,34 @@ class Janitor:
         self._deployment = deployment
 
     async def tidy(self) -> JanitorReport:
-        """Inspect every backend at once, end what is left over, and log what is unknown."""
-        found = await self.inspect()
-        for ref in found.unknown:
+        """Inspect all backends concurrently, end leftovers and duplicates, and log unknown machines."""
+        report = await self.inspect()
+        for ref in report.unknown:
             log.error("a machine with our tag is unknown to us", machine=ref.machine, native_id=ref.native_id)
-        for ref in (*found.leftovers, *found.duplicates):
+        for ref in (*report.leftovers, *report.duplicates):
             await self._end(ref)
-        return found
+        return report
 
     async def inspect(self) -> JanitorReport:
-        """Return what the providers list that has no use. Nothing is ended."""
-        found = await asyncio.gather(*map(self._inspect, self._backends.names()))
+        """Return the listed machines without a use. Ends nothing."""
+        reports = await asyncio.gather(*map(self._inspect, self._backends.names()))
         return JanitorReport(
-            unknown=tuple(ref for findings in found for ref in findings.unknown),
-            leftovers=tuple(ref for findings in found for ref in findings.leftovers),
-            duplicates=tuple(ref for findings in found for ref in findings.duplicates),
+            unknown=tuple(ref for report in reports for ref in report.unknown),
+            leftovers=tuple(ref for report in reports for ref in report.leftovers),
+            duplicates=tuple(ref for report in reports for ref in report.duplicates),
         )
 
     async def _inspect(self, name: str) -> JanitorReport:
         try:
-            judged = [(ref, await self._load_machine(ref)) for ref in await self._list_owned(name)]
-            strangers = tuple(ref for ref, machine in judged if machine is None)
-            await self._record_listing(name, clear=not strangers)
+            listed = [(ref, await self._load_machine(ref)) for ref in await self._list_owned(name)]
+            unknown = tuple(ref for ref, machine in listed if machine is None)
+            await self._record_listing(name, clear=not unknown)
         except CrucibleError as error:
             log.warning("listing machines failed", backend=name, error=str(error))
             return JanitorReport()
-        known = [(ref, machine) for ref, machine in judged if machine is not None]
+        known = [(ref, machine) for ref, machine in listed if machine is not None]
         leftovers = tuple(ref for ref, machine in known if not machine.alive)
-        return JanitorReport(strangers, leftovers, tuple(ref for ref, machine in known if _is_duplicate(machine, ref)))
+        return JanitorReport(unknown, leftovers, tuple(ref for ref, machine in known if _is_duplicate(machine, ref)))
 
     async def _list_owned(self, name: str) -> list[MachineRef]:
         backend = self._backends.get(name)
@@ -93,7 +94,7 @@ class Janitor:
         return await self._ports.db.read(lambda conn: repository.load_machine(conn, ref.machine))
 
     async def _record_listing(self, name: str, *, clear: bool) -> None:
-        """Record, after a restore, whether we know all that this backend lists. Jobs wait until that holds for all."""
+        """After a restore, record whether all listed machines are known. Jobs wait until they are for all backends."""
         if await self._ports.db.read(restore_hold.is_held):
             now, window = self._ports.clock.now(), self._backends.get(name).capabilities.settle_window
             await self._ports.db.write(
@@ -101,7 +102,7 @@ class Janitor:
             )
 
     async def _end(self, ref: MachineRef) -> None:
-        """End an instance directly. Its row says already that it is gone, and stays as it is."""
+        """End an instance directly, without changing the machine's row, which is right already."""
         if await self._ports.db.read(restore_hold.is_held):
             log.warning(
                 "left alone after a restore", machine=ref.machine, native_id=ref.native_id, why=restore_hold.WHY
@@ -115,7 +116,7 @@ class Janitor:
             log.warning("it does not end yet", machine=ref.machine, error=str(error))
 
     async def release_stuck(self) -> None:
-        """Give every machine that is being released an open termination, if it has none."""
+        """Add a termination for every machine that is being released and has no open one."""
 
         def ensure(unit: UnitOfWork) -> None:
             wanted = [Effect(EffectKind.TERMINATE, machine) for machine in _STUCK.column(unit.conn)]
@@ -131,7 +132,7 @@ def _is_duplicate(machine: Machine, ref: MachineRef) -> bool:
 
 
 def release_idle_pools(unit: UnitOfWork) -> int:
-    """Release every pool machine that no attempt occupies; return how many. After a restore: only newer ones."""
+    """Release every pool machine without an attempt, after a restore only newer ones. Return their number."""
     c = t.machines.c
     certain = c.created_at >= (restore_hold.unconfirmed_since(unit.conn) or 0.0)
     busy = select(t.slots.c.machine).where(t.slots.c.ended.is_(False))

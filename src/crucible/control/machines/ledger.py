@@ -1,4 +1,4 @@
-"""Replace our own count of a machine's time by what its provider metered, where the provider says so."""
+"""Replace our own count of a machine's billed time by the provider's, if the provider has a meter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BATCH = 200
 
 _c = t.machines.c
 _OPEN = _c.metered.is_(False)
-"""Bills that may change. Also of machines without a native id: a lost launch may have made one that ran and ended."""
+"""Bills that may change, also of machines without a native id: a launch without a response may have made one."""
 _UNSETTLED = Statement(
     select(t.machines)
     .where(_c.backend == bindparam("backend"), _c.id > bindparam("after"), _OPEN)
@@ -40,7 +40,7 @@ _UNSETTLED = Statement(
 )
 _STILL_OPEN = Statement(select(t.machines).where(_c.id.in_(bindparam("machines", expanding=True)), _OPEN))
 _CLOSE = Statement(update(t.machines).where(_c.id == bindparam("machine")).values(metered=True))
-_FORGET = Statement(delete(t.price_segments).where(t.price_segments.c.machine == bindparam("machine")))
+_DELETE = Statement(delete(t.price_segments).where(t.price_segments.c.machine == bindparam("machine")))
 _ADD = Statement(insert_row(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
 
 
@@ -52,7 +52,7 @@ class Ledger:
         self._duties = duties
 
     async def round(self) -> None:
-        """Read every provider's meter, all at once; a failure of one does not stop the others."""
+        """Read the meters of all providers concurrently. A failure of one does not stop the others."""
         await asyncio.gather(*map(self._read_meter, self._backends.names()))
 
     async def _read_meter(self, name: str) -> None:
@@ -79,7 +79,7 @@ class Ledger:
         return [codec.machine_from_row(row) for row in rows]
 
     def _record(self, unit: UnitOfWork, ids: Sequence[str], metered: Sequence[Metered], asked_at: float) -> None:
-        """Write what was read, only as holder of the duty and never over a closed bill."""
+        """Store the readings, if this process has the duty, except for closed bills."""
         if not self._duties.holds(unit.conn, Duty.POLLER):
             return
         machines = [codec.machine_from_row(row) for row in _STILL_OPEN.all(unit.conn, machines=ids)]
@@ -87,12 +87,12 @@ class Ledger:
 
 
 def _write_segments(unit: UnitOfWork, machines: Sequence[Machine], metered: Sequence[Metered], asked_at: float) -> None:
-    told: dict[str, list[Metered]] = {}
+    by_machine: dict[str, list[Metered]] = {}
     for entry in metered:
-        told.setdefault(entry.ref.machine, []).append(entry)
+        by_machine.setdefault(entry.ref.machine, []).append(entry)
     known = bulk_views.price_segments(unit.conn, [machine.id for machine in machines])
     for machine in machines:
-        entries, before = told.get(machine.id, []), known.get(machine.id, [])
+        entries, before = by_machine.get(machine.id, []), known.get(machine.id, [])
         after = _merge(before, entries, asked_at) if entries else before
         if _is_final(machine, entries, asked_at):
             after = [_close_segment(segment, machine.gone_at or asked_at) for segment in after]
@@ -102,13 +102,13 @@ def _write_segments(unit: UnitOfWork, machines: Sequence[Machine], metered: Sequ
 
 
 def _merge(known: Sequence[Segment], entries: Sequence[Metered], asked_at: float) -> list[Segment]:
-    """Return the provider's segments plus those of instances that it no longer lists, which have ended.
+    """Return the provider's segments, and those of instances that it no longer lists, which have ended.
 
-    Our own count goes as soon as the provider lists any instance.
+    Our own count is dropped as soon as the provider lists any instance.
     """
-    named = {entry.ref.native_id for entry in entries}
-    forgotten = [_close_segment(each, asked_at) for each in known if each.instance and each.instance not in named]
-    return forgotten + [replace(each, instance=entry.ref.native_id) for entry in entries for each in entry.segments]
+    listed = {entry.ref.native_id for entry in entries}
+    ended = [_close_segment(each, asked_at) for each in known if each.instance and each.instance not in listed]
+    return ended + [replace(each, instance=entry.ref.native_id) for entry in entries for each in entry.segments]
 
 
 def _close_segment(segment: Segment, at: float) -> Segment:
@@ -116,7 +116,7 @@ def _close_segment(segment: Segment, at: float) -> Segment:
 
 
 def _replace(unit: UnitOfWork, machine: str, segments: Sequence[Segment]) -> None:
-    _FORGET.run(unit.conn, machine=machine)
+    _DELETE.run(unit.conn, machine=machine)
     rows = [
         {
             "machine": machine,
@@ -132,6 +132,6 @@ def _replace(unit: UnitOfWork, machine: str, segments: Sequence[Segment]) -> Non
 
 
 def _is_final(machine: Machine, entries: Sequence[Metered], asked_at: float) -> bool:
-    """Return whether the bill was final when it was read: the machine long gone, and no instance running."""
+    """Return whether the bill was final when it was read: the machine gone for a while, and no instance running."""
     ended = machine.state is MachineState.GONE and asked_at >= (machine.gone_at or asked_at) + FINAL_AFTER
     return ended and all(s.ends_at is not None for e in entries for s in e.segments)

@@ -15,10 +15,10 @@ from crucible.core.ids import Prefix
 from crucible.core.lifecycle import Attempt, Machine, Slot, World
 
 HOST_SECONDS = 600.0
-"""How long a new machine may take until its host makes contact, beyond its usual start-up time."""
+"""Time that a new machine has for its host's first contact, beyond its usual start-up time."""
 STAGING_SECONDS = 1800.0
 SAVING_SECONDS = 600.0
-"""Around a job's own time limit a machine lives long enough to prepare it and to save what it leaves."""
+"""A machine lives this much longer than its job's time limit: to stage the job, and to save its outputs."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class MachineFactory:
         return self._machine(target, f"pool:{target.backend.name}", None, None, now)
 
     def dedicated_machine(self, target: BackendOffer, attempt: str, world: World, now: float) -> Machine:
-        """Return a machine for one attempt alone, with the time at which it ends whatever happens."""
+        """Return a machine for one attempt alone, with the time at which it ends in any case."""
         abilities, startup = target.backend.capabilities, target.offer.startup_seconds
         spec = world.job.spec
         need = budget.capped(world.job.resources, spec.max_cost_micros, target.offer)
@@ -66,7 +66,7 @@ class MachineFactory:
         return self._machine(target, f"attempt:{attempt}", now + life, host_due, now)
 
     def life_seconds(self, target: BackendOffer, need: Resources, grace: float) -> float:
-        """Return the seconds after its launch at which a machine for such a job ends, whatever happens."""
+        """Return the seconds after its launch at which a machine for such a job ends in any case."""
         life, most = self._life(need, grace), target.backend.capabilities.max_runtime
         return target.offer.startup_seconds + (life if most is None else min(life, most))
 
@@ -116,7 +116,7 @@ def placement_reason(world: World, target: BackendOffer) -> str:
 
 
 def _time_limit(world: World, offer: Offer) -> str:
-    """Return how long the job may run there if its budget limits that, as text; else an empty string."""
+    """Return as text how long the job may run there if its budget limits that, else an empty string."""
     need, most = world.job.resources, world.job.spec.max_cost_micros
     bounded = budget.capped(need, most, offer)
     if most is None or bounded is need or bounded.seconds is None:

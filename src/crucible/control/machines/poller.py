@@ -1,7 +1,7 @@
 """Ask each provider about our machines, and apply its answers to their rows.
 
-A provider's answer is a fact like any other; only two agreeing answers make a machine gone. A failure of one backend
-never stops the others.
+A provider's answer is a fact like any other. A machine counts as gone only after two answers that agree. A failure of
+one backend never stops the others.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _ALIVE = Statement(select(t.machines).where(t.machines.c.state != MachineState.G
 
 
 class MissingSince:
-    """Since when this process has found nothing of each machine, on a clock that nobody sets.
+    """The time since which this process has not seen each machine in the provider's answers, on a monotonic clock.
 
-    The wall clock may be set between two lists, which would put them further apart than they are, and a list may be
-    older than a new machine. What another process saw, or this one before a restart, does not count.
+    The wall clock may be set between two answers, which would then seem further apart than they are, and an answer may
+    be older than a new machine. Answers to another process, or to this one before a restart, do not count.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class MissingSince:
     def seconds_missing(self, machine: Machine, asked: float, answered: float) -> float:
         """Return the seconds from the first answer without the machine to this question; both monotonic."""
         if not machine.gone_sightings:
-            # It was seen in between, maybe by another process: what we noted before that is void.
+            # It was seen in between, maybe by another process, so the earlier time does not count.
             self._since.pop(machine.id, None)
         return max(0.0, asked - self._since.setdefault(machine.id, answered))
 
@@ -53,7 +53,7 @@ class MissingSince:
 
     def keep_only(self, machines: AbstractSet[str]) -> None:
         """Forget all machines but these."""
-        # A snapshot of the keys: transactions add some meanwhile, in threads of their own.
+        # A copy of the keys, because transactions in other threads add some meanwhile.
         for machine in self._since.keys() - machines:
             self._since.pop(machine, None)
 
@@ -66,7 +66,7 @@ class Poller:
         self._missing_since = missing_since
 
     async def poll(self) -> None:
-        """Poll every machine that is not gone, all backends at once."""
+        """Poll every machine that is not gone, on all backends concurrently."""
         alive = await self._load_alive()
         await asyncio.gather(*(self._poll(backend, machines) for backend, machines in alive.items()))
 

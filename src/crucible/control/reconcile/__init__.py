@@ -1,1 +1,1 @@
-"""Decide what happens next, commit it, then perform its effects."""
+"""Decide what happens next, commit the decision, then perform its effects."""

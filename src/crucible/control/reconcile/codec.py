@@ -1,4 +1,4 @@
-"""Rows to values and back: the only module that knows which column holds what."""
+"""Convert rows to values and back. Only this module knows which column holds which field."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _MACHINE_PLAIN = (
     "last_seen",
 )
 JOB_CHANGES = (*_JOB_PLAIN, "state", "desired", "reason", "conditions", "used")
-"""The columns of a job that may change. Its id is not written again: the database would check every reference to it."""
+"""The columns of a job that may change. Without its id: writing it would make the database check all references."""
 JOB_COLUMNS = ("id", *JOB_CHANGES, "backwards", "version", "spec", "resources", "priority")
 ATTEMPT_CHANGES = (*_ATTEMPT_PLAIN, "state", "reason")
 ATTEMPT_COLUMNS = ("id", "job", *ATTEMPT_CHANGES)

@@ -1,7 +1,7 @@
-"""Named crash points, one at every border between a commit and an effect.
+"""Named crash points, one at every boundary between a commit and an effect.
 
-In production `crashpoint` does nothing. Tests arm one name with an action (kill this very process) and check
-that the next start makes everything right again.
+In production `crashpoint` does nothing. Tests arm a name with an action, such as killing the process, and check that
+the next start recovers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _armed: dict[str, Callable[[], None]] = {}
 
 
 def crashpoint(name: str) -> None:
-    """Mark a border; does nothing unless armed. `name` is one of NAMES."""
+    """Run the armed action, if there is one. `name` is one of NAMES."""
     action = _armed.get(name)
     if action is not None:
         action()

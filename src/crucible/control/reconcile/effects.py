@@ -1,8 +1,8 @@
 """Perform effects at the providers, once the decision is durable.
 
-Effects of one machine are performed in order, each under a claim that outlasts the call's deadline. A call without an
-answer is never assumed to have failed: the machine is searched for by its token before anything else. A termination
-that fails is retried forever, with growing waits.
+Effects of one machine are performed in order, each under a claim that outlasts the call's deadline. A call without a
+response is never assumed to have failed: the next attempt first looks for the machine by its token. A failed
+termination is retried forever, with growing waits.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ log = structlog.get_logger(__name__)
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
 LOUD_AFTER = 5
-"""After this many failed terminations of one machine each further one is logged as an error."""
+"""Number of failed terminations of a machine after which further failures are logged as errors."""
 
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """Where agents find this server, and the key that their secrets are derived from.
+    """The URL at which agents find this server, and the key from which their secrets are derived.
 
-    `invite` returns what a machine needs to talk through the store; None: its agent calls this server.
+    `invite` returns what a machine needs to communicate through the store, or None if its agent calls this server.
     """
 
     key: bytes = field(repr=False)
@@ -74,27 +74,27 @@ class Performer:
         """Number of launch calls, by backend and outcome."""
 
     async def perform_due(self) -> int:
-        """Perform one effect of every machine that has one due, wait for all, and return how many."""
+        """Perform one due effect of every machine, and wait for all of them. Return their number."""
         claimed = await self._writer.write(self._claim)
         await asyncio.gather(*map(self._perform, claimed))
         return len(claimed)
 
     async def start_due(self) -> None:
-        """Start what is due without waiting for it, so a backend that hangs delays no other."""
+        """Start the due effects without waiting for them, so that a backend that hangs delays no other."""
         for effect in await self._writer.write(self._claim):
             task = asyncio.create_task(self._perform(effect))
             self._running.add(task)
             task.add_done_callback(self._log_crash)
 
     def _log_crash(self, task: asyncio.Task[None]) -> None:
-        """Log an unexpected error; the effect is retried when its claim runs out."""
+        """Log an unexpected error. The effect is retried when its claim expires."""
         self._running.discard(task)
-        broken = None if task.cancelled() else task.exception()
-        if broken is not None:
-            log.error("an effect broke", exc_info=broken)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("an effect broke", exc_info=error)
 
     async def stop(self) -> None:
-        """Abandon what is under way: its claims run out, and machines that were made are found by token."""
+        """Cancel running effects. Their claims expire, and machines that they have made are later found by token."""
         for task in tuple(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -107,7 +107,7 @@ class Performer:
         return [self._record_send(unit, effect) for effect in self._outbox.claim(unit.conn, unit.now)]
 
     def _record_send(self, unit: UnitOfWork, effect: ClaimedEffect) -> ClaimedEffect:
-        """Store, before a launch is sent, until when it may still take effect."""
+        """Before a launch is sent, store until when it may still take effect."""
         machine = effect.machine
         sends = effect.kind is EffectKind.LAUNCH and machine.wanted
         if not sends or not self._backends.has(machine.backend):
@@ -128,11 +128,11 @@ class Performer:
             await self._postpone(effect, str(error))
 
     def _log_failure(self, effect: ClaimedEffect, why: str) -> None:
-        """Log a failure, as an error if a machine does not end after several attempts: it may cost money."""
+        """Log a failure, as an error if a machine does not end after several attempts, because it may cost money."""
         loud = effect.kind is EffectKind.TERMINATE and effect.tries >= LOUD_AFTER
-        tell = log.error if loud else log.warning
+        write = log.error if loud else log.warning
         what = "a machine does not end" if loud else "effect failed"
-        tell(what, effect=effect.kind.value, machine=effect.machine.id, tries=effect.tries + 1, why=why)
+        write(what, effect=effect.kind.value, machine=effect.machine.id, tries=effect.tries + 1, why=why)
 
     async def _launch(self, effect: ClaimedEffect) -> None:
         machine = effect.machine
@@ -143,20 +143,20 @@ class Performer:
         if machine.state is MachineState.UP:
             return await self._record_answer(effect)
         if effect.tries:
-            found = await self._find(effect, backend)
-            if found is not None and machine.up_at is None:
-                return await self._record_answer(effect, f.LaunchAnswered(found))
+            native_id = await self._find(effect, backend)
+            if native_id is not None and machine.up_at is None:
+                return await self._record_answer(effect, f.LaunchAnswered(native_id))
         nonce = derive_secret(self._context.key, "nonce", machine.id).decode()
         invitation = await self._context.invite(backend, machine.id)
         bootstrap = Bootstrap(machine.id, nonce=nonce, agents_url=self._context.agents_url, store=invitation)
         crashpoint("launch.before_call")
         try:
             ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))
-        # Order matters: refused means certainly not made; every other failure may have made a machine.
+        # Only a refusal means that there is certainly no machine; after every other failure there may be one.
         except base.LaunchRefused as refused:
             self.launches[machine.backend, "refused"] += 1
             if machine.up_at is not None:
-                # A halted host whose restart was refused: the machine exists, so this is no end of it.
+                # The restart of a halted host was refused. The machine exists, so this does not end it.
                 return await self._postpone(effect, str(refused))
             # An earlier claim's call may still be on its way, even if a search just now found nothing.
             only_call = effect.tries == 0
@@ -178,12 +178,12 @@ class Performer:
         await self._postpone(effect, fact.why)
 
     async def _find_abandoned(self, effect: ClaimedEffect, backend: base.Backend) -> None:
-        """Handle a launch that is no longer wanted: send nothing, but find what an earlier call may have made."""
+        """Handle a launch that is no longer wanted: send nothing, but find the machine of an earlier call, if any."""
         machine = effect.machine
         if machine.native_id is not None or not machine.alive:
             return await self._record_answer(effect)
         if not effect.tries:
-            # No claim before this one, so the call was certainly never sent.
+            # This is the first claim, so the call was certainly never sent.
             return await self._record_answer(effect, f.LaunchRefused("cancelled before it was launched"))
         asked_at = self._ports.clock.now()
         native_id = await self._find(effect, backend) or machine.claimed_by
@@ -195,7 +195,7 @@ class Performer:
         await self._postpone(effect, "no machine found yet")
 
     async def _terminate(self, effect: ClaimedEffect) -> None:
-        """End the machine. The effect stays open until it is gone, however many attempts that takes."""
+        """End the machine. The effect stays open, and is retried, until the machine is gone."""
         machine = effect.machine
         if not machine.alive:
             return await self._record_answer(effect)
@@ -209,7 +209,7 @@ class Performer:
         crashpoint("terminate.before_call")
         await self._call(effect, backend, lambda: backend.terminate(ref))
         crashpoint("terminate.after_call")
-        # One list may be stale: a machine is gone only when several in a row do not show it.
+        # One answer may be stale, so a machine counts as gone only after several in a row.
         for _ in range(SIGHTINGS):
             asked = self._ports.clock.steady()
             seen = await self._call(effect, backend, lambda: backend.poll([ref]))
@@ -219,11 +219,11 @@ class Performer:
 
     async def _find(self, effect: ClaimedEffect, backend: base.Backend) -> str | None:
         token = base.LaunchCall(**json.loads(effect.machine.call)).token
-        found = await self._call(effect, backend, lambda: backend.find(token))
-        return found.native_id if found else None
+        ref = await self._call(effect, backend, lambda: backend.find(token))
+        return ref.native_id if ref else None
 
     async def _finish(self, effect: ClaimedEffect) -> None:
-        """Mark the effect done if the machine's row says it is gone; else retry later."""
+        """Mark the effect done if the machine's row says that it is gone, else postpone it."""
         machine = await self._record(effect)
         if machine.alive:
             self._log_failure(effect, "still there")
@@ -231,15 +231,15 @@ class Performer:
         await self._record_answer(effect)
 
     async def _call(self, effect: ClaimedEffect, backend: base.Backend, work: Callable[[], T]) -> T:
-        """Run a call, unless the claim would run out first: after that another worker may hold it."""
+        """Run a call. Raises TimedOut if the claim could expire first, because another worker may then take it."""
         if self._ports.clock.now() + CALL_DEADLINE > effect.until:
-            raise TimedOut("The claim would run out during the call.", fix="It is claimed again.")
+            raise TimedOut("The claim would expire during the call.", fix="It will be claimed again.")
         return await self._ports.calls.run(backend.name, work, CALL_DEADLINE)
 
     async def _record_answer(self, effect: ClaimedEffect, *facts: f.MachineFact) -> None:
-        """Record the answer and that the effect is done, in one commit.
+        """Record the answer, and mark the effect done, in one commit.
 
-        A refusal counts only while our claim holds: a worker that took it over may have sent the call again.
+        A refusal counts only while the claim is ours: a worker that took it over may have sent the call again.
         """
 
         def record(unit: UnitOfWork) -> None:
@@ -269,7 +269,7 @@ class Performer:
         return machine
 
     async def _postpone(self, effect: ClaimedEffect, why: str) -> None:
-        longest = min(FIRST_WAIT * 2.0 ** min(effect.tries, 10), LONGEST_WAIT)
-        at = self._ports.clock.now() + longest * self._ports.random.uniform(0.8, 1.2)
+        wait = min(FIRST_WAIT * 2.0 ** min(effect.tries, 10), LONGEST_WAIT)
+        at = self._ports.clock.now() + wait * self._ports.random.uniform(0.8, 1.2)
         await self._ports.db.write(lambda conn: self._outbox.postpone(conn, effect, why, at))
         self._ports.wakeups.wake("effects")

@@ -1,7 +1,7 @@
-"""The outbox: effects that are decided and not done yet, each claimed by one worker at a time.
+"""The outbox: effects that are decided but not done yet, each claimed by one worker at a time.
 
-Effects of one machine come in the order they were decided. A claim outlasts the calls made under it; a worker that
-held one for too long finds, when releasing it, that another has taken it over.
+Effects of one machine are claimed in the order in which they were decided. A claim outlasts the calls made under it. A
+worker that held one for too long finds out, when it releases it, that another has taken it over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crucible.core.lifecycle import EffectKind, Machine
 CALL_DEADLINE = 30.0
 CLAIM_SECONDS = CALL_DEADLINE * 4
 UNCONNECTED_SECONDS = 60.0
-"""How long effects at a backend that is not connected here wait for a worker that is connected to it."""
+"""Time that effects of a backend that is not connected here wait for a worker that is connected to it."""
 
 
 _c = t.effects.c
@@ -50,7 +50,7 @@ _LATER = Statement(_MINE.values(**_FREED, error=bindparam("error"), not_before=b
 
 @dataclass(frozen=True)
 class ClaimedEffect:
-    """An effect under our claim. `tries` counts earlier claims: 0 means the call was certainly never made."""
+    """An effect claimed by this worker. `tries` counts earlier claims: with 0, its call was certainly never sent."""
 
     id: int
     kind: EffectKind
@@ -60,9 +60,9 @@ class ClaimedEffect:
 
 
 class Outbox:
-    """The effects that this worker performs: those at `backends`, and after a while those that no worker has taken.
+    """The effects that this worker performs: those of `backends`, and after a while those that no worker has claimed.
 
-    The latter fail, but visibly: an effect that no process can perform must not wait in silence.
+    The latter fail, but visibly: an effect that no process can perform must not wait silently.
     """
 
     def __init__(self, worker: str, backends: Iterable[str]) -> None:
@@ -70,13 +70,13 @@ class Outbox:
         self._backends = sorted(backends)
 
     def claim(self, conn: Connection, now: float) -> list[ClaimedEffect]:
-        """Claim everything that is due and free, and return it."""
+        """Claim and return all effects that are due and free."""
         rows = [row for row in _DUE.all(conn, now=now, backends=self._backends) if self._take(conn, row["id"], now)]
         machines = repository.load_machines(conn, {row["machine"] for row in rows})
         return [_to_claimed(row, machines[row["machine"]], now) for row in rows]
 
     def mark_done(self, conn: Connection, effect: ClaimedEffect) -> bool:
-        """Mark the effect done; return whether the claim was still ours (otherwise our answer is outdated)."""
+        """Mark the effect done. Return False if another worker has taken over the claim."""
         return self._release(conn, effect, _DONE)
 
     def postpone(self, conn: Connection, effect: ClaimedEffect, why: str, not_before: float) -> None:
@@ -88,12 +88,12 @@ class Outbox:
         return min((max(row["due_at"], row["claimed_until"] or 0.0) for row in rows), default=None)
 
     def _take(self, conn: Connection, effect: int, now: float) -> bool:
-        """Claim the effect; return whether we got it (of two workers that saw it free, one does)."""
-        hold = {"claimed_by": self._worker, "claimed_until": now + CLAIM_SECONDS}
-        return _TAKE.run(conn, effect=effect, now=now, **hold) == 1
+        """Claim the effect. Return False if another worker was faster."""
+        claim = {"claimed_by": self._worker, "claimed_until": now + CLAIM_SECONDS}
+        return _TAKE.run(conn, effect=effect, now=now, **claim) == 1
 
     def _release(self, conn: Connection, effect: ClaimedEffect, statement: Statement, **values: object) -> bool:
-        """End the claim; return False if another worker has taken it over."""
+        """Release the claim. Return False if another worker has taken it over."""
         return statement.run(conn, effect=effect.id, worker=self._worker, until=effect.until, **values) == 1
 
 

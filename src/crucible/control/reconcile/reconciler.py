@@ -1,6 +1,6 @@
-"""Sweep the jobs that are due, then the queue.
+"""Sweep the jobs that are due, then place the queue.
 
-A sweep does whatever a lost message would have caused, so correctness never depends on a wake-up.
+A sweep does everything that a lost message would have caused, so correctness never depends on a wake-up.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Reconciler:
         self._listening_since = 0.0
 
     async def round(self) -> None:
-        """Store contacts, sweep the jobs that are due, and serve the queue."""
+        """Store contacts, sweep the jobs that are due, and place queued jobs."""
         self._notice_gap(self._ports.clock.now())
         await self._store_contacts()
         due = await self._claim_due()
@@ -62,14 +62,15 @@ class Reconciler:
             await self._writer.write(self._scheduler.place)
 
     def _notice_gap(self, now: float) -> None:
-        """Restart the count of silence after a gap: a start, a sleep of this computer, a lost database, or a clock
-        that was set forward. Agents were not heard because nobody was listening.
+        """Restart the count of the agents' silence after a gap, in which nobody was listening to them.
+
+        A gap is a start, a sleep of this computer, a lost database, or a clock that was set forward.
         """
         if now - self._last_round > GAP_SECONDS:
             self._listening_since = now
 
     def _note_listening(self, now: float) -> None:
-        """Note that the database answers now, so messages of agents are heard."""
+        """Note that the database responds now, so agents are heard."""
         self._notice_gap(now)
         self._last_round = now
 
@@ -80,18 +81,18 @@ class Reconciler:
         try:
             await self._ports.db.write(lambda conn: seen.store(conn))
         except CrucibleError:
-            # Not stored: keep them for the next round, unless newer ones came in the meantime.
+            # Keep them for the next round, unless there are newer ones by then.
             self._contacts.restore(seen)
             raise
 
     async def _sweep_safely(self, job: str) -> None:
-        """Sweep one job. If that fails it is logged and postponed, and the other jobs get their turn."""
+        """Sweep one job. A failure is logged and the job is postponed, so that it does not stop the others."""
         try:
             await self._writer.write(lambda unit: self._sweep(unit, job))
         except Exception:
             log.exception("a job could not be looked at", job=job)
-            put_off = self._ports.clock.now() + POSTPONE_SECONDS
-            await self._ports.db.write(lambda conn: _POSTPONE.run(conn, job=job, due_at=put_off))
+            due_at = self._ports.clock.now() + POSTPONE_SECONDS
+            await self._ports.db.write(lambda conn: _POSTPONE.run(conn, job=job, due_at=due_at))
 
     async def _claim_due(self) -> list[str]:
         now = self._ports.clock.now()
@@ -100,14 +101,14 @@ class Reconciler:
         return await self._ports.db.write(lambda conn: self._claim(conn, now))
 
     def _claim(self, conn: Connection, now: float) -> list[str]:
-        hold = {"now": now, "claimed_by": self._ports.worker, "claimed_until": now + CLAIM_SECONDS}
-        return [job for job in _due(conn, now) if _CLAIM.run(conn, job=job, **hold)]
+        claim = {"now": now, "claimed_by": self._ports.worker, "claimed_until": now + CLAIM_SECONDS}
+        return [job for job in _due(conn, now) if _CLAIM.run(conn, job=job, **claim)]
 
     def _sweep(self, unit: UnitOfWork, job: str) -> None:
         world = repository.load_world(unit.conn, job)
         if world is None:
             return
-        # Again: this process may have stood still since the round began, and heard no agent in that time.
+        # Checked again, because this process may have been paused since the round began and heard no agents.
         self._note_listening(unit.now)
         after = unit.advance(world, Tick(self._listening_since))
         _RELEASE.run(unit.conn, job=job)

@@ -1,7 +1,7 @@
-"""Load and save worlds (a job, its attempts and their machines), with a version check.
+"""Load and save worlds (a job, its attempts and their machines), with a check of versions.
 
-Functions of a Connection, for use inside `db.write` and `db.read`. On `Stale` another writer was faster: the whole
-function is run again on the new rows.
+All functions take a Connection, inside `db.write` or `db.read`. `Stale` means that another writer was faster: the
+Writer runs the whole function again on the new rows.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _ADD_EFFECT = Statement(insert_row(t.effects, ["machine", "kind", "done", "tries
 
 
 class Stale(Conflict):
-    """The row has another version than the one this decision was made on."""
+    """The row has changed since it was read for this decision."""
 
     code = "stale"
 
@@ -133,8 +133,8 @@ def save_step(conn: Connection, before: World, step: Step, now: float) -> World:
     """Write what changed between `before` and the step's world, with its events and effects. Raises Stale."""
     world = step.world
     numbered = world.with_job(events=before.job.events + len(step.events))
-    same = numbered.job == before.job and world.attempts == before.attempts
-    job = before.job if same else _save_job(conn, before.job, numbered.job)
+    unchanged = numbered.job == before.job and world.attempts == before.attempts
+    job = before.job if unchanged else _save_job(conn, before.job, numbered.job)
     for attempt in world.attempts:
         _save_attempt(conn, before, attempt)
     machines = {
@@ -153,7 +153,7 @@ def save_machine(conn: Connection, before: Machine, after: Machine, effects: Ite
 
 
 def _save_job(conn: Connection, before: Job, after: Job) -> Job:
-    """Save the job. Its version guards its attempts too, so it rises whenever one of them changes."""
+    """Save the job. Its version also guards its attempts, so it increases when one of them changes."""
     values = {**codec.job_changes(after), "version": before.version + 1}
     if _SAVE_JOB.run(conn, job=before.id, known=before.version, **values) != 1:
         raise Stale(f"Job {before.id} changed meanwhile.", fix="Read it again and decide again.")
@@ -177,7 +177,7 @@ def _save_attempt(conn: Connection, before: World, attempt: Attempt) -> None:
 def _save_machine(
     conn: Connection, before: Machine | None, after: Machine, now: float, *, touched: bool = False
 ) -> Machine:
-    """Save the machine. `touched`: its desired document changed, so its version rises even if the row does not."""
+    """Save the machine. `touched`: its desired document changed, so its version increases even if the row is equal."""
     if after == before and not touched:
         return after
     saved = replace(after, version=after.version + 1)
@@ -192,17 +192,17 @@ def _save_machine(
 
 
 def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -> None:
-    """Start and end our own count of what the machine costs: from the provider's answer until it is gone."""
-    named = before.native_id is None and after.native_id is not None
-    if named and _IS_METERED.value(conn, machine=after.id, native_id=after.native_id) is None:
+    """Start and end our own count of the machine's cost: from the provider's answer to its launch until it is gone."""
+    launched = before.native_id is None and after.native_id is not None
+    # Not if the provider's meter has a segment of this instance already: that replaces our own count.
+    if launched and _IS_METERED.value(conn, machine=after.id, native_id=after.native_id) is None:
         n = _NEXT_PRICE.value(conn, machine=after.id)
-        # Only if the meter has no segment of this instance yet: its word replaces our own count.
         first = {"machine": after.id, "n": n, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
         _ADD_PRICE.run(conn, **first)
     if before.gone_at is None and after.gone_at is not None:
         _END_PRICE.run(conn, its_machine=after.id, ends_at=after.gone_at)
     if after.state is MachineState.GONE and before.state is not MachineState.GONE:
-        # The version of these jobs rises too, so a decision made while the machine lived is stale.
+        # The versions of these jobs increase too, so decisions made while the machine was alive are stale.
         _MAKE_JOBS_DUE.run(conn, machine=after.id, due_at=now)
 
 

@@ -1,7 +1,7 @@
 """Duties that one process at a time performs, each held under an epoch.
 
-A holder renews before its time is up. What it writes is conditional on its epoch, so a process that was paused for too
-long changes nothing after another has taken over.
+A holder renews its duties before they expire. Its writes are conditional on its epoch, so a process that was paused for
+too long changes nothing after another has taken over.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Duty(enum.StrEnum):
 
 
 SHARED = frozenset({Duty.NOTIFIER})
-"""Duties with one holder for the whole database, whatever backends a process is connected to."""
+"""Duties with one holder for the whole database, whatever backends the processes are connected to."""
 
 
 _c = t.roles.c
@@ -55,7 +55,7 @@ _OTHERS = Statement(
 
 
 def take_duty(conn: Connection, duty: str, holder: str, now: float) -> int | None:
-    """Take or renew the duty; return its epoch, or None while another process has it."""
+    """Take or renew the duty. Return its epoch, or None if another process has it."""
     row = _ROLE.first(conn, duty=duty)
     if row is None:
         return _insert_duty(conn, duty, holder, now)
@@ -76,7 +76,7 @@ class HeldDuties:
 
 
 class Duties:
-    """The duties that this process has, as far as it knows; `holds` asks the database.
+    """The duties that this process believes to have; `holds` asks the database.
 
     Processes with the same `backends` share duties. A process with other backends has its own, so that no backend
     waits for a process that cannot reach it.
@@ -88,7 +88,7 @@ class Duties:
         self._epochs: dict[Duty, int] = {}
 
     async def renew(self, db: Db, clock: Clock) -> float:
-        """Take or renew every free duty; return the seconds until another's may be free."""
+        """Take every free duty and renew our own. Return the seconds until a duty of another process may be free."""
         held = await db.write(lambda conn: self._take(conn, database_now(conn, clock.now)))
         self._epochs = held.epochs
         return held.wait
@@ -107,7 +107,7 @@ class Duties:
         return duty in self._epochs
 
     def holds(self, conn: Connection, duty: Duty) -> bool:
-        """Return whether the duty is still held under our epoch; call it in the transaction that writes."""
+        """Return whether the duty is still held under our epoch. Call it in the transaction that writes."""
         epoch = self._epochs.get(duty)
         if epoch is None:
             return False
@@ -120,7 +120,7 @@ def release_duties(conn: Connection, holder: str) -> None:
 
 
 def _insert_duty(conn: Connection, duty: str, holder: str, now: float) -> int:
-    # If another process inserted it first, the unique key fails, and the whole transaction is run again.
+    # If another process inserts it first, the unique key fails, and the whole transaction is run again.
     _ADD.run(conn, name=duty, holder=holder, epoch=1, until=now + HOLD_SECONDS)
     return 1
 

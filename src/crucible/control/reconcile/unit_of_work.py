@@ -1,9 +1,9 @@
 """One transaction of decisions and rows, and the wake-ups to send once it is committed.
 
-    await writer.write(lambda unit: unit.advance(job_id, fact))
+    await writer.write(lambda unit: unit.advance(world, fact))
 
-The function runs inside `db.write`, so it may run again; it changes everything through the unit. Wake-ups go out only
-after the commit.
+The function runs inside `db.write`, so it may be run again. It makes all changes through the unit. Wake-ups are sent
+only after the commit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Changes:
 
 
 class UnitOfWork:
-    """One transaction's work. `now` is the same instant for all of it."""
+    """The work of one transaction. `now` is the same for all of it."""
 
     def __init__(self, conn: Connection, now: float) -> None:
         self.conn = conn
@@ -93,7 +93,7 @@ class UnitOfWork:
 
 
 class Writer:
-    """Run units of work against the database, again when another writer was faster.
+    """Runs units of work against the database, and retries those that raise Stale.
 
     `event_counts` counts the events committed by this process, by type.
     """

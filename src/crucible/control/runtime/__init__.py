@@ -1,1 +1,1 @@
-"""How one process of the control plane is put together and kept running."""
+"""Build one process of the control plane, and keep it running."""

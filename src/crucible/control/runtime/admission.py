@@ -1,8 +1,7 @@
 """Decide whether a process may work on a database, before it does anything there.
 
-All processes on a database are one deployment: they hold the same key, and those that are connected to backends
-on their own computer mean the same computer and folder. Two that disagreed would each take the other's machines for
-lost.
+All processes on a database are one deployment: they have the same key, and those with backends on their own computer
+share that computer and folder. Otherwise two processes would each take the other's machines for lost.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ DEPLOYMENT = "deployment"
 COMPUTER = "computer"
 RELEASE_SQL = "DELETE FROM meta WHERE key = 'computer'"
 STARTING_SECONDS = 60.0
-"""How long an admitted process may take until it has its first duty."""
+"""Time that an admitted process has to take its first duty."""
 
 
 class WrongDeployment(Conflict):
@@ -36,9 +35,9 @@ class OtherComputer(Conflict):
 
 @dataclass(frozen=True)
 class Admission:
-    """`deployment` is derived from the key. `nearby`: backends whose machines are on `computer`.
+    """The check. `deployment` is derived from the key. `nearby`: backends whose machines are on `computer`.
 
-    Without `computer` no other process can use the backends nearby.
+    `computer` is None if no other process can use these backends.
     """
 
     deployment: str
@@ -46,7 +45,7 @@ class Admission:
     computer: HostId | None = None
 
     def __call__(self, conn: Connection, now: float) -> None:
-        """Raises WrongDeployment or OtherComputer."""
+        """Raise WrongDeployment or OtherComputer if this process must not work on the database."""
         self._check_key(conn)
         if self.computer is not None:
             self._check_host(conn, self.computer, now)
@@ -58,8 +57,8 @@ class Admission:
         elif known != self.deployment:
             raise WrongDeployment(
                 "This database belongs to another deployment.",
-                why=f"It was made with the key of {known}; this server has that of {self.deployment}.",
-                fix="Let the setting `key_file` name the key it was made with, or `database` another database.",
+                why=f"It was created with the key of {known}; this server has the key of {self.deployment}.",
+                fix="Set `key_file` to the key it was created with, or `database` to another database.",
             )
 
     def _check_host(self, conn: Connection, here: HostId, now: float) -> None:
@@ -68,8 +67,8 @@ class Admission:
             raise OtherComputer(
                 f"{_quote_names(self.nearby)} of this deployment is another folder or computer.",
                 why=f"Its machines are in {noted['folder']} on {noted['host']}, and it is in use.",
-                fix=f"There set `local_folder` to {noted['folder']}; elsewhere leave it out of `backends`. If that "
-                f"one is gone for good, in the database: {RELEASE_SQL}",
+                fix=f"On that computer, set `local_folder` to {noted['folder']}; on others, remove it from `backends`. "
+                f"If that computer is gone for good, run this in the database: {RELEASE_SQL}",
             )
         meta.put(conn, COMPUTER, json.dumps({**asdict(here), "at": now}))
 

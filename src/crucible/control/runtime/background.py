@@ -32,7 +32,7 @@ DUTY_SECONDS = 10.0
 LEDGER_SECONDS = 15.0
 RETENTION_SECONDS = 30.0
 LONGEST_IDLE = 5.0
-FIRST_LOOK_SECONDS = 2.0
+FIRST_POLL_SECONDS = 2.0
 MAIL_SECONDS = 60.0
 LEAVE_TRIES = 6
 LEAVE_WAIT = 0.2
@@ -62,20 +62,20 @@ class BackgroundTasks:
         await self._renew_duties()
         await self._services.uploads.remove_leftovers()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_LOOK_SECONDS):
-                await self._look_once()
+            async with asyncio.timeout(FIRST_POLL_SECONDS):
+                await self._poll_once()
         self._loops.start()
 
-    async def _look_once(self) -> None:
+    async def _poll_once(self) -> None:
         await self._read_mail()
         await self._services.backends.refresh()
         for _ in range(SIGHTINGS if self._is_mail_read() else 0):
             await self._services.poller.poll()
 
     def _is_mail_read(self) -> bool:
-        """Return whether every mailbox was read: what a machine wrote before it was gone counts, so polling waits.
+        """Return whether every mailbox was read, or MAIL_SECONDS have passed.
 
-        A store that does not answer delays polling only for a while.
+        Polling waits for it, because what a machine wrote before it was gone still counts.
         """
         now = self._ports.clock.now()
         self._first_asked = now if self._first_asked is None else self._first_asked
@@ -99,7 +99,7 @@ class BackgroundTasks:
             self._services.plans.close()
 
     async def _release_idle_machines(self) -> None:
-        """Release idle pool machines; a release that takes longer continues at the next start."""
+        """Release idle pool machines, and wait a moment for it. Unfinished releases continue at the next start."""
         if not await self._services.writer.write(release_idle_pools):
             return
         for _ in range(LEAVE_TRIES):
@@ -107,18 +107,16 @@ class BackgroundTasks:
                 await self._ports.clock.sleep(LEAVE_WAIT)
 
     async def _leave_backends(self) -> None:
-        """Let backends end what they keep running only for this server."""
-        leaving = [
-            b for b in map(self._services.backends.get, self._services.backends.names()) if isinstance(b, Leaves)
-        ]
-        for backend in leaving:
+        """Let backends end what they run only for this server."""
+        backends = map(self._services.backends.get, self._services.backends.names())
+        for backend in [each for each in backends if isinstance(each, Leaves)]:
             try:
                 await self._ports.calls.run(backend.name, backend.leave, LEAVE_DEADLINE)
             except CrucibleError as error:
                 log.warning("leaving a backend failed", backend=backend.name, error=str(error))
 
     def _adopt_leftovers(self, conn: Connection) -> None:
-        """Check that we may work here, and release the claims that an earlier process of this name left behind."""
+        """Check that this process may work on the database, and release claims that an earlier one of its name left."""
         at = database_now(conn, self._ports.clock.now)
         self._services.deployment.admit(conn, at)
         clear_future_deadlines(conn, at)
@@ -187,7 +185,7 @@ class BackgroundTasks:
 
 
 def clear_future_deadlines(conn: Connection, now: float) -> bool:
-    """Make everything due that waits for an instant still ahead, if the clock was set back; return whether it was."""
+    """If the clock was set back, make everything due that waits for a time in the future. Return whether it was."""
     latest = _LATEST_EVENT.value(conn)
     if latest is None or latest <= now + CLOCK_MARGIN:
         return False

@@ -1,4 +1,4 @@
-"""Build one process's control plane: on a state folder, or on a PostgreSQL database that processes share."""
+"""Build the control plane of one process, on a state folder or on a PostgreSQL database that processes share."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ log = structlog.get_logger(__name__)
 
 WORKER = "embedded"
 """The worker's name on SQLite: only one process holds the state folder's lock."""
-LONGEST_HOST = 40
-LOOK_UP, LOOK_UP_SECONDS = "names of hosts", 10.0
+MAX_HOST_CHARS = 40
+RESOLVE, RESOLVE_SECONDS = "names of hosts", 10.0
 _STARTED = secrets.token_hex(6)
 """Makes a process's name unique: two computers, or one after a restart, may have the same name and pid."""
 
 
 @dataclass(frozen=True)
 class AgentsUrlFile:
-    """The file from which agents on this computer read, at every call, the URL of the server that is on duty."""
+    """The file from which agents on this computer read, at every call, the URL of the server on duty."""
 
     path: Path
     url: str
 
     def write(self) -> None:
-        """Replace the file as a whole, if it holds another URL. A failure is logged; the next renewal tries again."""
+        """Replace the file atomically if it has another URL. Log a failure; the next renewal of duties retries."""
         try:
             if self._read() != self.url:
                 fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
@@ -74,11 +74,11 @@ class AgentsUrlFile:
 
 @dataclass(frozen=True)
 class ControlOptions:
-    """What the composition root knows.
+    """The settings and paths that the composition root passes.
 
-    `database`: a file, or the URL of a PostgreSQL database. `store`: a folder or a URL. `local_folder`: where
-    backends on this computer keep their machines; servers that share a database and a computer share it.
-    `rehearsal_state`: the simulated cloud of several deployments. `models_python`: whose models are offered.
+    `database`: a file, or the URL of a PostgreSQL database. `store`: a folder or a URL. `local_folder`: of the machines
+    on this computer; servers that share a database and a computer share it. `rehearsal_state`: folder of a simulated
+    cloud shared by several deployments. `models_python`: the Python whose model plugins are offered.
     """
 
     home: Path
@@ -98,7 +98,7 @@ class ControlOptions:
     quota: QuotaLimits = QuotaLimits()
     prune_after: float | None = None
     channel: Channel = Channel.HTTPS
-    neighbours: bool = False
+    shared_computer: bool = False
     models_python: str | None = None
     secrets_keys: Path | None = None
     webhook_hosts: tuple[str, ...] = ()
@@ -141,28 +141,28 @@ def build_control(options: ControlOptions) -> ControlPlane:
         version=__version__,
         store_url=options.store,
         channel=options.channel,
-        neighbours=options.neighbours,
+        shared_computer=options.shared_computer,
         models=ModelsPython(options.models_python, options.environ),
         secrets_keys=options.secrets_keys,
         post=_webhooks(options.webhook_hosts, ports.calls),
         openid=options.openid,
         catalog=options.home / "catalog",
-        price_keys={name: Secret(key) for name, word in KEYS.items() if (key := options.environ.get(word))},
+        price_keys={name: Secret(key) for name, variable in KEYS.items() if (key := options.environ.get(variable))},
     )
     return ControlPlane(ports, backends, deployment)
 
 
 def _webhooks(hosts: Iterable[str], calls: Calls) -> Webhooks:
-    """Return the sender of webhooks. Names are resolved in a lane of their own: a slow one delays no other work."""
+    """Return the sender of webhooks. It resolves host names in a lane of their own: slow DNS delays no other work."""
 
-    async def found(host: str, port: int) -> Sequence[str]:
-        return await calls.run(LOOK_UP, lambda: look_up(host, port), LOOK_UP_SECONDS)
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return await calls.run(RESOLVE, lambda: look_up(host, port), RESOLVE_SECONDS)
 
-    return Webhooks(Guard(found, Exceptions.parse(hosts)), agent=f"crucible/{__version__}")
+    return Webhooks(Guard(resolve, Exceptions.parse(hosts)), agent=f"crucible/{__version__}")
 
 
 def deployment_id(key: Secret) -> str:
-    """Return the deployment's id for tags: derived from its key, one way."""
+    """Return the deployment's id for tags: a hash of its key."""
     digest = hashlib.sha256(b"deployment:" + key.reveal().encode()).digest()
     return make_id(Prefix.DEPLOYMENT, int.from_bytes(digest[:6]), int.from_bytes(digest[6:16]))
 
@@ -182,13 +182,13 @@ def _open_engine(database: Path | str) -> _DatabaseEngine:
     from crucible.control.db.postgres.database import PostgresDb
     from crucible.control.db.postgres.notify import PostgresWakeups
 
-    assert isinstance(db, PostgresDb), "open_database goes by the URL too"
+    assert isinstance(db, PostgresDb), "open_database decides by the URL too"
     return _DatabaseEngine(db, db.clock, PostgresWakeups(str(database)), process_name())
 
 
 def process_name() -> str:
     """Return a name that no other process has, on any computer, now or later."""
-    return f"{platform.node()[:LONGEST_HOST]}:{os.getpid()}:{_STARTED}"
+    return f"{platform.node()[:MAX_HOST_CHARS]}:{os.getpid()}:{_STARTED}"
 
 
 def _backends(options: ControlOptions, agents_url_file: Path) -> dict[str, Backend]:

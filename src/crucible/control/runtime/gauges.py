@@ -1,4 +1,4 @@
-"""Gauges: how much goes on, for those who watch the service. Read by index or from memory, never from all jobs."""
+"""Gauges for monitoring the service. Read through indexes or from memory, never by scanning all jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crucible.core.job.states import Status, status_of
 from crucible.core.lifecycle import JobState, MachineState
 
 AGENT_SECONDS = 60.0
-"""Since its last word a host counts as connected; that is stored in batches."""
+"""A host counts as connected for this long after its last message. Contacts are stored in batches."""
 
 _ACTIVE = tuple(state.value for state in JobState if not state.terminal)
 _ALIVE = tuple(state.value for state in MachineState if state is not MachineState.GONE)
@@ -30,7 +30,7 @@ _AGENTS = Statement(select(func.count()).where(_m.state == MachineState.UP.value
 
 @dataclass(frozen=True)
 class StoredCounts:
-    """What the database knows. `jobs` that are active by status, `machines` that are not gone by backend and state."""
+    """Counts from the database. `jobs`: active ones by status. `machines`: those not gone, by backend and state."""
 
     jobs: Mapping[str, int]
     queue: int

@@ -45,7 +45,7 @@ def read_host_id(folder: Path, mounts: str | None = None) -> HostId:
 
 
 def _mark(folder: Path) -> str:
-    """Return the folder's mark; of several processes that make it at once, the first one's counts."""
+    """Return the folder's mark. If several processes create it at once, the first one's is used."""
     path = folder / MARK
     if not path.exists():
         fresh = folder / f".{MARK}.{secrets.token_hex(4)}"

@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 8.0
-"""Short compared with the time of a takeover, so work resumes soon after an outage."""
+"""Short compared with the time until another process takes over, so work resumes soon after an outage."""
 
 
 @dataclass(frozen=True)
@@ -65,5 +65,5 @@ class Loops:
 
 
 def retry_delay(failed: int) -> float:
-    """Return the seconds before the next round, after so many failures in a row."""
+    """Return the seconds before the next round after this number of consecutive failures."""
     return min(FIRST_RETRY_SECONDS * 2.0 ** min(failed - 1, 10), LONGEST_RETRY_SECONDS)

@@ -1,7 +1,7 @@
-"""The ports of the control plane: what it needs of the outside world, passed in as values.
+"""The ports of the control plane: its access to the outside world, passed in as values.
 
-A simulation passes its own clock, ids, database and calls; nothing in this room reads the time, makes
-randomness, starts a thread or opens a socket by itself.
+A simulation passes its own clock, ids, database and calls. Nothing else in this package reads the time, uses
+randomness, starts a thread or opens a socket.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since the epoch, UTC."""
+        """Return seconds since the epoch, UTC."""
 
     def steady(self) -> float:
         """Return seconds on a monotonic clock; only meaningful within this process."""
@@ -54,7 +54,7 @@ def run_guarded(lane: str, work: Callable[[], T]) -> T:
         raise
     except Exception as error:
         what = f"{lane} broke with {type(error).__name__}."
-        raise CallBroke(what, why=str(error), fix="See the server's log; it will be asked again.") from error
+        raise CallBroke(what, why=str(error), fix="See the server's log. The call will be repeated.") from error
 
 
 class Calls(Protocol):
@@ -63,7 +63,7 @@ class Calls(Protocol):
     async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
         """Return the result; raise TimedOut after `deadline` seconds (the work itself may continue).
 
-        Work goes through `guarded`: only CrucibleErrors come out.
+        Work goes through `run_guarded`, so it raises only CrucibleErrors.
         """
 
     async def close(self) -> None: ...
@@ -82,8 +82,8 @@ class Wakeups(Protocol):
     def listening(self, topic: str) -> AbstractContextManager[Listener]:
         """Keep wake-ups from now on for the listener. Listen before reading the state, and none is missed."""
 
-    def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
-        """Call `tell` with other processes' topics that begin with `prefix`; with None if some may be missed."""
+    def subscribe_remote(self, prefix: str, callback: Callable[[str | None], None]) -> None:
+        """Call back with topics of other processes that begin with `prefix`, or None if some may have been missed."""
 
     async def start(self) -> None:
         """Start to receive wake-ups of other processes, in the background."""

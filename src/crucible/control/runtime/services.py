@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Deployment:
-    """The deployment: the id on machines' tags, the key of agents' secrets, and the process's settings."""
+    """The deployment: the id in machines' tags, the key of agents' secrets, and the settings of this process."""
 
     id: str
     key: bytes = field(repr=False)
@@ -70,37 +70,37 @@ class Deployment:
     scratch: Path
     bundle_limit: int
     admit: Callable[[Connection, float], None] = lambda conn, now: None
-    """Raises unless this process may work on this database."""
+    """Raises if this process must not work on this database."""
     shared: bool = False
     """Whether other processes may work on this database and with these backends."""
     publish_agents_url: Callable[[], None] = lambda: None
-    """Tells the agents of this computer where to find this process from now on."""
+    """Publishes this process's URL to the agents on this computer."""
     terms: LeaseTerms = LeaseTerms()
     store_url: str = ""
-    """Where agents find the store; empty where they cannot."""
+    """The URL of the store for agents; empty if they cannot reach it."""
     models: ModelsPython = ModelsPython()
     channel: Channel = Channel.HTTPS
-    """The channel of agents where both would work."""
+    """The preferred channel of agents if both work."""
     quota: QuotaLimits = QuotaLimits()
     prune_after: float | None = None
-    """Seconds after its end when what a job stored is removed by itself; None: never."""
+    """Seconds after a job's end at which its files are removed automatically; None: never."""
     database: Path | str = field(default="", repr=False)
-    """What a backup copies: a file or a PostgreSQL URL."""
+    """The database to back up: a file or a PostgreSQL URL."""
     version: str = ""
-    neighbours: bool = False
-    """Jobs of several users may run on this computer as the same system user."""
+    shared_computer: bool = False
+    """Whether jobs of several users may run on this computer as the same system user."""
     secrets_keys: Path | None = None
     """The file of the keys of secrets (default: in `scratch`)."""
     post: WebhookTransport | None = None
-    """How hooks are called; without it none are."""
+    """Sends the messages of hooks (None: hooks are not called)."""
     openid: OpenIdClient | None = None
-    """Who we are at the OpenID provider that people sign in with."""
+    """This deployment's client at an OpenID provider (None: no OpenID sign-in)."""
     openid_transport: httpx2.BaseTransport | None = None
-    """How that provider is asked (default: over the network)."""
+    """Transport of requests to that provider (default: the network)."""
     catalog: Path | None = None
-    """The folder of refreshed prices; None: those that are shipped, and no others."""
+    """Folder of refreshed prices (None: only the shipped prices)."""
     price_keys: Mapping[str, Secret] = field(default_factory=dict)
-    """Of the price interfaces that want one, by provider."""
+    """Keys of the price interfaces that require one, by provider."""
 
 
 class Services:
@@ -115,20 +115,20 @@ class Services:
         self.tails = OutputTails()
         self.contacts = Contacts()
         self.writer = Writer(ports, self.feed)
-        postroom = Mailboxes(ports, store_folder(deployment.store_url))
-        invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
+        mailboxes = Mailboxes(ports, store_folder(deployment.store_url))
+        invitations = Invitations(mailboxes, deployment.agents_url, deployment.store_url, deployment.channel)
         self.invitations = invitations
         self.backends = ConnectedBackends(backends, ports.calls, invitations)
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.backends, ports.ids, deployment.id, self.duties, deployment.terms)
         self.vault = Vault(ports, self.access, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
         self.submitter = Submitter(
-            self.backends, self.scheduler, ports.ids, self.vault, shared_computer=deployment.neighbours
+            self.backends, self.scheduler, ports.ids, self.vault, shared_computer=deployment.shared_computer
         )
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.catalog = Catalog(library, self.backends, ports.calls, ports.clock, self.access, sources)
-        orders = MachineFactory(ports.ids, deployment.id, deployment.terms)
-        self.plans = Plans(ports, self.backends, orders, deployment.id, self.catalog)
+        factory = MachineFactory(ports.ids, deployment.id, deployment.terms)
+        self.plans = Plans(ports, self.backends, factory, deployment.id, self.catalog)
         self.forecasts = Forecasts(ports, self.backends, self.plans)
         self.bulk = BulkJobs(self.writer, self.submitter, self.scheduler)
         self.quota = StoreQuota(ports, deployment.quota)
@@ -136,14 +136,14 @@ class Services:
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
         self.sessions = Sessions(ports, deployment.agents_url)
         self.noted_ports: dict[tuple[str, str | None, str, int], float] = {}
-        tools = AgentServices(
+        agent_services = AgentServices(
             ports, self.writer, self.feed, self.tails, self.contacts, deployment.key, self.vault, self.sessions
         )
-        self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
+        self.agents = Agents(agent_services, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
         self.logs = Logs(ports, self.tails)
         self.logsearch = LogSearch(ports, self.tails)
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
-        self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
+        self.storelink = StoreLink(ports, self.agents, mailboxes, deployment.key, backends, invites=invites)
         context = LaunchContext(deployment.key, deployment.agents_url, invitations.make_invitation)
         missing_since = MissingSince()
         self.performer = Performer(ports, self.backends, self.writer, context, missing_since)
@@ -161,7 +161,7 @@ class Services:
 
 
 def _openid_login(ports: Ports, deployment: Deployment) -> OpenIdLogin | None:
-    """Return how people of the OpenID provider sign in; loaded only if there is one."""
+    """Return the sign-in with the OpenID provider, or None. Its modules are imported only if there is one."""
     if deployment.openid is None:
         return None
     from crucible.control.people.openid import BoundedTransport, OpenIdLogin

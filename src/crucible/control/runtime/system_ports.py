@@ -36,23 +36,23 @@ class SystemClock:
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = boot_seconds) -> None:
         self._wall = wall
         self._steady = steady
-        self._ahead = self._told = wall() - steady()
+        self._offset = self._logged_offset = wall() - steady()
 
     def now(self) -> float:
         here = self._steady()
-        if abs(self._wall() - here - self._told) > SET_SECONDS:
-            self._tell(self._wall() - here)
-        return self._ahead + here
+        if abs(self._wall() - here - self._logged_offset) > SET_SECONDS:
+            self._log_set(self._wall() - here)
+        return self._offset + here
 
     def steady(self) -> float:
         return self._steady()
 
-    def _tell(self, ahead: float) -> None:
-        self._told = ahead
+    def _log_set(self, offset: float) -> None:
+        self._logged_offset = offset
         log.warning(
             "the computer's clock was set",
-            seconds=round(ahead - self._ahead),
-            fix="Times go on as before; once it is right, `crucible down` and the next start follow it.",
+            seconds=round(offset - self._offset),
+            fix="The server ignores the change until it is restarted: `crucible down`, then `crucible up`.",
         )
 
     async def sleep(self, seconds: float) -> None:
@@ -60,7 +60,7 @@ class SystemClock:
 
 
 class SystemIds:
-    """Ids of one process rise, also within a millisecond or when the clock steps back: queues go by id."""
+    """Ids of one process always increase, even when the clock is set back, because queues are ordered by id."""
 
     def __init__(self) -> None:
         self._last = (0, 0)
@@ -96,7 +96,7 @@ class ThreadCalls:
             async with asyncio.timeout(deadline):
                 return await asyncio.get_running_loop().run_in_executor(pool, run_guarded, lane, work)
         except TimeoutError:
-            raise TimedOut(f"{lane} did not answer within {deadline:g} s.", fix="It will be asked again.") from None
+            raise TimedOut(f"{lane} did not respond within {deadline:g} s.", fix="The call will be repeated.") from None
 
     async def close(self) -> None:
         for pool in self._lanes.values():
@@ -118,7 +118,7 @@ class EventListener:
 
 
 class LocalWakeups:
-    """Wake-ups within one process: there is nobody else to hear of."""
+    """Wake-ups within one process, for a deployment without other processes."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, set[EventListener]] = {}
@@ -127,7 +127,7 @@ class LocalWakeups:
         for listener in self._listeners.get(topic, ()):
             listener.event.set()
 
-    def subscribe_remote(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+    def subscribe_remote(self, prefix: str, callback: Callable[[str | None], None]) -> None:
         pass
 
     async def start(self) -> None:

@@ -1,1 +1,1 @@
-"""Give waiting jobs their slots, from what each backend offers now."""
+"""Place queued jobs on the slots and machines that each backend offers now."""

@@ -1,4 +1,4 @@
-"""The connected backends with their current offers, and what connects the others."""
+"""The connected backends with their current offers, and how to connect the others."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ LARGER_BACKEND = "Ask for less (--tier, --region), or connect a larger backend."
 
 @dataclass(frozen=True)
 class BackendOffer:
-    """One offer, with the backend that makes machines of it."""
+    """One offer, with the backend that launches its machines."""
 
     backend: Backend
     offer: Offer
 
 
 class ConnectedBackends:
-    """The connected backends. `refresh` asks each for its offers; everything else is answered from memory.
+    """The connected backends. `refresh` asks each for its offers; everything else is read from memory.
 
-    `invitations` knows how agents reach this server; without it no offer is rejected for that.
+    `invitations` knows how agents reach this server. Without it no offer is rejected because they cannot.
     """
 
     def __init__(self, backends: Mapping[str, Backend], calls: Calls, invitations: Invitations | None = None) -> None:
@@ -53,25 +53,25 @@ class ConnectedBackends:
         self._offers: dict[str, tuple[Offer, ...]] = {}
 
     async def refresh(self) -> None:
-        """Ask all backends for their offers at once; one that fails keeps the offers it last made."""
+        """Ask all backends for their offers concurrently. One that fails keeps its previous offers."""
         await asyncio.gather(*map(self._refresh, self._backends.values()))
 
     async def _refresh(self, backend: Backend) -> None:
         try:
-            found = await self._calls.run(backend.name, lambda: self._read_offers(backend), OFFERS_DEADLINE)
+            offers = await self._calls.run(backend.name, lambda: self._read_offers(backend), OFFERS_DEADLINE)
         except CrucibleError as error:
             log.warning("asking for offers failed", backend=backend.name, error=str(error))
             return
-        self._offers[backend.name] = found
+        self._offers[backend.name] = offers
 
     def _read_offers(self, backend: Backend) -> tuple[Offer, ...]:
-        """Return what the backend offers; nothing of it is runnable if its agents could not reach this server."""
+        """Return the backend's offers, none of them runnable if its agents cannot reach this server."""
         if self._invitations is not None:
             self._invitations.probe(backend)
-        found, rejected = backend.offers(Resources()), self.rejection(backend.name, secrets=False)
+        offers, rejected = backend.offers(Resources()), self.rejection(backend.name, secrets=False)
         if rejected is None:
-            return tuple(found)
-        return tuple(replace(offer, why_not=offer.why_not or str(rejected)) for offer in found)
+            return tuple(offers)
+        return tuple(replace(offer, why_not=offer.why_not or str(rejected)) for offer in offers)
 
     def names(self) -> list[str]:
         return sorted(self._backends)
@@ -81,13 +81,13 @@ class ConnectedBackends:
 
     def get(self, name: str) -> Backend:
         """Return the backend. Raises UnknownName, which says how to connect it."""
-        found = self._backends.get(name)
-        if found is None:
+        backend = self._backends.get(name)
+        if backend is None:
             raise UnknownName("backend", name, self._backends, fix=self.how_to_connect(name))
-        return found
+        return backend
 
     def how_to_connect(self, name: str) -> str:
-        """Return the fix of an error about a backend that is not connected."""
+        """Return the fix for an error about a backend that is not connected."""
         why = why_unconnected(name, self.names())
         return f"{why}." if why else "`crucible backends` lists them."
 
@@ -125,25 +125,25 @@ class ConnectedBackends:
         need = effective_resources(spec.tier, spec.resources)
         rejected = [self._why_never(name, spec, need) for name in spec.backends]
         if all(rejected):
-            reasons = [rejection for found in rejected for rejection in found]
+            reasons = [reason for each in rejected for reason in each]
             if spec.max_cost_usd is not None:
                 # Raises NoCapacity if the job would not fit without the limit either.
                 self.check(spec.model_copy(update={"max_cost_usd": None}))
                 raise RefusedByPolicy(
-                    f"No backend can run this job for its max_cost_usd: it {reasons[0]['why']}.",
+                    f"No backend can run this job within its max_cost_usd: it {reasons[0]['why']}.",
                     fix=RAISE_IT,
                     rejected=reasons,
                 )
             unreachable = [self.rejection(name, secrets=bool(spec.secrets)) for name in spec.backends]
             raise NoCapacity(
                 f"No backend can hold this job: it {reasons[0]['why']}.",
-                fix=next((one.fix for one in unreachable if one), LARGER_BACKEND),
+                fix=next((each.fix for each in unreachable if each), LARGER_BACKEND),
                 rejected=reasons,
             )
         return need
 
     def _why_never(self, name: str, spec: JobSpec, need: Resources) -> list[dict[str, str]]:
-        """Return why this backend can never hold the job, an entry for each of its offers; empty if it may."""
+        """Return why this backend can never hold the job, one entry per offer, or an empty list if it may."""
         backend = self.get(name)
         if spec.in_place and not backend.capabilities.in_place:
             return [{"backend": name, "why": f"is to run in place, which {name} cannot; leave out --in-place"}]
@@ -180,9 +180,9 @@ def list_unconnected(connected: Sequence[str]) -> Iterable[str]:
 
 
 def why_unconnected(name: str, connected: Sequence[str]) -> str:
-    """Return why nothing runs on this backend and what connects it, without a full stop; empty for an unknown name.
+    """Return why nothing runs on this backend and how to connect it, without a full stop; empty for an unknown name.
 
-    The command is in the backend's row of the registry.
+    The command comes from the backend's row of the registry.
     """
     command = registry.connect_command(name, connected)
     if command is not None:

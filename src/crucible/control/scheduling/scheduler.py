@@ -1,8 +1,8 @@
-"""The scheduler, which gives waiting jobs their slots.
+"""The scheduler, which places queued jobs on slots and machines.
 
-Whatever frees slots (a job ends) or needs them (a job is submitted) calls `place` in its own unit of work, so that
-submit-to-launch is one commit when a slot is free; the sweep calls it for whatever was missed. Counted backends are
-filled slot by slot; elastic ones make a machine for each job.
+Code that frees slots (a job ends) or needs them (a job is submitted) calls `place` in its own unit of work, so that a
+submission commits together with its launch if a slot is free. The sweep calls it for anything missed. Counted backends
+are filled slot by slot; elastic ones launch a machine for each job.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from crucible.core.lifecycle import Attempt, Machine, MachineState, Reason, Worl
 from crucible.core.lifecycle.facts import MovedOn, NothingSaved, Placed, Waits
 
 MAX_CONSIDERED = 64
-"""Queued jobs of a backend considered in one pass, so that a long queue delays no other backend."""
+"""Maximum number of queued jobs of a backend in one pass, so that a long queue delays no other backend."""
 
 FAILURE_SECONDS = 1800.0
-"""How long a kind of machine that failed a job comes after others."""
+"""Time for which a kind of machine that failed a job ranks behind others."""
 
 _FAILURES = frozenset({Reason.REFUSED, Reason.NOT_BEGUN, Reason.INTERRUPTED})
 _USABLE = (MachineState.INTENDED.value, MachineState.CREATING.value, MachineState.UP.value)
 
 _j, _m, _s = t.jobs.c, t.machines.c, t.slots.c
 _NEXT_BACKEND = Statement(select(func.min(_j.backend)).where(t.QUEUED, _j.backend > bindparam("after")))
-"""The next backend, by name, that has a queued job: one index lookup each, however long the queues are."""
+"""The next backend, by name, with a queued job: one index lookup, however long the queues are."""
 _FIRST_QUEUED = Statement(select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend")).order_by(_j.id).limit(1))
 _SHARED = Statement(
     select(t.machines).where(_m.backend == bindparam("backend"), _m.owner == bindparam("owner"), _m.state.in_(_USABLE))
@@ -68,7 +68,7 @@ class Scheduler:
         self._factory = MachineFactory(ids, deployment, terms)
 
     def place(self, unit: UnitOfWork) -> None:
-        """Place the queued jobs that fit, in the order of the queue; store why the first that does not must wait.
+        """Place the queued jobs that fit, in the order of the queue. Store why a job that does not fit has to wait.
 
         Does nothing in a process that does not hold the scheduler's duty.
         """
@@ -95,20 +95,20 @@ class Scheduler:
     def _without_unreachable(
         self, unit: UnitOfWork, name: str, line: list[scheduling.QueuedJob]
     ) -> list[scheduling.QueuedJob]:
-        """Return the queue without jobs whose agents could not reach this server; those move on or wait."""
+        """Return the queue without jobs whose agents cannot reach this server; those move on or wait."""
         if self._backends.rejection(name, secrets=True) is None:
             return line
-        found = []
+        reachable = []
         for waiting in line:
             world = _load_queued(unit, waiting.job)
             if world is None:
                 continue
             rejected = self._backends.rejection(name, secrets=bool(world.job.spec.secrets))
             if rejected is None:
-                found.append(waiting)
+                reachable.append(waiting)
             else:
                 self._move_or_wait(unit, world, str(rejected))
-        return found
+        return reachable
 
     # Counted backends
 
@@ -130,23 +130,23 @@ class Scheduler:
                 )
 
     def _shared_machine(self, unit: UnitOfWork, backend: str) -> Machine | None:
-        """Return the shared machine of a counted backend, if it has one."""
+        """Return the shared machine of a counted backend, or None."""
         row = _SHARED.first(unit.conn, backend=backend, owner=f"pool:{backend}")
         return codec.machine_from_row(row) if row else None
 
     def _free_slots(self, unit: UnitOfWork, backend: str, machine: Machine | None) -> scheduling.SlotPool | None:
         """Return the slots of a counted backend; None while no job can be placed there."""
-        found = self._backends.runnable_offer(backend)
-        if found is None:
+        target = self._backends.runnable_offer(backend)
+        if target is None:
             return None
         if machine is None:
-            return (
-                None if self._is_releasing(unit, backend) else scheduling.SlotPool(backend, None, found.offer.capacity)
-            )
+            if self._is_releasing(unit, backend):
+                return None
+            return scheduling.SlotPool(backend, None, target.offer.capacity)
         return scheduling.SlotPool(backend, machine.id, machine.capacity, self._used_slots(unit, machine.id))
 
     def _is_releasing(self, unit: UnitOfWork, backend: str) -> bool:
-        """Return whether a released machine may still hold the slots: until its provider says it is gone."""
+        """Return whether a machine being released may still hold the slots, because it is not known to be gone."""
         return _RELEASING.value(unit.conn, backend=backend) is not None
 
     def _used_slots(self, unit: UnitOfWork, machine: str) -> tuple[scheduling.UsedSlots, ...]:
@@ -156,12 +156,12 @@ class Scheduler:
     def _place_on_shared(
         self, unit: UnitOfWork, world: World, backend: str, allocation: Allocation, machine: Machine | None
     ) -> Machine:
-        found = self._backends.runnable_offer(backend)
-        assert found is not None, "a decision is only made for a backend with a runnable offer"
-        chosen = machine or self._factory.shared_machine(found, unit.now)
-        attempt = self._factory.attempt(world, self._factory.attempt_id(), chosen, allocation, unit.now)
-        known = world if machine is None else world.with_machine(chosen)
-        return self._commit(unit, known, attempt, chosen, found, new=machine is None)
+        target = self._backends.runnable_offer(backend)
+        assert target is not None, "a decision is only made for a backend with a runnable offer"
+        shared = machine or self._factory.shared_machine(target, unit.now)
+        attempt = self._factory.attempt(world, self._factory.attempt_id(), shared, allocation, unit.now)
+        known = world if machine is None else world.with_machine(shared)
+        return self._commit(unit, known, attempt, shared, target, new=machine is None)
 
     # Elastic backends
 
@@ -172,16 +172,15 @@ class Scheduler:
         choice = self._choose(unit, world, waiting)
         if choice.offer is None:
             return
-        found = BackendOffer(self._backends.get(waiting.backend), choice.offer)
-        attempt = self._factory.attempt_id()
+        target = BackendOffer(self._backends.get(waiting.backend), choice.offer)
+        attempt_id = self._factory.attempt_id()
         slots = offer_choice.allocate_whole_machine(_sized_spec(world), choice.offer)
-        machine = self._factory.dedicated_machine(found, attempt, world, unit.now)
-        self._commit(
-            unit, world, self._factory.attempt(world, attempt, machine, slots, unit.now), machine, found, new=True
-        )
+        machine = self._factory.dedicated_machine(target, attempt_id, world, unit.now)
+        attempt = self._factory.attempt(world, attempt_id, machine, slots, unit.now)
+        self._commit(unit, world, attempt, machine, target, new=True)
 
     def _choose(self, unit: UnitOfWork, world: World, waiting: scheduling.QueuedJob) -> offer_choice.Choice:
-        """Return the offer to try now. If there is none, the job moves on or waits and says why."""
+        """Return the offer to try now. If there is none, move the job to its next backend, or store why it waits."""
         here, spec = waiting.backend, _sized_spec(world)
         if not self._backends.has_answered(here):
             return self._wait(unit, world, f"{here} has not reported its offers yet")
@@ -189,9 +188,9 @@ class Scheduler:
         choice = offer_choice.choose_offer(spec, offers, failures)
         if choice.offer is not None and not choice.all_failed_before:
             return choice
-        following = self._next_backend(world, here)
-        if following is not None:
-            unit.advance(world, MovedOn(following, f"{here}: {choice.why}"))
+        next_backend = self._next_backend(world, here)
+        if next_backend is not None:
+            unit.advance(world, MovedOn(next_backend, f"{here}: {choice.why}"))
             return offer_choice.Choice(None)
         fallback = choice
         if choice.offer is None and spec.market is Market.SPOT:
@@ -203,16 +202,16 @@ class Scheduler:
         return offer_choice.Choice(None, why)
 
     def _next_backend(self, world: World, here: str) -> str | None:
-        """Return the next of the job's backends that could hold it."""
+        """Return the next of the job's backends that could hold it, or None."""
         order = world.job.spec.backends
         later = order[order.index(here) + 1 :] if here in order else ()
         return next((name for name in later if self._may_hold(name, world)), None)
 
     def _move_or_wait(self, unit: UnitOfWork, world: World, why: str) -> None:
-        """Move the job from a backend that can never hold it to any of its own that can; without one it waits."""
+        """Move the job from a backend that can never hold it to another of its backends that can, or let it wait."""
         others = (name for name in world.job.spec.backends if name != world.job.backend)
-        better = next((name for name in others if self._may_hold(name, world)), None)
-        unit.advance(world, Waits(why) if better is None else MovedOn(better, f"{world.job.backend}: {why}"))
+        other = next((name for name in others if self._may_hold(name, world)), None)
+        unit.advance(world, Waits(why) if other is None else MovedOn(other, f"{world.job.backend}: {why}"))
 
     def _may_hold(self, name: str, world: World) -> bool:
         return self._backends.may_hold(name, world.job.spec, world.job.resources)
@@ -221,8 +220,9 @@ class Scheduler:
         self, unit: UnitOfWork, world: World, attempt: Attempt, machine: Machine, offer: BackendOffer, *, new: bool
     ) -> Machine:
         start = checkpoints.next_start(unit.conn, world)
-        chosen = attempt if start is None else replace(attempt, resume_from=start)
-        after = unit.advance(world, Placed(chosen, machine, placement_reason(world, offer), new))
+        if start is not None:
+            attempt = replace(attempt, resume_from=start)
+        after = unit.advance(world, Placed(attempt, machine, placement_reason(world, offer), new))
         return after.machines.get(machine.id, machine)
 
 
@@ -232,7 +232,10 @@ def _sized_spec(world: World) -> JobSpec:
 
 
 def _load_queued(unit: UnitOfWork, job: str) -> World | None:
-    """Return the job. None, and the job ends, if its last attempt used up its machine's time and saved nothing new."""
+    """Return the job, or None if there is none to place.
+
+    A job ends here if its last attempt used up the life of its machine and saved nothing new: it would repeat forever.
+    """
     world = repository.load_world(unit.conn, job)
     if world is None or not _was_suspended(world):
         return world
@@ -243,12 +246,12 @@ def _load_queued(unit: UnitOfWork, job: str) -> World | None:
 
 
 def _was_suspended(world: World) -> bool:
-    """Return whether the last attempt since the job was last reopened was suspended."""
+    """Return whether the last attempt was suspended, unless the job was reopened after it."""
     return any(a.reason is Reason.SUSPENDED and a.number > world.job.reopened_at for a in world.attempts[-1:])
 
 
 def _wait_for_confirmation(unit: UnitOfWork, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
-    """Place nothing, and have the first job of every queue say why."""
+    """Place nothing, and store why with the first job of every queue."""
     for line in lines.values():
         world = repository.load_world(unit.conn, line[0].job)
         if world is not None:
@@ -256,15 +259,15 @@ def _wait_for_confirmation(unit: UnitOfWork, lines: dict[str, list[scheduling.Qu
 
 
 def _queued_backends(unit: UnitOfWork) -> list[str]:
-    """Return the backends that jobs are queued for, by name."""
-    found: list[str] = []
-    while (name := _NEXT_BACKEND.value(unit.conn, after=found[-1] if found else "")) is not None:
-        found.append(name)
-    return found
+    """Return the backends that have queued jobs, sorted by name."""
+    names: list[str] = []
+    while (name := _NEXT_BACKEND.value(unit.conn, after=names[-1] if names else "")) is not None:
+        names.append(name)
+    return names
 
 
 def _note_unconnected(unit: UnitOfWork, backends: Sequence[str]) -> None:
-    """Have the first job queued for a backend that this server does not have say so; another server may have it."""
+    """Store with the first job queued for an unconnected backend that it waits. Another server may have the backend."""
     for backend in backends:
         first = _FIRST_QUEUED.value(unit.conn, backend=backend)
         world = None if first is None else repository.load_world(unit.conn, first)
@@ -273,8 +276,8 @@ def _note_unconnected(unit: UnitOfWork, backends: Sequence[str]) -> None:
 
 
 def _recent_failures(world: World, backend: str, now: float) -> Mapping[offer_choice.OfferKind, int]:
-    """Return how often each kind of machine there has failed the job lately: refused, lost, or taken back."""
-    lately = [a for a in world.attempts if a.backend == backend and (a.ended_at or now) > now - FAILURE_SECONDS]
-    failed = [a for a in lately if a.reason in _FAILURES]
+    """Return how often each kind of machine there recently failed the job: refused, never started or interrupted."""
+    recent = [a for a in world.attempts if a.backend == backend and (a.ended_at or now) > now - FAILURE_SECONDS]
+    failed = [a for a in recent if a.reason in _FAILURES]
     machines = [world.machines[s.machine] for a in failed for s in a.slots if s.machine in world.machines]
     return Counter((m.region, m.instance_type, m.market) for m in machines)
