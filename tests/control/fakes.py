@@ -90,7 +90,7 @@ class InlineCalls:
         self.lanes.append(lane)
         result = run_guarded(lane, work)
         if lane in self.hanging:
-            raise TimedOut(f"{lane} did not answer within {deadline:g} s.")
+            raise TimedOut(f"{lane} did not respond within {deadline:g} s.")
         return result
 
     async def close(self) -> None:
