@@ -104,7 +104,7 @@ def test_an_error_names_the_key_and_one_line_of_the_cause() -> None:
 
 @pytest.mark.parametrize(
     ("number", "fix"),
-    [(errno.EMFILE, "ulimit -n"), (errno.EROFS, "read-only"), (errno.EIO, "fails"), (errno.EBUSY, "'store'")],
+    [(errno.EMFILE, "ulimit -n"), (errno.EROFS, "read-only"), (errno.EIO, "has errors"), (errno.EBUSY, "'store'")],
 )
 def test_every_failure_says_what_to_do(number: int, fix: str) -> None:
     with pytest.raises(StorageError) as caught, translate_errors("k"):
