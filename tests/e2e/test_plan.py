@@ -90,7 +90,7 @@ def test_a_job_that_nothing_connected_can_hold_is_not_submitted(terminal: Termin
     (terminal.folder / "gpt.py").write_text(GPT)
     done = terminal.run("run", "gpt.py")
     assert done.returncode == 6
-    assert "No connected backend can run it: it needs a GPU, and there is none." in done.stderr
+    assert "No connected backend can run it: it has no GPU, and one is needed." in done.stderr
     assert "○ Not connected, and no command connects " in done.stderr
     assert json.loads(terminal.ok("jobs", "--json"))["items"] == []
 

@@ -66,7 +66,7 @@ def test_what_it_needs_stands_above_what_it_costs(cli: Cli, real: RealServer, tm
     assert "Runs:       about 6m 22s on one T4 (low confidence, assumed)\n" in ran.err
     assert "Note: helper.py:2 cannot be parsed" in ran.err
     assert "2 more offers" in ran.err
-    assert "+ billed by the second\n- 16 GiB a GPU, more than twice what it needs\n- how long it takes" in ran.err
+    assert "+ billed by the second\n- 16 GiB per GPU, more than twice what it needs\n- its runtime is" in ran.err
     assert "○ Not connected, and no command connects modal and lambda yet: " in ran.err
     assert ran.err.endswith("Nothing was submitted.\n")
     ran = cli("plan", "train.py", "--optimize", "speed", "--gpu", "t4", "--hours", "2.5", "--max-cost", "20")
@@ -136,7 +136,7 @@ def test_what_it_may_cost_goes_with_the_job_and_says_when_it_ends(cli: Cli, real
 def test_a_job_that_only_costs_too_much_ends_with_7(cli: Cli, real: RealServer) -> None:
     ran = cli("run", "train.py", "--max-cost", "0", "--backend", "cloud")
     assert (ran.code, real.specs) == (7, [])
-    assert re.search(r"it would cost \$\S+ in all, more than \$0\.00", ran.err)
+    assert re.search(r"it would cost \$\S+ in total, more than \$0\.00", ran.err)
     assert "Fix: Raise max_cost_usd (--max-cost)" in ran.err
     assert cli("plan", "train.py", "--max-cost", "0").code == 7
 

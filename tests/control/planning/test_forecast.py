@@ -80,7 +80,7 @@ async def test_the_plan_is_kept_with_what_was_recommended_and_rejected(rig: Rig)
     assert found.offers == (found.chosen,)
     assert found.made_at is not None
     assert {offer.backend: offer.why for offer in found.rejected} == {
-        "cloud": "is not at local, and nothing else may run it"
+        "cloud": "is not on local, the only backend allowed"
     }
 
 
@@ -115,7 +115,7 @@ OFFER = {
     "ceiling_micros_per_hour": 0,
     "fit": "no GPU needed",
     "pros": ["free", "starts within a minute"],
-    "cons": ["its run time is unknown, so the price is by the hour"],
+    "cons": ["its runtime is unknown, so the price is per hour"],
     "simulated": False,
     "most_micros": 0,
     "paid_seconds": None,
@@ -133,7 +133,7 @@ REJECTED = {
     "startup_seconds": 30.0,
     "dated": "",
     "runnable": True,
-    "why": "is not at local, and nothing else may run it",
+    "why": "is not on local, the only backend allowed",
     "alike": 6,
 }
 DOCUMENT = {

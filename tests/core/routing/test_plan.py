@@ -85,7 +85,7 @@ def test_balanced_lies_between() -> None:
 def test_an_explicit_choice_wins_over_everything() -> None:
     found = plan(work(), asked(backend="lambda"))
     assert [one.offer.backend for one in found.ranked] == ["lambda"]
-    assert whys(found)["local pc on_demand"] == "is not at lambda, and nothing else may run it"
+    assert whys(found)["local pc on_demand"] == "is not on lambda, the only backend allowed"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_an_explicit_choice_wins_over_everything() -> None:
         (
             asked(allowed_backends=("modal", "lambda")),
             {"modal", "lambda"},
-            "is not at modal or lambda, and nothing else may",
+            "is not on modal or lambda, the only backends allowed",
         ),
         (asked(regions=("us-",)), {"lambda", "aws"}, "is in here, not in us-"),
         (asked(gpu_types=("A100",)), {"lambda", "aws"}, "has T4, not A100"),
@@ -113,7 +113,7 @@ def test_spot_only_for_what_may_be_interrupted() -> None:
     assert "may not be interrupted" in whys(plan(work()))["aws g4dn.xlarge spot"]
     allowed = plan(work(20.0, interruptible=True, checkpoint_seconds=1800.0), among=PAID)
     assert (allowed.ranked[0].offer.market, best(allowed)) == (Market.SPOT, "g4dn.xlarge")
-    assert "checkpoints carry it over interruptions" in allowed.ranked[0].pros
+    assert "continues from checkpoints after interruptions" in allowed.ranked[0].pros
     assert "70% below the on-demand price" in allowed.ranked[0].pros
 
 
@@ -178,7 +178,7 @@ def test_a_place_that_is_not_connected_is_no_candidate() -> None:
 def test_what_binds_for_years_is_asked_for_by_name() -> None:
     bound = replace(LAMBDA, market=Market.RESERVED, rate=1)
     assert plan(work(), among=(LAMBDA, bound)).ranked[0].offer is LAMBDA
-    assert "binds for years" in whys(plan(work(), among=(LAMBDA, bound)))["lambda a100 reserved"]
+    assert "is a commitment for years" in whys(plan(work(), among=(LAMBDA, bound)))["lambda a100 reserved"]
     assert best(plan(work(), asked(market=Market.RESERVED), (LAMBDA, bound))) == "a100"
 
 
@@ -186,7 +186,7 @@ def test_a_gpu_that_it_would_use_has_to_hold_it() -> None:
     large = Workload(Resources(gpu_memory_bytes=40 * GiB), GpuNeed.OPTIONAL, ComputeTime(HOUR, "T4"))
     found = plan(large, among=(LOCAL, LAMBDA, replace(offer("pool/here/cpu", 0.0, "", 0))))
     assert {one.offer.backend for one in found.ranked} == {"lambda", "pool"}
-    assert "would use the GPU, with 40 GiB; it has 16 GiB" in whys(found).values()
+    assert "has 16 GiB of GPU memory; the job would use 40 GiB" in whys(found).values()
 
 
 def test_without_a_gpu_the_memory_of_the_machine_has_to_hold_it() -> None:
@@ -195,7 +195,7 @@ def test_without_a_gpu_the_memory_of_the_machine_has_to_hold_it() -> None:
     found = plan(large, among=(here, LAMBDA))
     assert (best(found), whys(found)["local pc on_demand"]) == (
         "a100",
-        "would take 33 GiB of memory without a GPU; it has 32 GiB",
+        "has 32 GiB of memory; the job would take 33 GiB without a GPU",
     )
     assert best(plan(replace(large, model_bytes=32 * GiB), among=(here, LAMBDA))) == "pc"
 
@@ -205,7 +205,7 @@ def test_what_a_program_takes_of_memory_has_to_be_there_with_a_gpu_and_without()
     here, large = offer("local/here/pc", 0.0, ""), sized(offer("aws/east/r5", 0.5, ""), 64)
     program = Workload(Resources(), GpuNeed.NONE, host=host)
     found = plan(program, among=(here, large))
-    assert (best(found), whys(found)["local pc on_demand"]) == ("r5", "would take 33 GiB of memory; it has 32 GiB")
+    assert (best(found), whys(found)["local pc on_demand"]) == ("r5", "has 32 GiB of memory; the job would take 33 GiB")
     assert fit(program, large) == "good: 33.0 of 64 GiB"
     on_gpus = work(host=host)
     assert [one.offer.backend for one in plan(on_gpus, among=(LAMBDA, sized(XLARGE, 64))).ranked] == ["aws"]
@@ -216,7 +216,7 @@ def test_each_process_of_a_gpu_takes_its_own_memory() -> None:
     machine = offer("aws/east/g4", 4.0, gpus=4)
     assert plan(four, among=(machine,)).ranked
     found = plan(replace(four, process_per_gpu=True), among=(machine, sized(machine, 40)))
-    assert whys(found).popitem()[1] == "would take 40 GiB of memory; it has 32 GiB"
+    assert whys(found).popitem()[1] == "has 32 GiB of memory; the job would take 40 GiB"
     assert found.ranked
 
 
@@ -234,11 +234,11 @@ def test_a_program_that_shares_its_work_is_told_for_as_many_gpus_as_an_offer_has
 def test_what_is_assumed_of_the_number_of_gpus_is_said() -> None:
     several = replace(work(8.0), spread=True, process_per_gpu=True)
     words = {one.offer.instance_type: " ".join(one.cons) for one in plan(several, among=(ONE, FOUR)).ranked}
-    assert "told for one GPU; it could share its work among several" in words["g4-1"]
-    assert "told for a process on each of 4 GPUs; where it does not start them itself" in words["g4-4"]
+    assert "estimated for one GPU; it could share its work among several" in words["g4-1"]
+    assert "estimated for one process on each of 4 GPUs; unless it starts them itself" in words["g4-4"]
     itself = plan(replace(several, process_per_gpu=False), among=(FOUR,)).ranked[0].cons
-    assert "told for all 4 GPUs, among which it would share its work" in itself
-    assert not any("told for" in word for word in plan(work(8.0), among=(ONE,)).ranked[0].cons)
+    assert "estimated for all 4 GPUs, which would share its work" in itself
+    assert not any("estimated for" in word for word in plan(work(8.0), among=(ONE,)).ranked[0].cons)
 
 
 def test_steps_that_are_counted_out_do_not_become_fewer_with_more_gpus() -> None:
@@ -247,7 +247,7 @@ def test_steps_that_are_counted_out_do_not_become_fewer_with_more_gpus() -> None
     found = plan(fixed, asked(optimize=Objective.SPEED), (ONE, FOUR))
     assert {one.estimate.seconds for one in found.ranked} == {8 * HOUR}
     words = {one.offer.instance_type: " ".join(one.cons) for one in found.ranked}
-    assert "each of which does all of its steps" in words["g4-4"]
+    assert "that each run all of its steps" in words["g4-4"]
 
 
 def test_what_is_split_over_gpus_is_judged_by_the_gpus_that_an_offer_has() -> None:
@@ -257,7 +257,7 @@ def test_what_is_split_over_gpus_is_judged_by_the_gpus_that_an_offer_has() -> No
     assert "14.0 of 16 GiB" in fit(sharded, found.ranked[0].offer)
     assert any("asks for GPUs with 56 GiB" in one.why for one in found.rejected)
     maybe = replace(sharded, need=Resources(), gpu=GpuNeed.OPTIONAL, spread=False)
-    assert "would use the GPU, with 56 GiB" in plan(maybe, among=(ONE,)).rejected[0].why
+    assert "the job would use 56 GiB" in plan(maybe, among=(ONE,)).rejected[0].why
 
 
 def test_an_offer_that_does_not_tell_its_memory_is_not_shut_out_for_it() -> None:
@@ -276,7 +276,7 @@ def test_a_place_that_ends_its_machines_is_none_for_what_takes_longer_and_keeps_
     assert best(plan(work(23.0), among=(day, XLARGE))) == "t4"
     found = plan(work(25.0), among=(day, XLARGE))
     assert best(found) == "g4dn.xlarge"
-    why = "ends what runs there after 1d 0h; it takes 1d 1h and does not go on from checkpoints"
+    why = "ends jobs after 1d 0h; the job takes 1d 1h and does not resume from checkpoints"
     assert whys(found)["colab t4 on_demand"] == why
     kept = plan(work(25.0, checkpoint_seconds=HOUR), among=(day, XLARGE))
     assert best(kept) == "t4"
@@ -286,7 +286,7 @@ def test_a_place_that_ends_its_machines_is_none_for_what_takes_longer_and_keeps_
 def test_a_job_of_unknown_length_goes_by_the_hour() -> None:
     found = plan(work(None), among=PAID)
     assert best(found) == "g4dn.xlarge"
-    assert "its run time is unknown, so the price is by the hour" in found.ranked[0].cons
+    assert "its runtime is unknown, so the price is per hour" in found.ranked[0].cons
 
 
 def test_the_order_of_the_offers_does_not_matter() -> None:
@@ -377,7 +377,7 @@ def test_offers_that_share_a_size_each_tell_their_own_name_and_market() -> None:
     assert [one.why for one in found.rejected] == [
         "asks for 16 GPUs; p4d has 8",
         "asks for 16 GPUs; p4de has 8",
-        "is taken back at any time, and the job may not be interrupted",
+        "may be reclaimed at any time, and the job may not be interrupted",
         "asks for 16 GPUs; p4d has 8",
     ]
 
@@ -385,7 +385,7 @@ def test_offers_that_share_a_size_each_tell_their_own_name_and_market() -> None:
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        (asked(optimize=Objective.DEADLINE), "no deadline to meet"),
+        (asked(optimize=Objective.DEADLINE), "needs a deadline"),
         (asked(market=Market.SPOT), "may not be interrupted"),
     ],
 )
@@ -396,7 +396,7 @@ def test_what_contradicts_itself_is_refused_with_a_fix(wanted: PlanRequest, told
 
 
 def test_a_kind_of_gpu_and_no_gpu() -> None:
-    with pytest.raises(BadInput, match="and no GPU"):
+    with pytest.raises(BadInput, match="conflicts with --gpus 0"):
         plan(Workload(Resources()), asked(gpu_types=("A100",)))
 
 

@@ -1,3 +1,3 @@
-"""Routing: of all offers those that could hold a job, best first for what its owner wants, each with what the whole
-job would cost there and when it would be done; and why the others are none. Pure and deterministic.
+"""Routing: rank the offers that can hold a job by the user's objective, with the cost and finish time of the whole job,
+and say why each of the others cannot run it. Pure and deterministic.
 """

@@ -1,8 +1,8 @@
 """Correct runtime predictions by what past jobs really took.
 
-Ratios of real to predicted time are taken together from the general to the particular: all jobs, those of the same
-framework, of the same GPU, of both, of the same script. Each level starts from what the one above says and moves away
-from it as its own jobs become many.
+Ratios of actual to predicted time are combined from the general to the particular: all jobs, then jobs of the same
+framework, the same GPU, both, and the same script. Each level starts from the value of the level above and moves away
+from it as it has more jobs of its own.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from dataclasses import dataclass
 from crucible.core.routing.profile import Confidence
 
 PRIOR_WEIGHT = 3.0
-"""So many jobs of a level weigh as much as everything more general."""
+"""The level above counts as much as this number of a level's own jobs."""
 MAX_LOG_RATIO = math.log(100)
-"""A ratio beyond that is counted as that: a job that was wrong about everything teaches no more."""
+"""Ratios are clamped to this: a prediction that was wrong about everything teaches no more."""
 CLOSE = 0.15
-"""How far off a prediction may be, as a share of what it took."""
+"""The largest relative error of a prediction that still counts as close."""
 SURE_AFTER = 3
+"""Runs of the same script on the same GPU that raise the confidence of a prediction."""
 
 _Group = tuple[str | None, str | None, str | None]
-"""Framework, GPU and script of jobs that are alike; None: any."""
+"""Framework, GPU and script that the jobs of a group have in common; None: any."""
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """What makes jobs alike. `script` is empty where nothing but its own code says what a job is."""
+    """What makes jobs alike. `script` is empty for jobs that share no code to compare, such as a model's."""
 
     framework: str = ""
     gpu: str = ""
@@ -37,7 +38,7 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long a job will compute on one type of machine, in seconds: by the model alone, and with past jobs."""
+    """The predicted runtime of a job on one instance type in seconds, by the model alone and with the correction."""
 
     similarity: Similarity
     backend: str
@@ -48,9 +49,9 @@ class Forecast:
 
 @dataclass(frozen=True)
 class PastRun:
-    """A job that has ended: what it was like, and its seconds of computing as predicted and as they were.
+    """A completed job: its similarity, and its compute time in seconds, predicted and real.
 
-    `predicted` is what was told, with the correction of its day; `analytic` what the model said before that.
+    `predicted` includes the correction of that time; `analytic` is the model's value without it.
     """
 
     similarity: Similarity
@@ -64,58 +65,58 @@ class PastRun:
 
     @property
     def error(self) -> float:
-        """As a share of what it took; 0.5 is half as long again or half as long."""
+        """The relative error of the prediction: 0.5 is 50 % too long or too short."""
         return abs(self.predicted - self.real) / self.real
 
 
 @dataclass(frozen=True)
 class Correction:
-    """`factor` times what the model says. `lessons` is how many jobs of the same script spoke for it."""
+    """The model's time has to be multiplied by `factor`; `runs` of the same script contributed to it."""
 
     factor: float = 1.0
     runs: int = 0
     confidence: Confidence | None = None
-    """None: as sure as the model is by itself."""
+    """None: the model's own confidence holds."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Of predictions whose jobs have ended. `median_error` is None where there are none."""
+    """How good the predictions of completed jobs were. `median_error` is None if there are none."""
 
     count: int
     median_error: float | None
     close: float | None
-    """The share of them that was within 15 % of what it took."""
+    """The share of predictions within 15 % of the real time."""
 
 
 class PastRuns:
-    """Past jobs, grouped once, so that corrections for many GPUs are cheap."""
+    """Past jobs, grouped once, so that corrections for many GPUs are cheap to compute."""
 
-    def __init__(self, lessons: Iterable[PastRun] = ()) -> None:
-        usable = [lesson for lesson in lessons if lesson.analytic > 0 and lesson.real > 0]
+    def __init__(self, runs: Iterable[PastRun] = ()) -> None:
+        usable = [run for run in runs if run.analytic > 0 and run.real > 0]
         self.jobs = len(usable)
-        """How many jobs speak."""
+        """How many jobs the corrections rest on."""
         self.accuracy = accuracy(usable)
         self._ratios: dict[_Group, list[float]] = {}
-        for lesson in usable:
-            for crowd in (*_groups(lesson.similarity), *_same_script(lesson.similarity)):
-                self._ratios.setdefault(crowd, []).append(lesson.log_ratio)
+        for run in usable:
+            for group in (*_groups(run.similarity), *_same_script(run.similarity)):
+                self._ratios.setdefault(group, []).append(run.log_ratio)
 
     def correction(self, like: Similarity) -> Correction:
         belief = 0.0
-        for crowd in _groups(like):
-            belief = _update_belief(belief, self._ratios.get(crowd, ()))
-        here, everywhere = (self._ratios.get(crowd, ()) for crowd in _same_script(like))
-        same = (here or everywhere) if like.script else ()
-        return Correction(math.exp(_update_belief(belief, same)), len(same), _confidence(here) if same else None)
+        for group in _groups(like):
+            belief = _update_belief(belief, self._ratios.get(group, ()))
+        on_gpu, anywhere = (self._ratios.get(group, ()) for group in _same_script(like))
+        same = (on_gpu or anywhere) if like.script else ()
+        return Correction(math.exp(_update_belief(belief, same)), len(same), _confidence(on_gpu) if same else None)
 
 
-def correction(lessons: Iterable[PastRun], like: Similarity) -> Correction:
-    return PastRuns(lessons).correction(like)
+def correction(runs: Iterable[PastRun], like: Similarity) -> Correction:
+    return PastRuns(runs).correction(like)
 
 
-def accuracy(lessons: Iterable[PastRun]) -> Accuracy:
-    errors = [lesson.error for lesson in lessons if lesson.real > 0 and lesson.predicted > 0]
+def accuracy(runs: Iterable[PastRun]) -> Accuracy:
+    errors = [run.error for run in runs if run.real > 0 and run.predicted > 0]
     if not errors:
         return Accuracy(0, None, None)
     close = sum(error <= CLOSE for error in errors) / len(errors)
@@ -123,13 +124,13 @@ def accuracy(lessons: Iterable[PastRun]) -> Accuracy:
 
 
 def _groups(like: Similarity) -> tuple[_Group, ...]:
-    """The crowds that a job belongs to whatever its script is, from the general to the particular."""
+    """Return the groups of a job apart from its script's, from the general to the particular."""
     every, framework, gpu = (None, None, None), (like.framework, None, None), (None, like.gpu, None)
     return every, framework, gpu, (like.framework, like.gpu, None)
 
 
 def _same_script(like: Similarity) -> tuple[_Group, _Group]:
-    """On this GPU, and on any."""
+    """Return the groups of the same script on this GPU, and on any GPU."""
     return (None, like.gpu, like.script), (None, None, like.script)
 
 
@@ -137,8 +138,8 @@ def _update_belief(belief: float, ratios: Sequence[float]) -> float:
     return (sum(ratios) + PRIOR_WEIGHT * belief) / (len(ratios) + PRIOR_WEIGHT)
 
 
-def _confidence(here: Sequence[float]) -> Confidence | None:
-    """Of one script on one GPU: what it took on others makes nobody sure."""
-    if len(here) < SURE_AFTER:
+def _confidence(ratios: Sequence[float]) -> Confidence | None:
+    """Return the confidence that runs of one script on one GPU give; runs on other GPUs give none."""
+    if len(ratios) < SURE_AFTER:
         return None
-    return Confidence.HIGH if statistics.stdev(here) <= CLOSE else Confidence.MEDIUM
+    return Confidence.HIGH if statistics.stdev(ratios) <= CLOSE else Confidence.MEDIUM

@@ -1,4 +1,4 @@
-"""Estimate what a whole job would cost at an offer and how long it would take, from the wait to the last byte."""
+"""Estimate the cost and duration of a whole job at an offer, from the wait for a machine to the last byte."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from crucible.core.routing.workload import ComputeTime, Workload
 GB = 10**9
 MONTH = 30 * 86400.0
 NVLINK_SHARE = 0.9
-"""What each further GPU adds; measured scaling of data parallel training on one machine lies about there."""
+"""How much each further GPU adds, close to the measured scaling of data parallel training on one machine."""
 BANDWIDTH = 100e6
-"""Bytes per second between a machine and the store, as assumed."""
+"""Assumed bytes per second between a machine and the store."""
 LONGEST = 10 * 365 * 86400.0
-"""What would take longer is as good as never done."""
+"""Upper limit of estimates in seconds, so that they stay finite."""
 
 
 class Estimate(NamedTuple):
-    """Seconds and micro-dollars. `seconds` is pure computing, None where nobody knows; then nothing that follows from
-    it is known either.
+    """Seconds and micro-dollars. `seconds` is compute time alone; None if it is unknown, and then so is everything that
+    depends on it.
     """
 
     wait: float
@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
     transfer: float
     seconds: float | None
     lost: float | None
-    """Work done again after interruptions, and the starts in between, as expected."""
+    """Expected time for repeating work after interruptions and for the restarts."""
     machine: int | None
     egress: int
     storage: int | None
@@ -52,7 +52,7 @@ class Estimate(NamedTuple):
 
 
 class Estimates:
-    """Of one job at many offers: how fast a machine is, is worked out once for all that are alike."""
+    """Estimates of one job at many offers, computed once for all machines of the same speed."""
 
     def __init__(self, work: Workload, known: SpeedModel) -> None:
         self._work = work
@@ -65,19 +65,21 @@ class Estimates:
     def estimate(self, offer: Offer) -> Estimate:
         wait, startup, tariff, transfer = offer.wait_seconds, offer.startup_seconds, offer.tariff, self._transfer
         seconds, confidence = self._durations.get(id(offer.capacity)) or self._duration(offer)
-        egress = _of(self._work.output_bytes, tariff.egress_per_gb or 0) if self._work.output_bytes else 0
+        egress = _per_gb(self._work.output_bytes, tariff.egress_per_gb or 0) if self._work.output_bytes else 0
         if seconds is None:
             return Estimate(wait, startup, transfer, None, None, None, egress, None, confidence)
         lost = _lost(self._work, offer, seconds, self._known)
         billed = startup + transfer + seconds + lost
         machine = forecast(billed, offer.rate, offer.billing)
-        held = _of(self._held, tariff.storage_per_gb_month or 0) if self._held else 0
+        held = _per_gb(self._held, tariff.storage_per_gb_month or 0) if self._held else 0
         storage = math.ceil(held * billed / MONTH) if held else 0
         return Estimate(wait, startup, transfer, seconds, lost, machine, egress, storage, confidence)
 
     def _duration(self, offer: Offer) -> tuple[float | None, Confidence]:
-        """By the identity of its size, which the offers of a list share and which outlives the question; sizes are
-        alike that compute with as many GPUs of a kind, or with as many processors.
+        """Return the compute time at an offer, and its confidence.
+
+        Cached by the identity of the capacity, which offers of a list share and which outlives the request; then by
+        what decides the speed: the number and type of GPUs used, or else the number of CPUs.
         """
         has, used = offer.capacity, self._work.gpus_on(offer.capacity)
         alike = used, has.gpu_name, 0 if used else has.cpus
@@ -93,34 +95,34 @@ def estimate(work: Workload, offer: Offer, known: SpeedModel) -> Estimate:
 
 
 def duration(work: Workload, offer: Offer, known: SpeedModel) -> tuple[float | None, Confidence]:
-    """Seconds of computing there, and how sure that is."""
+    """Return the compute time in seconds at the offer (None: unknown), and its confidence."""
     compute = work.compute
     if compute is None:
         return None, Confidence.LOW
     if not compute.gpu and not isinstance(compute, CountedComputeTime):
         return compute.seconds, compute.confidence
     used = work.gpus_on(offer.capacity)
-    faster = _faster(compute, offer, used, known)
-    if faster is None:
+    relative = _relative_speed(compute, offer, used, known)
+    if relative is None:
         return compute.seconds, Confidence.LOW
-    together = _together(used or 1) / _together(compute.gpus) if compute.shared else 1.0
+    scaling = _scaling(used or 1) / _scaling(compute.gpus) if compute.shared else 1.0
     same = offer.capacity.gpu_name == compute.gpu and used == compute.gpus
     sure = compute.confidence if same else weaker(compute.confidence, Confidence.MEDIUM)
-    return min(compute.seconds / (faster * together), LONGEST), sure
+    return min(compute.seconds / (relative * scaling), LONGEST), sure
 
 
-def _faster(compute: ComputeTime, offer: Offer, used: int, known: SpeedModel) -> float | None:
-    """How many times as fast as a GPU of the type that it was told for one there is, or all processors there."""
+def _relative_speed(compute: ComputeTime, offer: Offer, used: int, known: SpeedModel) -> float | None:
+    """Return the speed of one GPU (or all CPUs) there, relative to the GPU that `compute` is for; None if unknown."""
     if isinstance(compute, CountedComputeTime):
-        told, there = _step(compute, known), _step_there(compute, offer, used, known)
-        return told / there if told and there else None
+        reference, there = _step(compute, known), _step_there(compute, offer, used, known)
+        return reference / there if reference and there else None
     base = known.speed(compute.gpu, compute.precision)
     here = known.speed(offer.capacity.gpu_name, compute.precision) if used else known.cpu_speed(offer.capacity.cpus)
     return here / base if here and base else None
 
 
 def _step(compute: CountedComputeTime, known: SpeedModel) -> float | None:
-    """Seconds of a step where its time was told for."""
+    """Return the seconds of a step on the hardware that `compute` is for."""
     if not compute.gpu:
         return known.cpu_step(CORES, compute.load)
     return known.step(compute.gpu, compute.precision, compute.load)
@@ -131,15 +133,15 @@ def _step_there(compute: CountedComputeTime, offer: Offer, used: int, known: Spe
     return known.step(has.gpu_name, compute.precision, compute.load) if used else known.cpu_step(has.cpus, compute.load)
 
 
-def _together(gpus: int) -> float:
+def _scaling(gpus: int) -> float:
     return 1 + (gpus - 1) * NVLINK_SHARE
 
 
 def _lost(work: Workload, offer: Offer, seconds: float, known: SpeedModel) -> float:
-    """With interruptions that come at random, each piece between checkpoints is done again until it gets through.
+    """Return the expected seconds lost to interruptions: the work since the last checkpoint is repeated.
 
-    The expected time of a piece of length c is (1/r + d) (exp(r c) - 1) for r interruptions a second and a
-    restart of d seconds; all pieces together, less the work itself.
+    With r interruptions a second at random and a restart of d seconds, a piece of length c is expected to take
+    (1/r + d) (exp(r c) - 1). The result is that for all pieces, less the work itself.
     """
     rate = known.interruptions(offer) / 3600
     if not rate or not seconds:
@@ -150,5 +152,5 @@ def _lost(work: Workload, offer: Offer, seconds: float, known: SpeedModel) -> fl
     return min(expected - seconds, LONGEST)
 
 
-def _of(size: int, micros_per_gb: int) -> int:
+def _per_gb(size: int, micros_per_gb: int) -> int:
     return -(-size * micros_per_gb // GB)

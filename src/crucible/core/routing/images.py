@@ -1,4 +1,4 @@
-"""Which image a job runs in, by what its code uses."""
+"""Choose the container image of a job by the libraries that its code imports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ON_TORCH = (
     "stable_baselines3",
 )  # fmt: skip
 _RULES = (*_FIRST, *((name, TORCH) for name in _ON_TORCH))
-"""A library that computes with torch unless the program says otherwise comes after those that say it."""
+"""In order of precedence: the frameworks themselves come before libraries that use torch by default."""
 
 
 def image_for(frameworks: Collection[str], *, gpu: bool) -> str:
-    """With a GPU the framework's own image, torch before tensorflow; the plain one for everything else."""
+    """Return the image of the framework if the job uses a GPU (torch before tensorflow), else the plain one."""
     found = (image for name, image in _RULES if gpu and name in frameworks)
     return next(found, PLAIN)

@@ -1,4 +1,4 @@
-"""How fast machines are relative to each other, and how often they are taken back, by data sheets."""
+"""Relative speeds of machines from data sheets, and how often spot machines are reclaimed."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from crucible.core.errors import UnknownName
 from crucible.core.routing.roofline import CORE_BANDWIDTH, CORE_FLOPS, Load, cpu_roof, gpu_roof
 
 INTERRUPTIONS = 0.02
-"""How often an hour a spot machine is taken back where its provider does not say, as assumed."""
-MOST = 0.99
+"""Assumed reclaims per hour of a spot machine whose provider publishes no rate."""
+MAX_SHARE = 0.99
 HOURS_A_MONTH = 730
 ARITHMETIC = 0.7
-"""How much of a GPU's speed is its arithmetic, the rest being its memory, for work of which nothing else is known."""
+"""The share of arithmetic in the speed of a GPU (the rest is memory bandwidth) for work that was not counted."""
 
 
 class SpeedModel(Protocol):
-    """What is known of machines beyond their offers."""
+    """Relative speeds of GPUs and CPUs, and the interruption rates of offers."""
 
     def speed(self, gpu: str, precision: str) -> float | None:
-        """Of one GPU, on a scale of its own. None for a type that nobody knows."""
+        """Return the speed of one GPU on a scale of its own; None for an unknown type."""
 
     def step(self, gpu: str, precision: str, load: Load) -> float | None:
-        """Seconds that one GPU takes for a step of counted work. None for a type that nobody knows."""
+        """Return the seconds that one GPU takes for a step of counted work; None for an unknown type."""
 
     def cpu_speed(self, cpus: float) -> float:
-        """Of so many processors, on the scale of `speed`."""
+        """Return the speed of a number of CPUs, on the scale of `speed`."""
 
     def cpu_step(self, cpus: float, load: Load) -> float:
-        """Seconds that so many processors take for a step of counted work."""
+        """Return the seconds that a number of CPUs takes for a step of counted work."""
 
     def interruptions(self, offer: Offer) -> float:
-        """How often an hour a machine is taken back there, on average."""
+        """Return the average number of interruptions per hour at an offer."""
 
 
 class DataSheetSpeeds:
-    """Training is bound now by arithmetic, now by memory: a GPU is as fast as a weighted mean of both says."""
+    """Speeds from data sheets. Training is bound by arithmetic and by memory: a weighted mean of both counts."""
 
     def speed(self, gpu: str, precision: str) -> float | None:
         return _speed(gpu, precision)
@@ -57,12 +57,12 @@ class DataSheetSpeeds:
         return cpu_roof(cpus).seconds(load)
 
     def interruptions(self, offer: Offer) -> float:
-        """A provider tells the share of machines that it took back in a month."""
+        """Return interruptions per hour, from the monthly share of reclaimed machines that the provider publishes."""
         if offer.market is not Market.SPOT:
             return 0.0
         if offer.tariff.interruption is None:
             return INTERRUPTIONS
-        share = min(sum(offer.tariff.interruption) / 2, MOST)
+        share = min(sum(offer.tariff.interruption) / 2, MAX_SHARE)
         return -math.log1p(-share) / HOURS_A_MONTH
 
 

@@ -11,28 +11,28 @@ from crucible.core.routing.roofline import Load
 from crucible.core.routing.workload import ComputeTime, Workload
 
 UNNAMED = "unnamed"
-"""A GPU of which nobody knows the type."""
+"""The name of a GPU whose type is unknown."""
 
 
 class CorrectedSpeeds:
-    """A SpeedModel in which each GPU, and having none, is as slow as past runs say.
+    """A SpeedModel in which each GPU type, and machines without a GPU, are corrected by past runs.
 
-    What a program takes on its GPU of reference is corrected by itself (`of(compute)`): the two together make the time
-    on any machine that of the model, times the factor of that machine.
+    The time on the reference GPU of a program is corrected by its own factor (`correction_for(compute)`): together they
+    make the time on any machine the model's, times the factor of that machine.
     """
 
-    def __init__(self, known: SpeedModel, experience: PastRuns, framework: str, script: str) -> None:
+    def __init__(self, known: SpeedModel, past_runs: PastRuns, framework: str, script: str) -> None:
         self._known = known
-        self._experience = experience
+        self._past_runs = past_runs
         self._like = Similarity(framework=framework, script=script)
         self._corrections: dict[str, Correction] = {}
 
     def correction_on(self, gpu: str) -> Correction:
-        """`gpu` is empty for a machine whose processors do the work."""
+        """Return the correction on a GPU type; `gpu` is empty for a machine whose CPUs do the work."""
         found = self._corrections.get(gpu)
         if found is None:
             like = Similarity(self._like.framework, gpu, self._like.script)
-            found = self._corrections[gpu] = self._experience.correction(like)
+            found = self._corrections[gpu] = self._past_runs.correction(like)
         return found
 
     def correction_for(self, compute: ComputeTime | None) -> Correction:
@@ -56,7 +56,7 @@ class CorrectedSpeeds:
         return self._known.interruptions(offer)
 
     def with_confidence(self, ranked: RankedOffer) -> RankedOffer:
-        """As sure as the jobs of this program make it that ran on such a GPU; as it is where they are too few."""
+        """Return the offer with the confidence that past runs of the program on its GPU give, if enough ran there."""
         confidence = self.correction_on(gpu_used(ranked.work, ranked.offer)).confidence
         if confidence is None or ranked.estimate.seconds is None:
             return ranked
@@ -64,6 +64,6 @@ class CorrectedSpeeds:
 
 
 def gpu_used(work: Workload, offer: Offer) -> str:
-    """The GPU that would do the work there; empty where the processors do."""
+    """Return the type of GPU that would do the work at the offer; empty if the CPUs do it."""
     has = offer.capacity
     return "" if work.gpu is GpuNeed.NONE or not has.gpus else has.gpu_name or UNNAMED

@@ -1,4 +1,4 @@
-"""Plan: the candidates for a job, best first, and the offers that are none, each with its reason."""
+"""The plan of a job: its candidates, best first, and the rejected offers, each with a reason."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from crucible.core.routing.pros_and_cons import cons, pros
 from crucible.core.routing.workload import Workload
 
 HOUR_IS_WORTH = 2 * MICROS
-"""Balanced: what an hour of waiting counts for, in micro-dollars."""
+"""Micro-dollars that an hour until completion counts for under the `balanced` objective."""
 SPOT_HEADROOM = 1.25
-"""How far a spot price may rise over today's before the job waits instead."""
+"""How far a spot price may rise above the current one before the job waits instead."""
 LAST = float("inf")
 
 
 class RankedOffer(NamedTuple):
-    """An offer that holds the job, with what it would come to. `weight` is that in the unit of the objective, where
-    less is better. `on_demand` is what the same machine costs an hour when it is not taken back.
+    """An offer that can hold the job, with its estimate. `weight` is in the unit of the objective, less is better.
+    `on_demand` is the hourly rate of the same instance type on demand, for a spot offer.
     """
 
     work: Workload
@@ -34,18 +34,21 @@ class RankedOffer(NamedTuple):
     estimate: Estimate
     weight: float
     best: float
-    """The weight of the first."""
+    """The weight of the best offer."""
     on_demand: int | None = None
 
     @property
     def score(self) -> float:
-        """1 for the best; half as good, half the score. A cent, or a second, keeps free from being a division by 0."""
+        """Return 1.0 for the best offer, and about half for twice its weight.
+
+        A small constant avoids a division by zero for weights of 0.
+        """
         unit = MICROS / 100
         return round((self.best + unit) / (self.weight + unit), 4)
 
     @property
     def ceiling(self) -> int:
-        """The highest hourly rate at which it would still be placed there."""
+        """The highest hourly rate in micro-dollars at which the job would still start there."""
         estimated, most = self.estimate, self.max_cost
         headroom = SPOT_HEADROOM if self.offer.market is Market.SPOT else 1.0
         if most is not None and estimated.machine and estimated.total:
@@ -63,7 +66,7 @@ class RankedOffer(NamedTuple):
 
 
 class RejectedOffer(NamedTuple):
-    """`too_dear`: only what it costs speaks against it."""
+    """`over_budget`: its cost is the only reason against it."""
 
     offer: Offer
     why: str
@@ -72,9 +75,9 @@ class RejectedOffer(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """`ranked` are the candidates. `elsewhere` would be, but cannot run anything just now: their offers say why.
+    """`ranked` are the candidates. `unconnected` offers would fit but cannot run anything now: `why_not` says why.
 
-    `nearest` is the offer that misses least, when none holds the job.
+    `nearest` is the rejected offer that misses least, if no offer fits.
     """
 
     ranked: tuple[RankedOffer, ...]
@@ -84,10 +87,10 @@ class Plan:
 
 
 class _WeighedOffer(NamedTuple):
-    """Sorted as it stands, from its weight to its position in the list: the same offers come in the same order."""
+    """Sorts by its fields in their order, down to its position in the input: the same offers give the same order."""
 
     weight: float
-    """In the unit of the objective; less is better."""
+    """In the unit of the objective, less is better."""
     eta: float
     total: int
     rate: int
@@ -101,44 +104,44 @@ class _WeighedOffer(NamedTuple):
 
     @property
     def name(self) -> tuple[str, str, str]:
-        """The same in every market."""
+        """Backend, region and instance type: the same for each market."""
         return self[4:7]
 
 
 def route(work: Workload, request: PlanRequest, offers: Iterable[Offer], speeds: SpeedModel) -> Plan:
-    """Rank the offers. Raises BadInput for a request that contradicts itself, or the work."""
+    """Rank the offers. Raises BadInput for a request that contradicts itself or the workload."""
     check_request(request, work)
-    judged, estimates = rejections.OfferCheck(work, request), Estimates(work, speeds)
+    check, estimates = rejections.OfferCheck(work, request), Estimates(work, speeds)
     fitting: list[_WeighedOffer] = []
     rejected: list[RejectedOffer] = []
-    for place, offer in enumerate(offers):
-        why, dear = judged.why_never(offer), False
+    for position, offer in enumerate(offers):
+        why, over_budget = check.why_never(offer), False
         if not why:
             found = estimates.estimate(offer)
-            why, dear = judged.exceeds_limits(offer, found)
+            why, over_budget = check.exceeds_limits(offer, found)
             if not why:
-                fitting.append(_weighed(request.optimize, offer, found, place))
+                fitting.append(_weighed(request.optimize, offer, found, position))
                 continue
-        rejected.append(RejectedOffer(offer, why, dear))
+        rejected.append(RejectedOffer(offer, why, over_budget))
     fitting.sort()
     ranked = tuple(_ranked(work, request.max_cost_micros, [one for one in fitting if one.offer.runnable]))
-    elsewhere = tuple(_ranked(work, request.max_cost_micros, [one for one in fitting if not one.offer.runnable]))
-    nearest = None if fitting else _nearest(judged, rejected, estimates)
-    return Plan(ranked, tuple(rejected), nearest, elsewhere)
+    unconnected = tuple(_ranked(work, request.max_cost_micros, [one for one in fitting if not one.offer.runnable]))
+    nearest = None if fitting else _nearest(check, rejected, estimates)
+    return Plan(ranked, tuple(rejected), nearest, unconnected)
 
 
 def check_request(request: PlanRequest, work: Workload) -> None:
-    """Raise BadInput for a request that contradicts itself, or the work."""
+    """Raise BadInput for a request that contradicts itself or the workload."""
     if request.optimize is Objective.DEADLINE and request.deadline_hours is None:
-        raise BadInput("There is no deadline to meet.", fix="Say when it has to be done: --deadline 6h.")
+        raise BadInput("The objective `deadline` needs a deadline.", fix="Give one: --deadline 6h.")
     if request.planned_market is Market.SPOT and not work.interruptible:
         raise BadInput(
-            "It may not be interrupted, and asks for spot machines, which are taken back.",
-            fix="Allow interruptions (interruptible), or leave the market to us.",
+            "The job may not be interrupted, and spot machines can be reclaimed at any time.",
+            fix="Allow interruptions (interruptible), or leave out the market.",
         )
     if request.gpu_types and work.need.gpus == 0:
         kinds = " or ".join(request.gpu_types)
-        raise BadInput(f"It wants {kinds}, and no GPU.", fix="Ask for at least one: --gpus 1.")
+        raise BadInput(f"--gpu {kinds} conflicts with --gpus 0.", fix="Request at least one: --gpus 1.")
 
 
 def _ranked(work: Workload, max_cost: int | None, fitting: list[_WeighedOffer]) -> Iterator[RankedOffer]:
@@ -149,8 +152,8 @@ def _ranked(work: Workload, max_cost: int | None, fitting: list[_WeighedOffer]) 
         yield RankedOffer(work, max_cost, one.offer, one.estimated, one.weight, least, instead)
 
 
-def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int) -> _WeighedOffer:
-    """Where nobody knows how long it takes, an hour stands for the whole, and it comes behind its equals."""
+def _weighed(objective: Objective, offer: Offer, estimated: Estimate, position: int) -> _WeighedOffer:
+    """Weigh an offer. An unknown runtime counts as an hour, and sorts behind other offers of the same weight."""
     rate, eta, total = offer.rate, estimated.eta, estimated.total
     last = LAST if eta is None else eta
     if eta is None:
@@ -164,15 +167,13 @@ def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int
     else:
         weight = float(total)
     names = offer.backend, offer.region, offer.instance_type
-    return _WeighedOffer(weight, last, total, rate, *names, offer.market, place, offer, estimated)
+    return _WeighedOffer(weight, last, total, rate, *names, offer.market, position, offer, estimated)
 
 
-def _nearest(
-    judged: rejections.OfferCheck, rejected: list[RejectedOffer], estimates: Estimates
-) -> RejectedOffer | None:
+def _nearest(check: rejections.OfferCheck, rejected: list[RejectedOffer], estimates: Estimates) -> RejectedOffer | None:
     def misses(one: RejectedOffer) -> tuple[object, ...]:
         offer = one.offer
-        missing = judged.distance(offer, estimates.estimate(offer))
+        missing = check.distance(offer, estimates.estimate(offer))
         return missing, offer.rate, offer.backend, offer.region, offer.instance_type
 
     return min(rejected, key=misses, default=None)

@@ -1,4 +1,4 @@
-"""PlanRequest: which job, which program and which goal a plan is for. Its body is that of a submission and more."""
+"""The request for a plan: the fields of a submission, the program's text, and the goal."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_HOURS = MAX_SECONDS / 3600
 MOST_OFFERS = 5000
 PROGRAMS = (".py", ".ipynb")
 READ = (*PROGRAMS, ".yaml", ".yml", ".json", ".toml", ".cfg")
-"""Of a program's files those that say what it does."""
+"""Files of a program that are read: code and configuration."""
 MOST = 6_000_000
-"""Characters of a program that are read."""
+"""Maximum number of characters of a program that are read."""
 
 _Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00]+$")]
 _Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
@@ -31,7 +31,7 @@ _PROCESSES = frozenset({"nproc_per_node", "num_processes", "num_gpus"})
 
 
 class Program(NamedTuple):
-    """Files by their paths, the one that is started, and its arguments."""
+    """Files by path, the one to start, and its arguments."""
 
     files: Mapping[str, str]
     entry: str
@@ -39,12 +39,12 @@ class Program(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The same for the same files, started in the same way."""
+        """A hash of the files, the entry and the arguments."""
         return _digest(self.entry, *self.arguments, *(part for item in sorted(self.files.items()) for part in item))
 
     @property
     def script(self) -> str:
-        """The same for the same code, whatever its arguments and settings are: those are read, and so accounted for."""
+        """A hash of the code alone: arguments and settings are read by the analysis, which accounts for them."""
         code = sorted(item for item in self.files.items() if item[0] == self.entry or item[0].endswith(PROGRAMS))
         return _digest(self.entry, *(part for item in code for part in item))
 
@@ -58,17 +58,17 @@ def _digest(*parts: str) -> str:
 
 
 def processes_in(words: Sequence[str]) -> int | None:
-    """Of what stands before the program's name, as the launchers of torch, accelerate and deepspeed take it."""
-    for place, word in enumerate(words):
+    """Return the number of processes in the options of a launcher (torchrun, accelerate, deepspeed), or None."""
+    for index, word in enumerate(words):
         name, _, value = word.partition("=")
         if name.lstrip("-").replace("-", "_") in _PROCESSES:
-            value = value or next(iter(words[place + 1 :]), "")
+            value = value or next(iter(words[index + 1 :]), "")
             return int(value) if value.isdecimal() and 0 < int(value) <= MAX_GPUS else None
     return None
 
 
 def as_bytes(text: str) -> bytes:
-    """What a file of this text holds; half characters, which JSON can bring, are no reason to fail."""
+    """Encode a text as UTF-8; lone surrogates, which JSON allows, are replaced."""
     return text.encode(errors="replace")
 
 
@@ -82,8 +82,8 @@ class Objective(enum.StrEnum):
 class Goal(BaseModel):
     """What a plan optimizes, and which offers count.
 
-    `hours`: how long the job takes, on a GPU of its `gpu_types` if they are one; without it the program is read for
-    that. `interruptible` None: as the program is read.
+    `hours`: how long the job takes, on a GPU of its `gpu_types` if it names one type (default: read from the program).
+    `interruptible`: None takes the answer from the program.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -95,7 +95,7 @@ class Goal(BaseModel):
     dedicated: bool = False
     interruptible: bool | None = None
     every_region: bool = False
-    """Each region's offer; otherwise the best of each machine type of a backend."""
+    """List the offer of each region (default: the best region of each instance type and backend)."""
     limit: Annotated[int, Field(ge=1, le=MOST_OFFERS)] = 50
 
     @property
@@ -104,10 +104,10 @@ class Goal(BaseModel):
 
 
 class PlanRequest(JobSpec, Goal):
-    """A job, its program and the goal of the plan, side by side as they are sent.
+    """A job, its program and the goal of the plan, in one flat body.
 
-    The program is `code`, or `files` by their paths with the one that is started as `entry`: as far as it is written.
-    `backend` and `fallback` are an explicit choice.
+    The program is `code`, or `files` by path with the one to start as `entry`; both are optional.
+    `backend` and `fallback` restrict the plan to those backends.
     """
 
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)] = ("python", MAIN)
@@ -118,21 +118,21 @@ class PlanRequest(JobSpec, Goal):
     @model_validator(mode="after")
     def _one_program(self) -> PlanRequest:
         if self.code is not None and self.files:
-            raise ValueError("a program is given as code or as files, not both")
+            raise ValueError("give a program as code or as files, not both")
         if self.entry is not None and self.files and self.entry not in self.files:
             raise ValueError(f"the entry {self.entry!r} is not among the files")
         return self
 
     @property
     def named_backends(self) -> tuple[str, ...]:
-        """The backends that were named, in their order."""
+        """The backends that the user chose, in order."""
         return self.backends if self.backend else tuple(dict.fromkeys(self.fallback))
 
     @property
     def planned_market(self) -> Market | None:
-        """Return the market to look in, None for any that suits the job.
+        """The market to search; None: any that suits the job.
 
-        Without a word on it, a job at named backends gets machines that cannot be taken back, as when it is submitted.
+        A job with chosen backends but no market gets on-demand machines, as it does when it is submitted.
         """
         if self.market is None and self.named_backends and not self.interruptible:
             return Market.ON_DEMAND
@@ -140,7 +140,7 @@ class PlanRequest(JobSpec, Goal):
 
     @property
     def program(self) -> Program | None:
-        """None where there is nothing to read."""
+        """The program to read; None if the request has no code."""
         if self.code is not None:
             return Program({MAIN: self.code}, MAIN, self._arguments(MAIN))
         entry = self.entry or next((word for word in self.command if word in self.files), None)
@@ -149,7 +149,7 @@ class PlanRequest(JobSpec, Goal):
 
     @property
     def processes(self) -> int | None:
-        """How many of the program a launcher starts on a machine: `torchrun --nproc-per-node 4`; None: not said."""
+        """How many processes a launcher starts on a machine, as in `torchrun --nproc-per-node 4`; None: not stated."""
         entry = program.entry if (program := self.program) else ""
         words = self.command[: self.command.index(entry)] if entry in self.command else ()
         return processes_in(words)

@@ -1,7 +1,7 @@
-"""Profile: what reading a program taught about what it needs.
+"""The profile of a program: what reading its code tells about its needs.
 
-Every conclusion carries how sure it is, the lines that show it and whether it had to be assumed. What cannot be
-known has no value and the one question that would settle it.
+Every conclusion carries its confidence, the lines that show it and whether it is an assumption. A conclusion that
+cannot be drawn has no value, but the question to the user that would settle it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _WEAK = tuple(Confidence)
 
 
 def weaker(one: Confidence, other: Confidence) -> Confidence:
-    """What follows from both is as sure as the less sure of them."""
+    """Return the lower of two confidences: that of a result which needs both."""
     return max(one, other, key=_WEAK.index)
 
 
 class GpuNeed(enum.StrEnum):
-    """Whether the program runs without a GPU: it never uses one, uses one if there is one, or fails without."""
+    """Whether the program uses a GPU: never, if one is there, or it fails without one."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -52,7 +52,7 @@ class Distribution(enum.StrEnum):
 
     @property
     def needs_launcher(self) -> bool:
-        """A launcher starts a process for each GPU, as many as it is told."""
+        """Whether a launcher such as torchrun has to start a process for each GPU."""
         return self in (
             Distribution.DDP,
             Distribution.FSDP,
@@ -80,7 +80,7 @@ class Entrypoint(enum.StrEnum):
     SCRIPT = "script"
     NOTEBOOK = "notebook"
     MODULE = "module"
-    """Definitions alone: running the file does nothing to speak of."""
+    """Only definitions: running the file does nothing useful."""
 
     SERVICE = "service"
 
@@ -99,7 +99,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Conclusion(Generic[T]):
-    """One thing that was learned; unknown without a value. `question` would settle it, or what its value leaves out."""
+    """One property of the program; a value of None is unknown. `question` asks the user for what is still open."""
 
     value: T | None = None
     confidence: Confidence = Confidence.LOW
@@ -115,9 +115,9 @@ class Conclusion(Generic[T]):
 
 @dataclass(frozen=True)
 class Memory:
-    """GPU memory in bytes, by what takes it. `workspace` is what libraries and the allocator keep for themselves.
+    """GPU memory in bytes, by use. `workspace` is overhead of libraries and the allocator.
 
-    `sharded` is how much of all that is split where several GPUs share the work; the rest is whole on each.
+    `sharded` is how much of the total is split when several GPUs share the work; each holds the rest in full.
     """
 
     weights: float = 0.0
@@ -134,11 +134,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class HostMemory:
-    """Memory of the machine itself in bytes, for one process and those that it starts to load data or to fit.
+    """Host memory in bytes, for one process and its subprocesses (data loaders, workers that fit).
 
-    `base` is the interpreter with its libraries; `model` all that the model takes where no GPU does the work, else its
-    weights on their way to the GPU. `offloaded` is what GPUs put there, once for all processes of a machine. `data` is
-    counted `COPIES` times: itself, and the copy that is shuffled, split, scaled or turned into floats.
+    `base` is the interpreter with its libraries; `model` the whole model if the CPU does the work, else its weights on
+    their way to the GPU. `offloaded` is what GPUs move to the host, once for all processes of a machine. `data` counts
+    `COPIES` times: itself, and the copy that is shuffled, split, scaled or converted to floats.
     """
 
     COPIES: ClassVar[int] = 2
@@ -158,17 +158,17 @@ class HostMemory:
 
     @property
     def least(self) -> HostMemory:
-        """What it takes for certain: each array once, and no helpers."""
+        """The certain minimum: each array once, and no subprocesses."""
         return replace(self, data=self.data / self.COPIES, workers=0.0)
 
     def with_model(self, size: float) -> HostMemory:
-        """With a model that takes so much, at the least."""
+        """Return the same with a model of at least this size in bytes."""
         return replace(self, model=max(self.model, size))
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """`gb` is its size on disk, `samples` what one epoch goes through; None is unknown."""
+    """`gb` is its size on disk, `samples` the number of samples in an epoch; None: unknown."""
 
     name: str
     samples: int | None = None
@@ -199,7 +199,7 @@ class Profile:
     steps: Conclusion[int] = Conclusion()
     flops_per_step: Conclusion[float] = Conclusion()
     tf32_share: Conclusion[float] = Conclusion()
-    """How much of that GPUs which have TF32 do in it, though the program is in 32 bits."""
+    """The share of these FLOPs that GPUs with TF32 run in TF32, though the program uses 32-bit floats."""
 
     runtime_hours: Conclusion[float] = Conclusion()
     """On the reference GPU that its `why` names."""
@@ -210,7 +210,7 @@ class Profile:
     network: Conclusion[bool] = Conclusion()
     entrypoint: Conclusion[Entrypoint] = Conclusion()
     notes: tuple[str, ...] = field(default=())
-    """What was wrong with the input, for the user to read."""
+    """Problems with the input, for the user to read."""
 
     def conclusions(self) -> dict[str, Conclusion[object]]:
         found = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -1,4 +1,4 @@
-"""Make the workload of a job from its request and, where that is silent, from the profile of its program."""
+"""Make the workload of a job from its request and, where the request is silent, from the profile of its program."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from crucible.core.routing.roofline import with_load
 from crucible.core.routing.workload import ComputeTime, GpuMemory, Workload
 
 REFERENCE = "T4"
-"""The GPU that a profile's hours are on."""
+"""The GPU that the hours of a profile refer to."""
 GB = 10**9
 LARGE_GPU = 80 * GB
-"""What the GPUs have that large models are trained on."""
+"""Memory of the GPUs that large models are trained on."""
 WEIGHT = 4
-"""Bytes of a parameter as it is saved."""
+"""Bytes per saved parameter."""
 PIECES = 10
-"""A program that saves, at times unknown, saves about so often."""
+"""The assumed number of checkpoints of a program that saves at unknown times."""
 UNREAD = Profile()
 
 
@@ -30,24 +30,24 @@ def requested_resources(request: PlanRequest) -> Resources:
 
 
 def make_workload(request: PlanRequest, profile: Profile = UNREAD, learned: Correction | None = None) -> Workload:
-    """What the job is to the router. `learned` corrects what is read; what the request says counts as it is."""
-    asked, spot = requested_resources(request), request.interruptible
+    """Return the workload of a job. `learned` corrects the runtime read from the profile, not one that is requested."""
+    requested, spot = requested_resources(request), request.interruptible
     if spot is None:
         spot = request.market is Market.SPOT or bool(profile.interruptible.value)
-    gpu = GpuNeed.REQUIRED if asked.gpus else profile.gpu.value or GpuNeed.NONE
-    on_gpus = GpuMemory() if asked.gpu_memory_bytes or gpu is GpuNeed.NONE else _on_gpus(profile)
-    need = asked.model_copy(update=_gpus(request, profile, gpu, on_gpus))
-    compute = _stated(request, profile) or _read(profile, gpu, learned or Correction())
+    gpu = GpuNeed.REQUIRED if requested.gpus else profile.gpu.value or GpuNeed.NONE
+    on_gpus = GpuMemory() if requested.gpu_memory_bytes or gpu is GpuNeed.NONE else _gpu_memory(profile)
+    need = requested.model_copy(update=_gpus(request, profile, gpu, on_gpus))
+    compute = _stated(request, profile) or _profiled(profile, gpu, learned or Correction())
     return Workload(
         need=need,
         gpu=gpu,
         compute=compute,
         dataset_bytes=round((profile.dataset.value.gb or 0) * GB) if profile.dataset.value else 0,
-        output_bytes=_saved(profile),
-        checkpoint_seconds=_between(profile, compute),
+        output_bytes=_output_bytes(profile),
+        checkpoint_seconds=_checkpoint_seconds(profile, compute),
         interruptible=spot,
-        model_bytes=_model(profile),
-        host=_host(asked, profile),
+        model_bytes=_model_bytes(profile),
+        host=_host_memory(requested, profile),
         host_is_least=profile.host_memory.confidence is Confidence.LOW,
         on_gpus=on_gpus,
         spread=_spread(request, profile, gpu),
@@ -56,21 +56,21 @@ def make_workload(request: PlanRequest, profile: Profile = UNREAD, learned: Corr
 
 
 def _stated_gpus(request: PlanRequest) -> int:
-    """How many GPUs it takes, by the request or the launcher; 0: not said."""
+    """Return the number of GPUs that the request or the launcher states; 0: not stated."""
     return effective_resources(request.tier, request.resources).gpus or request.processes or 0
 
 
 def _spread(request: PlanRequest, profile: Profile, gpu: GpuNeed) -> bool:
-    told = _stated_gpus(request) or profile.gpus.value or request.hours is not None
-    return not told and gpu is not GpuNeed.NONE and profile.distribution.value not in (None, Distribution.NONE)
+    stated = _stated_gpus(request) or profile.gpus.value or request.hours is not None
+    return not stated and gpu is not GpuNeed.NONE and profile.distribution.value not in (None, Distribution.NONE)
 
 
 def _gpus(request: PlanRequest, profile: Profile, gpu: GpuNeed, on_gpus: GpuMemory) -> dict[str, int]:
-    """How many GPUs, and how much memory each, as far as the request has not said it."""
+    """Return the number of GPUs, and the memory of each, that the request leaves open."""
     if gpu is GpuNeed.NONE:
         return {}
     found: dict[str, int] = {}
-    count = _stated_gpus(request) or profile.gpus.value or _fewest(on_gpus)
+    count = _stated_gpus(request) or profile.gpus.value or _fewest_gpus(on_gpus)
     if gpu is GpuNeed.REQUIRED and not effective_resources(request.tier, request.resources).gpus:
         found["gpus"] = max(count, 1)
     if on_gpus.whole:
@@ -78,20 +78,20 @@ def _gpus(request: PlanRequest, profile: Profile, gpu: GpuNeed, on_gpus: GpuMemo
     return found
 
 
-def _on_gpus(profile: Profile) -> GpuMemory:
+def _gpu_memory(profile: Profile) -> GpuMemory:
     parts = profile.memory.value
     return GpuMemory((profile.gpu_memory_gb.value or 0) * GB, parts.sharded if parts is not None else 0.0)
 
 
-def _fewest(on_gpus: GpuMemory) -> int:
-    """Of a program that takes as many GPUs as there are and splits its model over them: so many as hold it."""
+def _fewest_gpus(on_gpus: GpuMemory) -> int:
+    """Return the smallest usual number of GPUs that hold a model which is split over all of them."""
     if not on_gpus.sharded:
         return 1
     return next((gpus for gpus in (1, 2, 4, 8) if on_gpus.per_gpu(gpus) <= LARGE_GPU), 8)
 
 
 def _stated(request: PlanRequest, profile: Profile) -> ComputeTime | None:
-    """How long it takes by the request; its hours are those on its GPU type, if it names one."""
+    """Return the compute time that the request states, on its GPU type if it names one; None if it states none."""
     if request.hours is None:
         return None
     gpu = request.gpu_types[0] if len(request.gpu_types) == 1 else ""
@@ -99,7 +99,7 @@ def _stated(request: PlanRequest, profile: Profile) -> ComputeTime | None:
     return ComputeTime(request.hours * 3600, gpu, max(_stated_gpus(request), 1), precision, Confidence.HIGH)
 
 
-def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> ComputeTime | None:
+def _profiled(profile: Profile, gpu: GpuNeed, learned: Correction) -> ComputeTime | None:
     hours = profile.runtime_hours
     if hours.value is None:
         return None
@@ -110,34 +110,34 @@ def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> ComputeTime | 
 
 
 def _is_shared(profile: Profile) -> bool:
-    """Whether its steps become fewer with more GPUs: they go over data, and are not counted out."""
+    """Return whether more GPUs mean fewer steps: in epochs over the data they do, with a fixed number of steps not."""
     return profile.epochs.value is not None or profile.steps.assumed or profile.steps.value is None
 
 
-def _saved(profile: Profile) -> int:
-    """What is kept in the end: the weights and what the optimizer remembers of each."""
+def _output_bytes(profile: Profile) -> int:
+    """Return the size of the saved model: its weights and the optimizer state."""
     if not profile.parameters.value:
         return 0
     state = profile.optimizer_bytes_per_parameter.value or 0
     return round(profile.parameters.value * (WEIGHT + state))
 
 
-def _model(profile: Profile) -> int:
-    """Without what a GPU's driver and libraries take."""
+def _model_bytes(profile: Profile) -> int:
+    """Return the memory of the model without the overhead of a GPU's driver and libraries."""
     parts = profile.memory.value
     return 0 if parts is None else round(parts.total - parts.workspace)
 
 
-def _host(need: Resources, profile: Profile) -> HostMemory:
-    """What its owner says stands. Where it is not sure, what it takes at the least."""
+def _host_memory(need: Resources, profile: Profile) -> HostMemory:
+    """Return the host memory of the program: its minimum at low confidence, empty if the request states memory."""
     found = profile.host_memory
     if found.value is None or need.memory_bytes:
         return HostMemory()
     return found.value.least if found.confidence is Confidence.LOW else found.value
 
 
-def _between(profile: Profile, compute: ComputeTime | None) -> float | None:
-    """Seconds from one checkpoint that it goes on from to the next."""
+def _checkpoint_seconds(profile: Profile, compute: ComputeTime | None) -> float | None:
+    """Return the seconds between checkpoints; None for a program that does not resume from checkpoints."""
     if compute is None or not (profile.checkpointing.value and profile.resume.value):
         return None
     return compute.seconds / max(profile.epochs.value or PIECES, 1)

@@ -1,4 +1,4 @@
-"""What speaks for an offer and what against it, in words."""
+"""Arguments for and against an offer, in words."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from crucible.core.routing.workload import Workload
 QUICK = 60.0
 SLOW = 300.0
 MUCH = 2.0
-"""GPU memory of which less than half is needed is much too much."""
+"""Times the needed GPU memory above which an offer has too much."""
 TIGHT = 0.9
 COARSE = 3600
 
 
 def fit(work: Workload, offer: Offer) -> str:
-    """How what it has compares with what is needed."""
+    """Return in words how well the memory of an offer fits what the job needs."""
     has, wanted = offer.capacity, work.gpu_memory_on(offer.capacity)
     if work.gpu is GpuNeed.NONE:
         return "no GPU needed" if has.gpus else _memory_fit(work, has)
@@ -40,7 +40,7 @@ def _how(share: float) -> str:
 
 
 def pros(work: Workload, offer: Offer, estimated: Estimate, on_demand: int | None) -> Iterator[str]:
-    """`on_demand` is what the same machine costs an hour when it is not taken back."""
+    """Yield the arguments for an offer. `on_demand` is the hourly rate of the same instance type on demand."""
     if offer.rate == 0:
         yield "free"
     if offer.wait_seconds + offer.startup_seconds < QUICK:
@@ -50,14 +50,15 @@ def pros(work: Workload, offer: Offer, estimated: Estimate, on_demand: int | Non
     if on_demand and offer.rate < on_demand:
         yield f"{1 - offer.rate / on_demand:.0%} below the on-demand price"
     if offer.rate and offer.tariff.dedicated:
-        yield "a machine of its own"
+        yield "dedicated machine"
     if offer.market is Market.SPOT and work.checkpoint_seconds and estimated.lost is not None:
-        yield "checkpoints carry it over interruptions"
+        yield "continues from checkpoints after interruptions"
 
 
 def cons(work: Workload, offer: Offer, estimated: Estimate) -> Iterator[str]:
+    """Yield the arguments against an offer."""
     if offer.availability is not Availability.AVAILABLE:
-        yield f"{offer.availability.value}: about {format_duration(offer.wait_seconds)} of waiting"
+        yield f"{offer.availability.value}: a wait of about {format_duration(offer.wait_seconds)}"
     if offer.startup_seconds > SLOW:
         yield f"takes {format_duration(offer.startup_seconds)} to start"
     longest, seconds = offer.tariff.longest_seconds, estimated.seconds
@@ -68,42 +69,42 @@ def cons(work: Workload, offer: Offer, estimated: Estimate) -> Iterator[str]:
     if max(offer.billing.granularity, offer.billing.minimum) >= COARSE:
         yield f"billed for at least {format_duration(max(offer.billing.granularity, offer.billing.minimum))}"
     if offer.rate and offer.tariff.dedicated is False:
-        yield "shares machines with others"
+        yield "machines are shared with other customers"
     wanted = work.gpu_memory_on(offer.capacity)
     if wanted and offer.capacity.gpu_memory_bytes > MUCH * wanted:
-        yield f"{format_memory(offer.capacity.gpu_memory_bytes)} a GPU, more than twice what it needs"
+        yield f"{format_memory(offer.capacity.gpu_memory_bytes)} per GPU, more than twice what it needs"
     yield from _shared(work, offer)
     if work.gpu is GpuNeed.OPTIONAL and not offer.capacity.gpus:
-        yield "no GPU, which it would use"
+        yield "no GPU, though the program would use one"
     yield from _unsure(estimated)
 
 
 def _shared(work: Workload, offer: Offer) -> Iterator[str]:
-    """What is assumed of a program that shares its work among as many GPUs as it gets."""
+    """Yield the assumption behind the estimate of a program that shares its work among all GPUs it gets."""
     there = len(offer.capacity.gpus)
     if not work.spread or not there:
         return
     if there == 1:
-        yield "told for one GPU; it could share its work among several"
+        yield "estimated for one GPU; it could share its work among several"
     elif work.compute is not None and not work.compute.shared:
-        yield f"told for {there} GPUs, each of which does all of its steps: more data in the same time"
+        yield f"estimated for {there} GPUs that each run all of its steps: more data in the same time"
     elif work.process_per_gpu:
-        unless = "where it does not start them itself, a launcher has to (torchrun --nproc-per-node)"
-        yield f"told for a process on each of {there} GPUs; {unless}"
+        unless = "unless it starts them itself, use a launcher (torchrun --nproc-per-node)"
+        yield f"estimated for one process on each of {there} GPUs; {unless}"
     else:
-        yield f"told for all {there} GPUs, among which it would share its work"
+        yield f"estimated for all {there} GPUs, which would share its work"
 
 
 def _interrupted(work: Workload, offer: Offer, estimated: Estimate) -> str:
     if not work.checkpoint_seconds:
-        return "may be taken back at any time, and without checkpoints it starts over"
+        return "may be reclaimed at any time; without checkpoints the job starts over"
     if not estimated.lost:
-        return "may be taken back at any time"
-    return f"may be taken back; about {format_duration(estimated.lost)} of work done again"
+        return "may be reclaimed at any time"
+    return f"may be reclaimed; about {format_duration(estimated.lost)} of work repeated"
 
 
 def _unsure(estimated: Estimate) -> Iterator[str]:
     if estimated.seconds is None:
-        yield "its run time is unknown, so the price is by the hour"
+        yield "its runtime is unknown, so the price is per hour"
     elif estimated.confidence is Confidence.LOW:
-        yield "how long it takes there is a rough guess"
+        yield "its runtime is a rough guess"

@@ -14,7 +14,7 @@ from crucible.core.routing.workload import Workload
 
 
 class OfferCheck:
-    """Of one job at many offers: what depends on their size alone, or on their market, is judged once."""
+    """Checks many offers for one job; what depends on capacity or market alone is checked once."""
 
     def __init__(self, work: Workload, request: PlanRequest) -> None:
         self._work = work
@@ -28,13 +28,13 @@ class OfferCheck:
         self._sizes: dict[tuple[int, str], str] = {}
 
     def why_never(self, offer: Offer) -> str:
-        """Say why it is none whatever it costs: not what was asked for, or too small; empty when it could be one.
+        """Return why the offer is excluded at any price: not as requested, or too small; empty if it is not.
 
-        Sizes are known by their identity, which the offers of a list share and which outlives the question.
+        Cached by the identity of the capacity, which offers of a list share and which outlives the request.
         """
         if self._choosy and (why := self._excluded(offer)):
             return why
-        # What is free has no market: one's own computer does for any.
+        # A free offer has no market: the user's own computer serves any.
         if offer.rate and (why := self._markets[offer.market]):
             return why
         size = id(offer.capacity), offer.instance_type
@@ -44,70 +44,72 @@ class OfferCheck:
         return found
 
     def exceeds_limits(self, offer: Offer, estimated: Estimate) -> tuple[str, bool]:
-        """Why one that fits is none, and whether that is only what it costs; empty when it is one."""
+        """Return why a fitting offer is rejected (empty if it is not), and whether its cost is the only reason."""
         if not self._bounded and offer.tariff.longest_seconds is None:
             return "", False
-        dear = why_over_budget(self._max_cost, offer, estimated)
-        late = dear or why_too_late(self._deadline, estimated) or why_too_long(self._work, offer, estimated)
-        return late, bool(dear)
+        cost = why_over_budget(self._max_cost, offer, estimated)
+        reason = cost or why_too_late(self._deadline, estimated) or why_too_long(self._work, offer, estimated)
+        return reason, bool(cost)
 
     def _excluded(self, offer: Offer) -> str:
         request = self._request
         if self._backends and offer.backend not in self._backends:
-            return f"is not at {_or(self._backends)}, and nothing else may run it"
+            allowed = "backend" if len(self._backends) == 1 else "backends"
+            return f"is not on {_or(self._backends)}, the only {allowed} allowed"
         if request.regions and not any(offer.region.startswith(region) for region in request.regions):
             return f"is in {offer.region}, not in {_or(request.regions)}"
         if request.gpu_types and display_name(offer.capacity.gpu_name) not in request.gpu_types:
             return f"has {offer.capacity.gpu_name or 'no GPU'}, not {join_types(request.gpu_types)}"
         if request.dedicated and offer.tariff.dedicated is False:
-            return "shares its machines with others, and only dedicated ones were requested"
+            return "has shared machines, and only dedicated ones were requested"
         return ""
 
     def distance(self, offer: Offer, estimated: Estimate) -> float:
-        """How far an offer is from one that could be used, for the nearest of those that cannot."""
+        """Return how far an offer is from being usable, to find the nearest of those that are not."""
         beyond = excess(self._max_cost, estimated.total) + excess(self._deadline, estimated.eta)
         return shortfall(self._work, offer) + self._mismatch(offer) + beyond
 
     def _mismatch(self, offer: Offer) -> float:
-        """How far it is from what was asked for; another GPU is farther than another market."""
+        """Return how far the offer is from the request; another GPU type is farther than another market."""
         types = self._request.gpu_types
         other_gpu = bool(types) and display_name(offer.capacity.gpu_name) not in types
-        elsewhere = bool(self._backends) and offer.backend not in self._backends
+        other_backend = bool(self._backends) and offer.backend not in self._backends
         wrong_market = bool(offer.rate and self._markets[offer.market])
-        return 1.0 * elsewhere + 0.5 * other_gpu + 0.1 * wrong_market
+        return 1.0 * other_backend + 0.5 * other_gpu + 0.1 * wrong_market
 
 
 def why_too_small(work: Workload, offer: Offer) -> str:
+    """Return why the capacity of an offer cannot hold the workload; empty if it can."""
     has = offer.capacity
     if work.gpu is GpuNeed.REQUIRED and not has.gpus:
-        return "needs a GPU, and there is none"
+        return "has no GPU, and one is needed"
     wanted = work.gpu_memory_on(has)
     if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
-        return f"would use the GPU, with {format_memory(wanted)}; it has {format_memory(has.gpu_memory_bytes)}"
+        return f"has {format_memory(has.gpu_memory_bytes)} of GPU memory; the job would use {format_memory(wanted)}"
     return _too_little(work, has) or scheduling.why_never(work.need_on(has), has, offer.instance_type)
 
 
 def _too_little(work: Workload, has: Capacity) -> str:
-    """Why its own memory does not hold what was read of the program."""
+    """Return why the host memory is too small for what was read from the program; empty if it is not."""
     wanted = work.memory_on(has)
     if not 0 < has.memory_bytes < wanted:
         return ""
     without = " without a GPU" if work.gpu is not GpuNeed.NONE and not has.gpus else ""
-    return f"would take {format_memory(wanted)} of memory{without}; it has {format_memory(has.memory_bytes)}"
+    return f"has {format_memory(has.memory_bytes)} of memory; the job would take {format_memory(wanted)}{without}"
 
 
 def why_over_budget(most: int | None, offer: Offer, estimated: Estimate) -> str:
-    """Why one that fits is none: what all of it would cost, or the least of it where nobody knows how long it takes."""
+    """Return why a fitting offer is over budget: by its total cost, or by the least cost if the runtime is unknown."""
     if most is None:
         return ""
     total = estimated.total
     if total is not None and total > most:
-        return f"would cost {usd(total)} in all, more than {usd(most)}"
+        return f"would cost {usd(total)} in total, more than {usd(most)}"
     return budget.exceeds_budget(most, offer)
 
 
 def why_too_late(deadline: float | None, estimated: Estimate) -> str:
-    """Why one that fits is none: when it would be done."""
+    """Return why a fitting offer would be done after the deadline; empty if it would not."""
     eta = None if deadline is None else estimated.eta
     if deadline is not None and eta is not None and eta > deadline:
         return f"would be done in {format_duration(eta)}, {format_duration(eta - deadline)} too late"
@@ -115,21 +117,21 @@ def why_too_late(deadline: float | None, estimated: Estimate) -> str:
 
 
 def why_too_long(work: Workload, offer: Offer, estimated: Estimate) -> str:
-    """Why one that ends its machines is none: the job is not done by then, and does not go on elsewhere."""
+    """Return why the maximum runtime of a fitting offer is too short for a job that cannot resume elsewhere, or ""."""
     longest, seconds = offer.tariff.longest_seconds, estimated.seconds
     if longest is None or seconds is None or seconds <= longest or work.checkpoint_seconds is not None:
         return ""
-    takes = f"it takes {format_duration(seconds)} and does not go on from checkpoints"
-    return f"ends what runs there after {format_duration(longest)}; {takes}"
+    takes = f"the job takes {format_duration(seconds)} and does not resume from checkpoints"
+    return f"ends jobs after {format_duration(longest)}; {takes}"
 
 
-def excess(most: float | None, there: float | None) -> float:
-    """The share of what there is that would have to go; 0 where it is within its limit."""
-    return 1 - most / there if most is not None and there and there > most else 0.0
+def excess(most: float | None, value: float | None) -> float:
+    """Return the share by which a value exceeds its limit, or 0."""
+    return 1 - most / value if most is not None and value and value > most else 0.0
 
 
 def shortfall(work: Workload, offer: Offer) -> float:
-    """How much of what it needs is not there: 0 when all is, 1 for each kind of which there is nothing."""
+    """Return how much of the need is missing: 0 if nothing, plus up to 1 for each kind of resource."""
     need, has = work.need_on(offer.capacity), offer.capacity
     gpus = max(need.gpus, 1 if work.gpu is GpuNeed.REQUIRED else 0)
     pairs = (
@@ -138,16 +140,16 @@ def shortfall(work: Workload, offer: Offer) -> float:
         (need.cpus or 0, has.cpus),
         (max(need.memory_bytes or 0, work.memory_on(has)), has.memory_bytes),
     )
-    return sum(1 - there / wanted for wanted, there in pairs if wanted > there)
+    return sum(1 - value / wanted for wanted, value in pairs if wanted > value)
 
 
 def _wrong_market(work: Workload, wanted: Market | None, market: Market) -> str:
     if wanted is not None and market is not wanted:
         return f"is {market.value}, not {wanted.value}"
     if wanted is None and market is Market.RESERVED:
-        return "binds for years, whether it is used or not; `--market reserved` asks for such prices"
+        return "is a commitment for years, used or not; `--market reserved` includes such prices"
     if market is Market.SPOT and not work.interruptible:
-        return "is taken back at any time, and the job may not be interrupted"
+        return "may be reclaimed at any time, and the job may not be interrupted"
     return ""
 
 

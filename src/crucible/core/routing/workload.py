@@ -1,4 +1,4 @@
-"""Workload: what a job needs, as routing sees it."""
+"""The workload of a job: what routing needs to know about it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from crucible.core.routing.profile import Confidence, GpuNeed, HostMemory
 
 @dataclass(frozen=True)
 class ComputeTime:
-    """How long it computes: `seconds` on `gpus` of type `gpu`. With no `gpu` it takes as long everywhere, unless its
-    work was counted.
+    """How long a job computes: `seconds` on `gpus` GPUs of type `gpu`.
+
+    With an empty `gpu` it takes as long on any machine, unless its work was counted.
     """
 
     seconds: float
@@ -20,12 +21,12 @@ class ComputeTime:
     precision: str = "fp32"
     confidence: Confidence = Confidence.MEDIUM
     shared: bool = True
-    """Several GPUs share its steps; else each does all of them, with data of its own."""
+    """Several GPUs share the steps; otherwise each runs all of them on data of its own."""
 
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """GPU memory in bytes, as it was read: `whole` where one GPU does all, of which `sharded` is split over several."""
+    """Bytes of GPU memory, read from the program: `whole` on a single GPU, of which several GPUs split `sharded`."""
 
     whole: float = 0.0
     sharded: float = 0.0
@@ -36,11 +37,11 @@ class GpuMemory:
 
 @dataclass(frozen=True)
 class Workload:
-    """`compute` None: nobody knows how long it takes. `checkpoint_seconds` None: what is interrupted begins anew.
+    """`compute` None: the runtime is unknown. `checkpoint_seconds` None: an interrupted job starts over.
 
-    `interruptible` says whether it may be put where machines are taken back. `model_bytes` is what its model takes of
-    a machine's memory where the processors do the work; 0: nobody knows. `host` is what each of its processes takes of
-    the machine's memory wherever it runs, as far as that was read; with `process_per_gpu` each GPU has one.
+    `interruptible` says whether it may run on machines that can be reclaimed. `model_bytes` is the host memory of its
+    model if the CPUs do the work; 0: unknown. `host` is the host memory of each of its processes as far as it was read;
+    with `process_per_gpu` there is one process for each GPU.
     """
 
     need: Resources
@@ -53,30 +54,30 @@ class Workload:
     model_bytes: int = 0
     host: HostMemory = HostMemory()
     host_is_least: bool = False
-    """What it takes of the machine's memory may be much more than `host`."""
+    """The real need of host memory may be much more than `host`."""
     on_gpus: GpuMemory = GpuMemory()
-    """Nothing where its owner says how much GPU memory it needs."""
+    """Empty if the request states the GPU memory."""
     process_per_gpu: bool = False
     spread: bool = False
-    """It shares its work among as many GPUs as it gets, and nobody said how many those are."""
+    """It uses all GPUs of a machine, and no number was requested."""
 
     def gpus_on(self, has: Capacity) -> int:
-        """How many GPUs it would use there: those it asks for, all if it takes as many as it gets, or one if it can."""
+        """Return how many GPUs it would use there: as many as requested, all with `spread`, or one if any helps."""
         if self.gpu is GpuNeed.NONE:
             return 0
         return len(has.gpus) if self.spread else min(max(self.need.gpus, 1), len(has.gpus))
 
     def gpu_memory_on(self, has: Capacity) -> int:
-        """Bytes on each of the GPUs that it would use there; 0: nobody knows."""
+        """Return the bytes needed on each GPU it would use there; 0: unknown."""
         return self.on_gpus.per_gpu(self.gpus_on(has)) if self.on_gpus.whole else self.need.gpu_memory_bytes or 0
 
     def need_on(self, has: Capacity) -> Resources:
-        """What it asks for to run there: of GPUs all, where it takes as many as it gets."""
+        """Return the resources it needs there: with `spread`, all GPUs."""
         gpus = self.gpus_on(has) if self.spread and self.need.gpus else self.need.gpus
         return self.need.model_copy(update={"gpus": gpus, "gpu_memory_bytes": self.gpu_memory_on(has) or None})
 
     def memory_on(self, has: Capacity) -> int:
-        """Bytes of a machine's own memory that it would take there, as it was read; 0: nothing is known of it."""
+        """Return the bytes of host memory that it would take there, as read from the program; 0: unknown."""
         used = self.gpus_on(has)
         if not used:
             return round(self.host.with_model(self.model_bytes).total)
