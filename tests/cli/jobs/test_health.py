@@ -45,9 +45,9 @@ def test_the_verdict_comes_with_evidence_and_advice(cli: Cli, ill: RunningJob, c
         "Bad       loss rises: 1.03 at step 101, now 9.5.",
         "Evidence  loss, step 101, before=1.03, now=9.5, best=1.01",
         "Advice    Lower the learning rate or clip gradients, and resume from a checkpoint before it rose.",
-        "Warning   It uses 998 MiB of 1 GiB memory; it is ended when it needs more.",
+        "Warning   It uses 998 MiB of 1 GiB memory and is killed above that.",
         "Evidence  system.memory_bytes, bytes=1.046e+09, limit_bytes=1 GiB",
-        "Advice    Use a smaller batch or fewer workers that load data, or run it with more memory (--memory, --tier).",
+        "Advice    Use a smaller batch size or fewer data-loading workers, or give it more memory (--memory, --tier).",
     ]
 
 

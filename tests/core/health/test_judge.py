@@ -48,7 +48,7 @@ def test_of_a_thinned_series_the_tail_is_looked_at() -> None:
     assert judge_health(whole).verdict is Verdict.HEALTHY
     judged = judge_health(replace(whole, tails={"loss": part([None] * 64, first=900)}))
     assert judged.verdict is Verdict.NOT_FINITE
-    assert "since step 900 or before" in judged.worst.message
+    assert "since step 900 or earlier" in judged.worst.message
 
 
 def test_a_metric_that_is_no_loss_may_be_no_number() -> None:

@@ -1,4 +1,4 @@
-"""Health: is a job doing well, how do we know, and what should its owner do."""
+"""The health of a job: findings from its series and its machine, a verdict, and advice."""
 
 from crucible.core.health.judge import judge_health
 from crucible.core.health.series_names import SYSTEM, Goal, goal_of, select_series

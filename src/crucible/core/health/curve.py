@@ -1,4 +1,4 @@
-"""A series as a curve: its last run, its noise, and how its level changes. Robust to spikes and gaps."""
+"""Curves from the points of a series: the current run, its noise and its levels. Robust to spikes and gaps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from statistics import fmean, median
 from crucible.core.health.values import Part, Point
 
 NEAR = 5
-"""Points compared on each side to tell whether a series was restarted."""
+"""Points compared at each end to tell whether a series was restarted."""
 FARTHEST = 1e100
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The finite points of the last run, in order."""
+    """The finite points of the current run, in order."""
 
     points: tuple[tuple[float, float], ...]
 
@@ -33,15 +33,15 @@ class Curve:
 
 
 def curve_of(parts: Sequence[Part], sign: float = 1.0) -> Curve:
-    """What the parts show of the run that goes on now; `sign` -1 turns a curve that should rise upside down.
+    """Return the curve of the current run; `sign` -1 flips a series that should rise.
 
-    Going on from a checkpoint repeats some steps; a run from the beginning (another fold or attempt) restarts
-    the curve.
+    Resuming from a checkpoint repeats some steps; a run from the beginning (another fold or attempt) restarts the
+    curve.
     """
     runs = [run for part in parts for run in _split(part) if run]
     current: list[Point] = []
     for run in runs:
-        if current and _began_anew(current, run):
+        if current and _restarted(current, run):
             current = []
         current.extend(run)
     return Curve(tuple((point.step, sign * _bounded(point.value)) for point in current if point.value is not None))
@@ -53,7 +53,7 @@ def _bounded(value: float) -> float:
 
 
 def _split(part: Part) -> Iterable[list[Point]]:
-    """Cut where the step goes back."""
+    """Split a part where the step goes back; points that are not finite are left out."""
     run: list[Point] = []
     for point in part:
         if point.value is None or not math.isfinite(point.value):
@@ -65,8 +65,8 @@ def _split(part: Part) -> Iterable[list[Point]]:
     yield run
 
 
-def _began_anew(before: Sequence[Point], after: Sequence[Point]) -> bool:
-    """Whether the values are back where the run before began, not where it ended."""
+def _restarted(before: Sequence[Point], after: Sequence[Point]) -> bool:
+    """Return whether the values are closer to the start of the run before than to its end."""
     first, last = _level(before[:NEAR]), _level(before[-NEAR:])
     return abs(_level(after[:NEAR]) - first) < abs(_level(after[:NEAR]) - last) and after[0].step <= before[0].step
 
@@ -76,7 +76,7 @@ def _level(points: Sequence[Point]) -> float:
 
 
 def noise(values: Sequence[float]) -> float:
-    """The standard deviation of what is left beside the trend, from the differences of neighbours."""
+    """Return the standard deviation of the values around their trend, from the differences of neighbours."""
     if len(values) < 3:
         return 0.0
     steps = [after - before for before, after in pairwise(values)]
@@ -94,12 +94,12 @@ def interquartile_mean(values: Sequence[float]) -> float:
 
 
 def standard_error(values: Sequence[float], count: int) -> float:
-    """Return the standard error of the interquartile mean of `count` of the values, rather too large than too small."""
+    """Return the standard error of the interquartile mean of `count` values; rather too large than too small."""
     return 1.2533 * noise(values) / math.sqrt(max(count, 1))
 
 
 def levels(values: Sequence[float], most: int = 16, least: int = 5) -> list[float]:
-    """The middles of up to `most` equal stretches of at least `least` values, in order."""
+    """Return the interquartile means of up to `most` equal sections of at least `least` values, in order."""
     count = max(1, min(most, len(values) // least))
     edges = [round(index * len(values) / count) for index in range(count + 1)]
     return [interquartile_mean(values[a:b]) for a, b in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""What the names of series say: which is better, higher or lower, and which was measured on other data."""
+"""What the names of series reveal: whether lower or higher is better, and whether they measure held-out data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPPOSED = split_words("g d gen generator disc discriminator adv adversarial act
 _PLAIN = ("loss", "train_loss", "training_loss", "train/loss", "train_loss_step", "avg_loss", "average_loss")
 
 MOST_SERIES = 8
-"""Series of a job that are looked at."""
+"""Maximum number of series of a job that are judged."""
 SYSTEM = "system."
 
 
@@ -36,7 +36,7 @@ class Goal(enum.StrEnum):
 
 
 def goal_of(name: str) -> Goal | None:
-    """Which values of a series are better; None where its name does not say."""
+    """Return which values of a series are better; None if its name does not tell."""
     words = split_words(name)
     if _HIGHER & words and not {"loss", "error"} & words:
         return Goal.HIGHER
@@ -44,19 +44,19 @@ def goal_of(name: str) -> Goal | None:
 
 
 def is_loss(name: str) -> bool:
-    """Lower is better, and training is to lower it."""
+    """Return whether the series is a loss: lower is better, and training minimizes it."""
     return goal_of(name) is Goal.LOWER and not {"latency", "kl", "entropy", "cost"} & split_words(name)
 
 
 def is_held_out(name: str) -> bool:
-    """Measured on data that is not trained on."""
+    """Return whether the series is measured on held-out data."""
     return bool(_HELD_OUT & split_words(name))
 
 
 def training_losses(names: Iterable[str]) -> list[str]:
-    """The losses that training lowers: the plain one where there is one, else those that say so.
+    """Return the losses that training minimizes: the plain one if there is one, else all of them.
 
-    Losses of parts that work against each other rise and fall in turn; nothing follows from that.
+    Losses of parts that work against each other, as in a GAN, are left out: they rise and fall in turn.
     """
     found = sorted(
         name for name in names if is_loss(name) and not is_held_out(name) and not _OPPOSED & split_words(name)
@@ -66,7 +66,7 @@ def training_losses(names: Iterable[str]) -> list[str]:
 
 
 def training_counterpart(name: str, names: Iterable[str]) -> str | None:
-    """The training series that a held-out one is to be held against: `val_loss` against `train_loss` or `loss`."""
+    """Return the training series to compare a held-out one with: `train_loss` or `loss` for `val_loss`; or None."""
     if not is_held_out(name):
         return None
     what = split_words(name) - _HELD_OUT
@@ -75,11 +75,11 @@ def training_counterpart(name: str, names: Iterable[str]) -> str | None:
 
 
 def select_series(names: Iterable[str]) -> list[str]:
-    """The series that a judgement needs, losses first, at most `MOST_SERIES` beside those of the machine."""
+    """Return the series that a judgement needs, losses first: at most `MOST_SERIES`, and those of the machine."""
     known = sorted(names)
-    told = [name for name in known if not name.startswith(SYSTEM)]
-    losses = [name for name in told if is_loss(name)]
-    first = [*training_losses(told), *(name for name in losses if is_held_out(name)), *losses]
-    others = [name for name in told if goal_of(name) is not None]
-    chosen = list(dict.fromkeys([*first, *others, *told]))[:MOST_SERIES]
+    reported = [name for name in known if not name.startswith(SYSTEM)]
+    losses = [name for name in reported if is_loss(name)]
+    first = [*training_losses(reported), *(name for name in losses if is_held_out(name)), *losses]
+    others = [name for name in reported if goal_of(name) is not None]
+    chosen = list(dict.fromkeys([*first, *others, *reported]))[:MOST_SERIES]
     return [*chosen, *[name for name in known if name.startswith(SYSTEM)][: 2 * MOST_SERIES]]

@@ -1,4 +1,4 @@
-"""What loss curves show: no number any more, rising, flat, or better on known data alone."""
+"""Findings from loss curves: not finite, rising, flat, or better on training data alone."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from crucible.core.health.curve import Curve, curve_of, interquartile_mean, leve
 from crucible.core.health.values import Finding, HealthInputs, Part, Point, Verdict
 
 NEED_RISE = 24
-"""Points of a curve before anything is said of where it goes."""
+"""Points of a curve that are needed to judge its trend."""
 NEED_BURST = 8
 NEED_FLAT = 60
 NEED_HELD_OUT = 6
 MIN_FRACTION = 0.1
-"""How far a job must be before a flat curve means something."""
+"""The fraction of a job that must be done before a flat curve means something."""
 RISE_OF_FALL = 0.35
-"""A rise counts when it undoes this part of what was won before,"""
+"""A rise counts if it undoes this share of the fall before,"""
 RISE_OF_LEVEL = 0.2
-"""and is this part of the level itself,"""
+"""and is this share of the level itself,"""
 SURE = 6.0
-"""and is so many times what noise would do."""
+"""and is this many standard errors."""
 BURST = 3.0
-"""Times all that was seen before, a jump is a burst whatever the trend."""
+"""A jump above this many times the range of all values before is a burst, whatever the trend."""
 FLAT_OF_LEVEL = 0.02
 FLAT_OF_FALL = 0.01
 OVERFIT_OF_FALL = 0.1
 OVERFIT_OF_LEVEL = 0.03
 MISSING_AT_END = 2
-"""Points in a row without a number that are no mere gap."""
+"""Consecutive points that are not finite, above a mere gap."""
 
 ADVICE = {
-    Verdict.NOT_FINITE: "Nothing is learned from there on: end it if it runs, and resume from a checkpoint before that "
-    "step with a lower learning rate, clipped gradients or a higher precision; look for a division by zero.",
+    Verdict.NOT_FINITE: "It learns nothing from then on: cancel it if it is running, and resume from a checkpoint "
+    "before that step with a lower learning rate, gradient clipping or higher precision; look for a division by zero.",
     Verdict.DIVERGING: "Lower the learning rate or clip gradients, and resume from a checkpoint before it rose.",
-    Verdict.NOT_CONVERGING: "Check that gradients reach the weights, that labels fit the inputs, and try another "
-    "learning rate; first make it learn a few examples by heart.",
-    Verdict.PLATEAU: "It may be done: stop it and keep the best checkpoint, or lower the learning rate.",
+    Verdict.NOT_CONVERGING: "Check that gradients reach the weights and that labels match the inputs, and try another "
+    "learning rate; first make it overfit a few examples.",
+    Verdict.PLATEAU: "It may have converged: stop it and keep the best checkpoint, or lower the learning rate.",
     Verdict.OVERFITTING: "Stop it and use the best checkpoint; more data, augmentation, weight decay or dropout help.",
 }
 
 
-def training_findings(signs: HealthInputs) -> Iterator[Finding]:
-    """All that the told series show, each kind of trouble of each series once."""
-    told = [name for name in signs.series if not name.startswith(series_names.SYSTEM)]
-    for name in filter(series_names.is_loss, told):
-        yield from _not_finite(name, signs)
-    for name in series_names.training_losses(told):
-        yield from _trend(name, curve_of(signs.series[name]), signs)
-    for name in told:
-        yield from _overfitting(name, told, signs)
+def training_findings(inputs: HealthInputs) -> Iterator[Finding]:
+    """Yield all findings about the reported series, each kind of problem once for each series."""
+    reported = [name for name in inputs.series if not name.startswith(series_names.SYSTEM)]
+    for name in filter(series_names.is_loss, reported):
+        yield from _not_finite(name, inputs)
+    for name in series_names.training_losses(reported):
+        yield from _trend(name, curve_of(inputs.series[name]), inputs)
+    for name in reported:
+        yield from _overfitting(name, reported, inputs)
 
 
-def _not_finite(name: str, signs: HealthInputs) -> Iterator[Finding]:
-    parts = signs.series[name]
-    last: Part = signs.tails.get(name) or (parts[-1] if parts else ())
+def _not_finite(name: str, inputs: HealthInputs) -> Iterator[Finding]:
+    parts = inputs.series[name]
+    last: Part = inputs.tails.get(name) or (parts[-1] if parts else ())
     missing = _missing_at_end(last)
-    if missing < (1 if signs.stage.ended else MISSING_AT_END):
+    if missing < (1 if inputs.stage.ended else MISSING_AT_END):
         return
     begun = last[-missing].step
-    since = f"since step {begun:g}" if missing < len(last) else f"since step {begun:g} or before"
+    since = f"since step {begun:g}" if missing < len(last) else f"since step {begun:g} or earlier"
     good = next((point for point in reversed(last) if point.value is not None), None)
     yield Finding(
         Verdict.NOT_FINITE,
-        f"{name} is no finite number {since} ({missing} points in a row).",
+        f"{name} is not finite {since} ({missing} points in a row).",
         ADVICE[Verdict.NOT_FINITE],
         name,
         begun,
@@ -77,16 +77,16 @@ def _missing_at_end(points: Sequence[Point]) -> int:
     return next((n for n, point in enumerate(reversed(points)) if point.value is not None), len(points))
 
 
-def _trend(name: str, curve: Curve, signs: HealthInputs) -> Iterator[Finding]:
+def _trend(name: str, curve: Curve, inputs: HealthInputs) -> Iterator[Finding]:
     found = _burst(name, curve) or _rising(name, curve)
     if found is not None:
         yield found
-    elif not signs.stage.ended and (signs.fraction is None or signs.fraction >= MIN_FRACTION):
+    elif not inputs.stage.ended and (inputs.fraction is None or inputs.fraction >= MIN_FRACTION):
         yield from filter(None, [_flat(name, curve)])
 
 
 def _burst(name: str, curve: Curve) -> Finding | None:
-    """The last points are far above all that was seen before."""
+    """Return a finding if the last points are far above all earlier ones."""
     values = curve.values
     if len(values) < NEED_BURST:
         return None
@@ -98,7 +98,7 @@ def _burst(name: str, curve: Curve) -> Finding | None:
 
 
 def _rising(name: str, curve: Curve) -> Finding | None:
-    """The level went up for a while, and far enough above its best to be no noise."""
+    """Return a finding if the level has risen for a while, and far enough above its best not to be noise."""
     values = curve.values
     if len(values) < NEED_RISE:
         return None
@@ -114,7 +114,7 @@ def _rising(name: str, curve: Curve) -> Finding | None:
 
 
 def _keeps_rising(found: Sequence[float]) -> bool:
-    """At its highest now, and not on its way down: what falls again after a jump was a jump."""
+    """Return whether the level is at its highest and still rising: one that falls again was only a jump."""
     ups = [after > before for before, after in pairwise(found[-4:])]
     return len(found) > 2 and found[-1] >= max(found) and all(ups[-2:])
 
@@ -131,7 +131,7 @@ def _diverging(name: str, step: float, before: float, now: float, best: float) -
 
 
 def _flat(name: str, curve: Curve) -> Finding | None:
-    """It never fell, or stopped falling half of its way ago; said only where noise leaves no doubt."""
+    """Return a finding if the curve never fell, or has not fallen in the second half; only if noise leaves no doubt."""
     values = curve.values
     count = len(values)
     if count < NEED_FLAT:
@@ -142,24 +142,24 @@ def _flat(name: str, curve: Curve) -> Finding | None:
     won = max(levels(values)[0] - interquartile_mean(values[-quarter:]), 0.0)
     evidence = {"first": first, "last": last, "points": count}
     if max(first - last, won) + unsure < FLAT_OF_LEVEL * abs(first):
-        message = f"{name} has not fallen in {count} points: {first:.4g} at first, {last:.4g} lately."
+        message = f"{name} has not fallen in {count} points: {first:.4g} at first, {last:.4g} recently."
         return _finding(Verdict.NOT_CONVERGING, message, name, curve.step(0), evidence)
     lately = interquartile_mean(values[-2 * quarter : -quarter]) - interquartile_mean(values[-quarter:])
     if won > 0 and lately + unsure < FLAT_OF_FALL * won:
         step = curve.step(-2 * quarter)
-        message = f"{name} has stopped falling: {last:.4g} since step {step:g}, after {values[0]:.4g} at first."
+        message = f"{name} has stopped falling: {last:.4g} since step {step:g}, from {values[0]:.4g} at first."
         return _finding(Verdict.PLATEAU, message, name, step, evidence)
     return None
 
 
-def _overfitting(name: str, told: Sequence[str], signs: HealthInputs) -> Iterator[Finding]:
-    """Worse on data that is held out since a while, and better on that which is trained on."""
-    other = series_names.training_counterpart(name, told)
+def _overfitting(name: str, reported: Sequence[str], inputs: HealthInputs) -> Iterator[Finding]:
+    """Yield a finding if the model has been getting worse on held-out data and better on training data."""
+    other = series_names.training_counterpart(name, reported)
     goal = series_names.goal_of(name)
     if other is None or goal is None:
         return
     sign = 1.0 if goal is series_names.Goal.LOWER else -1.0
-    held, trained = curve_of(signs.series[name], sign), curve_of(signs.series[other], sign)
+    held, trained = curve_of(inputs.series[name], sign), curve_of(inputs.series[other], sign)
     best = _turning_point(held)
     if best is None:
         return
@@ -170,7 +170,7 @@ def _overfitting(name: str, told: Sequence[str], signs: HealthInputs) -> Iterato
     yield Finding(
         Verdict.OVERFITTING,
         f"{name} was best at step {step:g} ({sign * smooth[best]:.4g}), now {sign * smooth[-1]:.4g}, "
-        f"while {other} went on from {sign * then:.4g} to {sign * now:.4g}.",
+        f"while {other} went from {sign * then:.4g} to {sign * now:.4g}.",
         ADVICE[Verdict.OVERFITTING],
         name,
         step,
@@ -179,7 +179,7 @@ def _overfitting(name: str, told: Sequence[str], signs: HealthInputs) -> Iterato
 
 
 def _turning_point(held: Curve) -> int | None:
-    """Where the curve was lowest, if it has clearly risen since and keeps to it."""
+    """Return the index of the lowest point, if the curve has clearly risen since and stays up; else None."""
     values = held.values
     if len(values) < NEED_HELD_OUT:
         return None
@@ -199,7 +199,7 @@ def _smoothed(values: Sequence[float]) -> list[float]:
 
 
 def _around(curve: Curve, step: float) -> float | None:
-    """The level of a curve near a step."""
+    """Return the level of a curve near a step, or None."""
     near = sorted(curve.points, key=lambda point: abs(point[0] - step))[:3]
     return median(value for _step, value in near) if near else None
 

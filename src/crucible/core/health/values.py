@@ -1,4 +1,4 @@
-"""What a judgement is made from, and what it says."""
+"""The inputs and the results of judging a job's health."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """`value` is None where it was no finite number; `at` is the agent's clock."""
+    """`value` is None if it was not finite; `at` is the agent's clock."""
 
     step: float
     value: float | None
@@ -17,11 +17,11 @@ class Point(NamedTuple):
 
 
 Part = tuple[Point, ...]
-"""Points of one series as one attempt reported them, in the order in which they came."""
+"""Points of one series as one attempt reported them, in the order of arrival."""
 
 
 class Stage(enum.StrEnum):
-    """Where in its life a job is, as far as its health goes."""
+    """The stage of a job, as far as its health is concerned."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -36,12 +36,12 @@ class Stage(enum.StrEnum):
 
 @dataclass(frozen=True)
 class HealthInputs:
-    """All that is known of a job. Times are differences on one clock, so that no two clocks are compared.
+    """The inputs for judging a job. Times are differences on one clock, so that no two clocks are compared.
 
-    `series` has, for each name, a part per attempt, the oldest first, empty for one that has not reported it; only
-    attempts that went on from a checkpoint have parts before their own. `tails` has the last points of series that
-    `series` shows thinned. `quiet_seconds`: since the last output, `ran_seconds`: since the program started, None
-    where that is not known.
+    `series` has, for each name, a part per attempt, the oldest first, empty for an attempt that has not reported it;
+    only attempts that resumed from a checkpoint have parts before their own. `tails` has the last points of series
+    that are thinned in `series`. `quiet_seconds`: since the last output; `ran_seconds`: since the program started;
+    None: unknown.
     """
 
     stage: Stage
@@ -58,7 +58,7 @@ class HealthInputs:
 
 
 class Verdict(enum.StrEnum):
-    """The worst comes first; of several findings the first in this order is the verdict."""
+    """Ordered from the worst: the first in this order of several findings is the verdict."""
 
     NOT_FINITE = "not_finite"
     DIVERGING = "diverging"
@@ -78,7 +78,7 @@ class Verdict(enum.StrEnum):
 
 
 class Level(enum.StrEnum):
-    """BAD: it gets worse or does nothing; WARNING: worth a look; GOOD: nothing to do."""
+    """BAD: it gets worse or does nothing; WARNING: check it; GOOD: nothing to do."""
 
     BAD = "bad"
     WARNING = "warning"
@@ -96,7 +96,7 @@ _WARNING = frozenset(
         Verdict.UNREACHABLE,
     }
 )
-_ORDER = {verdict: place for place, verdict in enumerate(Verdict)}
+_ORDER = {verdict: index for index, verdict in enumerate(Verdict)}
 
 
 def level_of(verdict: Verdict) -> Level:
@@ -107,7 +107,7 @@ def level_of(verdict: Verdict) -> Level:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was seen. `evidence` holds the numbers it rests on, `series` and `step` where to look."""
+    """One observation about a job. `evidence` holds the numbers behind it, `series` and `step` where to look."""
 
     verdict: Verdict
     message: str
@@ -123,7 +123,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict is that of the worst finding; there is always at least one."""
+    """At least one finding, the worst first; the verdict is that of the worst."""
 
     findings: tuple[Finding, ...]
 
@@ -141,5 +141,5 @@ class Judgement:
 
 
 def judgement(findings: list[Finding]) -> Judgement:
-    """The findings, the worst first; those of one kind in the order in which they were found."""
+    """Return the judgement of these findings; those of one verdict keep their order."""
     return Judgement(tuple(sorted(findings, key=lambda finding: _ORDER[finding.verdict])))
