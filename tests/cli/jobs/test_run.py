@@ -98,7 +98,7 @@ def test_a_job_that_is_tried_again_says_when(cli: Cli, real: RealServer) -> None
 
     real.play(play)
     ran = cli("run", "train.py", "--retries", "1", "--retry-wait", "45s")
-    told = ["Running on", "Attempt 1 ended", "Waiting: try 2 follows 45 s after the last", "completed"]
+    told = ["Running on", "Attempt 1 ended", "Waiting: attempt 2 starts 45 s after the last one", "completed"]
     assert ran.code == 0
     assert sorted(told, key=ran.err.index) == told
 

@@ -14,7 +14,7 @@ from crucible.control.db.port import Db
 from crucible.control.reconcile.reconciler import CLAIM_SECONDS, GAP_SECONDS, POSTPONE_SECONDS, Reconciler
 from crucible.core.errors import DiskFull
 from crucible.core.lifecycle import JobState, Reason
-from crucible.core.lifecycle.advance import LOOK_AGAIN
+from crucible.core.lifecycle.advance import CHECK_AGAIN
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
 from crucible.wire.documents.messages import MessageKind
@@ -134,7 +134,7 @@ async def test_while_nobody_listened_nobody_was_silent(rig: Rig, gap: float) -> 
     rig.clock.move(gap)
     await rig.listen(NOTICE_AFTER - 1)
     assert (await rig.world(job)).job.conditions == frozenset()
-    await rig.listen(LOOK_AGAIN)
+    await rig.listen(CHECK_AGAIN)
     assert (await rig.world(job)).job.conditions == {"unreachable"}
 
 

@@ -81,7 +81,7 @@ def test_with_a_budget_only_what_may_be_tried_again_is(reason: Reason) -> None:
     if retry is not Retry.NEVER:
         assert step.world.job.used == {retry: 1}
         assert types(step.events)[-1] == "retrying"
-        assert step.world.job.waiting.startswith("try 2 follows ")
+        assert step.world.job.waiting.startswith("attempt 2 starts ")
         assert step.world.job.waiting.endswith(reason.policy.message)
 
 

@@ -1,4 +1,4 @@
-"""The life of jobs, attempts and machines: pure transitions over frozen values."""
+"""The lifecycle of jobs, attempts and machines: pure transitions over frozen values."""
 
 from crucible.core.job.states import AttemptState, DesiredState, JobState, MachineState, Status, status_of
 from crucible.core.lifecycle.advance import advance, new_job

@@ -1,11 +1,11 @@
-"""`advance`: the one way a job moves.
+"""`advance`: the only way in which a job changes its state.
 
     advance(world, fact, now) -> Step(world, events, effects, touched)
 
-Pure and total: any fact in any state gives an answer, and a fact that means nothing there changes nothing.
-Facts may come twice, late or out of order. What has ended stays ended, unless a user asks to resume it. The
-outcome of an attempt is decided by its runner's exit report; where none can come (its machine is gone and the
-settle window has passed) by what the backend says.
+Pure and total: it accepts any fact in any state, and a fact that means nothing there changes nothing.
+Facts may be repeated, late or out of order. An ended job stays ended unless a user asks to resume it. The outcome of
+an attempt is decided by its runner's exit report; without one (its machine is gone and the settle window has passed)
+by what the backend reports.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from crucible.core.lifecycle.reports import apply_notice, apply_report
 from crucible.core.lifecycle.silence import NOTICE_AFTER, check_attempt, deadlines, loss_confirmed_at, record_contact
 from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Step, World
 
-LOOK_AGAIN = 5.0
-"""Seconds until a job that may have gone quiet is looked at again."""
+CHECK_AGAIN = 5.0
+"""Seconds until a job that may have become silent is checked again."""
 
 
 def advance(world: World, fact: f.Fact, now: float) -> Step:
@@ -51,7 +51,7 @@ def _decide(world: World, fact: f.Fact, now: float) -> Step:
         case f.ResumeRequested():
             return reopen(world, fact, now)
         case f.CheckpointRequested(by):
-            return _ask_checkpoint(world, by)
+            return _request_checkpoint(world, by)
         case f.InterruptionNoticed(attempt, seconds):
             return apply_notice(world, attempt, seconds, now)
         case f.RunnerContacted(attempt):
@@ -81,8 +81,8 @@ def _placed(world: World, fact: f.Placed) -> Step:
     state = AttemptState.PLACED if machine.state is MachineState.UP else AttemptState.LAUNCHING
     placed = world.with_machine(machine).with_attempt(replace(attempt, state=state))
     placed = placed.with_job(attempts=attempt.number, waiting="", placement=fact.why)
-    told = {"attempt": attempt.number, "backend": attempt.backend, "machine": machine.id, "why": fact.why}
-    event = Event("placed", told)
+    data = {"attempt": attempt.number, "backend": attempt.backend, "machine": machine.id, "why": fact.why}
+    event = Event("placed", data)
     effects = (Effect(EffectKind.LAUNCH, machine.id),) if fact.new else ()
     return Step(placed, (event,), effects, frozenset({machine.id}))
 
@@ -102,44 +102,44 @@ def _impossible(world: World, why: str, now: float) -> Step:
 def _unsaved(world: World, now: float) -> Step:
     if world.job.state is not JobState.QUEUED or world.live or not world.attempts:
         return Step(world)
-    why = "it saved no checkpoint in that time, so it would only begin again"
+    why = "it saved no checkpoint in that time, so it would only start over"
     return end_job(world, Reason.SUSPENDED, why, now, world.attempts[-1])
 
 
 def _moved_on(world: World, backend: str, why: str) -> Step:
     if world.job.state is not JobState.QUEUED or world.job.backend == backend:
         return Step(world)
-    told = {"from": world.job.backend, "to": backend, "why": why}
-    return Step(world.with_job(backend=backend, waiting=why), (Event("moved_on", told),))
+    data = {"from": world.job.backend, "to": backend, "why": why}
+    return Step(world.with_job(backend=backend, waiting=why), (Event("moved_on", data),))
 
 
-def _ask_checkpoint(world: World, by: str) -> Step:
+def _request_checkpoint(world: World, by: str) -> Step:
     attempt = world.live
     if attempt is None or attempt.state is not AttemptState.RUNNING:
         return Step(world)
-    asked = world.with_job(checkpoint=world.job.checkpoint + 1)
-    return Step(asked, (Event("checkpoint_requested", {"by": by}),), (), _machines_of(attempt))
+    requested = world.with_job(checkpoint=world.job.checkpoint + 1)
+    return Step(requested, (Event("checkpoint_requested", {"by": by}),), (), _machines_of(attempt))
 
 
 def _cancel(world: World, by: str, now: float) -> Step:
     if world.job.desired is DesiredState.CANCEL:
         return Step(world)
     wanted = world.with_job(desired=DesiredState.CANCEL, generation=world.job.generation + 1)
-    asked = Step(wanted, (Event("cancel_requested", {"by": by}),), (), _machines_of(world.live))
+    requested = Step(wanted, (Event("cancel_requested", {"by": by}),), (), _machines_of(world.live))
     if world.live is None:
-        return asked.then(end_job(wanted, Reason.CANCELLED, "", now))
+        return requested.then(end_job(wanted, Reason.CANCELLED, "", now))
     if world.live.state is AttemptState.SAVING:
         cancelled = replace(world.live, reason=Reason.CANCELLED)
-        return replace(asked, world=wanted.with_attempt(cancelled))
+        return replace(requested, world=wanted.with_attempt(cancelled))
     if world.live.state not in (AttemptState.PLACED, AttemptState.LAUNCHING):
-        return asked
-    if _unheard_of(world, world.live):
-        return asked.then(end_attempt(wanted, world.live, Reason.CANCELLED, now))
-    return asked.then(release_machines(wanted, world.live, "the job was cancelled", now))
+        return requested
+    if _never_contacted(world, world.live):
+        return requested.then(end_attempt(wanted, world.live, Reason.CANCELLED, now))
+    return requested.then(release_machines(wanted, world.live, "the job was cancelled", now))
 
 
-def _unheard_of(world: World, attempt: Attempt) -> bool:
-    """Return whether no host has claimed its machines or made contact, so that none can have got the assignment."""
+def _never_contacted(world: World, attempt: Attempt) -> bool:
+    """Return whether no host has claimed its machines or made contact, so that none can have the assignment."""
     machines = [world.machines.get(slot.machine) for slot in attempt.slots]
     none_came = all(m is not None and m.claimed_by is None and m.up_at is None for m in machines)
     return none_came and attempt.last_seen is None
@@ -180,15 +180,17 @@ def _due(world: World, now: float) -> float | None:
     gone = [at for machine in held if (at := loss_confirmed_at(machine, attempt)) is not None]
     if gone:
         return min(gone)
-    return min([_next_look(world.job, attempt, now), *(max(at, now + LOOK_AGAIN) for at in deadlines(world, attempt))])
+    return min(
+        [_next_check(world.job, attempt, now), *(max(at, now + CHECK_AGAIN) for at in deadlines(world, attempt))]
+    )
 
 
-def _next_look(job: Job, attempt: Attempt, now: float) -> float:
+def _next_check(job: Job, attempt: Attempt, now: float) -> float:
     if job.due_at is not None and job.due_at > now:
         return job.due_at
     if Condition.UNREACHABLE in job.conditions:
         return now + NOTICE_AFTER
-    return max((attempt.last_seen or now) + NOTICE_AFTER, now + LOOK_AGAIN)
+    return max((attempt.last_seen or now) + NOTICE_AFTER, now + CHECK_AGAIN)
 
 
 def _machines_of(attempt: Attempt | None) -> frozenset[str]:

@@ -15,14 +15,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class Waits:
-    """The scheduler could not place the job, and says why."""
+    """The scheduler could not place the job; `why` is the reason."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Placed:
-    """The scheduler chose. `new`: the machine is only intended now and has to be launched."""
+    """The scheduler chose a machine. `new`: the machine is only intended and has to be launched."""
 
     attempt: Attempt
     machine: Machine
@@ -32,14 +32,14 @@ class Placed:
 
 @dataclass(frozen=True)
 class Impossible:
-    """Nothing that is connected can ever hold this job."""
+    """No connected backend can ever hold this job."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class NothingSaved:
-    """The machine's time was over and nothing was saved: the next attempt would begin where this one did."""
+    """The machine reached its maximum runtime and nothing was saved: the next attempt would start over."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class CancelRequested:
 
 @dataclass(frozen=True)
 class ResumeRequested:
-    """The ended job is wanted again: from this checkpoint (None: the newest), on this backend (None: its first)."""
+    """A user resumes the ended job: from this checkpoint (None: the newest), on this backend (None: its first)."""
 
     resume_from: str | None = None
     backend: str | None = None
@@ -66,14 +66,14 @@ class ResumeRequested:
 
 @dataclass(frozen=True)
 class CheckpointRequested:
-    """The running program is to save a checkpoint now."""
+    """The running program is asked to save a checkpoint now."""
 
     by: str = "user"
 
 
 @dataclass(frozen=True)
 class InterruptionNoticed:
-    """The backend announced that it takes back an attempt's machine in `seconds`."""
+    """The backend announced that it reclaims an attempt's machine in `seconds`."""
 
     attempt: str
     seconds: float
@@ -106,7 +106,7 @@ class RunnerExited:
 
 @dataclass(frozen=True)
 class RunnerEnded:
-    """The runner is done and its outputs are in."""
+    """The runner is done and its outputs have arrived."""
 
     attempt: str
     rank: int
@@ -123,9 +123,9 @@ class RunnerContacted:
 
 @dataclass(frozen=True)
 class Tick:
-    """Time passed, or something around the job changed: look again.
+    """Time passed, or something around the job changed: check it again.
 
-    `listening_since`: before that no message could arrive, so silence proves nothing.
+    `listening_since`: the server received no messages before that, so earlier silence proves nothing.
     """
 
     listening_since: float = 0.0
@@ -139,7 +139,7 @@ Fact = SchedulerFact | UserFact | RunnerFact | InterruptionNoticed | RunnerConta
 
 @dataclass(frozen=True)
 class LaunchSent:
-    """The call is about to be made; it may take effect until `until`."""
+    """The launch call is about to be made; it may take effect until `until`."""
 
     until: float
 
@@ -162,9 +162,9 @@ class LaunchRefused:
 
 @dataclass(frozen=True)
 class LaunchLost:
-    """The call gave no answer: there may be a machine.
+    """The launch call got no response: there may be a machine.
 
-    `until`: when it can no longer take effect, where the call itself is over; None: as announced before it.
+    `until`: when it can no longer take effect, if the call itself is over; None: the time announced by LaunchSent.
     """
 
     why: str
@@ -173,7 +173,7 @@ class LaunchLost:
 
 @dataclass(frozen=True)
 class FoundNothing:
-    """A search by token found no machine. `asked_at`: when it was sent; a slow answer is that old (None: just now)."""
+    """A search by token found no machine. `asked_at`: when it was sent, as a response may be slow (None: just now)."""
 
     asked_at: float | None = None
 
@@ -190,7 +190,7 @@ class SeenUp:
 
 @dataclass(frozen=True)
 class SeenHalted:
-    """The backend lists the machine, but our host on it has stopped."""
+    """The backend lists the machine, but the agent's host process on it has stopped."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Transitions of one machine: intended, creating, up, releasing, gone.
 
-A machine is `gone` only when its launch is settled and the backend says so twice, or when the backend refused the only
-call that was ever sent for it. What was up once is not gone because launching it again was refused: what the backend
-lists decides.
+A machine is `gone` only when its launch is settled and the backend twice does not list it, or when the backend refused
+the only call that was ever sent for it. For a machine that was up before, a refused relaunch proves nothing: what the
+backend lists decides.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.values import Effect, EffectKind, Machine
 
 SIGHTINGS = 2
-"""Lists that must agree before absence is believed."""
+"""Lists without a machine that are needed before it counts as absent."""
 
 RELAUNCH = 30.0
-"""Seconds that a host which is started again has to come before it is started once more."""
+"""Seconds that a relaunched host has to make contact before it is launched again."""
 
 _MAKING = frozenset({MachineState.INTENDED, MachineState.CREATING})
 

@@ -1,4 +1,4 @@
-"""How an attempt's end becomes the job's next state: another attempt, or the end."""
+"""How the end of an attempt leads to the job's next state: another attempt, or its end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.values import Attempt, Event, Job, Step, World
 
 FIRST_WAIT = 2.0
-"""Seconds before the first retry after trouble of ours; doubles up to the job's own wait."""
+"""Seconds before the first retry after an infrastructure failure; doubles up to the job's own wait."""
 
 UNBEGUN_TRIES = 20
-"""A job that never began is not charged, but machines that keep vanishing must not be retried for ever."""
+"""Retries of a job that never started: it is not charged, but machines that keep vanishing must not go on for ever."""
 
 REFUSALS = 100_000
-"""A backend without capacity is asked again for as long as the job is wanted."""
+"""Retries after a backend had no capacity: practically as long as the user wants the job."""
 
 SUSPENSIONS = 1000
 """Times a job may continue after its machine reached its maximum run time."""
@@ -90,7 +90,7 @@ def _next(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
         backend=world.job.spec.backend_after(world.job.backend) if reason.moves_on else world.job.backend,
         used={**world.job.used, retry: used + 1},
         not_before=now + wait,
-        waiting=f"try {attempt.number + 1} follows {wait:g} s after the last: {reason.policy.message}",
+        waiting=f"attempt {attempt.number + 1} starts {wait:g} s after the last one: {reason.policy.message}",
         conditions=world.job.conditions - {Condition.UNREACHABLE},
     )
     return Step(queued, (Event("retrying", {"after": reason.value, "wait_seconds": wait, "try": used + 1}),))

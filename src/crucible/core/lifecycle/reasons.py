@@ -1,4 +1,4 @@
-"""Reason: why an attempt ended. It decides the job's status, whether to retry, who pays, and the message."""
+"""Reasons for the end of an attempt. They decide the job's status, the retry, who pays, and the message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Retry(enum.StrEnum):
     """Which retry budget the next attempt uses. NEVER: no retry.
 
     UNBEGUN: nothing ran, nothing is charged. REFUSAL: a backend had no machine, which may last. SUSPENSION: the
-    machine reached its maximum run time, which was known before.
+    machine reached its maximum runtime, which was known in advance.
     """
 
     NEVER = "never"
@@ -88,7 +88,7 @@ _VERDICTS = {
     Reason.OUT_OF_MEMORY: _failed(
         Retry.NEVER,
         Payer.USER,
-        "The program needed more memory than it may use and was stopped.",
+        "The program exceeded its memory limit and was stopped.",
         "Give it more (--memory 8G or a larger --tier), or lower its batch size.",
     ),
     Reason.TIME_LIMIT: _failed(
@@ -103,37 +103,37 @@ _VERDICTS = {
         "The code, its environment or its data could not be prepared.",
         "The log says which step failed: crucible logs {job}",
     ),
-    Reason.INTERRUPTED: _failed(Retry.INTERRUPTION, Payer.PLATFORM, "The backend took the machine back."),
+    Reason.INTERRUPTED: _failed(Retry.INTERRUPTION, Payer.PLATFORM, "The backend reclaimed the machine."),
     Reason.SUSPENDED: _failed(
         Retry.SUSPENSION,
         Payer.USER,
-        "The machine's time was over.",
-        "Save checkpoints to go on from, or give it a time that fits: --time 2h.",
+        "The machine reached its maximum runtime.",
+        "Save checkpoints to resume from, or set a time limit that fits: --time 2h.",
     ),
     Reason.MACHINE_LOST: _failed(
         Retry.INFRASTRUCTURE,
         Payer.PLATFORM,
-        "The machine went away.",
+        "The machine disappeared.",
         "The computer was restarted, or its agent ended.",
     ),
-    Reason.NOT_BEGUN: _failed(Retry.UNBEGUN, Payer.PLATFORM, "The machine went away before the job had begun there."),
-    Reason.REFUSED: _failed(Retry.REFUSAL, Payer.PLATFORM, "The backend had no machine for it."),
+    Reason.NOT_BEGUN: _failed(Retry.UNBEGUN, Payer.PLATFORM, "The machine disappeared before the job started on it."),
+    Reason.REFUSED: _failed(Retry.REFUSAL, Payer.PLATFORM, "The backend had no machine for the job."),
     Reason.RUNNER_LOST: _failed(
         Retry.INFRASTRUCTURE,
         Payer.PLATFORM,
-        "Our program beside the job was killed, and the job with it.",
+        "Crucible's runner beside the job was killed, and the job with it.",
         "Often the machine as a whole ran out of memory.",
     ),
     Reason.LAUNCH_FAILED: _failed(
         Retry.INFRASTRUCTURE,
         Payer.PLATFORM,
         "The machine could not be started.",
-        "`crucible doctor` looks for the cause.",
+        "`crucible doctor` checks for the cause.",
     ),
     Reason.FENCED: _failed(
         Retry.INFRASTRUCTURE, Payer.PLATFORM, "The machine was out of contact for longer than its lease."
     ),
-    Reason.NO_CAPACITY: _failed(Retry.NEVER, Payer.PLATFORM, "Nothing that is connected can hold this job."),
+    Reason.NO_CAPACITY: _failed(Retry.NEVER, Payer.PLATFORM, "No connected backend can hold this job."),
 }
 
 _LEAVES = frozenset({Reason.INTERRUPTED, Reason.MACHINE_LOST, Reason.LAUNCH_FAILED, Reason.FENCED})

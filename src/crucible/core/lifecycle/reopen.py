@@ -1,4 +1,4 @@
-"""Reopen an ended job: queue it again, under a new generation."""
+"""Reopen an ended job: queue it again under a new generation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crucible.core.lifecycle.values import Event, Step, World
 
 
 def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
-    """Queue an ended job again. Its retry budgets start afresh: a user has looked at what went wrong."""
+    """Queue an ended job again. Its retry budgets start from zero, because a user decided to resume it."""
     job = world.job
     if not job.state.terminal or world.live is not None:
         return Step(world)
@@ -29,5 +29,5 @@ def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
         resume_from=fact.resume_from,
         reopened_at=job.attempts,
     )
-    told = {"by": fact.by, "from": fact.resume_from, "backend": backend, "was": job.state.value}
-    return Step(again, (Event("reopened", told),))
+    data = {"by": fact.by, "from": fact.resume_from, "backend": backend, "was": job.state.value}
+    return Step(again, (Event("reopened", data),))

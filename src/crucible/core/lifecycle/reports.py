@@ -1,4 +1,4 @@
-"""What runners report: an attempt's way from staging to its end."""
+"""Apply what runners report: an attempt's progress from staging to its end."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def apply_report(world: World, fact: f.RunnerFact, now: float) -> Step:
     attempt = world.live
     if attempt is None or fact.attempt != attempt.id:
         return Step(world)
-    told = record_contact(world, attempt.id, now)
-    seen = next(a for a in told.world.attempts if a.id == attempt.id)
+    contacted = record_contact(world, attempt.id, now)
+    seen = next(a for a in contacted.world.attempts if a.id == attempt.id)
     match fact:
         case f.RunnerStaging(_, what):
-            return told.then(_staging(told.world, seen, what))
+            return contacted.then(_staging(contacted.world, seen, what))
         case f.RunnerStarted(_, rank, pid):
-            return told.then(_started(told.world, seen, rank, pid, now))
+            return contacted.then(_started(contacted.world, seen, rank, pid, now))
         case f.RunnerExited():
-            return told.then(_exited(told.world, seen, fact, now))
+            return contacted.then(_exited(contacted.world, seen, fact, now))
         case f.RunnerEnded():
-            return told.then(_ended(told.world, seen, fact, now))
+            return contacted.then(_ended(contacted.world, seen, fact, now))
 
 
 def apply_notice(world: World, attempt_id: str, seconds: float, now: float) -> Step:
@@ -38,8 +38,8 @@ def apply_notice(world: World, attempt_id: str, seconds: float, now: float) -> S
     attempt = world.live
     if attempt is None or attempt.id != attempt_id or attempt.noticed_at is not None:
         return Step(world)
-    told = {"attempt": attempt.number, "seconds": seconds}
-    event = Event("interruption_notice", told)
+    data = {"attempt": attempt.number, "seconds": seconds}
+    event = Event("interruption_notice", data)
     return Step(world.with_attempt(replace(attempt, noticed_at=now)), (event,))
 
 
@@ -72,8 +72,8 @@ def _exited(world: World, attempt: Attempt, fact: f.RunnerExited, now: float) ->
         signal=fact.signal,
         exited_at=now,
     )
-    told = {"attempt": attempt.number, "reason": fact.reason.value, "code": fact.code, "signal": fact.signal}
-    return Step(world.with_attempt(saving), (Event("exited", told),))
+    data = {"attempt": attempt.number, "reason": fact.reason.value, "code": fact.code, "signal": fact.signal}
+    return Step(world.with_attempt(saving), (Event("exited", data),))
 
 
 def _ended(world: World, attempt: Attempt, fact: f.RunnerEnded, now: float) -> Step:
@@ -83,5 +83,5 @@ def _ended(world: World, attempt: Attempt, fact: f.RunnerEnded, now: float) -> S
     step = Step(world.with_attempt(marked), () if fact.complete else (Event("outputs_incomplete", missing),))
     if not all(slot.ended for slot in slots):
         return step
-    unsaid = Reason.RUNNER_LOST if marked.noticed_at is None else Reason.INTERRUPTED
-    return step.then(end_attempt(step.world, marked, marked.reason or unsaid, now))
+    default = Reason.RUNNER_LOST if marked.noticed_at is None else Reason.INTERRUPTED
+    return step.then(end_attempt(step.world, marked, marked.reason or default, now))

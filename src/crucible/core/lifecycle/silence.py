@@ -1,4 +1,4 @@
-"""What follows when an attempt is silent or its machine is gone."""
+"""Consequences of a silent attempt or a lost machine."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from crucible.core.lifecycle.reasons import Reason
 from crucible.core.lifecycle.values import Attempt, Event, Machine, Step, World
 
 NOTICE_AFTER = 45.0
-"""Seconds of silence after which a job is shown as unreachable. Nothing else follows from it."""
+"""Seconds of silence after which a job is marked unreachable. Nothing else follows from it."""
 
 REPLACE_MARGIN = 300.0
 """Seconds after the end of its lease until a silent attempt may be replaced."""
 
 ENDING_MARGIN = 60.0
-"""A machine that is gone so many seconds before its end, or later, has come to its end."""
+"""A machine that vanishes at most this many seconds before its planned end counts as having reached it."""
 
 HOST_GRACE = 120.0
 """Seconds that hosts and runners have to make contact once the server listens again."""
 
 SETTLE_WINDOW = 5.0
-"""Seconds that a vanished machine's last messages may still take to arrive."""
+"""Seconds that the last messages of a vanished machine may still take to arrive."""
 
 
 def loss_confirmed_at(machine: Machine, attempt: Attempt) -> float | None:
-    """Return when the loss of an attempt's machine is acted upon; None while the machine is not gone.
+    """Return when the loss of an attempt's machine takes effect; None while the machine is not gone.
 
-    At once if neither ever made contact; else a settle window after the last message, so that messages still under
-    way arrive first.
+    At once if neither the machine nor the attempt ever made contact; else a settle window after the last message, so
+    that messages still in flight arrive first.
     """
     if machine.gone_at is None:
         return None
@@ -39,6 +39,7 @@ def loss_confirmed_at(machine: Machine, attempt: Attempt) -> float | None:
 
 
 def record_contact(world: World, attempt_id: str, now: float) -> Step:
+    """Record that a live attempt's runner made contact."""
     attempt = next((a for a in world.attempts if a.id == attempt_id and a.live), None)
     if attempt is None:
         return Step(world)
@@ -57,17 +58,17 @@ def check_attempt(world: World, now: float, listening_since: float = 0.0) -> Ste
     fence = fence_deadline(world, attempt, listening_since)
     if fence is not None and now >= fence:
         why = Reason.FENCED if attempt.noticed_at is None else Reason.INTERRUPTED
-        return end_attempt(world, attempt, attempt.reason or why, now, detail="nothing was heard of it")
+        return end_attempt(world, attempt, attempt.reason or why, now, detail="its agent was silent for too long")
     over = overdue_reason(world, attempt, now, listening_since)
     step = release_machines(world, attempt, over, now) if over else Step(world)
     return step.then(_silence(step.world, attempt, now, listening_since))
 
 
 def fence_deadline(world: World, attempt: Attempt, listening_since: float = 0.0) -> float | None:
-    """Return when the attempt may be replaced though its backend cannot say what became of it; None: never.
+    """Return when the attempt may be replaced though its backend cannot tell its state; None: never.
 
-    By then its agents, which count the same silence, have long ended it by themselves. All of it counts from when
-    the server listened again: a clock that was set forward looks like a long silence, and is none to an agent.
+    By then its agents, which measure the same silence, have ended it by themselves. The time counts from when the
+    server listened again: a clock that was set forward looks like a long silence here, but not to an agent.
     """
     held = _held(world, attempt)
     if not held or any(machine.lease_seconds is None for machine in held):
@@ -81,12 +82,12 @@ def overdue_reason(world: World, attempt: Attempt, now: float, listening_since: 
     """Return why the attempt's machines must be released; empty while they may stay."""
     held = _held(world, attempt)
     if any(machine.ends_at is not None and now >= machine.ends_at for machine in held):
-        return "its time is over"
+        return "it reached its maximum runtime"
     if world.job.desired is DesiredState.CANCEL and now >= _mute_at(world, attempt, listening_since):
         return "the job was cancelled and its agent is silent"
     late = [m for m in held if m.up_at is None and m.host_due is not None]
     if any(now >= max(m.host_due or 0.0, listening_since + HOST_GRACE) for m in late):
-        return "its host did not come"
+        return "its host made no contact in time"
     return ""
 
 
@@ -106,7 +107,7 @@ def deadlines(world: World, attempt: Attempt) -> list[float]:
 
 
 def _held(world: World, attempt: Attempt) -> list[Machine]:
-    """Return the machines on which its runners may still run."""
+    """Return the machines on which the attempt's runners may still run."""
     return [world.machines[s.machine] for s in attempt.slots if not s.ended and s.machine in world.machines]
 
 
@@ -145,12 +146,12 @@ def _silence(world: World, attempt: Attempt, now: float, listening_since: float 
     """Update the UNREACHABLE condition. Only a message marks a job reachable again; a restarted listener does not."""
     conditions = world.job.conditions
     marked = Condition.UNREACHABLE in conditions
-    deaf_until = 0.0 if marked else listening_since
-    quiet = attempt.last_seen is not None and now - max(attempt.last_seen, deaf_until) >= NOTICE_AFTER
+    not_listening_until = 0.0 if marked else listening_since
+    quiet = attempt.last_seen is not None and now - max(attempt.last_seen, not_listening_until) >= NOTICE_AFTER
     if quiet == marked:
         return Step(world)
     if not quiet:
         back = world.with_job(conditions=conditions - {Condition.UNREACHABLE})
         return Step(back, (Event("reachable", {"attempt": attempt.number}),))
-    shown = world.with_job(conditions=conditions | {Condition.UNREACHABLE})
-    return Step(shown, (Event("unreachable", {"attempt": attempt.number, "since": attempt.last_seen}),))
+    unreachable = world.with_job(conditions=conditions | {Condition.UNREACHABLE})
+    return Step(unreachable, (Event("unreachable", {"attempt": attempt.number, "since": attempt.last_seen}),))

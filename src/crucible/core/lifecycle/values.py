@@ -1,4 +1,4 @@
-"""The values that `advance` works on. Nothing here changes; `dataclasses.replace` makes the next one."""
+"""The frozen values that `advance` works on; `dataclasses.replace` makes the next one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from crucible.core.people.identity import DEFAULT_PROJECT
 
 @dataclass(frozen=True)
 class Job:
-    """`due_at` is when the sweep should look again; None: only a message can move it.
+    """A job. `due_at` is when the sweep checks it next; None: only a message can change it.
 
-    `backend` is where it runs or goes next. `reopened_at`: attempts there were when it was last
-    reopened; `resume_from`: the checkpoint chosen then. `checkpoint` counts the checkpoints asked for.
+    `backend` is where it runs or will run next. `reopened_at`: how many attempts it had when it was last reopened;
+    `resume_from`: the checkpoint chosen then. `checkpoint` counts the requested checkpoints.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Slot:
-    """One rank of an attempt on a machine. `ended`: its runner said so, or cannot be running any more."""
+    """One rank of an attempt on a machine. `ended`: its runner reported its end, or cannot be running any more."""
 
     rank: int
     machine: str
@@ -93,10 +93,10 @@ class Attempt:
 class Machine:
     """`owner` is `attempt:<id>`, `pool:<name>` or `person:<name>`.
 
-    `call` is the rendered LaunchCall as JSON, opaque here. `launch_settled`: the launch was answered,
-    definitely refused, or its time passed and two finds by token came back empty; before that nothing is
-    believed absent. `lease_seconds` is how long its agent goes on without contact (None: for ever);
-    `host_due` when its host must have come; `ends_at` when it is over in any case.
+    `call` is the rendered LaunchCall as JSON, opaque here. `launch_settled`: the launch was answered or definitely
+    refused, or its time passed and two finds by token came back empty; before that an absent machine proves nothing.
+    `lease_seconds` is how long its agent continues without contact (None: for ever);
+    `host_due` the deadline of its host's first contact; `ends_at` the end of its maximum runtime.
     """
 
     id: str
@@ -136,7 +136,7 @@ class Machine:
         return self.state is not MachineState.GONE
 
     def belongs_to(self, attempt: Attempt) -> bool:
-        """Whether it was made for this attempt alone."""
+        """Return whether the machine was made for this attempt alone."""
         return self.owner == f"attempt:{attempt.id}"
 
     @property
@@ -151,7 +151,7 @@ class EffectKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Effect:
-    """Something to be done outside, after the commit. Effects of one machine are performed in order."""
+    """An action on a provider, performed after the commit. Effects of one machine are performed in order."""
 
     kind: EffectKind
     machine: str
@@ -159,7 +159,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Event:
-    """What is now true, for people and programs. Numbered per job when it is stored."""
+    """Something that happened to the job, for users and programs. Numbered per job when it is stored."""
 
     type: str
     data: Mapping[str, object] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class World:
 
 @dataclass(frozen=True)
 class Step:
-    """What `advance` returns. `touched`: machines whose desired document changed."""
+    """The result of `advance`. `touched`: machines whose desired document changed."""
 
     world: World
     events: tuple[Event, ...] = ()
