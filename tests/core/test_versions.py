@@ -28,4 +28,4 @@ def test_an_agent_of_another_line_is_told_of_and_goes_on() -> None:
     assert note is not None
     assert "0.1.0" in note
     assert "0.3.0" in note
-    assert "goes on" in note
+    assert "the job continues" in note

@@ -19,7 +19,7 @@ class Channel(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ChannelChoice:
-    """The channel, or None with `why` there is none and the setting that fixes it."""
+    """The chosen channel, or None with the reason `why` and the setting that fixes it."""
 
     channel: Channel | None
     why: str
@@ -43,7 +43,7 @@ BUCKETS = ("s3", "gs", "az", "azure", "abfs")
 def choose_channel(reach: str, server_url: str, store_url: str, wanted: Channel = Channel.HTTPS) -> ChannelChoice:
     """Return the channel for agents on machines of this reach (`backends.base.Reach`).
 
-    `server_url` is the agents' listener, `store_url` a path or the URL of a bucket. `wanted` decides where both work.
+    `server_url` is the agents' listener, `store_url` a path or the URL of a bucket. `wanted` decides if both work.
     """
     if reach == "tunnel":
         return ChannelChoice(Channel.TUNNEL, "the backend is reached by ssh")
@@ -58,16 +58,16 @@ def choose_channel(reach: str, server_url: str, store_url: str, wanted: Channel 
 
 
 def check_channel(choice: ChannelChoice, *, private: bool, secrets: bool, lacking: str) -> Rejection | None:
-    """Return why no job can run over this channel, or none with secrets where it has some; None when it can.
+    """Return why no job, or none with secrets, can run over this channel; None if they can.
 
-    `private`: the store is a folder that the one user of both sides has to themselves; what holds no secrets is then
-    not encrypted. `lacking`: the Python of the agents, where it is known to lack the package `cryptography`.
+    `private`: the store is a folder to which only the user of both sides has access; without secrets its content is
+    then not encrypted. `lacking`: the agents' Python, if it is known to lack the package `cryptography`.
     """
     if choice.channel is None:
         return Rejection(f"no agent can talk with this server: {choice.why}", choice.fix)
     if choice.channel is not Channel.STORE or not lacking or (private and not secrets):
         return None
-    what = "the job's secrets" if private else "all that passes through the store"
+    what = "the job's secrets" if private else "everything in the store"
     return Rejection(
         f"{what} would have to be encrypted, and the Python of its agents, {lacking}, has no cryptography",
         f"Install it there: {lacking} -m pip install cryptography.",
@@ -106,7 +106,7 @@ def _fix(reach: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether the address is a loopback or wildcard address, which means another computer elsewhere."""
+    """Return whether the URL's host is a loopback or wildcard address, which other computers cannot use."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback or ip_address(host).is_unspecified

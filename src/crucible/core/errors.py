@@ -1,21 +1,21 @@
-"""Every error Crucible raises on purpose, as one tree.
+"""All errors that Crucible raises on purpose, as one tree.
 
 CrucibleError                what happened, why, and the command or setting that fixes it
-├── BadInput                 the request cannot be understood or is out of bounds (usage, exit code 2)
+├── BadInput                 the request is invalid or out of bounds (usage, exit code 2)
 │   └── UnknownName          an unknown name; carries the nearest known one
 ├── NotFound                 no such job, attempt, machine, artifact (exit code 3)
 ├── NotAllowed               missing, wrong or expired credentials (exit code 4)
-├── Forbidden                the caller is known and may not (exit code 4)
-├── TooManyAttempts             too often, or too fast; carries the seconds to wait (exit code 4)
+├── Forbidden                the caller is known but lacks the permission (exit code 4)
+├── TooManyAttempts          rate limit exceeded; carries the seconds to wait (exit code 4)
 ├── Conflict                 the thing changed meanwhile, or is in a state that forbids this (exit code 5)
-├── NoCapacity               nothing that is connected can hold this (exit code 6)
+├── NoCapacity               no connected backend can hold the job (exit code 6)
 ├── RefusedByPolicy          a budget or a rule says no (exit code 7)
-├── TimedOut                 a deadline passed (exit code 8)
+├── TimedOut                 a timeout expired (exit code 8)
 ├── Unreachable              a server or provider does not answer (exit code 9)
-└── Trouble                  our own surroundings fail: disk, database, store, port (exit code 1)
+└── Trouble                  the server's surroundings fail: disk, database, store, port (exit code 1)
     └── DiskFull             no room left where state is kept
 
-Rooms add their own leaves (backends/base.py, storage/errors.py, control/db/port.py) below these.
+Other packages add leaves below these (backends/base.py, storage/errors.py, control/db/port.py).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import ClassVar
 class CrucibleError(Exception):
     """An expected failure, explained to the user in three parts.
 
-    `what` happened in one sentence, `why` it likely did, and the `fix`: a command or a setting.
-    `data` holds values that programs read (never secrets).
+    `what` happened in one sentence, `why` it probably did, and the `fix`: a command or a setting.
+    `data` holds values for programs (never secrets).
     """
 
     code: ClassVar[str] = "error"
@@ -54,7 +54,7 @@ class BadInput(CrucibleError):
 
 
 class UnknownName(BadInput):
-    """`name` is no `kind`; the fix says "did you mean" when something is close."""
+    """There is no `kind` of this `name`; the fix suggests the closest known name."""
 
     code = "unknown_name"
 
@@ -86,7 +86,7 @@ class Forbidden(CrucibleError):
 
 
 class TooManyAttempts(CrucibleError):
-    """`retry_after` in its data: seconds."""
+    """`data["retry_after"]` is in seconds."""
 
     code = "too_many_tries"
     exit_code = 4

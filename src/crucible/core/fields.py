@@ -1,4 +1,4 @@
-"""Which fields a model has, at any depth: what to say of one that there is not."""
+"""Suggestions for unknown fields of pydantic models, at any depth."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import get_args
 from pydantic import BaseModel
 
 EXTRA = "extra_forbidden"
-"""What pydantic calls a field that there is not."""
+"""Pydantic's error type for an unknown field."""
 
 
 def suggest_field(kind: object, path: Sequence[object]) -> str:
-    """What may have been meant by the last part of `path` in a model, or all there is; empty if nobody knows."""
+    """Suggest a field for the unknown last part of `path` in a model, or list those that it has; may be empty."""
     known = sorted({name for model in _models(kind, path[:-1]) for name in _names(model)})
     near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.6)
     if near:
@@ -22,12 +22,12 @@ def suggest_field(kind: object, path: Sequence[object]) -> str:
 
 
 def _models(kind: object, path: Sequence[object]) -> Iterator[type[BaseModel]]:
-    """Those that may stand at `path`; parts of it that are no field count items, or choose among types."""
+    """Yield the models that may stand at `path`; parts that are no field are list indexes or choose a union's type."""
     if not isinstance(kind, type) or not issubclass(kind, BaseModel):
         for part in get_args(kind):
             yield from _models(part, path)
         return
-    inner = next((at for at, part in enumerate(path) if part in kind.model_fields), None)
+    inner = next((index for index, part in enumerate(path) if part in kind.model_fields), None)
     if inner is None:
         yield kind
     else:

@@ -6,21 +6,21 @@ import enum
 from dataclasses import dataclass
 
 FIRST_WAIT, LONGEST_WAIT = 5.0, 3600.0
-"""Seconds before a message is sent again: the first of them, doubled after every attempt up to the longest."""
+"""Seconds before the first retry of a message; doubles with every attempt up to the longest."""
 JITTER = 0.2
-"""The part of a wait by which it may be shorter or longer."""
+"""The share of a wait by which it may be shorter or longer."""
 GIVE_UP = 24 * 3600.0
-"""Seconds after what happened when a message is sent no more; each is tried once whatever its age."""
+"""Seconds after an event when its message is given up; each is sent at least once, however old."""
 REFUSED, GIVE_UP_REFUSED = frozenset({400, 413, 415, 422}), 3600.0
-"""Answers that are about this very message, and the seconds for which those that follow it wait for it all the same."""
+"""Responses that reject this one message, and the seconds for which later messages still wait behind it."""
 DISABLE = 5 * 24 * 3600.0
 """Seconds of failures in a row after which a hook is disabled."""
 OVERLAP = 24 * 3600.0
 """Seconds after a rotation for which messages are signed with the old secret too."""
 MOST_HOOKS = 20
-"""Of one project."""
+"""Hooks of one project."""
 LONGEST_TEXT = 500
-"""Characters of an answer that are kept."""
+"""Characters of a response that are kept."""
 GONE = 410
 
 
@@ -41,23 +41,23 @@ class HookEvent(enum.StrEnum):
 
 
 ENDS = (HookEvent.COMPLETED, HookEvent.FAILED, HookEvent.CANCELLED)
-"""The events of a hook that names none."""
+"""The default events of a hook."""
 
 
 class HookFormat(enum.StrEnum):
     JSON = "json"
     SLACK = "slack"
-    """`{"text": "…"}`, which Slack and what is like it show as it is."""
+    """`{"text": "…"}`, which Slack and compatible services display."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The receiver's reply to one attempt. `status` is None if there was no answer; `text` then says why."""
+    """The receiver's reply to one attempt. `status` is None if there was no response; `text` then says why."""
 
     status: int | None
     text: str = ""
     retry_after: float | None = None
-    """Seconds for which the receiver asked to be left alone."""
+    """Seconds for which the receiver asked not to be called."""
 
     @property
     def accepted(self) -> bool:
@@ -67,13 +67,13 @@ class Reply:
 class DeliveryOutcome(enum.StrEnum):
     DELIVERED = "delivered"
     FAILED = "failed"
-    """It is sent again."""
+    """The message will be sent again."""
     GIVEN_UP = "given_up"
 
 
 @dataclass(frozen=True)
 class FailureStreak:
-    """Failures of a receiver in a row, and since when."""
+    """The number of consecutive failures of a receiver, and since when."""
 
     failures: int = 0
     since: float | None = None
@@ -81,7 +81,7 @@ class FailureStreak:
 
 @dataclass(frozen=True)
 class DeliveryVerdict:
-    """The outcome of a delivery. `not_before`: when to call again. `disabled`: why the hook was disabled, if it was."""
+    """The outcome of a delivery. `not_before`: when to call again. `disabled`: why the hook is now disabled, if so."""
 
     outcome: DeliveryOutcome
     streak: FailureStreak

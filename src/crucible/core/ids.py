@@ -1,7 +1,7 @@
-"""Names of things: sortable ids with a prefix, and their short human form.
+"""Ids: sortable, with a prefix, and a short form for people.
 
 An id is `<prefix>-<26 characters>`: 48 bits of milliseconds, then 80 random bits, in Crockford's base 32, so
-ids sort by creation. People see and type the short form, `job-` and the last 6 characters; any unambiguous
+ids sort by creation. Users see and type the short form, `job-` and the last 6 characters; any unambiguous
 ending works.
 """
 
@@ -33,7 +33,7 @@ _ID = re.compile(rf"({'|'.join(Prefix)})-[{ALPHABET}]{{{_BODY}}}")
 
 
 def make_id(prefix: Prefix, milliseconds: int, random_bits: int) -> str:
-    """The id for this instant and these 80 random bits."""
+    """Return the id for this instant and these 80 random bits."""
     value = (milliseconds & ((1 << 48) - 1)) << 80 | (random_bits & ((1 << 80) - 1))
     return f"{prefix.value}-{_encode(value)}"
 
@@ -43,7 +43,7 @@ def is_id(text: str) -> bool:
 
 
 def short(full: str) -> str:
-    """The form people type: `job-` and the last six characters."""
+    """Return the short form of an id: `job-` and the last six characters."""
     prefix, _, body = full.partition("-")
     return f"{prefix}-{body[-_SHORT:]}"
 

@@ -1,4 +1,4 @@
-"""Keep the import path of `OfferFilter` that the documentation of 0.1.0 gave; `crucible.client` has it."""
+"""The import path of `OfferFilter` in the documentation of 0.1.0; new code imports it from `crucible.client`."""
 
 from crucible.core.compute.offer_filter import OfferFilter
 

@@ -24,14 +24,14 @@ from crucible.core.people.openid import MAX_SUBJECT
 from crucible.core.people.project_secrets import LONGEST_SECRET
 
 PLAIN = r"^[^\x00]*$"
-"""Texts that every database can hold."""
+"""Text without NUL characters, which not every database can store."""
 DAY = 86400.0
 LONGEST_DAYS = 3650.0
 LONGEST_SHARE_HOURS = 24 * 90.0
 LONGEST_AGE = 100 * 365 * DAY
 MAX_ABOUT, MAX_NOTE, MAX_URL = 1000, 2000, 2000
 MOST_JOBS, MOST_CANCELLED = 500, 1000
-"""Of one request."""
+"""Maximum numbers of jobs in one request."""
 
 Password = Annotated[str, Field(max_length=LONGEST_PASSWORD, description=f"at least {SHORTEST_PASSWORD} characters")]
 Email = Annotated[str, Field(max_length=MAX_EMAIL)]
@@ -59,36 +59,39 @@ class TrainingResumption(Resumption):
 
 
 class UserChange(_Request):
-    """What is left out stays."""
+    """Fields that are left out do not change."""
 
     admin: bool | None = None
     disabled: Annotated[bool | None, Field(description="true also ends all of the user's tokens and sessions")] = None
     password: Annotated[Password | None, Field(repr=False)] = None
     old_password: Annotated[
-        str | None, Field(max_length=LONGEST_PASSWORD, repr=False, description="for a new password of one's own")
+        str | None, Field(max_length=LONGEST_PASSWORD, repr=False, description="needed to change one's own password")
     ] = None
-    email: Annotated[Email | None, Field(description="an empty one takes it away")] = None
+    email: Annotated[Email | None, Field(description="an empty one removes it")] = None
     subject: Annotated[
-        str | None, Field(max_length=MAX_SUBJECT, description="the OpenID provider's own name for the user")
+        str | None, Field(max_length=MAX_SUBJECT, description="the user's subject (`sub`) at the OpenID provider")
     ] = None
 
 
 class NewToken(_Request):
-    """It never reaches further than the token it is made with."""
+    """A new token; it never has more permissions than the token that makes it."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN, description="what it is for")]
     scopes: Annotated[frozenset[Permission], Field(min_length=1)] = frozenset({Permission.READ, Permission.WRITE})
     days: Annotated[float | None, Field(gt=0, le=LONGEST_DAYS, description="null: until it is revoked")] = 90.0
     project: Annotated[
-        str | None, Field(min_length=1, max_length=MAX_PROJECT, pattern=PLAIN, description="hold it to one")
+        str | None, Field(min_length=1, max_length=MAX_PROJECT, pattern=PLAIN, description="restrict it to one project")
     ] = None
     user: Annotated[
-        str | None, Field(min_length=1, max_length=MAX_USER, pattern=PLAIN, description="for administrators")
+        str | None,
+        Field(
+            min_length=1, max_length=MAX_USER, pattern=PLAIN, description="a token of this user; administrators only"
+        ),
     ] = None
 
     @property
     def seconds(self) -> float | None:
-        """How long it is good; None: it does not expire."""
+        """The lifetime in seconds; None: it does not expire."""
         return None if self.days is None else self.days * DAY
 
 
@@ -96,7 +99,7 @@ class NewUser(_Request):
     name: Annotated[str, Field(min_length=1, max_length=MAX_USER)]
     admin: Annotated[bool, Field(description="may do everything, everywhere")] = False
     password: Password | None = None
-    email: Annotated[Email | None, Field(description="with which they sign in with the OpenID provider")] = None
+    email: Annotated[Email | None, Field(description="the address of the user's account at the OpenID provider")] = None
 
 
 class NewProject(_Request):
@@ -115,11 +118,11 @@ _Events = Annotated[tuple[HookEvent, ...], Field(min_length=1, max_length=50)]
 class NewHook(_Request):
     url: _Url
     events: _Events = ENDS
-    format: Annotated[HookFormat, Field(description="`slack`: a text that Slack shows as it is")] = HookFormat.JSON
+    format: Annotated[HookFormat, Field(description="`slack`: a text message as Slack expects it")] = HookFormat.JSON
 
 
 class HookChange(_Request):
-    """What is left out stays. Enabling one that was disabled: it gets the events from then on."""
+    """Fields that are left out do not change. A hook that is enabled again gets only later events."""
 
     url: _Url | None = None
     events: _Events | None = None
@@ -132,7 +135,7 @@ _TagTexts = Annotated[
 
 
 class JobRename(_Request):
-    name: Annotated[JobName | None, Field(description="null takes the name away")]
+    name: Annotated[JobName | None, Field(description="null removes the name")]
 
 
 class TagChange(_Request):
@@ -144,7 +147,7 @@ class TagChange(_Request):
     @model_validator(mode="after")
     def _something(self) -> TagChange:
         if not self.add and not self.remove:
-            raise ValueError("say what to add or what to remove")
+            raise ValueError("give tags to add or to remove")
         return self
 
 
@@ -155,7 +158,7 @@ class NewNote(_Request):
     @classmethod
     def _readable(cls, value: str) -> str:
         if "\x00" in value or not value.strip():
-            raise ValueError("it has no words, or a NUL character among them")
+            raise ValueError("it is empty or contains a NUL character")
         return value.strip()
 
 
@@ -163,7 +166,7 @@ class PruneRequest(_Request):
     """How long ago a job must have ended (default: 30 days)."""
 
     older_than_seconds: Annotated[float | None, Field(ge=0, le=LONGEST_AGE, allow_inf_nan=False)] = None
-    dry_run: Annotated[bool, Field(description="only say what would be removed")] = False
+    dry_run: Annotated[bool, Field(description="only list what would be removed")] = False
 
 
 class BackupRequest(_Request):
@@ -173,7 +176,7 @@ class BackupRequest(_Request):
     @classmethod
     def _absolute(cls, value: str) -> str:
         if "\x00" in value or not PurePath(value).is_absolute():
-            raise ValueError("it has to be an absolute path on the server's disk")
+            raise ValueError("it must be an absolute path on the server's disk")
         return value
 
 
@@ -188,24 +191,24 @@ class NewShareLink(_Request):
 
 class RefreshRequest(_Request):
     provider: Word
-    regions: Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES, description="none: those that are known")] = ()
+    regions: Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES, description="default: all known regions")] = ()
 
 
 _Callback = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class ModelJob(_Request):
-    """What a model is to do. `job` holds fields of a job: its name, where it runs, its size, its data."""
+    """A job for a model plugin. `job` holds other fields of the job: its name, backend, size and data."""
 
     method: Literal["train", "infer", "benchmark"] = "train"
     config: dict[str, Any] = Field(default_factory=dict, description="checked against the model's schema")
-    inputs: Any = Field(default=None, description="what `infer` is asked")
+    inputs: Any = Field(default=None, description="the inputs of `infer`")
     callbacks: Annotated[tuple[_Callback, ...], Field(max_length=20, description="module:Class")] = ()
     job: dict[str, Any] = Field(default_factory=dict)
 
 
 class BatchItem(_Request):
-    """A job; `key` as the header Idempotency-Key of a single one. What is wrong with `spec` is said in its answer."""
+    """A job, with `key` as its Idempotency-Key. An invalid `spec` is reported in the item's own response."""
 
     spec: SkipValidation[JobSpec]
     key: str | None = None
@@ -222,12 +225,12 @@ class CancelRequest(_Request):
         list[Annotated[str, Field(min_length=1, max_length=100)]] | None, Field(min_length=1, max_length=MOST_CANCELLED)
     ] = None
     filter: JobFilter | None = None
-    dry_run: Annotated[bool, Field(description="only say which jobs are meant")] = False
+    dry_run: Annotated[bool, Field(description="only list the matching jobs")] = False
 
     @model_validator(mode="after")
     def _one_way(self) -> CancelRequest:
         if (self.ids is None) == (self.filter is None):
             raise ValueError("give either ids or a filter")
         if self.filter is not None and self.filter.empty:
-            raise ValueError('the filter is empty; to end every job say {"filter": {"active": true}}')
+            raise ValueError('the filter is empty; to cancel every job use {"filter": {"active": true}}')
         return self

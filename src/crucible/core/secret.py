@@ -1,4 +1,4 @@
-"""Secret: a value that must not be shown. It prints as `***` everywhere; `reveal()` is the one way out."""
+"""A value that must not be printed: it shows as `***` everywhere; only `reveal()` returns it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Secret:
         return self._value
 
     def matches(self, other: str) -> bool:
-        """Compared in constant time."""
+        """Compare with a text in constant time."""
         return hmac.compare_digest(self._value.encode(), other.encode())
 
     def __eq__(self, other: object) -> bool:

@@ -1,7 +1,7 @@
-"""Versions of Crucible itself that meet: a command, a server and agents may each be of another one.
+"""Compatibility of Crucible versions: the command, the server and agents may differ.
 
-Releases with the same first two numbers work together and say nothing. Others work together as long as the
-API's number is the same, and say so; agents of any version go on, because what they do not know is passed over.
+Releases with the same first two numbers work together silently. Others work together as long as the API number is the
+same, with a notice. Agents of any version keep working: they ignore what they do not know.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 API = 1
-"""The number of the API: it rises when an older command could misunderstand an answer."""
+"""The API number: it rises when an older command could misunderstand a response."""
 
 VERSION_HEADER = "X-Crucible-Version"
 API_HEADER = "X-Crucible-Api"
@@ -18,7 +18,7 @@ _LINE = re.compile(r"(\d+)\.(\d+)")
 
 
 def versions_differ(one: str, other: str) -> bool:
-    """Whether two versions are of different lines (their first two numbers). What is no version is passed over."""
+    """Return whether the first two numbers of two versions differ; False if either is not a version."""
     lines = _LINE.match(one), _LINE.match(other)
     if lines[0] is None or lines[1] is None:
         return False
@@ -26,10 +26,9 @@ def versions_differ(one: str, other: str) -> bool:
 
 
 def agent_note(agent: str, server: str) -> str | None:
-    """What a person should see of an agent of another line; None when there is nothing to say."""
+    """Return a note for the user about an agent of another version line; None if there is nothing to say."""
     if not versions_differ(agent, server):
         return None
     return (
-        f"the agent here is version {agent}, the server {server}: the job goes on; machines that are made from now on "
-        "get the server's version"
+        f"the agent is version {agent}, the server {server}: the job continues; new machines get the server's version"
     )

@@ -24,7 +24,7 @@ def test_a_message_of_just_now_comes_back_as_what_it_says() -> None:
 
 def test_an_old_one_is_refused_unless_somebody_has_time() -> None:
     headers = sign_message([SECRET], "msg_1", BODY, time.time() - 1000)
-    with pytest.raises(NotAllowed, match="not one that this hook's secret signed"):
+    with pytest.raises(NotAllowed, match="not signed with this hook's secret"):
         verify_webhook(SECRET, headers, BODY)
     assert verify_webhook(SECRET, headers, BODY, tolerance=2000)
 

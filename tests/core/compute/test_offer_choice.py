@@ -51,7 +51,7 @@ def test_sold_out_says_so() -> None:
     gone = offer(10, why_not="none left in north-1")
     assert choose_offer(job(), [gone]).why == "none left in north-1"
     assert choose_offer(job(), [offer(1, market=Market.SPOT), gone]).why == "none left in north-1"
-    assert choose_offer(job(), []).why == "nothing is offered there just now"
+    assert choose_offer(job(), []).why == "there are no offers at the moment"
 
 
 def test_too_large_for_all_says_what_is_missing() -> None:

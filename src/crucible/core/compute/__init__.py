@@ -1,1 +1,1 @@
-"""What can be rented or used, what it costs, and which offer a job gets."""
+"""Offers of machines, their cost, and the choice of an offer for a job."""

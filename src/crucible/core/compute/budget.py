@@ -12,9 +12,9 @@ RAISE_IT = "Raise max_cost_usd (--max-cost), ask for less, or name a cheaper bac
 
 
 def billable_seconds(money: int, rate: int, billing: Billing) -> int:
-    """Return how many seconds of a machine this buys, as its provider bills them; 0 if not even the minimum bill.
+    """Return how many seconds of a machine this buys, as its provider bills them; 0 below the minimum bill.
 
-    The rate is above zero.
+    The rate must be above zero.
     """
     seconds = money * 3600 // (rate * billing.granularity) * billing.granularity
     return seconds if seconds >= billing.minimum else 0
@@ -37,7 +37,7 @@ def exceeds_budget(max_cost: int | None, offer: Offer) -> str:
 
 
 def capped(need: Resources, max_cost: int | None, offer: Offer) -> Resources:
-    """Return the need, ended when the money is spent; for an offer that does not exceed the budget."""
+    """Return the need with its time limited to what the budget pays for. The offer must not exceed the budget."""
     seconds = affordable_seconds(max_cost, offer)
     if seconds is None or (need.seconds is not None and need.seconds <= seconds):
         return need
@@ -45,6 +45,6 @@ def capped(need: Resources, max_cost: int | None, offer: Offer) -> Resources:
 
 
 def usd(micros: int) -> str:
-    """Format as `$1.35`, `$0.0016` or `$0.000001`: whole cents, or as many digits as there are below them."""
+    """Format as `$1.35`, `$0.0016` or `$0.000001`: whole cents, or up to six decimals for amounts below a dollar."""
     cents = f"${micros / MICROS:.2f}"
     return cents if micros >= MICROS or not micros % (MICROS // 100) else f"${micros / MICROS:.6f}".rstrip("0")

@@ -31,10 +31,10 @@ class Dtype(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One type. `flops`: peak operations a second; a format that is not there the GPU has no fast way for.
+    """A GPU type. `flops`: peak operations per second; formats that the GPU does not accelerate are absent.
 
-    `bandwidth`: bytes a second to its own memory. `nvlink`: GPUs of one machine may be linked by it.
-    `capability`: of CUDA; None for another vendor's. `groups`: names that mean this one among others.
+    `bandwidth`: bytes per second to its own memory. `nvlink`: GPUs of one machine may be linked by it.
+    `capability`: the CUDA compute capability; None for other vendors. `groups`: names that mean several types.
     """
 
     name: str
@@ -52,18 +52,18 @@ class Gpu:
 def _rates(
     fp32: float, tf32: float = 0, fp16: float = 0, bf16: float = 0, fp8: float = 0
 ) -> MappingProxyType[Dtype, int]:
-    """In TFLOP/s; zero: none."""
-    given = zip(Dtype, (fp32, tf32, fp16, bf16, fp8), strict=True)
-    return MappingProxyType({dtype: round(rate * TERA) for dtype, rate in given if rate})
+    """Return the rates by format from TFLOP/s; zero means the format is missing."""
+    rates = zip(Dtype, (fp32, tf32, fp16, bf16, fp8), strict=True)
+    return MappingProxyType({dtype: round(rate * TERA) for dtype, rate in rates if rate})
 
 
 def _old(fp32: float, fp16: float = 0) -> MappingProxyType[Dtype, int]:
-    """Up to Turing: no TF32, no BF16."""
+    """Return the rates of a GPU up to Turing: no TF32, no BF16."""
     return _rates(fp32, fp16=fp16)
 
 
 def _new(fp32: float, tf32: float, half: float, fp8: float = 0) -> MappingProxyType[Dtype, int]:
-    """From Ampere on: FP16 and BF16 are equally fast."""
+    """Return the rates of a GPU from Ampere on: FP16 and BF16 are equally fast."""
     return _rates(fp32, tf32, half, half, fp8)
 
 
@@ -186,7 +186,7 @@ GPUS: tuple[Gpu, ...] = (
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return the type of this name, ours or a driver's or provider's. Raises UnknownName, also for a group."""
+    """Return the GPU type by our name or a driver's or provider's name. Raises UnknownName, also for a group."""
     found = _ONE.get(_plain(name))
     if found is None:
         raise UnknownName("GPU type", name, names(), fix="`crucible catalog gpus` lists them.")

@@ -1,6 +1,6 @@
-"""Choose among a backend's offers where machines are made on demand: the cheapest that has not failed the job.
+"""Choose an offer of a backend that makes machines on demand: the cheapest that has failed the job least often.
 
-The `resources` of a spec are the effective ones here, tier included.
+The `resources` of the specs here are the effective ones, with the tier applied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crucible.core.compute.resources import Allocation
 from crucible.core.job.spec import JobSpec
 
 OfferKind = tuple[str, str, Market]
-"""Region, instance type and market: capacity is there or lacking for all three together."""
+"""Region, instance type and market: a provider's capacity differs by all three."""
 
 NOTHING_FAILED: Mapping[OfferKind, int] = MappingProxyType({})
 
@@ -25,7 +25,7 @@ NOTHING_FAILED: Mapping[OfferKind, int] = MappingProxyType({})
 class Choice:
     """The chosen offer, or None with `why` none fits.
 
-    `all_failed_before`: every kind of offer that fits has failed this job before; the chosen one least often.
+    `all_failed_before`: every kind of fitting offer has failed this job before; the chosen one least often.
     """
 
     offer: Offer | None
@@ -38,8 +38,8 @@ def choose_offer(spec: JobSpec, offers: Iterable[Offer], failures: Mapping[Offer
     reasons = {offer: why_not(spec, offer) for offer in offers}
     fitting = [offer for offer, why in reasons.items() if not why]
     if not fitting:
-        lacking = [offer.why_not for offer in reasons if not why_never(spec, offer)]
-        return Choice(None, next(iter([*lacking, *reasons.values()]), "nothing is offered there just now"))
+        unavailable = [offer.why_not for offer in reasons if not why_never(spec, offer)]
+        return Choice(None, next(iter([*unavailable, *reasons.values()]), "there are no offers at the moment"))
     best = min(fitting, key=lambda offer: (failures.get(offer_kind(offer), 0), *_rank(offer)))
     if offer_kind(best) in failures:
         return Choice(best, f"all {len(fitting)} offers that fit have failed it", all_failed_before=True)
@@ -47,12 +47,12 @@ def choose_offer(spec: JobSpec, offers: Iterable[Offer], failures: Mapping[Offer
 
 
 def why_not(spec: JobSpec, offer: Offer) -> str:
-    """Say why this offer cannot be used for the job now; empty when it can."""
+    """Return why this offer cannot be used for the job now; empty if it can."""
     return why_never(spec, offer) or offer.why_not
 
 
 def why_never(spec: JobSpec, offer: Offer) -> str:
-    """Say why it can never be used for the job; empty when it may."""
+    """Return why this offer can never be used for the job; empty if it may."""
     market = spec.market or Market.ON_DEMAND
     if spec.regions and not any(offer.region.startswith(region) for region in spec.regions):
         return f"wants {' or '.join(spec.regions)}; {offer.instance_type} is in {offer.region}"

@@ -1,6 +1,6 @@
-"""OfferFilter: which offers of the catalog are meant. The same words on every face.
+"""A filter for offers of the catalog, with the same fields in the API, the SDK and the command line.
 
-Of a field with several values any one fits; an offer has to fit every field. Amounts are the least that will do.
+An offer has to match every field; of a field with several values, any one. Amounts are minimums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_DOLLARS = 1_000_000
 
 
 def _bytes(value: object) -> object:
-    """`24GB` as people write it, or bytes."""
+    """Parse sizes such as `24GB`; other values pass unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -29,12 +29,12 @@ def _bytes(value: object) -> object:
 
 
 def _separated(value: object) -> object:
-    """`["aws", "gcp"]` or `["aws,gcp"]`."""
+    """Accept `["aws", "gcp"]` or `["aws,gcp"]`."""
     return split_commas(value) if isinstance(value, list | tuple) else value
 
 
 def _market(value: object) -> object:
-    """`on-demand` is as good as `on_demand`."""
+    """Accept `on-demand` for `on_demand`."""
     found = _separated(value)
     return tuple(str(one).replace("-", "_") for one in found) if isinstance(found, tuple) else found
 
@@ -51,24 +51,24 @@ Markets = Annotated[
 
 
 class OfferFilter(BaseModel):
-    """Without any field it fits every offer."""
+    """A filter for offers; an empty one matches every offer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     gpu: Annotated[Word | None, Field(description="a GPU type, or a group of types such as A100")] = None
-    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS, description="at least so many")] = 0
-    gpu_memory: Annotated[Memory, Field(description="of each GPU, at least: bytes, or 24GB")] = 0
-    cpus: Annotated[float, Field(ge=0, le=MAX_CPUS, description="hardware threads, at least")] = 0.0
-    memory: Annotated[Memory, Field(description="at least: bytes, or 64GB")] = 0
+    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS, description="minimum number of GPUs")] = 0
+    gpu_memory: Annotated[Memory, Field(description="minimum memory of each GPU: bytes, or 24GB")] = 0
+    cpus: Annotated[float, Field(ge=0, le=MAX_CPUS, description="minimum number of hardware threads")] = 0.0
+    memory: Annotated[Memory, Field(description="minimum memory: bytes, or 64GB")] = 0
     provider: Several = ()
     region: Several = ()
     market: Markets = ()
     type: Annotated[Word | None, Field(description="exactly this instance type")] = None
     max_price: Annotated[
-        Annotated[float, Field(ge=0, le=MOST_DOLLARS)] | None, Field(description="dollars an hour, at most")
+        Annotated[float, Field(ge=0, le=MOST_DOLLARS)] | None, Field(description="maximum price in dollars per hour")
     ] = None
 
     @property
     def max_rate(self) -> int | None:
-        """Micro-dollars an hour."""
+        """The maximum rate in micro-dollars per hour, or None."""
         return None if self.max_price is None else round(self.max_price * MICROS)

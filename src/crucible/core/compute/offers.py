@@ -1,4 +1,4 @@
-"""Offers: what can be rented or used to run a job, with its price."""
+"""Offers: machines that can run a job, with their prices."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ class Billing:
 
 @dataclass(frozen=True)
 class Tariff:
-    """What else a provider charges and promises; None: unknown.
+    """Other charges and terms of a provider; None: unknown.
 
-    Money is in micro-dollars. `commitment_years`: what a reserved price binds to, paid whether used or not.
-    `interruption`: between which shares of its spot machines a provider says it takes back in a month.
-    `dedicated`: the machine is single-tenant. `longest_seconds`: after which it is ended, whatever
-    runs there. `source`: where the price was read.
+    Money is in micro-dollars. `commitment_years`: how long a reserved price must be paid, used or not. `interruption`:
+    the lowest and highest share of spot machines that the provider says it reclaims in a month. `dedicated`: the
+    machine is single-tenant. `longest_seconds`: the maximum runtime of a machine. `source`: where the price was read.
     """
 
     egress_per_gb: int | None = None
@@ -49,9 +48,9 @@ class Tariff:
 
 @dataclass(frozen=True)
 class Offer:
-    """A machine type that could run a job.
+    """An instance type that could run a job.
 
-    `rate` is micro-dollars per hour; `why_not` is set when it is not runnable.
+    `rate` is in micro-dollars per hour; `why_not` is set if the offer is not runnable now.
     """
 
     backend: str

@@ -1,7 +1,7 @@
-"""Money, exact: integer micro-dollars, a pure function of price segments and a billing rule.
+"""Exact costs in integer micro-dollars, as a pure function of price segments and a billing rule.
 
-Rates are micro-dollars per hour. A machine's cost is computed from its segments each time it is asked for and
-rounded once, up, at the end; nothing is accumulated.
+Rates are micro-dollars per hour. A machine's cost is computed from its segments whenever it is needed and
+rounded up once, at the end; nothing is accumulated.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MICROS = 1_000_000
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of time at one rate. `ends_at` is None while it runs.
+    """A period of time at one rate. `ends_at` is None while it lasts.
 
-    `instance` tells apart what a provider meters apart: usually a machine is one instance.
+    `instance` separates what a provider meters separately: usually a machine is one instance.
     """
 
     starts_at: float
@@ -30,7 +30,7 @@ class Segment:
 
 
 def machine_cost(segments: Sequence[Segment], billing: Billing, now: float) -> int:
-    """Micro-dollars for a machine so far: the sum of its instances, each billed by itself."""
+    """Return the cost of a machine so far in micro-dollars: the sum of its instances, each billed by itself."""
     instances: dict[str, list[Segment]] = {}
     for segment in segments:
         instances.setdefault(segment.instance, []).append(segment)
@@ -38,9 +38,9 @@ def machine_cost(segments: Sequence[Segment], billing: Billing, now: float) -> i
 
 
 def _instance_cost(segments: Sequence[Segment], billing: Billing, now: float) -> int:
-    """The provider rounds the whole time up to its granularity and charges at least its minimum.
+    """Return the exact cost of an instance: its whole time is rounded up to the granularity and the minimum.
 
-    What is added by that is charged at the last segment's rate.
+    The added time is charged at the last segment's rate.
     """
     lengths = [_length(segment, now) for segment in segments]
     used = sum(lengths, Fraction(0))
@@ -51,15 +51,15 @@ def _instance_cost(segments: Sequence[Segment], billing: Billing, now: float) ->
 
 
 def forecast(seconds: float, rate: int, billing: Billing) -> int:
-    """About what so long a stretch will cost by itself, to a micro-dollar or so; much quicker than a bill."""
+    """Estimate the cost of a period in micro-dollars, to about one; much faster than the exact cost."""
     billed = max(math.ceil(seconds / billing.granularity) * billing.granularity, billing.minimum)
     return math.ceil(billed * rate / 3600)
 
 
 def share(total: int, weights: Sequence[float]) -> list[int]:
-    """`total` split by weight into whole micro-dollars that add up to it exactly (largest remainder).
+    """Split `total` by weight into whole micro-dollars that add up to it exactly (largest remainder).
 
-    Where all weights are zero nobody has a part.
+    All parts are zero if all weights are.
     """
     exact_weights = [Fraction(weight) for weight in weights]
     whole = sum(exact_weights, Fraction(0))
@@ -74,14 +74,14 @@ def share(total: int, weights: Sequence[float]) -> list[int]:
 
 
 def remaining_cost(rate: int, seconds: float | None) -> int | None:
-    """Micro-dollars still to come; None unless the remaining time is known and finite."""
+    """Return the cost still to come in micro-dollars; None unless the remaining time is known and finite."""
     if seconds is None or not math.isfinite(seconds):
         return None
     return _ceil(max(Fraction(seconds), Fraction(0)) * rate / 3600)
 
 
 def format_usd(micros: int) -> str:
-    """Dollars with all six decimals, exact."""
+    """Format as dollars with six decimals, exactly."""
     whole, rest = divmod(abs(micros), MICROS)
     return f"{'-' if micros < 0 else ''}{whole}.{rest:06d}"
 

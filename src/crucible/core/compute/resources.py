@@ -1,7 +1,7 @@
-"""Sizes: what a job needs and what a machine has, in one set of units.
+"""Resources that a job needs and capacity that a machine has, in the same units.
 
 Memory is in bytes, CPUs may be fractions, time is in seconds. `parse_memory` and `parse_duration` read what
-people write; the `format_*` functions write it back for people.
+users write; the `format_*` functions format values for them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 class Resources(BaseModel):
-    """What a job asks for. None: as much as the machine has, and no limit."""
+    """The resources that a job requests. None: all that the machine has; no time limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -40,12 +40,12 @@ class Resources(BaseModel):
     seconds: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = None
 
     def merged_onto(self, base: Resources) -> Resources:
-        """Merge onto a tier's resources: values given here override; None and 0 count as not given.
+        """Merge onto a tier's resources: values set here override; None and 0 count as not set.
 
-        Goes by value, not by which fields are set, so a spec means the same after a round trip through JSON.
+        Decides by value, not by which fields are set, so that a spec means the same after a round trip through JSON.
         """
-        said = {name: value for name, value in self if value}
-        return base.model_copy(update=said)
+        overrides = {name: value for name, value in self if value}
+        return base.model_copy(update=overrides)
 
     @property
     def whole_machine(self) -> bool:

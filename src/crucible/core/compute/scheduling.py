@@ -1,7 +1,7 @@
-"""Placement: which waiting job gets which slots, first in, first out for each backend.
+"""Place waiting jobs into free slots, first in, first out for each backend.
 
-Pure: takes the queue and what is free, and returns one decision for each job it considered. A job that does not fit
-makes the later ones of the same backend wait too, so small jobs never starve a large one.
+Pure: takes the queue and the free slots, and returns a decision for each job it considered. A job that does not fit
+makes the later ones of the same backend wait too, so that small jobs never starve a large one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from crucible.core.compute.resources import Allocation, Capacity, Resources, for
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """What decides the placement of a waiting job. `resources` are the effective ones."""
+    """The placement-relevant part of a waiting job. `resources` are the effective ones."""
 
     job: str
     backend: str
@@ -33,7 +33,7 @@ class UsedSlots:
 
 @dataclass(frozen=True)
 class SlotPool:
-    """The slots of a counted backend: its whole capacity and who holds what. `machine` is None until there is one."""
+    """The capacity of a backend with slots, and who holds them. `machine` is None before the first one is made."""
 
     backend: str
     machine: str | None
@@ -55,7 +55,7 @@ class SlotPool:
 
 @dataclass(frozen=True)
 class Decision:
-    """`allocation` is None when the job waits; `why` explains. `never`: it can never be held there."""
+    """`allocation` is None if the job waits; `why` explains. `never`: it can never fit there."""
 
     job: str
     backend: str
@@ -65,9 +65,9 @@ class Decision:
 
 
 def by_priority(queue: Sequence[QueuedJob]) -> list[QueuedJob]:
-    """Return the queue with each user's positions given to their jobs by priority, then by arrival.
+    """Return the queue with each user's positions reassigned to their jobs by priority, then by arrival.
 
-    Only the jobs of one user trade positions, in whatever projects they are: nobody else's turn changes.
+    Only jobs of one user trade positions, across projects: the turns of other users do not change.
     """
     own: dict[str, list[QueuedJob]] = {}
     for queued in queue:
@@ -108,7 +108,7 @@ def allocate(need: Resources, pool: SlotPool) -> Allocation | None:
 
 
 def demand(need: Resources, capacity: Capacity) -> tuple[float, int, int]:
-    """Return the CPUs, bytes of memory and number of GPUs that a need takes on such a machine.
+    """Return the CPUs, bytes of memory and number of GPUs that a need takes on a machine of this capacity.
 
     A job without a size takes the whole machine.
     """
@@ -126,12 +126,12 @@ def why_never(need: Resources, capacity: Capacity, name: str = "this computer") 
     lacks = list(_lacks(need, capacity))
     if not lacks:
         return ""
-    asked, there = zip(*lacks, strict=True)
-    return f"asks for {' and '.join(asked)}; {name} has {' and '.join(there)}"
+    requested, available = zip(*lacks, strict=True)
+    return f"asks for {' and '.join(requested)}; {name} has {' and '.join(available)}"
 
 
 def _lacks(need: Resources, has: Capacity) -> Iterator[tuple[str, str]]:
-    """Yield what is asked for and what there is of it, for everything there is too little of."""
+    """Yield the requested and the available amount of each resource of which there is too little."""
     if need.cpus is not None and need.cpus > has.cpus:
         yield _count(need.cpus, "CPU"), f"{has.cpus:g}"
     if need.memory_bytes is not None and need.memory_bytes > has.memory_bytes:

@@ -1,4 +1,4 @@
-"""Tiers: named sizes. A job may override any part of its tier."""
+"""Tiers: named sizes of jobs. A job may override any part of its tier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tier:
     instance_type: str = ""
 
     def view(self) -> TierView:
-        """Return the tier as it is shown."""
+        """Return the tier for the API."""
         r = self.resources
         return TierView(
             id=self.id,
@@ -100,7 +100,7 @@ TIERS: dict[str, Tier] = {
 }
 
 DEFAULT_TIER = "CPU_SMALL"
-"""The default of the documents' routes; `crucible run` without a tier has none."""
+"""The default of training requests; `crucible run` has no default tier."""
 
 
 def get_tier(name: str) -> Tier:
