@@ -66,8 +66,8 @@ def test_all_that_is_wrong_is_told(tmp_path: Path) -> None:
         ("c.yaml", b"1: 2", "is not a table of names and values"),
         ("c.json", b"\xff", "c.json cannot be read"),
         ("c.json", b" " * 70_000, "c.json is larger than 64 KiB"),
-        ("c.toml", b"day = 2026-01-01", "The config holds what JSON cannot say"),
-        ("c.yaml", b"rate: .nan", "The config holds what JSON cannot say"),
+        ("c.toml", b"day = 2026-01-01", "The config contains a value that JSON does not support"),
+        ("c.yaml", b"rate: .nan", "The config contains a value that JSON does not support"),
     ],
 )
 def test_what_is_no_config_is_refused(tmp_path: Path, item: str, content: bytes | None, says: str) -> None:

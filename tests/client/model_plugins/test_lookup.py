@@ -194,10 +194,10 @@ def test_one_that_fails_is_refused_with_its_traceback(venv: Path, site: Path) ->
         find_plugin("raises", python(venv), ENVIRON)
     assert error.value.what == "The model 'raises' cannot be used: RuntimeError: no luck."
     assert "raises/__init__.py" in error.value.why
-    assert "Mend raises 1.0" in error.value.fix
+    assert "Repair raises 1.0" in error.value.fix
 
 
 @pytest.mark.parametrize("program", ["/no/such/python", "/bin/true", "/bin/false"])
 def test_a_python_that_is_none_cannot_be_asked(program: str) -> None:
-    with pytest.raises(BadInput, match=f"{program} cannot be asked for its models"):
+    with pytest.raises(BadInput, match=f"The models of {program} cannot be listed"):
         list_plugins(program, ENVIRON)

@@ -192,7 +192,7 @@ def test_variables_reach_the_program_as_they_were_written(tmp_path: Path) -> Non
         ("code: x\nargs: [a, 2024-01-01]", "line 2: args: item 2 is a date or time; put it in quotes"),
         ("code: x\nargs: [null]", "args: item 1 is empty"),
         ("code: x\nargs: [[a]]", "args: item 1 is a list"),
-        ("code: x\nargs: --epochs 2", r'args: this is a text, and a list is needed: \["--epochs", "2"\]'),
+        ("code: x\nargs: --epochs 2", r'args: this is a text, but a list is needed: \["--epochs", "2"\]'),
         ("code: x\nenv: {DAY: 2024-01-01}", "line 2: env: DAY is a date"),
         ("code: x\ngpus: many", "line 2: gpus: this must be a whole number"),
     ],
@@ -319,7 +319,7 @@ def test_a_model_may_be_its_name_alone(tmp_path: Path) -> None:
         ("model: [tiny]", "job.yaml, line 1: model: this must be a name or a table."),
         ("model: ''", "job.yaml, line 1: model.name: this must not be empty."),
         ("model: tiny\nscript: a.py", "exactly one of script, directory, git, notebook, code, shell, model"),
-        ("model: tiny\nargs: [a]", "args does not go with a model; its options are its config."),
+        ("model: tiny\nargs: [a]", "args does not go with a model; give its options in its config."),
     ],
 )
 def test_what_is_wrong_with_a_model_is_told_with_its_line(text: str, says: str) -> None:

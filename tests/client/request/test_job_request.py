@@ -119,8 +119,8 @@ def test_fields_on_top_of_others() -> None:
         ({"grace_seconds": 1e9}, "--grace"),
         ({"name": "a/b"}, "--name must not hold slashes"),
         ({"env": {"CRUCIBLE_X": "1"}}, "--env"),
-        ({"tags": ("x" * 101,)}, "is no tag"),
-        ({"tags": ("x" * 400,)}, "is no tag"),
+        ({"tags": ("x" * 101,)}, "is not a valid tag"),
+        ({"tags": ("x" * 400,)}, "is not a valid tag"),
     ],
 )
 def test_absurd_values_name_the_option(fields: dict[str, Any], says: str) -> None:

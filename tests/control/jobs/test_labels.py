@@ -22,7 +22,7 @@ async def test_a_job_has_the_labels_it_was_submitted_with(rig: Rig) -> None:
 
 @pytest.mark.parametrize("tag", ["=x", " ", " = "])
 async def test_what_is_no_tag_refuses_the_job(rig: Rig, tag: str) -> None:
-    with pytest.raises(BadInput, match="is no tag"):
+    with pytest.raises(BadInput, match="is not a valid tag"):
         await service(rig).jobs.submit(OWNER, job_spec(tags=(tag,)), None)
     assert await rig.rows(t.jobs) == []
     assert await rig.rows(t.listings) == []

@@ -111,8 +111,8 @@ async def test_a_model_that_needs_a_gpu_asks_for_it(
         ({"config": {"epoch": 1}}, {}, "there is no option 'epoch'; did you mean 'epochs'?"),
         ({"config": {"epochs": 0}}, {}, "epochs must be at least 1, not 0"),
         ({"config": {"epochs": float("nan")}}, {}, "epochs must be a whole number, not nan"),
-        ({"inputs": float("nan")}, {}, "What is asked holds what JSON cannot say"),
-        ({"inputs": "x" * 70_000}, {}, "What is asked is larger than 64 KiB"),
+        ({"inputs": float("nan")}, {}, "The input contains a value that JSON does not support"),
+        ({"inputs": "x" * 70_000}, {}, "The input is larger than 64 KiB"),
         ({}, {"command": ["true"]}, "The model sets the field 'command'"),
         ({}, {"environment": {}}, "The model sets the field 'environment'"),
         ({}, {"nonsense": 1}, "There is no field 'job.nonsense'. There are backend, bundle"),
@@ -143,5 +143,5 @@ async def test_a_name_a_method_and_a_plugin_that_are_not_there(models: Models, s
 
 
 async def test_a_python_that_is_none_is_said(clock: FakeClock) -> None:
-    with pytest.raises(BadInput, match="/no/python cannot be asked for its models"):
+    with pytest.raises(BadInput, match="The models of /no/python cannot be listed"):
         await Models(ModelsPython("/no/python"), clock).list_models(OWNER)

@@ -151,7 +151,7 @@ def test_services_are_not_taken_yet() -> None:
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A=B", "A B", "A\n", "É", "A\x00"])
 def test_names_of_environment_variables(name: str) -> None:
-    refused("is no name of an environment variable", env={name: "1"})
+    refused("is not a valid name of an environment variable", env={name: "1"})
 
 
 @pytest.mark.parametrize("name", ["CRUCIBLE_JOB_ID", "CRUCIBLE_", "CUDA_VISIBLE_DEVICES"])
@@ -165,7 +165,7 @@ def test_a_program_may_ask_for_the_signal_of_a_checkpoint() -> None:
 
 @pytest.mark.parametrize("value", ["a\x00b", "x" * (64 * 1024 + 1), "é" * (32 * 1024 + 1)])
 def test_values_of_environment_variables_have_a_size_in_bytes(value: str) -> None:
-    refused("64 KiB or holds a NUL", env={"A": value})
+    refused("64 KiB or contains a NUL", env={"A": value})
     assert len(spec(env={"A": "x" * 64 * 1024, "_b2": ""}).env) == 2
 
 
@@ -261,7 +261,7 @@ def test_secrets_that_cannot_be(secrets: dict[str, str]) -> None:
 
 
 def test_a_variable_is_plain_or_secret() -> None:
-    with pytest.raises(ValidationError, match="X is given as a variable and as a secret"):
+    with pytest.raises(ValidationError, match="X is both a variable and a secret"):
         JobSpec(command=("true",), env={"X": "1"}, secrets={"X": "name"})
 
 

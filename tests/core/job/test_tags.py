@@ -24,7 +24,7 @@ def test_a_tag_is_read(text: str, tag: Tag) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "=", "=x", "a\x00", "a=\n", "\x7f", "k" * 101, "k=" + "v" * 201])
 def test_what_is_no_tag_is_refused_with_the_form_of_one(text: str) -> None:
-    with pytest.raises(BadInput, match="is no tag") as raised:
+    with pytest.raises(BadInput, match="is not a valid tag") as raised:
         parse_tag(text)
     assert "key=value" in raised.value.fix
 

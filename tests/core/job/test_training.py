@@ -198,7 +198,7 @@ def test_to_a_model_plugin_the_models_parameters_are_options_like_the_others() -
 
 
 def test_what_is_said_in_both_tables_is_refused() -> None:
-    with pytest.raises(BadInput, match="epochs is said twice"):
+    with pytest.raises(BadInput, match="epochs is given twice"):
         orchestration(model_params={"architecture": "yolo", "epochs": 3}).request()
 
 

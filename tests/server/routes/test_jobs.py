@@ -126,8 +126,8 @@ async def test_a_list_out_of_bounds_is_refused(client: httpx2.AsyncClient, query
         ("backend=" + "b" * 101, "backend"),
         ("tag=", "tag"),
         ("tag=" + "t" * 302, "tag"),
-        ("tag=%3Dx", "is no tag"),
-        ("tag=%01", "is no tag"),
+        ("tag=%3Dx", "is not a valid tag"),
+        ("tag=%01", "is not a valid tag"),
         ("kind=training", "Did you mean 'train'"),
     ],
 )

@@ -1,1 +1,1 @@
-"""What a job is asked to be: its spec, job file, filter, tags and states."""
+"""The definition of a job: its spec, job file, filter, tags and states."""

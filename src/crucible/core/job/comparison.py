@@ -1,4 +1,4 @@
-"""Jobs side by side: what they were asked, what they measured, and where they differ."""
+"""Compare jobs side by side: their settings, their metrics, and where they differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = str | float | int | bool | None
 
 @dataclass(frozen=True)
 class SeriesSummary:
-    """One series of one job: its last, lowest and highest value."""
+    """The last, lowest and highest value of one series of one job."""
 
     last: float | None
     low: float | None
@@ -22,7 +22,7 @@ class SeriesSummary:
 
 @dataclass(frozen=True)
 class ComparedJob:
-    """One job as far as it is compared."""
+    """The settings and metrics of one job to compare."""
 
     config: Mapping[str, Value]
     metrics: Mapping[str, SeriesSummary]
@@ -30,7 +30,7 @@ class ComparedJob:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One thing of all jobs, in their order; `winner` is the index of the best value, if one is best."""
+    """One setting or metric of all jobs, in order; `winner` is the index of the best value if only one is best."""
 
     name: str
     values: tuple[Value, ...]
@@ -49,7 +49,7 @@ class Comparison:
 
 
 def compare_jobs(jobs: Sequence[ComparedJob]) -> Comparison:
-    """All jobs, line by line, sorted by name; what a job does not have is None there."""
+    """Return the settings and metrics of all jobs row by row, sorted by name; None for what a job does not have."""
     keys = sorted({key for job in jobs for key in job.config})
     series = sorted({name for job in jobs for name in job.metrics})
     return Comparison(
@@ -90,9 +90,9 @@ def _best(job: ComparedJob, name: str) -> float | None:
 
 def _ranked(name: str, values: Sequence[float | None]) -> ComparisonRow:
     goal = goal_of(name)
-    known = [(value, place) for place, value in enumerate(values) if value is not None]
+    known = [(value, index) for index, value in enumerate(values) if value is not None]
     if goal is None or len(known) < 2:
         return ComparisonRow(name, tuple(values))
     best = min(known)[0] if goal is Goal.LOWER else max(known)[0]
-    winners = [place for value, place in known if value == best]
+    winners = [index for value, index in known if value == best]
     return ComparisonRow(name, tuple(values), winners[0] if len(winners) == 1 else None)

@@ -1,6 +1,6 @@
-"""JobFilter: which jobs are meant, by what is known of them. The same words on every face.
+"""A filter for jobs, with the same fields in the API, the SDK and the command line.
 
-Within a field any of its values fits; a job has to fit every field, and have every tag.
+A job has to match every field, and have every tag; of a field with several values, any one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from crucible.core.job.tags import MAX_KEY, MAX_VALUE, Tag, parse_tag
 MAX_VALUES = 20
 MAX_TEXT = 200
 ANY_ENDING = "*"
-"""At the end of a name: what begins so, instead of what has it anywhere."""
+"""At the end of a name: match names that begin so, instead of names that contain it."""
 
 _REPEATED = "repeated, or with commas"
-_TIME = "ISO 8601 (UTC unless it says a zone) or seconds since 1970"
+_TIME = "ISO 8601 (default time zone: UTC) or seconds since 1970"
 
 Word = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
 Words = Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES)]
@@ -31,7 +31,7 @@ TagText = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1,
 
 
 class JobFilter(BaseModel):
-    """Without any field it fits every job."""
+    """A filter for jobs; an empty one matches every job."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
@@ -40,28 +40,28 @@ class JobFilter(BaseModel):
     backend: Annotated[Words, Field(description=f"any of these; {_REPEATED}")] = ()
     kind: Annotated[Words, Field(description=f"any of {', '.join(Kind)}; {_REPEATED}")] = ()
     project: Annotated[Words, Field(description=f"any of these; {_REPEATED}")] = ()
-    name: Annotated[Text | None, Field(description="a part of the name, or its beginning and `*`; in any case")] = None
-    named: Annotated[Text | None, Field(description="the whole name, as it is written")] = None
+    name: Annotated[Text | None, Field(description="a part of the name, or its beginning and `*`; ignores case")] = None
+    named: Annotated[Text | None, Field(description="the exact name")] = None
     tag: Annotated[
         tuple[TagText, ...],
-        Field(max_length=MAX_VALUES, description="`key=value`, or `key` with any value; all of them"),
+        Field(max_length=MAX_VALUES, description="`key=value`, or `key` with any value; repeated: all of them"),
     ] = ()
     text: Annotated[
-        Text | None, Field(description="a part of the name, the command or the path of the code, in any case")
+        Text | None, Field(description="a part of the name, the command or the path of the code; ignores case")
     ] = None
-    created_after: Annotated[datetime | None, Field(description=f"at this time or later: {_TIME}")] = None
-    created_before: Annotated[datetime | None, Field(description=f"earlier than this: {_TIME}")] = None
+    created_after: Annotated[datetime | None, Field(description=f"at or after this time: {_TIME}")] = None
+    created_before: Annotated[datetime | None, Field(description=f"before this time: {_TIME}")] = None
 
     @field_validator("status", "backend", "kind", "project", mode="before")
     @classmethod
     def _separated(cls, value: object) -> object:
-        """`["queued", "running"]` or `["queued,running"]`."""
+        """Accept `["queued", "running"]` or `["queued,running"]`."""
         return split_commas(value) if isinstance(value, list | tuple) else value
 
     @field_validator("created_after", "created_before")
     @classmethod
     def _aware(cls, value: datetime | None) -> datetime | None:
-        """A time that says no zone is in UTC."""
+        """Take a time without a zone as UTC."""
         return value if value is None or value.tzinfo else value.replace(tzinfo=UTC)
 
     @property
@@ -70,7 +70,7 @@ class JobFilter(BaseModel):
 
     @property
     def needs_spec(self) -> bool:
-        """Whether it asks for more than a job's row and its tags say."""
+        """Whether it filters by more than a job's row and its tags."""
         return bool(self.kind or self.name or self.named or self.text)
 
     @property
@@ -78,15 +78,15 @@ class JobFilter(BaseModel):
         return tuple(map(parse_tag, self.tag))
 
     def states(self) -> frozenset[JobState] | None:
-        """The states that fit, None for any. Raises UnknownName for a status that there is none of."""
-        fitting = [_states(name) for name in self.status]
-        found = frozenset[JobState]().union(*fitting) if fitting else frozenset(JobState)
+        """Return the states that match, None for any. Raises UnknownName for an unknown status."""
+        matching = [_states(name) for name in self.status]
+        found = frozenset[JobState]().union(*matching) if matching else frozenset(JobState)
         if self.active:
             found = frozenset(state for state in found if not state.terminal)
         return None if len(found) == len(JobState) else found
 
     def kinds(self) -> tuple[Kind, ...]:
-        """Raises UnknownName for a kind that there is none of."""
+        """Return the kinds to match. Raises UnknownName for an unknown kind."""
         return tuple(map(_kind, self.kind))
 
 

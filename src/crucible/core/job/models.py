@@ -1,4 +1,4 @@
-"""Models by their names: what is asked of one, and what is said when it cannot be done. The same on every face."""
+"""Jobs of model plugins, and the errors about models, for the client and the server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from crucible.core.job.spec import PYTHON, Kind
 RUNNER = "crucible.inside.plugin"
 KINDS = {"train": Kind.TRAIN, "infer": Kind.INFERENCE, "benchmark": Kind.BENCHMARK}
 MOST_BYTES = 64 * 1024
-"""A config, or inputs, travel in the job's command."""
+"""Maximum size of a config or of inputs: they are passed in the job's command."""
 _GIB = 1024**3
 
 
 @dataclass(frozen=True)
 class ModelOrder:
-    """Which model, what it is to do (`train`, `infer` or `benchmark`) and with what."""
+    """A model, the method to call (`train`, `infer` or `benchmark`) and its arguments."""
 
     model: str
     method: str
@@ -35,31 +35,31 @@ class ModelOrder:
     def command(self) -> tuple[str, ...]:
         words = [PYTHON, "-m", RUNNER, "--model", self.model, "--method", self.method]
         words += ["--config", encode_json(self.config, "The config")]
-        words += [] if self.inputs is None else ["--inputs", encode_json(self.inputs, "What is asked")]
+        words += [] if self.inputs is None else ["--inputs", encode_json(self.inputs, "The input")]
         return (*words, *(word for name in self.callbacks for word in ("--callback", name)))
 
 
 def encode_json(value: object, what: str) -> str:
-    """The value as it travels; raises BadInput for what JSON cannot say, or is too large."""
+    """Return the value as JSON; raises BadInput if JSON cannot represent it or it is too large."""
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        fix = "Use numbers, texts, true, false, lists and tables; a date is written as a text."
-        raise BadInput(f"{what} holds what JSON cannot say.", why=f"{error}.", fix=fix) from error
+        fix = "Use numbers, texts, true, false, lists and tables; write a date as a text."
+        raise BadInput(f"{what} contains a value that JSON does not support.", why=f"{error}.", fix=fix) from error
     if len(text) > MOST_BYTES:
         raise BadInput(f"{what} is larger than {MOST_BYTES // 1024} KiB.", fix="Pass large things as data (--data).")
     return text
 
 
 def gpu_needs(min_gpu_memory_gb: float) -> dict[str, int]:
-    """The resources of a model that says how much GPU memory it needs."""
+    """Return the resources of a model that declares its GPU memory; empty if it declares none."""
     return {"gpus": 1, "gpu_memory_bytes": int(min_gpu_memory_gb * _GIB)} if min_gpu_memory_gb else {}
 
 
-def cannot_list_models(python: str, why: str, words: str) -> BadInput:
-    fix = "Name another Python. A crucible-ml that is installed there has to be as new as this one."
-    told = "\n".join(filter(None, (f"It said nothing: {why}.", words)))
-    return BadInput(f"{python} cannot be asked for its models.", why=told, fix=fix)
+def cannot_list_models(python: str, why: str, output: str) -> BadInput:
+    fix = "Choose another Python. A crucible-ml that is installed there has to be as new as this one."
+    why = "\n".join(filter(None, (f"It gave no response: {why}.", output)))
+    return BadInput(f"The models of {python} cannot be listed.", why=why, fix=fix)
 
 
 def unknown_model(name: str, known: Iterable[str], fix: str) -> UnknownName:
@@ -70,7 +70,7 @@ def broken_model(name: str, text: str, traceback: str | None, package: str, pyth
     return BadInput(
         f"The model {name!r} cannot be used: {text.rstrip('.')}.",
         why=traceback or "",
-        fix=f"Mend {package} in {python}, or remove it.",
+        fix=f"Repair {package} in {python}, or uninstall it.",
         model=name,
     )
 
@@ -79,7 +79,7 @@ def no_method(name: str, method: str, methods: Sequence[str]) -> BadInput:
     return BadInput(
         f"The model {name!r} has no {method}().",
         why=f"It has {', '.join(f'{known}()' for known in methods)}.",
-        fix="Ask for another, or add the method to the model.",
+        fix="Use another method, or add this one to the model.",
     )
 
 

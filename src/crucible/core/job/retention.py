@@ -1,4 +1,4 @@
-"""What is kept and what may go, with the reason of each. Pure: rows in, verdicts out."""
+"""Decide which checkpoints and jobs are kept and which may be removed, each with a reason. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from crucible.core.job.spec import KeepPolicy
 
 DAY = 86400.0
 DEFAULT_AGE = 30 * DAY
-"""How old an ended job is before `prune` takes it, unless another age is given."""
+"""The default age in seconds at which `prune` removes an ended job."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One whole checkpoint of a job, as its ledger has it."""
+    """One complete checkpoint of a job, as the ledger records it."""
 
     id: str
     rank: int = 0
@@ -25,7 +25,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class RetentionVerdict:
-    """Whether the thing with this id stays, and why (or why not)."""
+    """Whether a checkpoint or job is kept, and why (or why not)."""
 
     id: str
     kept: bool
@@ -34,7 +34,7 @@ class RetentionVerdict:
 
 @dataclass(frozen=True)
 class EndedJob:
-    """A job as `prune_jobs` sees it. `busy` says that machines of it may still be there."""
+    """A job to prune. `busy` says that some of its machines may still exist."""
 
     id: str
     terminal: bool
@@ -45,14 +45,14 @@ class EndedJob:
 def keep_checkpoints(
     rows: Sequence[Checkpoint], keeping: KeepPolicy, needed: Iterable[str] = ()
 ) -> list[RetentionVerdict]:
-    """The verdict on each of a job's checkpoints, which come oldest first; every rank has its own count.
+    """Return the verdict on each of a job's checkpoints, which come oldest first; every rank has its own count.
 
-    The newest of each rank always stays, as do those in `needed`: something starts, or may start, from them.
+    The newest of each rank is always kept, as are those in `needed`: something starts, or may start, from them.
     """
     reasons: dict[str, str] = {}
     for rank in {row.rank for row in rows}:
         mine = [row for row in rows if row.rank == rank]
-        # The first reason given to a checkpoint is the one that is shown.
+        # The first reason of a checkpoint is the one shown.
         for found in (_newest(mine, keeping.latest), _best(mine, keeping), _spaced(mine, keeping.every)):
             for checkpoint, why in found.items():
                 reasons.setdefault(checkpoint, why)
@@ -63,7 +63,7 @@ def keep_checkpoints(
 
 
 def prune_jobs(rows: Iterable[EndedJob], older_than: float, now: float) -> list[RetentionVerdict]:
-    """The verdict on each job: those that ended more than `older_than` seconds ago may go."""
+    """Return the verdict on each job: those that ended more than `older_than` seconds ago may be removed."""
     return [_judge(row, older_than, now) for row in rows]
 
 
@@ -71,7 +71,7 @@ def _judge(row: EndedJob, older_than: float, now: float) -> RetentionVerdict:
     if not row.terminal or row.ended_at is None:
         return RetentionVerdict(row.id, True, "it has not ended")
     if row.busy:
-        return RetentionVerdict(row.id, True, "a machine of it is not gone yet")
+        return RetentionVerdict(row.id, True, "one of its machines is not gone yet")
     age = now - row.ended_at
     if age < older_than:
         return RetentionVerdict(row.id, True, f"it ended {format_age(age)} ago")
@@ -79,7 +79,7 @@ def _judge(row: EndedJob, older_than: float, now: float) -> RetentionVerdict:
 
 
 def format_age(seconds: float) -> str:
-    """A length of time in its largest fitting unit, such as `3 days`."""
+    """Format a duration in its largest fitting unit, such as `3 days`."""
     for unit, size in (("day", DAY), ("hour", 3600.0), ("minute", 60.0)):
         if seconds >= size:
             count = int(seconds // size)
@@ -105,7 +105,7 @@ def _best(rows: Sequence[Checkpoint], keeping: KeepPolicy) -> dict[str, str]:
 
 
 def _spaced(rows: Sequence[Checkpoint], every: int | None) -> dict[str, str]:
-    """The first that reached each multiple of `every` steps."""
+    """Return the first checkpoint at or after each multiple of `every` steps."""
     first: dict[int, str] = {}
     for row in rows:
         if every and row.step is not None and row.step >= every:

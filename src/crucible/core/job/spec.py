@@ -1,8 +1,8 @@
-"""JobSpec: what the user asked for, frozen at submission.
+"""The spec of a job: what the user submitted, frozen at submission.
 
-The same model is the body of the API, the job file's content and the row in the database, so whatever is
-stored has been checked. Every payload (script, directory, git, notebook, code, shell) is already reduced to
-bundle + command + environment here.
+The same model is the body of the API, the content of a job file and the stored row, so that everything stored has been
+checked. Every payload (script, directory, git, notebook, code, shell) has been reduced to a bundle, a command and an
+environment here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crucible.core.people.project_secrets import MOST_SECRETS, SECRET_PATTERN
 
 DEFAULT_BACKEND = "local"
 PYTHON = "{python}"
-"""As the first item of a command: the job's own Python, whichever the environment gives."""
+"""As the first item of a command: the Python of the job's environment."""
 MAX_ARGUMENTS_BYTES = 128 * 1024
 MAX_ENV = 256
 MAX_DIFF = 256 * 1024
@@ -35,7 +35,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = r"^[0-9a-f]{64}$"
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
 _LOADING = frozenset({"PATH", "HOME", "PYTHONPATH", "PYTHONHOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "SHELL", "TMPDIR"})
-_ASKED_FOR = "CRUCIBLE_CHECKPOINT_SIGNAL"  # the program says by it that it wants a signal
+_REQUESTED = "CRUCIBLE_CHECKPOINT_SIGNAL"  # set by users whose program wants a signal to save a checkpoint
 JobName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
 _TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
 _PROJECT = Annotated[str, Field(pattern=PROJECT_PATTERN)]
@@ -44,7 +44,7 @@ _TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
 class Kind(enum.StrEnum):
-    """A label with defaults; the life of a job is decided by its shape."""
+    """A label with defaults; the shape of a job, not its kind, decides its lifecycle."""
 
     TRAIN = "train"
     INFERENCE = "inference"
@@ -72,7 +72,7 @@ class _Frozen(BaseModel):
 
 
 class Source(_Frozen):
-    """Where the code came from, for reproducing it. `diff` holds uncommitted changes (cut at 256 KiB)."""
+    """Where the code came from, to reproduce it. `diff` holds uncommitted changes (cut at 256 KiB)."""
 
     kind: SourceKind = SourceKind.SHELL
     path: _TEXT | None = None
@@ -84,9 +84,9 @@ class Source(_Frozen):
 
 
 class EnvironmentSpec(_Frozen):
-    """Which Python runs the job; at most one of interpreter, requirements and project is set.
+    """The Python environment of the job; at most one of interpreter, requirements and project is set.
 
-    `origin` says in words how it was chosen.
+    `origin` describes how it was chosen.
     """
 
     interpreter: _TEXT | None = None
@@ -112,12 +112,12 @@ class DataInput(_Frozen):
     @classmethod
     def _name(cls, value: str) -> str:
         if value in (".", ".."):
-            raise ValueError("a data input needs a name of its own")
+            raise ValueError("the name of a data input cannot be `.` or `..`")
         return value
 
 
 class Retries(_Frozen):
-    """Retry budgets by cause: backends that take machines back, infrastructure failures, the user's own code."""
+    """Retry budgets by cause: reclaimed machines, infrastructure failures, failures of the user's code."""
 
     interruption: Annotated[int, Field(ge=0, le=1000)] = 10
     infrastructure: Annotated[int, Field(ge=0, le=1000)] = 3
@@ -126,7 +126,7 @@ class Retries(_Frozen):
 
 
 class KeepPolicy(_Frozen):
-    """Which checkpoints stay: the newest, the best by their metric, and one every so many steps."""
+    """Which checkpoints are kept: the newest, the best by their metric, and one every `every` steps."""
 
     latest: Annotated[int, Field(ge=1, le=1000)] = 3
     best: Annotated[int, Field(ge=0, le=1000)] = 1
@@ -145,54 +145,54 @@ class JobSpec(_Frozen):
     in_place: _TEXT | None = None
     environment: EnvironmentSpec = EnvironmentSpec()
     env: Annotated[dict[str, str], Field(max_length=MAX_ENV)] = Field(default_factory=dict)
-    secrets: Annotated[dict[str, _SECRET], Field(max_length=MOST_SECRETS, exclude_if=lambda given: not given)] = Field(
+    secrets: Annotated[dict[str, _SECRET], Field(max_length=MOST_SECRETS, exclude_if=lambda value: not value)] = Field(
         default_factory=dict
     )
-    """Variables whose values are secrets of the job's project, by the secrets' names."""
+    """Environment variables whose values are secrets of the job's project: variable names to secret names."""
     data: Annotated[tuple[DataInput, ...], Field(max_length=256)] = ()
     backend: _TEXT | None = None
     fallback: Annotated[tuple[_TEXT, ...], Field(max_length=16)] = ()
-    """Places to go to, in this order, when the one before took its machine back or has none."""
+    """Backends to try in this order when the one before reclaimed its machine or has none."""
     market: Market | None = None
     regions: Annotated[tuple[_TEXT, ...], Field(max_length=64)] = ()
     gpu_types: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=100)], ...],
-        Field(max_length=64, exclude_if=lambda given: not given),
+        Field(max_length=64, exclude_if=lambda value: not value),
     ] = ()
-    """GPUs of these types only; `A100` is kept as every type that it may mean."""
+    """Only GPUs of these types; a group such as `A100` is stored as all of its types."""
     tier: _TEXT | None = None
     resources: Resources = Resources()
     max_cost_usd: Annotated[float, Field(ge=0, le=MAX_USD)] | None = Field(
-        default=None, exclude_if=lambda given: given is None
+        default=None, exclude_if=lambda value: value is None
     )
-    """Maximum cost of an attempt: on machines that bill, it is ended when that is spent."""
+    """Maximum cost of an attempt: on machines that bill, it is stopped when that is spent."""
     priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda n: not n)] = 0
-    """Its turn among the waiting jobs of the same user in the same project: higher goes first."""
+    """Its order among the waiting jobs of the same user: higher goes first."""
     retries: Retries = Retries()
     keep: KeepPolicy = KeepPolicy()
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     """Value of $CRUCIBLE_SEED (default: made from the job's id)."""
     resume_from: _TEXT | None = None
-    """The id of a checkpoint, of any job, that the first attempt starts from."""
+    """The id of a checkpoint, of any job, from which the first attempt starts."""
     rerun_of: _TEXT | None = None
     plan: Annotated[str, Field(min_length=1, max_length=MAX_PLAN, pattern=r"^[A-Za-z0-9_.-]+$")] | None = Field(
-        default=None, exclude_if=lambda given: given is None
+        default=None, exclude_if=lambda value: value is None
     )
     """Ignored. Clients of version 0.1.0 send it, and jobs submitted by them have it stored."""
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     tags: Annotated[tuple[_TAG, ...], Field(max_length=MAX_TAGS)] = ()
-    """`key` or `key=value`, as they were at submission; core/job/tags.py reads them."""
+    """`key` or `key=value`, as submitted; core/job/tags.py parses them."""
     source: Source = Source()
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Every backend the job may run on, the first choice first."""
+        """All backends that the job may run on, the first choice first."""
         return tuple(dict.fromkeys((self.backend or DEFAULT_BACKEND, *self.fallback)))
 
     def backend_after(self, failed: str) -> str:
-        """Return the next backend to try, or the same after the last.
+        """Return the next backend to try; after the last one, the same again.
 
-        A backend that is not among them (somebody moved the job there) is kept.
+        A backend that is not in the list (a user moved the job there) is kept.
         """
         if failed not in self.backends:
             return failed
@@ -210,7 +210,7 @@ class JobSpec(_Frozen):
         if sum(len(item.encode()) for item in value) > MAX_ARGUMENTS_BYTES:
             raise ValueError("the command is longer than 128 KiB")
         if any("\x00" in item for item in value):
-            raise ValueError("the command holds a NUL character")
+            raise ValueError("the command contains a NUL character")
         return value
 
     @field_validator("gpu_types")
@@ -224,7 +224,7 @@ class JobSpec(_Frozen):
         for name, text in value.items():
             _check_variable(name)
             if "\x00" in text or len(text.encode()) > 64 * 1024:
-                raise ValueError(f"the value of {name} is longer than 64 KiB or holds a NUL character")
+                raise ValueError(f"the value of {name} is longer than 64 KiB or contains a NUL character")
         return value
 
     @field_validator("secrets")
@@ -233,7 +233,7 @@ class JobSpec(_Frozen):
         for name in value:
             _check_variable(name)
             if name in _LOADING:
-                raise ValueError(f"{name} decides how programs start; it cannot be a secret")
+                raise ValueError(f"{name} affects how programs start; it cannot be a secret")
         return value
 
     @field_validator("data")
@@ -244,13 +244,13 @@ class JobSpec(_Frozen):
         return value
 
     @model_validator(mode="after")
-    def _place(self) -> JobSpec:
+    def _consistent(self) -> JobSpec:
         if self.bundle and self.in_place:
-            raise ValueError("a job has a bundle or runs in place, not both")
+            raise ValueError("a job has either a bundle or in_place, not both")
         if self.in_place is not None and not self.in_place.startswith("/"):
-            raise ValueError("in_place is an absolute path")
+            raise ValueError("in_place must be an absolute path")
         if both := sorted(self.env.keys() & self.secrets.keys()):
-            raise ValueError(f"{both[0]} is given as a variable and as a secret; leave one out")
+            raise ValueError(f"{both[0]} is both a variable and a secret; leave one out")
         if self.shape is Shape.SERVICE:
             raise ValueError("services are not supported yet; submit a task")
         return self
@@ -258,6 +258,6 @@ class JobSpec(_Frozen):
 
 def _check_variable(name: str) -> None:
     if not _ENV_NAME.fullmatch(name):
-        raise ValueError(f"{name[:100]!r} is no name of an environment variable")
-    if name.startswith(_RESERVED) and name != _ASKED_FOR:
+        raise ValueError(f"{name[:100]!r} is not a valid name of an environment variable")
+    if name.startswith(_RESERVED) and name != _REQUESTED:
         raise ValueError(f"{name} is set by Crucible itself")

@@ -1,4 +1,4 @@
-"""The states of the three machines, and the five statuses the public sees."""
+"""The states of jobs, attempts and machines, and the five public statuses of a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TERMINAL = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
 class DesiredState(enum.StrEnum):
-    """What is wanted of a job."""
+    """The state that the user wants of a job."""
 
     RUN = "run"
     STOP = "stop"
@@ -51,7 +51,7 @@ class MachineState(enum.StrEnum):
 
 
 class Condition(enum.StrEnum):
-    """Things that are so for now, beside the state."""
+    """Temporary conditions of a job, in addition to its state."""
 
     UNREACHABLE = "unreachable"
     OVER_BUDGET = "over_budget"
@@ -81,9 +81,10 @@ _STATUS = {
 
 
 def status_of(state: JobState) -> Status:
-    """The public status: a projection of the state."""
+    """Return the public status of a state."""
     return _STATUS[state]
 
 
 def states_of(status: Status) -> frozenset[JobState]:
-    return frozenset(state for state, shown in _STATUS.items() if shown is status)
+    """Return the states that a public status stands for."""
+    return frozenset(state for state, public in _STATUS.items() if public is status)

@@ -1,4 +1,4 @@
-"""Tags: labels that people find jobs by, `key` or `key=value`. A job has one value of a key."""
+"""Tags: labels to find jobs by, `key` or `key=value`. A job has at most one value of a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Tag:
-    """A tag without a value has the value "" and is written as its key alone."""
+    """A tag; one without a value has the value "" and is written as its key alone."""
 
     key: str
     value: str = ""
@@ -27,12 +27,12 @@ class Tag:
 
 
 def parse_tag(text: str) -> Tag:
-    """What a person typed; what stands after the first `=` is the value. Raises BadInput."""
+    """Parse a tag; everything after the first `=` is the value. Raises BadInput."""
     key, _, value = (part.strip() for part in text.partition("="))
-    wrong = _wrong(key, value) or ("It holds control characters." if _CONTROL.search(text) else "")
+    wrong = _wrong(key, value) or ("It contains control characters." if _CONTROL.search(text) else "")
     if wrong:
         raise BadInput(
-            f"{text[:MAX_KEY]!r} is no tag.",
+            f"{text[:MAX_KEY]!r} is not a valid tag.",
             why=wrong,
             fix=f"Write key or key=value: a key of 1 to {MAX_KEY} characters, a value of at most {MAX_VALUE}.",
             field="tags",
@@ -41,14 +41,14 @@ def parse_tag(text: str) -> Tag:
 
 
 def parse_tags(texts: Iterable[str]) -> tuple[Tag, ...]:
-    """Each key once, the last value of it; raises BadInput for one that is no tag, or for too many."""
+    """Parse tags; of repeated keys the last one counts. Raises BadInput for an invalid tag, or for too many."""
     found = {tag.key: tag for tag in map(parse_tag, texts)}
     check_count(len(found))
     return tuple(found.values())
 
 
 def check_count(count: int) -> None:
-    """Raises BadInput where a job would have more tags than it may."""
+    """Raise BadInput if a job would have too many tags."""
     if count > MAX_TAGS:
         raise BadInput(
             f"A job has at most {MAX_TAGS} tags; this would make {count}.",

@@ -1,9 +1,9 @@
-"""Training requests: a model and a config, as programs outside send them, turned into a JobSpec.
+"""Training requests: a model and a config, as external programs send them, converted to a JobSpec.
 
 The program is the config's `code` (its text), `script` (an absolute path on the server's computer), `command` with
-perhaps a `bundle`, or else the model plugin that the request names. It finds the config, but for its own text and its
-Python, as JSON in $CONFIG and the model's name in $MODEL_PLUGIN; tenant, name and tags in $TENANT_ID, $WANDB_NAME and
-$WANDB_TAGS, the last two being what Weights & Biases reads itself.
+an optional `bundle`, or else the model plugin that the request names. It finds the config, without the program's text
+and its environment, as JSON in $CONFIG and the model's name in $MODEL_PLUGIN; tenant, name and tags are in $TENANT_ID,
+$WANDB_NAME and $WANDB_TAGS, of which Weights & Biases reads the last two itself.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ def _checked(kind: type[M], fields: Mapping[str, Any]) -> M:
 
 
 class _Open(BaseModel):
-    """What we know is checked; the rest belongs to the program."""
+    """A model that validates its own fields; further fields are passed on to the program."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     @model_validator(mode="after")
-    def _tellable(self) -> Self:
+    def _encodable(self) -> Self:
         if len(levels := list(_levels(self.model_extra))) > DEEPEST:
-            raise ValueError(f"lists and tables lie more than {DEEPEST} deep in each other")
+            raise ValueError(f"lists and tables are nested more than {DEEPEST} deep")
         texts = (item for level in levels for item in level if isinstance(item, str))
         if any("\ud800" <= letter <= "\udfff" for text in texts if not text.isascii() for letter in text):
-            raise ValueError("a text holds half a character (a lone surrogate)")
+            raise ValueError("a text contains half a character (a lone surrogate)")
         return self
 
 
 def _levels(value: object) -> Iterator[list[object]]:
-    """What lists and tables hold, keys too, a level at a time and no deeper than matters: not by recursion."""
+    """Yield the items of nested lists and tables, keys too, level by level up to the limit; without recursion."""
     held: list[Any] = [value]
     for _ in range(DEEPEST + 1):
         held = [item for item in held if isinstance(item, Mapping | list | tuple)]
@@ -77,15 +77,17 @@ def _levels(value: object) -> Iterator[list[object]]:
 
 class TrainingConfig(_Open):
     code: Annotated[str | None, Field(min_length=1, description="the program's text")] = None
-    script: Annotated[_Text | None, Field(description="its absolute path on the server's computer")] = None
+    script: Annotated[_Text | None, Field(description="the program's absolute path on the server's computer")] = None
     command: Annotated[tuple[str, ...] | None, Field(min_length=1, max_length=10_000)] = None
-    bundle: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$", description="code sent before")] = None
+    bundle: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of code uploaded before")] = (
+        None
+    )
     args: Annotated[tuple[str | int | float, ...], Field(max_length=1000)] = ()
-    executor: Annotated[_Text | None, Field(description="a backend, as `local`")] = None
-    tier: Annotated[_Text | None, Field(description=f"{DEFAULT_TIER} unless a tier or resources are given")] = None
+    executor: Annotated[_Text | None, Field(description="a backend, such as `local`")] = None
+    tier: Annotated[_Text | None, Field(description=f"default: {DEFAULT_TIER}, or none with resources")] = None
     resources: Resources | None = None
     requirements: Annotated[tuple[_Text, ...], Field(max_length=2000)] = ()
-    environment: Annotated[EnvironmentSpec | None, Field(description="the Python it gets, as in a job")] = None
+    environment: Annotated[EnvironmentSpec | None, Field(description="the Python environment, as in a job")] = None
     allow_spot_instances: bool = False
     max_retries: Annotated[int | None, Field(ge=0, le=1000)] = None
     resume_from: Annotated[_Text | None, Field(description="the id of a checkpoint of any job")] = None
@@ -106,7 +108,7 @@ class TrainingRequest(BaseModel):
     config: TrainingConfig = TrainingConfig()
     name: Name | None = None
     tags: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
-    tenant_id: Annotated[_Project | None, Field(description="the project it belongs to")] = None
+    tenant_id: Annotated[_Project | None, Field(description="the project of the job")] = None
 
 
 class TrainingParams(TrainingConfig):
@@ -121,7 +123,7 @@ class ModelParams(_Open):
 
 
 class Orchestration(BaseModel):
-    """The same, as tenants send it."""
+    """A training request in the format of tenants."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
 
@@ -132,11 +134,11 @@ class Orchestration(BaseModel):
     wandb_tags: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
 
     def request(self) -> TrainingRequest:
-        """The model is what the architecture says, else the type. Raises BadInput where neither is given."""
+        """Convert to a TrainingRequest; the model is the architecture, else the type. Raises BadInput without both."""
         model = self.model_params.architecture or self.training_params.model_type
         if model is None:
             fix = "Give model_params.architecture, as in {'architecture': 'yolo'}."
-            raise BadInput("Nothing says which model is to be trained.", fix=fix, field="model_params.architecture")
+            raise BadInput("The request names no model.", fix=fix, field="model_params.architecture")
         return TrainingRequest(
             model_name=model,
             config=_checked(TrainingConfig, self._config(model)),
@@ -146,21 +148,21 @@ class Orchestration(BaseModel):
         )
 
     def _config(self, model: str) -> dict[str, Any]:
-        """A program finds the model's parameters as `model_params`; to a plugin they are options like the others."""
-        told = self.training_params.model_dump(exclude_unset=True)
+        """Return the config: a program gets the model's parameters as `model_params`, a plugin as further options."""
+        fields = self.training_params.model_dump(exclude_unset=True)
         params = self.model_params.model_dump(exclude_unset=True)
         if self.training_params.brings_program:
-            return {**told, "model_params": params}
+            return {**fields, "model_params": params}
         options = {name: value for name, value in params.items() if name != "architecture"}
-        if twice := sorted(told.keys() & options.keys()):
-            raise BadInput(f"{twice[0]} is said twice.", fix="Keep it in one of training_params and model_params.")
+        if twice := sorted(fields.keys() & options.keys()):
+            raise BadInput(f"{twice[0]} is given twice.", fix="Keep it in one of training_params and model_params.")
         named = {"model_type"} if self.model_params.architecture is None else set()
-        return {name: value for name, value in {**told, **options}.items() if name not in named}
+        return {name: value for name, value in {**fields, **options}.items() if name not in named}
 
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A job to submit. `files` make the bundle that the spec still lacks; empty: it needs none."""
+    """A job to submit. `files` become the bundle that the spec still lacks; empty if it needs none."""
 
     spec: JobSpec
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -168,7 +170,7 @@ class PreparedJob:
 
 
 def prepare_job(request: TrainingRequest) -> PreparedJob:
-    """What to run for a request that brings its program. Raises BadInput for one that says two things."""
+    """Return the job of a request that contains its program. Raises BadInput for contradictory fields."""
     config = request.config
     files = (
         {MAIN: config.code.encode(errors="replace"), CONFIG_FILE: _config_json(config).encode()} if config.code else {}
@@ -177,7 +179,7 @@ def prepare_job(request: TrainingRequest) -> PreparedJob:
 
 
 def model_order(request: TrainingRequest) -> ModelOrder | None:
-    """What is asked of a model plugin; None for a request that brings a program of its own."""
+    """Return the order for the model plugin; None for a request that contains its own program."""
     config = request.config
     if config.brings_program:
         return None
@@ -186,6 +188,7 @@ def model_order(request: TrainingRequest) -> ModelOrder | None:
 
 
 def no_model_plugin(request: TrainingRequest, why: str) -> BadInput:
+    """Return the error for a request whose model plugin the server does not have."""
     return BadInput(
         f"There is no model plugin {request.model_name!r}.",
         why=why,
@@ -196,31 +199,33 @@ def no_model_plugin(request: TrainingRequest, why: str) -> BadInput:
 
 
 def _config_json(config: TrainingConfig) -> str:
-    """What the program finds of its config."""
+    """Return the config that the program gets, as JSON."""
     return json.dumps(config.model_dump(mode="json", exclude_unset=True, exclude={"code", "environment"}))
 
 
 def _program(request: TrainingRequest) -> dict[str, Any]:
     config = request.config
-    given = [name for name in PROGRAMS if getattr(config, name) is not None]
-    if len(given) > 1:
-        raise BadInput(f"The config has {' and '.join(given)}.", fix="Keep one of them.", field=f"config.{given[1]}")
+    programs = [name for name in PROGRAMS if getattr(config, name) is not None]
+    if len(programs) > 1:
+        raise BadInput(
+            f"The config has {' and '.join(programs)}.", fix="Keep one of them.", field=f"config.{programs[1]}"
+        )
     args = tuple(map(str, config.args))
     if config.code is not None:
         return {"command": (PYTHON, MAIN, *args), "source": Source(kind=SourceKind.CODE)}
     if config.script is not None:
         return _script(PurePosixPath(config.script), args)
     if config.command is None:
-        raise no_model_plugin(request, "The config brings no program.")
+        raise no_model_plugin(request, "The config contains no program.")
     return {"command": (*config.command, *args), "bundle": config.bundle}
 
 
 def _script(path: PurePosixPath, args: tuple[str, ...]) -> dict[str, Any]:
     if not path.is_absolute() or not path.name:
         raise BadInput(
-            f"{str(path)!r} is no absolute path.",
-            why="A script is run where it lies, on the server's computer.",
-            fix="Give its whole path, or send its text as config.code.",
+            f"{str(path)!r} is not an absolute path.",
+            why="A script runs in its own folder on the server's computer.",
+            fix="Give its absolute path, or send its text as config.code.",
             field="config.script",
         )
     source = Source(kind=SourceKind.SCRIPT, path=str(path))
@@ -248,8 +253,8 @@ def job_fields(request: TrainingRequest) -> dict[str, Any]:
 
 
 def _variables(request: TrainingRequest) -> dict[str, str]:
-    said = {"TENANT_ID": request.tenant_id, "WANDB_NAME": request.name, "WANDB_TAGS": ",".join(request.tags)}
-    known = {name: value for name, value in said.items() if value}
+    variables = {"TENANT_ID": request.tenant_id, "WANDB_NAME": request.name, "WANDB_TAGS": ",".join(request.tags)}
+    known = {name: value for name, value in variables.items() if value}
     return {CONFIG_ENV: _config_json(request.config), MODEL_ENV: request.model_name, **known}
 
 
@@ -262,9 +267,9 @@ def _environment(config: TrainingConfig) -> EnvironmentSpec:
 
 
 def read_config(spec: JobSpec) -> tuple[str | None, dict[str, Any]]:
-    """The model and the config that a job was made from; a job that came another way has its name and its seed."""
+    """Return the model and config of a training request's job; for other jobs the name and an empty config."""
     try:
-        told = json.loads(spec.env.get(CONFIG_ENV, ""))
+        config = json.loads(spec.env.get(CONFIG_ENV, ""))
     except ValueError:
-        told = None
-    return spec.env.get(MODEL_ENV) or spec.name, told if isinstance(told, dict) else {}
+        config = None
+    return spec.env.get(MODEL_ENV) or spec.name, config if isinstance(config, dict) else {}
