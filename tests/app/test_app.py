@@ -293,7 +293,7 @@ ISSUER = {"CRUCIBLE_OIDC_ISSUER": "https://id.example.org", "CRUCIBLE_OIDC_CLIEN
         ({"CRUCIBLE_OIDC_ISSUER": "https://id.example.org"}, "must be set together"),
         ({"CRUCIBLE_OIDC_CLIENT_ID": "crucible"}, "must be set together"),
         ({**ISSUER, "CRUCIBLE_OIDC_ISSUER": "http://id.example.org"}, "not encrypted"),
-        ({**ISSUER, "CRUCIBLE_OIDC_CREATE_USERS": "vision"}, "some domains only"),
+        ({**ISSUER, "CRUCIBLE_OIDC_CREATE_USERS": "vision"}, "only with a list of e-mail domains"),
     ],
 )
 def test_half_a_provider_is_refused(tmp_path: Path, environ: dict[str, str], said: str) -> None:

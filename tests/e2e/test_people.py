@@ -153,7 +153,7 @@ def test_an_address_is_set_shown_and_taken_away(terminal: Terminal) -> None:
     assert terminal.json("users", "email", "kim", "Kim@example.net")["email"] == "kim@example.net"
     assert terminal.json("users", "email", "kim", "")["email"] is None
     done = terminal.run("users", "email", "kim", "kim")
-    assert (done.returncode, "no e-mail address" in done.stderr) == (2, True)
+    assert (done.returncode, "is not a valid e-mail address" in done.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("token")
@@ -171,7 +171,7 @@ def test_a_login_link_is_printed(terminal: Terminal) -> None:
     [
         (("projects", "grant", "vision", "ada", "boss"), 2, "viewer"),
         (("projects", "grant", "nothing", "ada", "member"), 3, "no project"),
-        (("users", "add", "Bad Name"), 2, "cannot be the name"),
+        (("users", "add", "Bad Name"), 2, "is not a valid user name"),
         (("users", "add", "ada"), 5, "already"),
         (("tokens", "create", "x", "--scope", "everything"), 2, "read"),
         (("login",), 2, "No server is named"),

@@ -72,7 +72,7 @@ def test_one_that_is_not_there_is_told_before_anything_runs(terminal: Terminal) 
 @pytest.mark.parametrize(
     ("words", "given", "said"),
     [
-        (("set", "BAD NAME"), VALUE, "cannot be the name"),
+        (("set", "BAD NAME"), VALUE, "is not a valid secret name"),
         (("set", "EMPTY"), "", "Standard input is empty"),
         (("set", "SHORT"), "abc", "3 bytes"),
         (("remove", "NOPE", "--yes"), "", "no secret 'NOPE'"),

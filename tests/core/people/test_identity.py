@@ -95,7 +95,7 @@ def test_a_refusal_says_what_an_administrator_would_type() -> None:
     assert "crucible projects grant beta mel member" in refused(MEL, Permission.WRITE, "beta").fix
     assert "crucible projects grant default mel viewer" in refused(MEL, Permission.READ, DEFAULT_PROJECT).fix
     whole = refused(MEL, Permission.OPERATE, None)
-    assert (whole.what, whole.why) == ("You may not operate this server.", "mel is no administrator.")
+    assert (whole.what, whole.why) == ("You may not operate this server.", "mel is not an administrator.")
 
 
 def test_a_share_link_does_not_say_who_made_it() -> None:
@@ -138,7 +138,7 @@ def test_whoever_has_several_projects_says_which() -> None:
     with pytest.raises(BadInput) as caught:
         _ = replace(MEL, roles={"beta": Role.ADMIN, "alpha": Role.MEMBER}).default_project
     assert "'alpha' and 'beta'" in caught.value.why
-    assert caught.value.fix == "Name one: --project alpha, or the field `project`."
+    assert caught.value.fix == "Choose one: --project alpha, or the field `project`."
     assert DEFAULT_PROJECT not in str(caught.value)
 
 
@@ -153,19 +153,18 @@ def test_of_many_projects_a_few_are_named() -> None:
     [
         (
             replace(MEL, roles={"beta": Role.VIEWER}),
-            "mel may only look on in 'beta'.",
-            "Ask an admin of 'beta' to make you a member; `crucible projects members beta` says who that is.",
+            "mel may only view 'beta'.",
+            "Ask an admin of 'beta' to make you a member; `crucible projects members beta` lists them.",
         ),
         (
             replace(MEL, roles={"beta": Role.VIEWER, "alpha": Role.VIEWER}),
-            "mel may only look on in 'alpha' and 'beta'.",
-            "Ask an admin of 'alpha' or 'beta' to make you a member; "
-            "`crucible projects members alpha` says who that is.",
+            "mel may only view 'alpha' and 'beta'.",
+            "Ask an admin of 'alpha' or 'beta' to make you a member; `crucible projects members alpha` lists them.",
         ),
         (replace(MEL, roles={}), "mel is in no project.", "Ask an administrator to make you a member of one."),
         (
             replace(MEL, scopes=frozenset({Permission.READ})),
-            "The token in use does not reach that far.",
+            "The token in use does not have this permission.",
             "Use a token with more scopes: `crucible tokens create --help`.",
         ),
     ],

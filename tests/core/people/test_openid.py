@@ -76,7 +76,7 @@ def test_issuers_that_are_none_or_in_the_open(issuer: str) -> None:
 
 
 def test_users_are_made_for_some_domains_only() -> None:
-    with pytest.raises(BadInput, match="of some domains only"):
+    with pytest.raises(BadInput, match="only with a list of e-mail domains"):
         validate_client(OpenIdClient(ISSUER, "crucible", project="vision"))
     assert validate_client(OpenIdClient(ISSUER, "crucible", project="vision", domains=("example.org",)))
 

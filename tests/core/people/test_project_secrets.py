@@ -19,7 +19,7 @@ def test_names_that_secrets_have(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a/b", "a=b", "ä", "a\n", "a" * (MAX_SECRET_NAME + 1)])
 def test_names_that_secrets_cannot_have(name: str) -> None:
-    with pytest.raises(BadInput, match="name of a secret"):
+    with pytest.raises(BadInput, match="is not a valid secret name"):
         validate_secret_name(name)
 
 

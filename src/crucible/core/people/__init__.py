@@ -1,1 +1,1 @@
-"""Who asks, and what they may do."""
+"""Users, projects, permissions, secrets, and sign-in with an OpenID provider."""

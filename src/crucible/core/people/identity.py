@@ -1,7 +1,7 @@
-"""Who asks, and what they may do. Whatever is not granted here is refused.
+"""The identity of a caller and its permissions. Everything that is not granted here is refused.
 
-A user has a role in each project that they are a member of; an administrator may do everything everywhere. A token
-stands for its user, and can be held to fewer permissions, to one project, or to one job (a share link).
+A user has a role in each project of which they are a member; an administrator may do everything everywhere. A token
+acts for its user, and can be restricted to fewer permissions, to one project, or to one job (a share link).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEFAULT_PROJECT = "default"
 """The project of a single-user installation; it always exists."""
 
 MOST_LISTED = 5
-"""Projects that a refusal names."""
+"""Maximum number of projects that an error names."""
 MAX_PROJECT, MAX_USER, MAX_EMAIL = 63, 100, 254
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
 SESSION_SECONDS = 7 * 86400
@@ -30,13 +30,13 @@ _EMAIL = re.compile(r"[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9-]{1,63}(\.[a-z0
 
 class Permission(enum.StrEnum):
     READ = "read"
-    """See jobs and what they made."""
+    """See jobs and their outputs."""
     WRITE = "write"
     """Submit, change, cancel and resume jobs."""
     MANAGE = "manage"
-    """Decide who belongs to a project."""
+    """Manage the members of a project."""
     OPERATE = "operate"
-    """Everything that is the deployment's and no project's: machines, upkeep, users, the server itself."""
+    """Everything that belongs to the deployment, not to a project: machines, upkeep, users, the server itself."""
 
 
 class Role(enum.StrEnum):
@@ -70,7 +70,7 @@ class LoginMethod(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Identity:
-    """`scopes`, `project` and `job` narrow what a token may do; they never widen it."""
+    """The caller. `scopes`, `project` and `job` restrict what a token may do; they never extend it."""
 
     user: str
     name: str
@@ -81,16 +81,16 @@ class Identity:
     project: str | None = None
     job: str | None = None
     token: str | None = None
-    """The id of the token, where one was used."""
+    """The id of the token, if one was used."""
 
     @property
     def authority(self) -> Hashable:
-        """All that decides what the caller may see; callers with equal authority get the same answers."""
+        """Everything that decides what the caller may see; callers with equal authority get the same responses."""
         own = {name: value for name, value in vars(self).items() if name not in ("roles", "token")}
         return (*own.items(), frozenset(self.roles.items()))
 
     def may(self, permission: Permission, project: str | None = None) -> bool:
-        """In a project, or with None what belongs to no project."""
+        """Return whether the caller has the permission in a project, or, with None, outside all projects."""
         if permission not in self.scopes:
             return False
         if project is None:
@@ -136,10 +136,11 @@ class Identity:
         return _refused(permission, project, why, self._suggest_access(permission, project))
 
     def token_error(self, permission: Permission, project: str | None) -> Forbidden:
+        """Return the error for a token or share link that is too restricted."""
         if self.via is LoginMethod.SHARE:
             why, fix = "A share link shows one job and nothing else.", "Ask the person who gave it to you for access."
             return _refused(permission, project, why, fix)
-        why = f"The {self.via} in use does not reach that far."
+        why = f"The {self.via} in use does not have this permission."
         return _refused(permission, project, why, "Use a token with more scopes: `crucible tokens create --help`.")
 
     def require_submitter(self) -> None:
@@ -157,9 +158,9 @@ class Identity:
         if not seen:
             why, fix = f"{self.name} is in no project.", "Ask an administrator to make you a member of one."
         else:
-            why = f"{self.name} may only look on in {_join_names(seen)}."
+            why = f"{self.name} may only view {_join_names(seen)}."
             fix = f"Ask an admin of {_join_names(seen, 'or')} to make you a member; `crucible projects members "
-            fix += f"{seen[0]}` says who that is."
+            fix += f"{seen[0]}` lists them."
         return Forbidden("You may not submit jobs.", why=why, fix=fix, permission=Permission.WRITE.value)
 
     @property
@@ -167,13 +168,13 @@ class Identity:
         return self.project is not None or self.job is not None
 
     def _user_may(self, permission: Permission, project: str | None) -> bool:
-        """With a token that is held to nothing."""
+        """Return whether the user has the permission, without the restrictions of the token."""
         return self.admin or (project is not None and permission in self._role(project))
 
     def _suggest_access(self, permission: Permission, project: str | None) -> str:
         role = next((role for role in Role if permission in role.grants), None)
         if project is None or role is None:
-            return "Ask an administrator: this is no project's but the whole server's."
+            return "Ask an administrator: this belongs to the whole server, not to a project."
         return f"Ask an administrator, or an admin of the project: crucible projects grant {project} {self.name} {role}"
 
     def _role(self, project: str) -> frozenset[Permission]:
@@ -182,9 +183,9 @@ class Identity:
 
     def _describe_role(self, project: str | None) -> str:
         if project is None:
-            return "no administrator"
+            return "not an administrator"
         role = self.roles.get(project)
-        return "no member" if role is None else f"a {role.value}" if role is not Role.ADMIN else "an admin"
+        return "not a member" if role is None else f"a {role.value}" if role is not Role.ADMIN else "an admin"
 
 
 def _where(project: str | None) -> str:
@@ -198,57 +199,60 @@ def _refused(permission: Permission, project: str | None, why: str, fix: str) ->
 
 def _ambiguous_project(names: Sequence[str]) -> BadInput:
     return BadInput(
-        "The job does not say in which project it belongs.",
-        why=f"You may submit in {_join_names(names)}, and none of them is the usual one.",
-        fix=f"Name one: --project {names[0]}, or the field `project`.",
+        "The job names no project.",
+        why=f"You may submit to {_join_names(names)}, so one has to be chosen.",
+        fix=f"Choose one: --project {names[0]}, or the field `project`.",
         field="project",
     )
 
 
 def _join_names(names: Sequence[str], word: str = "and") -> str:
-    """In words, and not more of them than one reads."""
-    shown = [repr(name) for name in names[:MOST_LISTED]]
-    more = len(names) - len(shown)
-    shown += [f"{more} more"] if more else []
-    return f"{', '.join(shown[:-1])} {word} {shown[-1]}" if len(shown) > 1 else shown[0]
+    """Join names in words, up to MOST_LISTED of them."""
+    parts = [repr(name) for name in names[:MOST_LISTED]]
+    more = len(names) - len(parts)
+    parts += [f"{more} more"] if more else []
+    return f"{', '.join(parts[:-1])} {word} {parts[-1]}" if len(parts) > 1 else parts[0]
 
 
 NOBODY = Identity("", "nobody", LoginMethod.SESSION, scopes=frozenset())
 OWNER = Identity("usr-owner", "owner", LoginMethod.OWNER, admin=True)
-"""Who holds the state folder."""
+"""The user with access to the state folder."""
 
 
 def validate_project_name(name: str) -> str:
-    """The name, if a project can have it."""
+    """Return the name if it is valid for a project. Raises BadInput."""
     if not _PROJECT.fullmatch(name):
         raise BadInput(
-            f"{name[:80]!r} cannot be the name of a project.",
-            why=f"It has 1 to {MAX_PROJECT} of a-z, 0-9, - and _, and begins with a letter or a digit.",
-            fix="Choose such a name, for example `vision-team`.",
+            f"{name[:80]!r} is not a valid project name.",
+            why=f"A name has 1 to {MAX_PROJECT} of a-z, 0-9, - and _, and starts with a letter or a digit.",
+            fix="Choose another name, for example `vision-team`.",
             field="project",
         )
     return name
 
 
 def validate_user_name(name: str) -> str:
-    """The name, if a user can have it."""
+    """Return the name if it is valid for a user. Raises BadInput."""
     if not _USER.fullmatch(name):
         raise BadInput(
-            f"{name[:120]!r} cannot be the name of a user.",
-            why=f"It has 1 to {MAX_USER} of a-z, 0-9 and . _ @ + -, and begins with a letter or a digit.",
-            fix="Choose such a name, for example `ada` or `ada@example.org`.",
+            f"{name[:120]!r} is not a valid user name.",
+            why=f"A name has 1 to {MAX_USER} of a-z, 0-9 and . _ @ + -, and starts with a letter or a digit.",
+            fix="Choose another name, for example `ada` or `ada@example.org`.",
             field="user",
         )
     return name
 
 
 def validate_email(address: str) -> str:
-    """The address in small letters, if it is one. Some letters beyond ASCII have an ASCII one as their small form."""
+    """Return the e-mail address in lower case if it is valid. Raises BadInput.
+
+    Not only ASCII characters have an ASCII lower case: the Kelvin sign becomes `k`, so those are refused first.
+    """
     small = address.lower()
     if not address.isascii() or len(small) > MAX_EMAIL or not _EMAIL.fullmatch(small):
         raise BadInput(
-            f"{address[:80]!r} is no e-mail address.",
-            fix="Give one such as ada@example.org",
+            f"{address[:80]!r} is not a valid e-mail address.",
+            fix="Give an address such as ada@example.org",
             field="email",
         )
     return small

@@ -1,4 +1,4 @@
-"""Signing in with an OpenID provider: what is asked, what comes back, and whom it may stand for."""
+"""Values and checks of the sign-in with an OpenID provider: requests, responses, and who is let in."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ VERIFIER_PATTERN = r"^[A-Za-z0-9._~-]{43,128}$"
 CHALLENGE_PATTERN = r"^[A-Za-z0-9_-]{43}$"
 ECHO_PATTERN = r"^[A-Za-z0-9_-]{1,128}$"
 _LOCAL = re.compile(r"/(?!/)[\x21-\x5b\x5d-\x7e]*")
-"""A path of this server: browsers read a backslash as a slash, and drop tabs and line ends."""
+"""A path on this server. Browsers read a backslash as a slash and drop tabs and newlines, so those are excluded."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True)
 class OpenIdClient:
-    """This deployment at its provider. `name` is the word on the button.
+    """This deployment as a client of its provider. `name` is shown on the sign-in button.
 
-    `domains`: those of the e-mail addresses that may come in (None: any). `project`: where people who are new here
-    become members (None: only users that an administrator made come in).
+    `domains`: e-mail domains that may sign in (None: any). `project`: where new users become members (None: only users
+    that an administrator created can sign in).
     """
 
     issuer: str
@@ -41,13 +41,13 @@ class OpenIdClient:
 
     @property
     def is_local(self) -> bool:
-        """Whether the provider is on this computer, and needs no encryption."""
+        """Whether the provider is on this computer, so that it needs no TLS."""
         return is_loopback_url(self.issuer)
 
 
 @dataclass(frozen=True)
 class WaitingCommand:
-    """A command that waits at a port of its own computer, and shows by `challenge` that it is the one that asked."""
+    """A command that listens on a local port for the login; `challenge` proves that it is the one that started it."""
 
     port: int
     challenge: str
@@ -56,7 +56,7 @@ class WaitingCommand:
 
 @dataclass(frozen=True)
 class LoginRedirect:
-    """`browser` ties what comes back to the browser that went away."""
+    """Where to send the browser; `browser` is a cookie value that ties the response to it."""
 
     url: str
     browser: Secret
@@ -64,7 +64,7 @@ class LoginRedirect:
 
 @dataclass(frozen=True)
 class ProviderResponse:
-    """What a browser brings back from the provider; `issuer` as it names itself there (RFC 9207)."""
+    """The provider's response, delivered by the browser; `issuer` is the issuer named in it (RFC 9207)."""
 
     state: str | None
     code: str | None
@@ -75,7 +75,7 @@ class ProviderResponse:
 
 @dataclass(frozen=True)
 class LoginResult:
-    """A completed login: the `session` for a browser, or `handover`, the URL at which a waiting command gets a code."""
+    """A completed login: the `session` for a browser, or `handover`, the URL where a waiting command gets a code."""
 
     user: str
     session: TokenView | None = field(repr=False, default=None)
@@ -85,18 +85,18 @@ class LoginResult:
 
 @dataclass(frozen=True)
 class ProviderIdentity:
-    """The identity that the provider vouches for. `email` is lower case, and None unless the provider verified it."""
+    """The identity that the provider confirms. `email` is lower case, and None unless the provider verified it."""
 
     subject: str
     email: str | None = None
 
     def subject_hash(self, issuer: str) -> str:
-        """Return what is stored of the identity: a hash of fixed length, unique per issuer and subject."""
+        """Return the stored form of the identity: a hash of fixed length, unique per issuer and subject."""
         return hashlib.sha256(f"{issuer} {self.subject}".encode()).hexdigest()
 
 
 class LoginRefusal(enum.StrEnum):
-    """Why an identity that the provider vouches for is not let in."""
+    """Why an identity that the provider confirms is refused."""
 
     UNVERIFIED = "unverified"
     DOMAIN = "domain"
@@ -107,28 +107,28 @@ class LoginRefusal(enum.StrEnum):
 
     @property
     def error(self) -> Forbidden:
-        """The error shown. It does not reveal whether the address belongs to a disabled user or to none."""
+        """The error to show. It does not reveal whether the address belongs to a disabled user or to nobody."""
         if self is LoginRefusal.UNVERIFIED:
             return Forbidden(
-                "Your provider does not say that your e-mail address is yours.",
+                "Your provider has not verified your e-mail address.",
                 why="Anyone who can enter an unverified address at the provider could sign in as another user.",
                 fix="Confirm the address at your provider and sign in again.",
             )
         if self is LoginRefusal.DOMAIN:
             return Forbidden(
-                "E-mail addresses of this domain may not come in.",
-                why="This server is for people of other domains.",
+                "E-mail addresses of this domain may not sign in.",
+                why="This server admits only other domains.",
                 fix="Sign in at your provider with the account of your organisation; the setting is oidc_domains.",
             )
         return Forbidden(
             "You are not a user of this server.",
-            why="Only users that an administrator made come in.",
+            why="Only users that an administrator created can sign in.",
             fix="Ask an administrator: crucible users add NAME --email YOUR-ADDRESS",
         )
 
 
 def read_claims(claims: Mapping[str, object]) -> ProviderIdentity:
-    """The person in a token whose signature and terms are checked."""
+    """Return the identity in the claims of a token that has already been verified."""
     email, verified = claims.get("email"), claims.get("email_verified")
     if not (verified is True or verified == "true") or not isinstance(email, str):
         return ProviderIdentity(str(claims["sub"]))
@@ -148,7 +148,7 @@ def check_domain(client: OpenIdClient, person: ProviderIdentity) -> LoginRefusal
 
 
 def validate_client(client: OpenIdClient) -> OpenIdClient:
-    """The client, if people can sign in with it."""
+    """Return the client if it is safe to sign in with. Raises BadInput."""
     parts = _split(client.issuer)
     if parts.scheme != "https" and not client.is_local:
         raise BadInput(
@@ -158,12 +158,12 @@ def validate_client(client: OpenIdClient) -> OpenIdClient:
         )
     if not parts.hostname or parts.query or parts.fragment or len(client.issuer) > MAX_ISSUER:
         raise BadInput(
-            f"{client.issuer[:80]!r} is no issuer.",
+            f"{client.issuer[:80]!r} is not a valid issuer.",
             fix="Set oidc_issuer to the address before /.well-known/openid-configuration of your provider.",
         )
     if client.project is not None and client.domains is None:
         raise BadInput(
-            "New users are made for the e-mail addresses of some domains only.",
+            "New users can be created only with a list of e-mail domains.",
             why="Everyone with an account at the provider could sign in.",
             fix="Set oidc_domains along with oidc_create_users, such as example.org",
         )
@@ -171,22 +171,22 @@ def validate_client(client: OpenIdClient) -> OpenIdClient:
 
 
 def validate_subject(subject: str) -> str:
-    """The provider's name for a person, if it can be one."""
+    """Return the provider's subject (`sub`) of a user if it is valid. Raises BadInput."""
     if not 1 <= len(subject) <= MAX_SUBJECT or not (subject.isascii() and subject.isprintable()):
         raise BadInput(
-            "This is no subject of a provider.",
-            why=f"It has 1 to {MAX_SUBJECT} ASCII characters that can be seen.",
-            fix="`crucible audit --json` shows that of everybody who was refused.",
+            "This is not a valid subject.",
+            why=f"A subject has 1 to {MAX_SUBJECT} printable ASCII characters.",
+            fix="`crucible audit --json` shows the subjects of everyone who was refused.",
             field="subject",
         )
     return subject
 
 
 def validate_local_path(path: str) -> str:
-    """The path, if it leads to this server and nowhere else."""
+    """Return the path if it stays on this server. Raises BadInput."""
     if len(path) > MAX_PATH or not _LOCAL.fullmatch(path):
         raise BadInput(
-            "`next` is no path of this server.",
+            "`next` is not a path on this server.",
             why="A login that redirects to another site could be phishing.",
             fix="Give a path such as /jobs, without the server's name.",
             field="next",
@@ -195,13 +195,13 @@ def validate_local_path(path: str) -> str:
 
 
 def make_challenge(verifier: str) -> str:
-    """The S256 challenge (RFC 7636) that a verifier answers."""
+    """Return the S256 challenge (RFC 7636) of a verifier."""
     digest = hashlib.sha256(verifier.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def is_loopback_url(url: str) -> bool:
-    """Whether an address is on this computer."""
+    """Return whether the host of a URL is this computer."""
     return _split(url).hostname in _LOOPBACK
 
 
