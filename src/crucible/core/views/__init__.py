@@ -1,7 +1,8 @@
-"""Every answer of the API, described once: the server documents them with these, the client reads them into these.
+"""All responses of the API, described once: the server builds and documents them with these views, the client parses
+them with the same ones.
 
-Fields have defaults, so that a client also reads what an older server says; unknown fields are kept, so that a newer
-server's answer is printed whole by `--json`. What the document promises is stricter: every field that is not marked
-with `sometimes` is there. Annotations are values here: as texts they would be compiled one by one each time a command
-starts.
+Fields have defaults, so that a client also reads the responses of an older server; unknown fields are kept, so that
+`--json` prints a newer server's response in full. The OpenAPI document promises more: every field that is not marked
+with `sometimes` is present. Annotations are evaluated here: as texts, pydantic would compile them one by one each time
+a command starts.
 """

@@ -1,4 +1,4 @@
-"""What agents are answered. Those of 0.1.0 read it too."""
+"""Responses to agents. Those of version 0.1.0 read them too."""
 
 from pydantic import Field
 
@@ -12,14 +12,14 @@ class ClaimedView(View):
 
 
 class SessionCallView(View):
-    """A session that the runner is to dial, `at` another address than its server's where that is not None."""
+    """A session that the runner should dial; `at` is the address if it is not that of its own server."""
 
     id: str
     at: str | None = None
 
 
 class DesiredAttemptView(PartialView):
-    """What is wanted of one attempt. `settled`: it is over for us; `checkpoint` counts those asked for."""
+    """The desired state of one attempt. `settled`: it has ended for the server; `checkpoint` counts requested ones."""
 
     stop: bool = False
     settled: bool = False
@@ -28,7 +28,7 @@ class DesiredAttemptView(PartialView):
 
 
 class SecretsView(View):
-    """The variables of an attempt that are secrets, in the clear."""
+    """The secret variables of an attempt, in clear text."""
 
     secrets: dict[str, str] = Field(repr=False)
 

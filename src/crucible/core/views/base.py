@@ -1,4 +1,4 @@
-"""What every answer has in common."""
+"""The base classes of responses."""
 
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ SOMETIMES = "x-sometimes"
 
 
 def _as_promised(schema: dict[str, Any]) -> None:
-    """Drop the defaults, which only help a client to read an older server, and do not require `sometimes` fields."""
+    """Drop the defaults, which are only for reading older servers, and do not require `sometimes` fields."""
     properties = schema.get("properties", {})
     optional = {name for name, field in properties.items() if field.pop(SOMETIMES, False)}
     for field in properties.values():
@@ -19,7 +19,7 @@ def _as_promised(schema: dict[str, Any]) -> None:
 
 
 class View(BaseModel):
-    # Built at first use: a command needs a few of these.
+    # Built at first use: a command needs only a few of them.
     model_config = ConfigDict(
         frozen=True,
         extra="allow",
@@ -33,7 +33,7 @@ class View(BaseModel):
 
 
 class PartialView(View):
-    """A view some of whose fields not every answer has: those declared with `sometimes` are left out unless set."""
+    """A view with fields that are not in every response: those declared with `sometimes` are left out unless set."""
 
     @model_serializer(mode="wrap")
     def _without_unset(self, serialize: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # keeps the schema
@@ -44,7 +44,7 @@ class PartialView(View):
 
 
 def sometimes(default: Any, *, repr: bool = True) -> Any:
-    """A field of a PartialView that not every answer of its kind has."""
+    """Declare a field of a PartialView that is not in every response."""
     return Field(default=default, repr=repr, json_schema_extra={SOMETIMES: True})
 
 

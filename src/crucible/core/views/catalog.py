@@ -1,4 +1,4 @@
-"""What can be rented, and for how much."""
+"""The price catalog."""
 
 from typing import Self
 
@@ -10,7 +10,7 @@ from crucible.core.views.compute import OfferView
 
 
 class TariffView(View):
-    """What else a provider charges and promises; None: not known."""
+    """Other charges and terms of a provider; None: unknown."""
 
     egress_micros_per_gb: int | None = None
     storage_micros_per_gb_month: int | None = None
@@ -21,7 +21,7 @@ class TariffView(View):
 
 
 class PriceView(OfferView):
-    """An offer of the catalog; `age_days` is its price's."""
+    """An offer of the catalog; `age_days` is the age of its price."""
 
     dated: str = ""
     age_days: int = 0
@@ -29,7 +29,7 @@ class PriceView(OfferView):
 
 
 class _Aged(View):
-    """Dates of the prices in use, and how many are refused."""
+    """Dates of the prices in use, and the number of refused prices."""
 
     oldest: str | None = None
     newest: str | None = None
@@ -84,7 +84,7 @@ class TypeView(_Aged):
 
 
 class PriceFindingView(View):
-    """What is wrong with a row or a price; what is not `refused` is told and offered all the same."""
+    """A problem of a row or a price; one that is not `refused` is reported and offered nevertheless."""
 
     rule: str
     refused: bool = True
@@ -112,7 +112,7 @@ class DifferenceView(View):
 
 
 class PriceComparisonView(View):
-    """Our prices beside another table; of long lists the first fifty."""
+    """Our prices compared with another table; long lists are cut to fifty."""
 
     provider: str
     ours: int = 0
@@ -134,7 +134,7 @@ class PriceComparisonView(View):
 
 
 class RefreshView(View):
-    """What came of asking a provider: `changed` prices differ from before; `items` could not be used."""
+    """The result of a refresh: `changed` prices differ from before; `items` could not be used."""
 
     provider: str
     rows: int = 0

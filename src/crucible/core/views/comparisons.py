@@ -1,4 +1,4 @@
-"""Jobs side by side."""
+"""Comparisons of jobs."""
 
 from crucible.core.views.base import View
 from crucible.core.views.jobs import BriefJobView
@@ -19,7 +19,7 @@ class MeasuresView(View):
 
 
 class ComparedView(BriefJobView):
-    """A job as it is compared: `verdict` is its health in a word."""
+    """A compared job; `verdict` is its health in a word."""
 
     verdict: str | None = None
 

@@ -13,7 +13,7 @@ class BillingView(View):
 
 
 class OfferView(View):
-    """What could run a job, with its price by the hour; `why` it cannot just now."""
+    """A machine that could run a job, with its hourly price; `why` it cannot at the moment."""
 
     backend: str = ""
     region: str = ""
@@ -44,7 +44,7 @@ class OfferView(View):
 
 
 class CapabilitiesView(View):
-    """What a backend can do. `reach` is how its agents talk with the server, `slots` who decides what fits there."""
+    """The abilities of a backend. `reach`: how its agents reach the server; `slots`: who decides what fits there."""
 
     reach: str = ""
     slots: str = ""
@@ -79,7 +79,7 @@ class BackendView(PartialView):
 
 
 class OtherBackendView(View):
-    """A backend that is known and not connected: `why`, with the command that connects it where there is one."""
+    """A known backend that is not connected; `why` includes the command that connects it, if there is one."""
 
     name: str
     why: str = ""
@@ -91,7 +91,7 @@ class BackendPage(View):
 
 
 class MachineView(View):
-    """`owner` is who it is for, such as `attempt:att-…`; `native_id` what the provider calls it."""
+    """A machine. `owner` is what it serves, such as `attempt:att-…`; `native_id` is the provider's id."""
 
     id: str = ""
     short: str = ""
@@ -128,7 +128,7 @@ class MachinePage(View):
 
 
 class OrphanView(View):
-    """A machine with our tag that we do not know, or that should be gone; `machine` is our id, if we know it."""
+    """A machine with our tag that is unknown, or should be gone; `machine` is our id, if we know it."""
 
     backend: str = ""
     machine: str | None = None

@@ -1,4 +1,4 @@
-"""What the sockets of jobs send, one frame a message, and from where a client asks to go on."""
+"""Frames of the job sockets, one per message, and the cursors with which a client resumes."""
 
 from typing import Annotated, Literal
 
@@ -13,9 +13,9 @@ MAX_OFFSET = 2**53
 
 
 class Cursors(BaseModel):
-    """What a client has of a job already, as the query of the socket.
+    """How much of a job a client already has, as the query of the socket.
 
-    Events with a number above `after` follow, and the output of `attempt` from byte `offset` on.
+    The server sends events with a number above `after`, and the output of `attempt` from byte `offset` on.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -26,7 +26,7 @@ class Cursors(BaseModel):
 
 
 class FeedCursor(BaseModel):
-    """What a client has of the events of all jobs, as the query of the socket: those with a cursor above follow."""
+    """How much of the event feed a client already has, as the query of the socket: later events follow."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,7 +34,7 @@ class FeedCursor(BaseModel):
 
 
 class EventFrame(View):
-    """An event; `cursor` is its number in its job or, where all jobs are followed, among the events of all."""
+    """An event; `cursor` is its number in its job or, in the feed of all jobs, its position in that feed."""
 
     stream: Literal["event"] = "event"
     cursor: int
@@ -42,7 +42,7 @@ class EventFrame(View):
 
 
 class LogFrame(View):
-    """Output; `cursor` is the offset of the byte after it, from which to go on."""
+    """Output; `cursor` is the offset of the byte after it, from which to resume."""
 
     stream: Literal["log"] = "log"
     attempt: int
@@ -51,7 +51,7 @@ class LogFrame(View):
 
 
 class JobFrame(View):
-    """The job itself, whenever its state has changed. The last frame of an ended job has its health."""
+    """The job, whenever its state has changed. The last frame of an ended job includes its health."""
 
     stream: Literal["job"] = "job"
     job: JobView
@@ -68,7 +68,7 @@ class ProgressFrame(View):
 
 
 class NewPointsView(SeriesView):
-    """A series with its new points alone, the first of which is number `from`; 0 draws the series again."""
+    """A series with only its new points; the first has the index `from`; 0 replaces the whole series."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -84,4 +84,4 @@ class PointsFrame(View):
 
 Frame = EventFrame | LogFrame | JobFrame | HealthFrame | ProgressFrame | PointsFrame
 AnyFrame = Annotated[Frame, Field(discriminator="stream")]
-"""To read one whose kind is not known."""
+"""Any frame, parsed by its `stream`."""

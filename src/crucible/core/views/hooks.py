@@ -1,10 +1,10 @@
-"""Hooks, and what was sent to them."""
+"""Hooks and their deliveries."""
 
 from crucible.core.views.base import PartialView, View, sometimes
 
 
 class DeliveryView(PartialView):
-    """One attempt. `status` is the receiver's; null if there was no answer, and `answer` says why."""
+    """One delivery attempt. `status` is the receiver's; null if there was no response, and `answer` says why."""
 
     id: str
     type: str
@@ -22,7 +22,7 @@ class DeliveryView(PartialView):
 
 
 class HookView(PartialView):
-    """`secret` is there after making or rotating one, and never again."""
+    """A hook. `secret` is only in the response that creates or rotates it."""
 
     id: str
     project: str

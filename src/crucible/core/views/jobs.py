@@ -16,7 +16,7 @@ class ReasonView(View):
 
 
 class ProgressView(PartialView):
-    """How far a program says it is. `percent` is that of the job; an attempt has only what its program reported."""
+    """The progress that a program reports. `percent` is that of the job; an attempt has only what was reported."""
 
     fraction: float | None = None
     percent: float | None = sometimes(None)
@@ -39,7 +39,7 @@ class CostView(View):
 
 
 class FindingView(View):
-    """One thing that was seen of a job's health; `evidence` are the numbers it rests on."""
+    """One finding about a job's health; `evidence` holds the numbers behind it."""
 
     verdict: str
     level: str = "good"
@@ -51,7 +51,7 @@ class FindingView(View):
 
 
 class HealthView(View):
-    """How a job does: the verdict is that of the worst finding, `level` is bad, warning or good."""
+    """The health of a job: the verdict is that of the worst finding; `level` is bad, warning or good."""
 
     verdict: str
     level: str = "good"
@@ -66,7 +66,7 @@ class HealthView(View):
 
 
 class CheckpointMark(View):
-    """Which checkpoint is meant; what else is known of it is in the list of the job's checkpoints."""
+    """A reference to a checkpoint; its details are in the list of the job's checkpoints."""
 
     id: str = ""
     short: str = ""
@@ -79,9 +79,9 @@ class CheckpointMark(View):
 
 
 class CheckpointView(CheckpointMark):
-    """What a job saved. `name` is the file's or folder's own; a folder is fetched as a tar archive.
+    """A checkpoint. `name` is the file's or folder's own; a folder is downloaded as a tar archive.
 
-    `kept` is false for one that was removed since; `why` says why it is kept, or why it went.
+    `kept` is false for one that was removed; `why` says why it is kept or was removed.
     """
 
     form: str = "file"
@@ -97,7 +97,7 @@ class CheckpointView(CheckpointMark):
 
     @property
     def file_name(self) -> str:
-        """What its download is called."""
+        """The file name of its download."""
         return f"{self.name}.tar" if self.form == "folder" else self.name
 
 
@@ -106,7 +106,7 @@ class CheckpointPage(View):
 
 
 class AttemptView(PartialView):
-    """One attempt; `resume_from` is the checkpoint it began with, `reason` and `detail` say why it ended."""
+    """One attempt; `resume_from` is the checkpoint it started from, `reason` and `detail` say why it ended."""
 
     number: int
     id: str = ""
@@ -145,7 +145,7 @@ class SourceView(View):
 
 
 class EnvironmentView(View):
-    """Which Python was chosen; `origin` says in words how."""
+    """The Python environment of a job; `origin` describes how it was chosen."""
 
     interpreter: str | None = None
     requirements: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class EnvironmentView(View):
 
 
 class ResultView(View):
-    """What a job found out: a JSON value, the kind of job it comes from, and the number of the attempt."""
+    """The result of a job: a JSON value, the kind of job it comes from, and the number of the attempt."""
 
     kind: str = "value"
     value: object = None
@@ -175,7 +175,7 @@ class NoteView(View):
 
 
 class BriefJobView(View):
-    """What a job is and how far. Times are ISO texts in UTC."""
+    """A job and its progress. Times are ISO texts in UTC."""
 
     id: str
     status: str
@@ -196,22 +196,22 @@ class BriefJobView(View):
 
     @property
     def is_queued(self) -> bool:
-        """Whether it is still to be started, for the first time or again."""
+        """Whether the job waits to be started, for the first time or again."""
         return self.status == "queued"
 
     @property
     def display_name(self) -> str:
-        """What to call it when talking to a person."""
+        """The name to show to users."""
         return self.short or self.id
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any of it runs, or ran, on a simulated backend."""
+        """Whether any part of it runs, or ran, on a simulated backend."""
         return self.simulated
 
 
 class JobView(BriefJobView, PartialView):
-    """A job as the server sees it; what one asks for alone says more than one in a list."""
+    """A job in full; the response for one job has more fields than those in a list."""
 
     project: str = ""
     user: str = ""
@@ -238,9 +238,9 @@ class JobView(BriefJobView, PartialView):
     market: str | None = None
     rerun_of: str | None = None
     priority: int = sometimes(0)
-    """Its turn among the waiting jobs of the same user; of one that has another than 0."""
+    """Its order among the waiting jobs of the same user; only if it is not 0."""
     secrets: dict[str, str] = Field(default_factory=dict)
-    """Names of variables, and of the secrets whose values the program finds in them."""
+    """Environment variables and the names of the secrets that they hold."""
     command: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     environment: EnvironmentView = Field(default_factory=EnvironmentView)
@@ -260,7 +260,7 @@ class JobView(BriefJobView, PartialView):
 
     @property
     def result_code(self) -> int:
-        """The code that following this job returns: the job's own, 128 + signal when a signal ended it.
+        """The exit code of a command that follows this job: the job's own, or 128 + signal if a signal ended it.
 
         A job that did not complete never gives 0, even if its process ended with it.
         """

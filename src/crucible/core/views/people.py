@@ -1,4 +1,4 @@
-"""People, their projects, tokens and secrets, and the record of what was done."""
+"""Users, projects, tokens, secrets and the audit log."""
 
 from pydantic import Field
 
@@ -49,7 +49,7 @@ class RevokedView(View):
 
 
 class TokenView(RevokedView, PartialView):
-    """`token` is the token itself, in the one answer that has it; `url` a link that lets a browser in with it."""
+    """A token. `token` is its value, only in the response that creates it; `url` signs a browser in with it."""
 
     state: str = sometimes("good")
     user: str = ""
@@ -65,7 +65,7 @@ class TokenView(RevokedView, PartialView):
 
 
 class WaysView(View):
-    """How people log in: by password, and with an OpenID provider of this name."""
+    """How users can log in: by password, and with an OpenID provider of this name."""
 
     password: bool = True
     oidc: str | None = None
@@ -77,7 +77,7 @@ class LinkView(View):
 
 
 class AuditEntryView(View):
-    """Something that was done, and by whom."""
+    """One action, and who performed it."""
 
     cursor: int
     at: str

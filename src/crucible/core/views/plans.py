@@ -1,4 +1,4 @@
-"""What a program needs, where it would run, and for how much."""
+"""Plans: what a program needs, where it would run, and at what cost."""
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from crucible.core.views.profiles import ProfileView
 
 
 class CallView(View):
-    """A call of a provider's own interface; `token` makes it idempotent."""
+    """A call of a provider's API; `token` makes it idempotent."""
 
     backend: str = ""
     token: str = ""
@@ -20,11 +20,11 @@ class CallView(View):
 
 
 class PlannedView(OfferView, PartialView):
-    """An offer for one job: what all of it costs and when it would be done there; None if unknown.
+    """An offer for one job: what the whole job costs and when it would be done there; None if unknown.
 
-    `most_micros`: what it costs if the machine lives until its hard end. `paid_seconds`: after which it is ended there,
-    because `max_cost_usd` is spent; None: it is not. `score` is 1 for the best, and up to
-    `ceiling_micros_per_hour` it stays one. `call` would be sent to the provider for the one that is chosen.
+    `most_micros`: the cost if the machine lives until its hard end. `paid_seconds`: after which it is ended there
+    because `max_cost_usd` is spent (None: not limited). `score` is 1 for the best; above `ceiling_micros_per_hour` the
+    job would not start there. `call` would be sent to the provider for the chosen offer.
     """
 
     simulated: bool = False
@@ -51,13 +51,13 @@ class PlannedView(OfferView, PartialView):
 
 
 class RejectedView(OfferView):
-    """With the reason in `why`; `alike` counts offers of the same backend rejected for the same reason."""
+    """A rejected offer with the reason in `why`; `alike` counts offers of the same backend and reason."""
 
     alike: int = 1
 
 
 class PricesView(View):
-    """Of which days the prices are, and a `note` where they are old."""
+    """The dates of the prices, and a `note` if they are old."""
 
     oldest: str | None = None
     newest: str | None = None
@@ -67,7 +67,7 @@ class PricesView(View):
 
 
 class LearnedView(View):
-    """What past jobs change: the time is `factor` times what the model says, after `jobs`, some of the same program."""
+    """The correction by past jobs: the time is `factor` times the model's, after `jobs`, some of the same program."""
 
     jobs: int = 0
     same_program: int = 0
@@ -75,7 +75,7 @@ class LearnedView(View):
 
 
 class AccuracyView(View):
-    """Of predictions whose jobs have ended; errors are shares of what it took, `close` is the share within 15 %."""
+    """How good past predictions were; errors are relative to the real time, `close` is the share within 15 %."""
 
     count: int = 0
     median_error: float | None = None
@@ -83,7 +83,7 @@ class AccuracyView(View):
 
 
 class SizesView(PartialView):
-    """What a machine has to have, as that was read of the program."""
+    """The size of a machine that the program needs, as read from its code."""
 
     gpus: int = sometimes(0)
     gpu_memory_bytes: int = sometimes(0)
@@ -91,7 +91,7 @@ class SizesView(PartialView):
 
 
 class SubmissionView(PartialView):
-    """What a submission has to say, besides what it says already, to be given the offer that is planned."""
+    """The fields to add to a submission in order to get the planned offer."""
 
     backend: str
     market: Market | None = sometimes(None)
@@ -100,9 +100,9 @@ class SubmissionView(PartialView):
 
 
 class CandidatesView(View):
-    """Where a job would run: `offers` best first, those of other providers last, and those that were rejected.
+    """Where a job would run: `offers` best first, those of other providers last, and the rejected ones.
 
-    `chosen` is the one it gets; None: nothing that is connected can run it now, and `why`.
+    `chosen` is the offer that it gets; None if no connected backend can run it now, with the reason in `why`.
     """
 
     learned: LearnedView | None = None
@@ -115,7 +115,7 @@ class CandidatesView(View):
 
 
 class JobPlanView(CandidatesView):
-    """The plan that is stored with a job, with the first few of its offers."""
+    """The plan stored with a job, with the first few of its offers."""
 
     made_at: str | None = None
 
@@ -123,8 +123,8 @@ class JobPlanView(CandidatesView):
 class PlanView(CandidatesView):
     """What a program needs and where it would run.
 
-    `chosen` is for a submission with `job` added. It would wait there where `waits`. `too_dear`: something connected
-    could run it, for more than `max_cost_usd`. `profile` is None where there was no program to read.
+    `chosen` is for a submission with `job` added; with `waits` it would wait there first. `too_dear`: a connected
+    backend could run it, but only above `max_cost_usd`. `profile` is None if there was no program to read.
     """
 
     accuracy: AccuracyView = AccuracyView()

@@ -1,11 +1,11 @@
-"""What was predicted of jobs beside what they took."""
+"""Predicted runtimes of jobs beside their real ones."""
 
 from crucible.core.views.base import View
 from crucible.core.views.plans import AccuracyView
 
 
 class PredictionView(View):
-    """Seconds of computing. `took_seconds` and `error`, a share of it, are None where `why_not` says why."""
+    """A prediction in seconds of compute time. `took_seconds` and the relative `error` are None if `why_not` is set."""
 
     job: str
     short: str = ""

@@ -1,10 +1,10 @@
-"""Problems: what every failed request answers with (RFC 9457)."""
+"""Problems: the response to every failed request (RFC 9457)."""
 
 from crucible.core.views.base import View
 
 
 class Problem(View):
-    """What went wrong, why, and the command or setting that fixes it. Further fields are the error's own data."""
+    """An error: what happened, why, and the command or setting that fixes it. Further fields are its own data."""
 
     type: str = "about:blank"
     title: str = ""

@@ -1,4 +1,4 @@
-"""What was read of a program."""
+"""The profile of a program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EvidenceView(View):
 
 
 class MemoryView(View):
-    """GPU memory by what takes it; of that `sharded_gb` is split where several GPUs share the work."""
+    """GPU memory by use; `sharded_gb` is the part that is split when several GPUs share the work."""
 
     weights_gb: float = 0.0
     gradients_gb: float = 0.0
@@ -32,7 +32,7 @@ class MemoryView(View):
 
 
 class HostMemoryView(View):
-    """Memory of the machine by what takes it; `offloaded_gb` is what GPUs put there."""
+    """Host memory by use; `offloaded_gb` is what GPUs move to the host."""
 
     base_gb: float = 0.0
     model_gb: float = 0.0
@@ -42,7 +42,7 @@ class HostMemoryView(View):
 
 
 class DatasetView(View):
-    """`gb` is its size on disk, `samples` what one epoch goes through; None is unknown."""
+    """`gb` is its size on disk, `samples` the number of samples in an epoch; None: unknown."""
 
     name: str = ""
     samples: int | None = None
@@ -50,11 +50,10 @@ class DatasetView(View):
 
 
 class ProfileView(View):
-    """What was concluded, None where it is not known.
+    """The conclusions, None if unknown.
 
-    By the name of a conclusion: how sure it is (`confidence`), the lines that show it (`evidence`), `why`, and in
-    `unknown` the question that would settle it. `assumed` names those that no line shows. `notes`: what was wrong
-    with the input.
+    By the name of a conclusion: its `confidence`, the lines that show it (`evidence`), `why`, and in `unknown` the
+    question that would settle it. `assumed` names those that no line shows. `notes`: problems of the input.
     """
 
     frameworks: tuple[str, ...] | None = None
@@ -97,7 +96,7 @@ class ProfileView(View):
         every = profile.conclusions()
         known = {name: each for name, each in every.items() if each.known}
         return cls(
-            **{name: _shown(each.value) for name, each in every.items()},
+            **{name: _rounded(each.value) for name, each in every.items()},
             confidence={name: each.confidence for name, each in known.items()},
             assumed=tuple(name for name, each in known.items() if each.assumed),
             evidence={
@@ -110,8 +109,8 @@ class ProfileView(View):
         )
 
 
-def _shown(value: object) -> Any:
-    """A value of a profile with the digits that are worth showing, memory in gigabytes."""
+def _rounded(value: object) -> Any:
+    """Return a value of a profile for display: rounded, and memory in gigabytes."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, float):
@@ -119,5 +118,5 @@ def _shown(value: object) -> Any:
     if isinstance(value, Memory | HostMemory):
         return {f"{each.name}_gb": round(getattr(value, each.name) / 1e9, 3) for each in fields(value)}
     if isinstance(value, Dataset):
-        return DatasetView(name=value.name, samples=value.samples, gb=_shown(value.gb))
+        return DatasetView(name=value.name, samples=value.samples, gb=_rounded(value.gb))
     return value

@@ -1,4 +1,4 @@
-"""What a job left: events, metrics, files."""
+"""Records of a job: events, metrics, files."""
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ class EventView(PartialView):
     at: str | float | None = None
     data: dict[str, object] = Field(default_factory=dict)
     cursor: int = sometimes(0)
-    """Its position among the events of all jobs, and the `job` it belongs to; in the feed of all jobs."""
+    """Its position in the event feed of all jobs, and the `job` it belongs to; only in that feed."""
     job: str = sometimes("")
 
 

@@ -1,4 +1,4 @@
-"""Labels, searches and many jobs at once."""
+"""Tags, notes, searches and bulk operations."""
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ class NotePage(View):
 
 
 class HitView(View):
-    """A line of output that matches: `line` is its number, `offset` the byte where it begins."""
+    """A matching line of output: `line` is its number, `offset` the byte where it starts."""
 
     attempt: int
     line: int
@@ -34,7 +34,7 @@ class SearchedView(View):
 
 
 class HitPage(View):
-    """`next` is the cursor to go on from; `complete`: nothing will follow."""
+    """`next` is the cursor to continue from; `complete`: nothing will follow."""
 
     items: tuple[HitView, ...] = ()
     next: str | None = None
@@ -43,7 +43,7 @@ class HitPage(View):
 
 
 class SubmittedView(PartialView):
-    """What became of one job of many: `job`, or `problem` where it was refused."""
+    """The result for one job of a batch: `job`, or `problem` if it was refused."""
 
     index: int
     status: int
@@ -58,7 +58,7 @@ class SubmittedPage(View):
 
 
 class CancelledView(PartialView):
-    """`id` is what was asked for, where that named no job."""
+    """The result for one job. `id` is the requested id if it matched no job."""
 
     job: JobView | None = sometimes(None)
     id: str | None = sometimes(None)
@@ -66,7 +66,7 @@ class CancelledView(PartialView):
 
 
 class CancelledPage(View):
-    """`jobs` counts those that are meant; `more`: there are others beyond them."""
+    """`jobs` counts the matching jobs; `more`: there are more than these."""
 
     items: tuple[CancelledView, ...] = ()
     jobs: int = 0

@@ -6,7 +6,7 @@ from crucible.core.views.base import PartialView, View, sometimes
 
 
 class RestoredView(View):
-    """The database came from a backup, and no administrator has confirmed it yet. Times are seconds since 1970."""
+    """A restored database that no administrator has confirmed yet. Times are seconds since 1970."""
 
     restored_at: float
     backup_at: float | None = None
@@ -15,7 +15,7 @@ class RestoredView(View):
 
 
 class ServerView(PartialView):
-    """`pid` and `home` are for administrators."""
+    """The server's state. `pid` and `home` are only for administrators."""
 
     version: str = ""
     api: int = 0
@@ -32,7 +32,7 @@ class ServerView(PartialView):
 
 
 class ModelView(View):
-    """A model plugin. `schema` is None for one that takes any config; `error` says why one is broken."""
+    """A model plugin. `schema` is None for one that accepts any config; `error` says why one is broken."""
 
     name: str
     title: str = ""
@@ -57,7 +57,7 @@ class ModelPage(View):
 
 
 class PrunedView(View):
-    """One thing that was or would be removed."""
+    """An item that was or would be removed."""
 
     what: str = ""
     job: str | None = None
@@ -74,7 +74,7 @@ class UnprunedView(View):
 
 
 class PruneView(View):
-    """Counts of what was removed, or, after a dry run, of what would be."""
+    """Counts of removed items, or, after a dry run, of those that would be."""
 
     jobs: int = 0
     checkpoints: int = 0
@@ -92,7 +92,7 @@ class PruneView(View):
 
 
 class BackupView(View):
-    """`store` is where the objects are that the backup does not hold."""
+    """A backup. `store` is the location of the objects, which the backup does not contain."""
 
     path: str = ""
     bytes: int = 0
@@ -102,7 +102,7 @@ class BackupView(View):
 
 
 class ConfirmedView(View):
-    """What came of confirming a restore: `effects` were held back, and are due now."""
+    """A confirmed restore: `effects` were held back, and are due now."""
 
     confirmed: bool = False
     restored_at: str | None = None
@@ -110,7 +110,7 @@ class ConfirmedView(View):
 
 
 class AliveView(View):
-    """`nonce` tells this run of the server from others."""
+    """`nonce` distinguishes this run of the server from others."""
 
     ok: bool = True
     nonce: str = ""
@@ -118,7 +118,7 @@ class AliveView(View):
 
 
 class ReadyView(PartialView):
-    """`deployment` is there once it is ready."""
+    """`deployment` is set once the server is ready."""
 
     ready: bool = True
     nonce: str = ""
@@ -143,7 +143,7 @@ class JsonSchemaView(PartialView):
 
 
 class BundleView(View):
-    """`created`: it was not there before."""
+    """An uploaded bundle; `created`: it is new."""
 
     sha256: str
     created: bool = True

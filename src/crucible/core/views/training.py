@@ -1,4 +1,4 @@
-"""Trainings, in the words of the documents."""
+"""Training jobs in the format of training requests."""
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ class TaskProgress(View):
 
 
 class TaskView(View):
-    """`status` is queued, running, completed, failed or cancelled; `progress.message` says what it does, or why."""
+    """`status` is queued, running, completed, failed or cancelled; `progress.message` describes its state, or why."""
 
     task_id: str
     status: str
@@ -27,7 +27,7 @@ class TaskView(View):
 
 
 class ExecutionView(PartialView):
-    """A training that was submitted or goes on; `resume_from` is the checkpoint from which it does."""
+    """A training that was submitted or resumed; `resume_from` is the checkpoint it continues from."""
 
     job_id: str
     execution_id: str
@@ -40,7 +40,7 @@ class EndingView(View):
 
 
 class RecordView(View):
-    """A training: what was asked for, and how far it is."""
+    """A training: its config and its progress."""
 
     job_id: str
     user_id: str = ""
@@ -64,7 +64,7 @@ class RecordView(View):
 
 
 class OutputView(View):
-    """Output as text; go on with `next_offset` until `complete`."""
+    """Output as text; continue with `next_offset` until `complete`."""
 
     job_id: str
     logs: str = ""
@@ -75,7 +75,7 @@ class OutputView(View):
 
 
 class NewestView(View):
-    """The newest values; `timestamp`: when the last of them came, in seconds since 1970."""
+    """The newest values; `timestamp`: when the last of them arrived, in seconds since 1970."""
 
     job_id: str
     epoch: int | float | None = None
