@@ -1,7 +1,7 @@
-"""Checkpoints: what a run must know to go on as if it had never stopped.
+"""Checkpoints: everything that a run needs to continue as if it had never stopped.
 
-One file `step_00001000.pt` of tensors, numbers, strings, lists and dicts, read with `weights_only=True`:
-loading one never runs code. Files cut short or damaged are told by their checksums and never used.
+A checkpoint is one file `step_00001000.pt` of tensors, numbers, strings, lists and dicts, read with
+`weights_only=True`: loading one never runs code. Truncated and damaged files fail their checksums and are never used.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _NAME = re.compile(r"step_(\d+)\.pt")
 
 
 class Unusable(Refused):
-    """The file is no whole checkpoint of this program."""
+    """The file is not a complete checkpoint of this program."""
 
 
 def random_state() -> dict[str, Any]:
-    """Of python, torch and each GPU."""
+    """Return the random states of Python, torch and each GPU."""
     return {
         "python": random.getstate(),
         "torch": torch.get_rng_state(),
@@ -53,7 +53,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any] | None) -> str | None:
-    """None, or why the run goes on with other random numbers than it would have had."""
+    """Restore the random states. Return None, or why the run will draw other random numbers than without a stop."""
     if state is None:
         return "the checkpoint has no random state"
     version, numbers, gauss = state["python"]
@@ -72,7 +72,7 @@ def save(content: dict[str, Any], step: int, metric: float | None) -> Path:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Raises Unusable for anything but a whole checkpoint in this format and version."""
+    """Load a checkpoint. Raises Unusable for anything but a complete one in this format and version."""
     content = load_tensors(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise Unusable(f"{path} is no checkpoint of this program")
@@ -85,7 +85,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def load_tensors(path: Path) -> Any:
-    """What torch.save wrote to `path`, on the CPU, after every checksum was compared."""
+    """Load what torch.save wrote to `path` onto the CPU, after checking every checksum."""
     try:
         with zipfile.ZipFile(path) as packed:
             damaged = packed.testzip()
@@ -99,7 +99,7 @@ def load_tensors(path: Path) -> Any:
 
 
 def find(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint at `path`: the file, or of a folder the newest whole one; raises Unusable."""
+    """Return the checkpoint at `path`, or the newest complete one if it is a folder. Raises Unusable."""
     if not path.exists():
         raise Unusable(f"there is no checkpoint at {path}")
     if not path.is_dir():
@@ -118,13 +118,13 @@ def newest_first(folder: Path) -> list[Path]:
 
 
 def clear() -> None:
-    """Removes the checkpoints of an earlier run, so that two runs are never mixed."""
+    """Remove the checkpoints of an earlier run, so that two runs are never mixed."""
     for path in newest_first(checkpoint_dir()):
         path.unlink()
 
 
 class Kept:
-    """Keeps the newest `count` checkpoints that this process wrote; those of others are left alone."""
+    """Keeps the newest `count` checkpoints that this process wrote; checkpoints of others are left alone."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -137,7 +137,7 @@ class Kept:
 
 
 def digest(weights: dict[str, torch.Tensor]) -> str:
-    """sha256 over names and bytes of all weights: equal for two models exactly when they are the same."""
+    """Return the SHA-256 over names and bytes of all weights: equal for two models exactly if they are the same."""
     found = hashlib.sha256()
     for name in sorted(weights):
         values = weights[name].detach().cpu().contiguous()

@@ -1,4 +1,4 @@
-"""What a run is made of: sizes, schedule, seeds. Presets are named configs; flags override single fields."""
+"""The configuration of a run: sizes, schedule, seeds. Presets are named configs; flags override single fields."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, fields, replace
 
 
 class Refused(Exception):
-    """The run cannot start or go on as asked; the message says why and what to do."""
+    """The run cannot start or continue as requested; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Fields in FREE may change when a run is resumed; all others belong to it for good."""
+    """The config of a run. Only the fields in FREE may change when a run is resumed."""
 
     layers: int = 4
     heads: int = 4
@@ -42,25 +42,25 @@ FREE = frozenset(
 
 HELP = {
     "layers": "transformer blocks",
-    "heads": "attention heads of a block; they divide the width",
-    "width": "numbers that stand for one character",
-    "block": "characters the model sees at once",
+    "heads": "attention heads per block; the width must be divisible by it",
+    "width": "size of the embedding of a character",
+    "block": "context length in characters",
     "dropout": "share of activations dropped while training",
-    "batch": "windows of text in one pass",
-    "accumulate": "passes whose gradients make one step",
+    "batch": "windows of text per pass",
+    "accumulate": "passes whose gradients are added up for one step",
     "steps": "steps of the whole run; a resumed run may be given more",
-    "warmup": "steps until the learning rate is reached",
-    "learning_rate": "its peak; it falls to a tenth by the end",
-    "weight_decay": "of AdamW, for matrices only",
-    "clip": "largest norm of the gradient",
+    "warmup": "steps until the learning rate reaches its peak",
+    "learning_rate": "peak learning rate; it falls to a tenth by the end",
+    "weight_decay": "weight decay of AdamW, for matrices only",
+    "clip": "maximum norm of the gradient",
     "seed": "the same seed gives the same run",
-    "precision": "fp32, bf16, fp16, or auto: fp32 on a CPU, on a GPU bf16 where it has it, else fp16",
-    "threads": "CPU threads; 0 leaves it to torch and OMP_NUM_THREADS",
-    "log_every": "steps between two `iter` lines",
-    "eval_every": "steps between two measures of train and val loss",
-    "eval_batches": "batches of such a measure",
-    "checkpoint_every": "steps between two checkpoints",
-    "keep": "checkpoints to keep on this machine, the newest ones; 0 keeps all",
+    "precision": "fp32, bf16, fp16, or auto: fp32 on a CPU; on a GPU bf16 if supported, else fp16",
+    "threads": "CPU threads; 0: decided by torch and OMP_NUM_THREADS",
+    "log_every": "steps between `iter` lines",
+    "eval_every": "steps between evaluations of train and val loss",
+    "eval_batches": "batches per evaluation",
+    "checkpoint_every": "steps between checkpoints",
+    "keep": "number of newest checkpoints to keep on this machine; 0 keeps all",
 }
 
 PRESETS = {
@@ -110,7 +110,7 @@ DEFAULT_PRESET = "cpu"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--preset", choices=sorted(PRESETS), help=f"a size; {DEFAULT_PRESET} if not said")
+    parser.add_argument("--preset", choices=sorted(PRESETS), help=f"named config (default: {DEFAULT_PRESET})")
     group = parser.add_argument_group("fields of the preset")
     for field in fields(Config):
         flag = "--" + field.name.replace("_", "-")
@@ -120,7 +120,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def asked_for(args: argparse.Namespace) -> dict[str, object]:
-    """The fields that the command line names: all those of a preset if given, and single flags over them."""
+    """Return the fields set on the command line: all of those of a preset, overridden by single flags."""
     asked = asdict(PRESETS[args.preset]) if args.preset else {}
     flags = {field.name: getattr(args, field.name) for field in fields(Config)}
     return {**asked, **{name: value for name, value in flags.items() if value is not None}}
@@ -131,7 +131,7 @@ def new_config(asked: dict[str, object]) -> Config:
 
 
 def resumed_config(saved: dict[str, object], asked: dict[str, object]) -> Config:
-    """The config of the checkpoint, with what may change changed as asked; raises Refused for the rest."""
+    """Return the checkpoint's config with the changes that are allowed. Raises Refused for others."""
     known = {field.name for field in fields(Config)}
     if set(saved) != known:
         raise Refused(f"the checkpoint's config has other fields: {', '.join(sorted(set(saved) ^ known))}")

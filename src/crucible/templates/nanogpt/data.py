@@ -1,4 +1,4 @@
-"""Text as numbers, and a sampler whose place in it can be saved."""
+"""Text as numbers, and a sampler whose position can be saved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Text:
 
 
 def read_text(path: Path, block: int) -> Text:
-    """Raises Refused for a text that is not there, is not UTF-8 or is too short for windows of `block`."""
+    """Read a text. Raises Refused if it is missing, not UTF-8, or too short for windows of `block` characters."""
     try:
         content = path.read_bytes()
         text = content.decode("utf-8")
@@ -43,7 +43,7 @@ def read_text(path: Path, block: int) -> Text:
 
 
 def encode(text: str, vocabulary: str) -> Tensor:
-    """Raises Refused for a character that the vocabulary does not have."""
+    """Convert a text to numbers. Raises Refused for a character that is not in the vocabulary."""
     numbers = {character: number for number, character in enumerate(vocabulary)}
     unknown = set(text) - set(numbers)
     if unknown:
@@ -56,9 +56,9 @@ def decode(tokens: Tensor, vocabulary: str) -> str:
 
 
 class Sampler:
-    """Windows of the text in a new order every epoch, each window once.
+    """Draws windows of the text in a new order every epoch, each window once.
 
-    The order follows from seed and epoch alone, so epoch and position are the whole state.
+    The order depends only on seed and epoch, so epoch and position are the whole state.
     """
 
     def __init__(self, tokens: Tensor, block: int, batch: int, seed: int) -> None:
@@ -67,7 +67,7 @@ class Sampler:
         self._starts = self._order()
 
     def next(self) -> tuple[Tensor, Tensor]:
-        """The next batch: characters, and for each the one that follows."""
+        """Return the next batch: characters, and for each the character that follows."""
         starts: list[int] = []
         while len(starts) < self._batch:
             if self._position == len(self._starts):
@@ -87,7 +87,7 @@ class Sampler:
 
     def _order(self) -> list[int]:
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self._epoch)
-        # Another beginning each epoch, so that windows are not always cut at the same places.
+        # Start at another offset each epoch, so that windows are not always cut at the same positions.
         first = int(torch.randint(self._block, (1,), generator=generator))
         starts = torch.arange(first, len(self._tokens) - self._block, self._block)
         return starts[torch.randperm(len(starts), generator=generator)].tolist()

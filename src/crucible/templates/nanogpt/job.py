@@ -1,7 +1,7 @@
-"""The few things a run shares with the place that runs it.
+"""The few calls that differ on and off Crucible.
 
-Under Crucible these are its calls (`import crucible`). Without it the same files are written and SIGTERM
-means the same, so `python train.py` needs nothing but torch.
+On Crucible they use its API (`import crucible`). Without it the same files are written and SIGTERM has the same effect,
+so `python train.py` needs nothing but torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ try:
 except ImportError:
     HAVE_CRUCIBLE = False
 
-_asked: list[int] = []
+_signals: list[int] = []
 
 
 def on_platform() -> bool:
@@ -41,34 +41,35 @@ def resume_from() -> Path | None:
 
 
 def watch_for_stop() -> None:
-    """From now on SIGTERM does not end the process; should_stop() says that it came."""
+    """From now on, SIGTERM does not end the process; should_stop() reports it."""
     if HAVE_CRUCIBLE:
         platform_should_stop()
     else:
-        signal.signal(signal.SIGTERM, lambda number, frame: _asked.append(number))
+        signal.signal(signal.SIGTERM, lambda number, frame: _signals.append(number))
 
 
 def should_stop() -> bool:
     if HAVE_CRUCIBLE:
         return bool(platform_should_stop())
-    return bool(_asked) or _stop_file_exists()
+    return bool(_signals) or _stop_file_exists()
 
 
 def stop_code() -> int:
-    """The exit code after a stop. 0 when it was asked for by the one who runs this: the platform writes its
-    stop file first. A SIGTERM from someone else must not make an unfinished job look complete.
+    """Return the exit code after a stop: 0 if the user or the platform, which writes its stop file first, asked for it.
+
+    A SIGTERM from anyone else must not make an unfinished job look complete.
     """
     return 0 if _stop_file_exists() or not on_platform() else 128 + signal.SIGTERM
 
 
 def report(step: int, **metrics: float) -> None:
-    """Metrics that no printed line carries; off the platform nobody would read them."""
+    """Report metrics that are not in the printed lines; only on the platform."""
     if HAVE_CRUCIBLE and on_platform():
         platform_report(step, **metrics)
 
 
 def save_whole(name: str, write: Callable[[Path], object], step: int, metric: float | None) -> Path:
-    """A file of checkpoint_dir() that appears under its name only when it is complete and on disk."""
+    """Write a file to checkpoint_dir() that appears under its name only when it is complete and on disk."""
     if HAVE_CRUCIBLE:
         return platform_checkpoint.save(write, step=step, metric=metric, name=name)
     target = checkpoint_dir() / name
@@ -100,7 +101,7 @@ def _stop_file_exists() -> bool:
     return bool(path and os.path.exists(path))
 
 
-def _made(variable: str, otherwise: str) -> Path:
-    path = Path(os.environ.get(variable) or otherwise)
+def _made(variable: str, default: str) -> Path:
+    path = Path(os.environ.get(variable) or default)
     path.mkdir(parents=True, exist_ok=True)
     return path

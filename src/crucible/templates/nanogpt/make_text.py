@@ -1,4 +1,4 @@
-"""Writes text.txt, the text that ships with this template: talk and weather of a harbour that never was.
+"""Write text.txt, the text that ships with this template: scenes from a harbour that never existed.
 
 The same seed gives the same text on every Python, so anyone can make it again:
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 SEED = 20261115
 SIZE = 80_000
-"""Characters, about: the text ends with a whole scene."""
+"""Approximate number of characters: the text ends with a complete scene."""
 
 WORDS = {
     "who": "the harbour master|the miller|the ferryman|the glass blower|the young clerk|the widow Marrow"
@@ -72,13 +72,13 @@ WORDS["colour_two"] = WORDS["colour"]
 
 
 class Writer:
-    """Fills patterns with words; a name with a capital gives the word one."""
+    """Fills patterns with words; a capitalized name capitalizes the word."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 - it writes a story, no secret
 
     def one_of(self, choices: list[str]) -> str:
-        # random() is the one method whose values are promised to stay the same in every version.
+        # Only random() is guaranteed to return the same values in every version of Python.
         return choices[int(self._random.random() * len(choices))]
 
     def fill(self, pattern: str) -> str:

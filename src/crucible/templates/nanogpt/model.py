@@ -1,4 +1,4 @@
-"""A small GPT: embeddings, blocks of causal attention and a feed-forward net, one head over characters."""
+"""A small GPT: embeddings, blocks of causal attention and a feed-forward network, one output head over characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from config import Config
 
 
 class Attention(nn.Module):
-    """Each position looks at itself and those before it."""
+    """Causal self-attention: each position attends to itself and those before it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Takes characters as numbers, (batch, length), and gives a score for each next one."""
+    """Takes characters as numbers, (batch, length), and returns scores for the character after each of them."""
 
     def __init__(self, config: Config, characters: int) -> None:
         super().__init__()
@@ -61,15 +61,15 @@ class GPT(nn.Module):
         self.last_norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, characters, bias=False)
         self.apply(_start_small)
-        self.head.weight = self.characters.weight  # what a character means serves to read and to write it
+        self.head.weight = self.characters.weight  # weight tying: one embedding to read and to write characters
         for name, weight in self.named_parameters():
             if name.endswith(("attention.output.weight", "feed.2.weight")):
-                # Every block adds twice to the same sum: smaller starts keep its size.
+                # Every block adds twice to the residual stream: smaller initial weights keep its scale.
                 nn.init.normal_(weight, std=0.02 / math.sqrt(2 * config.layers))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.drop(self.characters(tokens) + self.positions(places))
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.drop(self.characters(tokens) + self.positions(positions))
         for block in self.blocks:
             x = block(x)
         scores: Tensor = self.head(self.last_norm(x))
@@ -81,7 +81,7 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def write(self, tokens: Tensor, length: int, temperature: float, generator: torch.Generator) -> Tensor:
-        """`tokens` (1, n) with `length` more. Draws from `generator` (a CPU one) and no other randomness."""
+        """Return `tokens` (1, n) with `length` more. Draws only from `generator`, which is on the CPU."""
         was_training = self.training
         self.eval()
         for _ in range(length):

@@ -1,4 +1,4 @@
-"""A training run: everything that changes from step to step, in one place that can be saved and restored."""
+"""A training run: all state that changes from step to step, in one class that can be saved and restored."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from model import GPT
 
 BETAS = (0.9, 0.99)
 LEAST_RATE = 0.1
-"""The learning rate at the end, as a share of its peak."""
+"""The final learning rate as a share of its peak."""
 
 History = list[dict[str, float]]
 
 
 class Run:
-    """`step` is the number of steps done. The same config and text give the same run, stopped or not."""
+    """`step` is the number of completed steps. The same config and text give the same run, whether stopped or not."""
 
     def __init__(self, config: Config, text: Text, device: torch.device) -> None:
         self.config, self.text, self.device = config, text, device
@@ -42,7 +42,7 @@ class Run:
         self.sampler = Sampler(text.train, config.block, config.batch, config.seed)
 
     def train_step(self) -> tuple[float, float]:
-        """One step; gives the loss before it and the gradient's norm."""
+        """Run one step; return the loss before it and the norm of the gradient."""
         self.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for _ in range(self.config.accumulate):
@@ -60,7 +60,7 @@ class Run:
         return total, float(norm)
 
     def measure(self) -> dict[str, float]:
-        """Train and val loss on a few batches, always the same; draws no random number of the run."""
+        """Return train and val loss on a few batches, always the same ones; draws no random numbers of the run."""
         losses = {"train_loss": self._loss_on(self.text.train), "val_loss": self._loss_on(self.text.val)}
         found = {"step": self.step, **losses}
         self.history = [each for each in self.history if each["step"] != self.step] + [found]
@@ -86,7 +86,7 @@ class Run:
         }
 
     def restore(self, state: dict[str, Any]) -> str | None:
-        """None, or why the run goes on otherwise than it would have. Raises Refused for another text."""
+        """Restore a run. Return None, or why it will not continue exactly. Raises Refused for another text."""
         if state["text"] != self.text.sha256:
             raise Refused("the checkpoint was trained on another text; name that one with --text")
         self.step, self.history = state["step"], state["history"]
@@ -118,7 +118,7 @@ class Run:
         return torch.autocast(self.device.type, dtype=self.precision)
 
     def _rate(self, step: int) -> float:
-        """Up in a line, then down along a cosine."""
+        """Return the learning rate's factor: linear warmup, then cosine decay."""
         config = self.config
         if step < config.warmup:
             return (step + 1) / (config.warmup + 1)
@@ -127,7 +127,7 @@ class Run:
 
 
 def make_repeatable(config: Config, device: torch.device) -> None:
-    """On a CPU every operation is then the same to the last bit, for the same number of threads."""
+    """Make every operation on a CPU repeatable to the last bit, for the same number of threads."""
     if config.threads:
         torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(device.type == "cpu")

@@ -31,10 +31,14 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Write text with a trained model.")
     parser.add_argument("--model", type=Path, help="model.pt or a checkpoint (default: outputs/model.pt)")
-    parser.add_argument("--prompt", default="\n", help="the text to go on from")
-    parser.add_argument("--length", type=int, default=300, help="characters to write (default 300)")
-    parser.add_argument("--temperature", type=float, default=0.8, help="low: likely text, high: daring text")
-    parser.add_argument("--seed", type=int, default=1, help="the same seed writes the same text")
+    parser.add_argument("--prompt", default="\n", help="the text to continue")
+    parser.add_argument("--length", type=int, default=300, help="number of characters to write (default: 300)")
+    parser.add_argument(
+        "--temperature", type=float, default=0.8, help="lower is more predictable, higher more varied (default: 0.8)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="random seed; the same seed writes the same text (default: 1)"
+    )
     return parser.parse_args()
 
 

@@ -3,8 +3,8 @@
     python train.py --preset cpu-tiny
     python train.py --resume checkpoints
 
-It saves a checkpoint every so many steps and when it is told to stop (SIGTERM), goes on from the newest one
-when started again, and ends with the very weights it would have had without the stop. See README.md.
+It saves a checkpoint every few steps and when it is stopped (SIGTERM), resumes from the newest one when it is started
+again, and ends with exactly the weights it would have had without the stop. See README.md.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ def main() -> int:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a character-level GPT.")
-    parser.add_argument("--text", type=Path, default=OWN_TEXT, help="UTF-8 text to learn (default: its own)")
+    parser.add_argument("--text", type=Path, default=OWN_TEXT, help="UTF-8 text to learn (default: text.txt)")
     parser.add_argument("--resume", type=Path, metavar="PATH", help="a checkpoint, or a folder of them")
     parser.add_argument("--fresh", action="store_true", help="start at step 1; removes earlier checkpoints")
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: cuda where there is one, else cpu)")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: cuda if available, else cpu)")
     parser.add_argument("--tensorboard", action="store_true", help="write scalars to the output folder")
     add_flags(parser)
     return parser.parse_args()
 
 
 def start(args: argparse.Namespace) -> Run:
-    """A new run, or one that goes on where its checkpoint was made."""
+    """Return a new run, or one restored from its checkpoint."""
     device = choose_device(args.device)
     found = None if args.fresh else find_checkpoint(args.resume)
     if args.fresh:
@@ -87,7 +87,7 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def find_checkpoint(named: Path | None) -> tuple[Path, dict[str, Any]] | None:
-    """What is named must be usable; without a name, the newest whole checkpoint of our own folder, if any."""
+    """Return the checkpoint to resume from, or None. A named one must be usable; the default is the newest whole one."""
     asked = named or job.resume_from()
     if asked is not None:
         return checkpoints.find(asked)
@@ -98,7 +98,7 @@ def find_checkpoint(named: Path | None) -> tuple[Path, dict[str, Any]] | None:
 
 
 def train(run: Run, board: Board) -> bool:
-    """True when all steps are done, False when stopped before; either way the last step is saved."""
+    """Train. Return True when all steps are done, False if stopped before; in both cases the last step is saved."""
     config, first = run.config, run.step + 1
     kept = checkpoints.Kept(config.keep)
     if run.step == 0:
@@ -117,7 +117,7 @@ def train(run: Run, board: Board) -> bool:
 
 
 def log_step(run: Run, board: Board, first: int) -> None:
-    """Does one step and says how it went, now and then."""
+    """Run one step, and log it every `log_every` steps."""
     started = time.perf_counter()
     loss, norm = run.train_step()
     seconds = time.perf_counter() - started
@@ -145,7 +145,7 @@ def save(run: Run, kept: checkpoints.Kept) -> None:
 
 
 def write_outputs(run: Run) -> None:
-    """model.pt, config.json, metrics.json and sample.txt."""
+    """Write model.pt, config.json, metrics.json and sample.txt."""
     folder = job.output_dir()
     weights = {name: tensor.cpu() for name, tensor in run.model.state_dict().items()}
     model = {"config": asdict(run.config), "vocabulary": run.text.vocabulary, "model": weights}
@@ -181,7 +181,7 @@ def sample(run: Run) -> str:
 
 
 class Board:
-    """TensorBoard scalars when asked for, else nothing. Steps that will be done again are not shown twice."""
+    """Writes TensorBoard scalars if requested. After a resume, steps that are repeated replace the old ones."""
 
     def __init__(self, wanted: bool, step: int) -> None:
         self._writer: Any = None
