@@ -147,7 +147,7 @@ async def test_a_receiver_may_say_when_to_come_again(receiver: Receiver, given: 
 async def test_nobody_there_is_told(receiver: Receiver) -> None:
     reply = await webhooks().post("http://127.0.0.1:9/", BODY, {})
     assert reply.status is None
-    assert reply.text.startswith("It cannot be connected to")
+    assert reply.text.startswith("Connection failed")
 
 
 async def test_another_address_of_the_host_is_tried_when_one_does_not_answer(receiver: Receiver) -> None:

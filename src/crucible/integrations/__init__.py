@@ -1,1 +1,1 @@
-"""Integrations: messages to people and their tools, and the guard on the addresses that users name for them."""
+"""Integrations: webhooks, and the checks of the URLs that users enter for them."""
