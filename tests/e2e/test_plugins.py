@@ -180,7 +180,7 @@ def test_a_stop_is_honoured_and_the_training_goes_on_from_there(terminal: Termin
     terminal.ok("cancel", job, "--yes")
     stopped = terminal.json("status", job)
     assert (stopped["status"], stopped["exit_code"], stopped["result"]) == ("cancelled", 0, None)
-    assert "stopped as asked, after epoch" in terminal.ok("logs", job)
+    assert "stopped as requested, after epoch" in terminal.ok("logs", job)
     lines = terminal.ok("resume", job, "--json").splitlines()
     gone_on = json.loads(lines[-1])
     assert gone_on["status"] == "completed"

@@ -71,8 +71,8 @@ class BadMetadata(Trained):
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (object(), "is no subclass of crucible.BaseModel"),
-        (dict, "is no subclass of crucible.BaseModel"),
+        (object(), "is not a subclass of crucible.BaseModel"),
+        (dict, "is not a subclass of crucible.BaseModel"),
         (NoMethods, "NoMethods has none of train, infer, benchmark"),
         (BadSchemaModel, "the option 'epochs' is int, not an Option"),
         (BadMetadata, "model_metadata is dict, not a ModelMetadata"),

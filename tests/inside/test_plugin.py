@@ -82,7 +82,7 @@ def test_a_stop_ends_the_training_in_order(
     code = COUNTER + "\n    def save(self, path):\n        path.write_text('state')\n"
     (job / "stop").touch()
     assert run(plugin(code, "Counter")) == 0
-    assert "stopped as asked, after epoch 0" in capsys.readouterr().err
+    assert "stopped as requested, after epoch 0" in capsys.readouterr().err
     assert (job / "checkpoints" / "step-00000000").read_text() == "state"
     assert not (job / "result.json").exists()
 
@@ -105,11 +105,11 @@ def test_a_model_that_catches_what_it_can_is_stopped_too(job: Path, plugin: Call
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--config", "{"], "--config is no JSON"),
+        (["--config", "{"], "--config is not valid JSON"),
         (["--config", "[1]"], "a config is a table of names and values, not list"),
         (["--config", '{"epoch": 1}'], "there is no option 'epoch'; did you mean 'epochs'?"),
         (["--config", '{"epochs": 0}'], "epochs must be at least 1, not 0"),
-        (["--method", "infer", "--inputs", "{"], "--inputs is no JSON"),
+        (["--method", "infer", "--inputs", "{"], "--inputs is not valid JSON"),
         (["--callback", "nonsense"], "write it as module:Class"),
         (["--callback", "no_such_module:X"], "No module named 'no_such_module'"),
         (["--callback", "json:Nothing"], "has no attribute 'Nothing'"),
@@ -130,7 +130,7 @@ def test_a_model_nobody_offers_and_one_that_is_none(
     assert run("no_such_model_at_all") == 2
     assert "There is no model 'no_such_model_at_all'" in capsys.readouterr().err
     assert run(plugin("Model = 3")) == 2
-    assert "is no subclass of crucible.BaseModel" in capsys.readouterr().err
+    assert "is not a subclass of crucible.BaseModel" in capsys.readouterr().err
 
 
 def test_a_method_it_does_not_have(plugin: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +157,7 @@ def test_what_infer_returns_has_to_be_one(plugin: Callable[..., str], capsys: py
     assert run(name, "--method", "infer") == 1
     assert "the result is a set" in capsys.readouterr().err
     assert run(name, "--method", "benchmark") == 1
-    assert "an object of names and what was measured" in capsys.readouterr().err
+    assert "an object of measurements by name" in capsys.readouterr().err
 
 
 def test_what_the_model_raises_is_its_own(plugin: Callable[..., str]) -> None:

@@ -60,7 +60,7 @@ def test_what_does_not_fit_leaves_the_result_before_it(job: Path) -> None:
 def test_what_holds_itself_is_refused(job: Path) -> None:
     endless: list[object] = []
     endless.append(endless)
-    with pytest.raises(BadResult, match="holds itself"):
+    with pytest.raises(BadResult, match="contains itself"):
         result(endless)
 
 

@@ -1,7 +1,7 @@
-"""What user code may import in a job. Python 3.9, standard library only.
+"""The API for user code in a job. Python 3.9, standard library only.
 
-The same calls work outside a job: `report` prints, checkpoints go to ./checkpoints. What model plugins need is loaded
-on first use.
+The same calls work outside a job: `report` prints, checkpoints go to ./checkpoints. The parts for model plugins are
+loaded on first use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "should_stop",
 ]
 
-_LATER = {
+_LAZY = {
     "BaseModel": "crucible.inside.model:BaseModel",
     "ModelMetadata": "crucible.inside.model:ModelMetadata",
     "Option": "crucible.wire.models.options:Option",
@@ -44,12 +44,12 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module, _, attribute = _LATER[name].partition(":")
-    found: object = import_module(module)
-    value: object = getattr(found, attribute) if attribute else found
+    module, _, attribute = _LAZY[name].partition(":")
+    imported: object = import_module(module)
+    value: object = getattr(imported, attribute) if attribute else imported
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""Callbacks of a training: any object with `on_epoch_end(epoch, metrics)` or `on_checkpoint_save(epoch, path)`."""
+"""Training callbacks: any object with `on_epoch_end(epoch, metrics)` or `on_checkpoint_save(epoch, path)`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _BEST_BY = ("val_loss", "validation_loss", "eval_loss", "loss")
 
 
 class StopTraining(BaseException):
-    """Raised out of a callback when the job was asked to stop: the training is to end here.
+    """Raised by a callback to end the training, because the job was asked to stop.
 
-    Like KeyboardInterrupt no Exception, so that a model's own `except Exception` does not hold it up.
+    A BaseException like KeyboardInterrupt, so that a model's own `except Exception` does not catch it.
     """
 
 
 class CallbackList:
-    """Several callbacks as one; each gets what it has a method for, in order."""
+    """Calls several callbacks in order, each for the events that it has a method for."""
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
         self.callbacks = tuple(callbacks)
@@ -36,7 +36,7 @@ class CallbackList:
 
     @staticmethod
     def should_stop() -> bool:
-        """Whether the job was asked to stop; a training that asks ends by itself."""
+        """Return whether the job was asked to stop; a training that checks this can end by itself."""
         return should_stop()
 
     def _each(self, event: str, *arguments: Any) -> None:
@@ -47,7 +47,7 @@ class CallbackList:
 
 
 class PlatformCallbacks:
-    """Metrics become reports, files become checkpoints, the same wherever the job runs."""
+    """Turns metrics into reports and files into checkpoints, the same on every backend."""
 
     def __init__(self, total_epochs: object = None) -> None:
         self._total: dict[str, int] = {}
@@ -57,27 +57,25 @@ class PlatformCallbacks:
 
     def on_epoch_end(self, epoch: int, metrics: Mapping[str, Any]) -> None:
         write_report({"from_zero": True}, {**metrics, "epoch": epoch, **self._total})
-        found = next((metrics[name] for name in _BEST_BY if name in metrics), None)
-        self._metric = None if found is None else float(found)
+        value = next((metrics[name] for name in _BEST_BY if name in metrics), None)
+        self._metric = None if value is None else float(value)
 
     def on_checkpoint_save(self, epoch: int, path: Path) -> None:
-        """Copies what was saved elsewhere; what is in the folder of checkpoints is one already."""
+        """Copy a file or folder saved elsewhere; one in the checkpoint folder already is a checkpoint."""
         if not path.exists():
             raise FileNotFoundError(f"on_checkpoint_save({epoch}, ...): there is no {path}")
         if os.path.realpath(path.parent) != os.path.realpath(checkpoint.dir()):
             checkpoint.save(path, step=epoch, metric=self._metric)
             return
-        found = path.stat()
-        write_note(
-            checkpoint=path.name, step=epoch, metric=self._metric, inode=found.st_ino, mtime_ns=found.st_mtime_ns
-        )
+        stat = path.stat()
+        write_note(checkpoint=path.name, step=epoch, metric=self._metric, inode=stat.st_ino, mtime_ns=stat.st_mtime_ns)
 
 
 class StopCallbacks:
-    """Comes last: saves where that was asked for, and ends the training when the job is to stop.
+    """Comes last: saves a checkpoint when one is requested, and ends the training when the job has to stop.
 
-    A model that saves itself is saved and ended at the end of the epoch. One that does not gets the chance to
-    tell of its checkpoint of this epoch, and is ended after that or at the end of the next epoch.
+    A model with a `save` method is saved and ended at the end of the epoch. One without may still report its own
+    checkpoint of this epoch, and is ended after that, or at the end of the next epoch.
     """
 
     def __init__(self, model: BaseModel) -> None:
@@ -90,15 +88,15 @@ class StopCallbacks:
         if self._saves and (stop or wanted):
             checkpoint.save(self._model.save, step=epoch)
         if stop and (self._saves or self._ending):
-            raise StopTraining(f"stopped as asked, after epoch {epoch}")
+            raise StopTraining(f"stopped as requested, after epoch {epoch}")
         self._ending = stop
 
     def on_checkpoint_save(self, epoch: int, path: Path) -> None:
         if self._ending:
-            raise StopTraining(f"stopped as asked, with the checkpoint of epoch {epoch}")
+            raise StopTraining(f"stopped as requested, with the checkpoint of epoch {epoch}")
 
 
 def make_callbacks(model: BaseModel, more: Iterable[Any] = ()) -> CallbackList:
-    """The platform's, the model's own, those of the user, and last the one that ends a training."""
+    """Return the callbacks in order: the platform's, the model's own, the user's, and the one that ends a training."""
     own = PlatformCallbacks(model.config.get("epochs"))
     return CallbackList([own, *model.callbacks(), *more, StopCallbacks(model)])

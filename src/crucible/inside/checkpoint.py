@@ -1,7 +1,7 @@
-"""Checkpoints: whole files or folders in $CRUCIBLE_CHECKPOINT_DIR (off-platform: ./checkpoints).
+"""Checkpoints: complete files or folders in $CRUCIBLE_CHECKPOINT_DIR (off-platform: ./checkpoints).
 
-A checkpoint appears under its name only when it is complete and on disk. Names that begin with a dot or end
-in .tmp, .part or .partial are unfinished work and belong to nobody.
+A checkpoint appears under its name only when it is complete and on disk. Names that start with a dot or end in .tmp,
+.part or .partial are unfinished work and are never treated as checkpoints.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["dir", "latest", "save"]
 
 
 def dir() -> Path:
-    """The folder of this job's checkpoints; it exists."""
+    """Return the folder of this job's checkpoints; it exists."""
     return checkpoint_dir()
 
 
 def latest() -> Optional[Path]:
-    """The newest whole checkpoint of this attempt, else the one to resume from, else None."""
+    """Return the newest complete checkpoint of this attempt, else the one to resume from, else None."""
     found = [path for path in checkpoint_dir().iterdir() if not is_unfinished(path.name)]
     return max(found, key=_age) if found else resume_from()
 
@@ -40,13 +40,12 @@ def save(
     metric: Optional[SupportsFloat] = None,
     name: Optional[str] = None,
 ) -> Path:
-    """Saves a checkpoint and returns its path.
+    """Save a checkpoint and return its path.
 
-    `source` is bytes, the path of a file or folder to copy, or a function that is given a path to write a
-    file or folder to: `save(lambda path: torch.save(model.state_dict(), path), step)`. The name is
-    `step-00000005`, or a time without a step, unless `name` says otherwise; an older checkpoint of that
-    name is replaced. `metric` helps to find the best one later. Raises what writing raises; nothing
-    half-written is left.
+    `source` is bytes, the path of a file or folder to copy, or a function that gets a path and writes a file or
+    folder there: `save(lambda path: torch.save(model.state_dict(), path), step)`. The default of `name` is
+    `step-00000005`, or a time if there is no step; an older checkpoint of that name is replaced. `metric` helps
+    to find the best checkpoint later. Raises the errors of writing; nothing half-written is left.
     """
     score = None if metric is None else float(metric)
     at = None if step is None else operator.index(step)
@@ -56,7 +55,7 @@ def save(
     try:
         _write(source, unfinished)
         _sync(unfinished)
-        # What a rename keeps: by it the platform tells this content from the next under the same name.
+        # A rename keeps inode and mtime: by them the platform tells this content from the next under the same name.
         written = os.stat(unfinished)
         _replace(unfinished, target)
     finally:
@@ -75,7 +74,7 @@ def _default_name(source: Source, step: Optional[int]) -> str:
 def _check_name(name: str) -> str:
     if not name or is_unfinished(name) or Path(name).name != name or "\0" in name:
         raise ValueError(
-            "a checkpoint is named by a plain file name that does not begin with a dot or end in .tmp, .part or "
+            "the name of a checkpoint is a plain file name that does not start with a dot or end in .tmp, .part or "
             f".partial, not {name!r}"
         )
     return name
@@ -108,7 +107,7 @@ def _replace(unfinished: Path, target: Path) -> None:
     if not target.is_dir() and not unfinished.is_dir():
         os.replace(unfinished, target)
         return
-    # A folder cannot be renamed over: the old one steps aside first.
+    # A folder cannot be replaced by a rename: move the old one aside first.
     aside = target.with_name(f".{target.name}.{os.getpid()}.old")
     _discard(aside)
     if target.exists():

@@ -1,9 +1,9 @@
-"""Describes the model plugins of this Python as JSON, in one process per plugin.
+"""Describe the model plugins of this Python as JSON, in one process per plugin.
 
     python -m crucible.inside.describe                 lists the entry points, importing none
-    python -m crucible.inside.describe --model NAME    imports that one and tells its schema
+    python -m crucible.inside.describe --model NAME    imports that one and describes it
 
-The answer is one JSON object on standard output. What a plugin prints goes to standard error.
+The response is one JSON object on standard output. A plugin's own output goes to standard error.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ MAX_TRACEBACK = 16_000
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m crucible.inside.describe")
     parser.add_argument("--model")
-    asked = parser.parse_args()
-    # Whatever a plugin writes to standard output, by whatever means, is not the answer.
-    answer = os.dup(1)
+    args = parser.parse_args()
+    # Standard output is kept for the response: whatever a plugin prints there goes to standard error.
+    response = os.dup(1)
     os.dup2(2, 1)
-    doc = list_models() if asked.model is None else describe(asked.model)
-    with os.fdopen(answer, "wb") as out:
+    doc = list_models() if args.model is None else describe(args.model)
+    with os.fdopen(response, "wb") as out:
         out.write(json.dumps({"v": VERSION, **doc}).encode())
-    return 0  # the caller has the answer, and kills what the plugin still runs
+    return 0  # the caller has the response, and kills the threads and processes that the plugin left running
 
 
 def list_models() -> dict[str, object]:
+    """Return the entry points of all models, without importing them."""
     return {"entries": [asdict(found) for found in registry.models()]}
 
 
 def describe(name: str) -> dict[str, object]:
-    """`{"model"}`, or `{"error": {"text", "traceback"}}`."""
+    """Return `{"model": ...}`, or `{"error": {"text", "traceback"}}`."""
     try:
         model = registry.get_model(name)
         doc: dict[str, object] = {"model": {**describe_model(name, model), "package": _package(name)}}
@@ -55,7 +56,7 @@ def describe(name: str) -> dict[str, object]:
 
 
 def _package(name: str) -> Optional[str]:
-    """The folder or file of the top-level package that the plugin is in; None where that is not one path."""
+    """Return the folder or file of the plugin's top-level package; None if it is not one path."""
     top = registry.find(name).value.partition(":")[0].partition(".")[0]
     module = sys.modules.get(top)
     file = getattr(module, "__file__", None)

@@ -1,4 +1,4 @@
-"""Model plugins: the base class of models that are trained, run and measured by name."""
+"""The base class of model plugins: models that are trained, run and benchmarked by name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ METHODS = ("train", "infer", "benchmark")
 
 
 class BadPlugin(Exception):
-    """A plugin that cannot be used; the text says what to fix."""
+    """A plugin that cannot be used; the message says what to fix."""
 
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What users and the planner know about a model without running it. `min_gpu_memory_gb` 0: it needs no GPU."""
+    """Facts about a model for users and the planner, without running it. `min_gpu_memory_gb` 0: it needs no GPU."""
 
     name: str = ""
     version: str = ""
@@ -36,10 +36,10 @@ class ModelMetadata:
 
 
 class BaseModel:
-    """A model. Implement at least one of `train`, `infer` and `benchmark`; all else has a default.
+    """A model. Implement at least one of `train`, `infer` and `benchmark`; everything else has a default.
 
-    `schema` declares the options; without one any config is taken as it comes. A subclass with an `__init__`
-    of its own gets the checked config as its only argument.
+    `schema` declares the options; without one any config is accepted unchecked. A subclass with its own `__init__`
+    gets the checked config as its only argument.
     """
 
     schema: ClassVar[Optional[Mapping[str, Option]]] = None
@@ -47,53 +47,52 @@ class BaseModel:
 
     config: dict[str, Any]
     resume_from: Optional[Path] = None
-    """The checkpoint to go on from, where there is one."""
+    """The checkpoint to resume from, or None."""
 
     def __init__(self, config: Optional[Mapping[str, Any]] = None) -> None:
-        """Raises BadConfig, which is a ValueError, for a config that the schema does not allow."""
+        """Store the checked config. Raises BadConfig, which is a ValueError, if the schema does not allow it."""
         self.config = check_config(self.schema, config or {})
 
     def prepare_dataloaders(self, dataset: Optional[Path], config: Mapping[str, Any]) -> tuple[Any, Any]:
-        """What `train` gets as its loaders. `dataset` is the job's input, the folder of several, or None."""
+        """Return the loaders for `train`. `dataset` is the job's input, the folder of several inputs, or None."""
         return dataset, None
 
     def train(self, train_loader: Any, val_loader: Any, callbacks: Any) -> Any:
-        """Trains, telling `callbacks.on_epoch_end(epoch, metrics)` and, for each checkpoint it wrote,
-        `callbacks.on_checkpoint_save(epoch, path)`; epochs count from 0. What it returns, if anything, is the
-        job's result.
+        """Train. Call `callbacks.on_epoch_end(epoch, metrics)` and, for each checkpoint that was written,
+        `callbacks.on_checkpoint_save(epoch, path)`; epochs count from 0. The return value, if any, is the job's result.
         """
         raise NotImplementedError("this model cannot be trained")
 
     def infer(self, inputs: Any) -> Any:
-        """What the model makes of the inputs: the job's result."""
+        """Return the model's output for the inputs: the job's result."""
         raise NotImplementedError("this model cannot infer")
 
     def benchmark(self) -> Mapping[str, Any]:
-        """Names and what was measured: the job's result."""
+        """Return measurements by name: the job's result."""
         raise NotImplementedError("this model has no benchmark")
 
     def resume(self, path: Path) -> None:
-        """Called before `train`, `infer` or `benchmark` when there is a checkpoint to start from."""
+        """Prepare to start from a checkpoint. Called before `train`, `infer` or `benchmark` if there is one."""
         self.resume_from = path
 
     def save(self, path: Path) -> None:
-        """Optional: writes the state to `path`. Then a stop, or a wish for a checkpoint, saves one by itself."""
+        """Optional: write the state to `path`. The platform then saves on a stop or a requested checkpoint."""
         raise NotImplementedError("this model does not save itself")
 
     def callbacks(self) -> Iterable[Any]:
-        """Callbacks of the model's own, called after the platform's."""
+        """Return the model's own callbacks, which are called after the platform's."""
         return ()
 
 
 def implements(model: type[BaseModel], method: str) -> bool:
-    """Whether the class has a `method` of its own."""
+    """Return whether the class overrides the method."""
     return getattr(model, method, None) is not getattr(BaseModel, method)
 
 
 def check_plugin(name: str, found: object) -> type[BaseModel]:
-    """The class, if it is a plugin that can be used. Raises BadPlugin."""
+    """Return the class if it is a usable plugin. Raises BadPlugin."""
     if not isinstance(found, type) or not issubclass(found, BaseModel):
-        raise BadPlugin(f"{name}: {found!r:.200} is no subclass of crucible.BaseModel")
+        raise BadPlugin(f"{name}: {found!r:.200} is not a subclass of crucible.BaseModel")
     try:
         if found.schema is not None:
             check_schema(found.schema)
@@ -107,7 +106,7 @@ def check_plugin(name: str, found: object) -> type[BaseModel]:
 
 
 def describe_model(name: str, model: type[BaseModel]) -> dict[str, object]:
-    """All that can be told of a plugin, as JSON."""
+    """Return the description of a plugin, as JSON."""
     schema = model.schema
     metadata = asdict(model.model_metadata)
     return {

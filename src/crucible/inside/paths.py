@@ -1,4 +1,4 @@
-"""The paths of a job, from its environment; outside a job, folders of the working directory."""
+"""The paths of a job, from its environment variables; outside a job, folders in the working directory."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ def on_platform() -> bool:
 
 
 def output_dir() -> Path:
-    """Files written here become artifacts of the job. Off-platform: ./outputs. The folder exists."""
+    """Return the folder whose files become artifacts of the job. Off-platform: ./outputs. It exists."""
     return _folder("CRUCIBLE_OUTPUT_DIR", "outputs")
 
 
 def checkpoint_dir() -> Path:
-    """Off-platform: ./checkpoints. It exists when this returns."""
+    """Return the folder of the job's checkpoints. Off-platform: ./checkpoints. It exists."""
     return _folder("CRUCIBLE_CHECKPOINT_DIR", "checkpoints")
 
 
 def data_dir() -> Path:
-    """Where the job's inputs are, each under its name. Off-platform: ./data. It is never created."""
+    """Return the folder with the job's inputs, each under its name. Off-platform: ./data. It is never created."""
     return Path(os.environ.get("CRUCIBLE_DATA_DIR") or "data")
 
 
 def resume_from() -> Optional[Path]:
-    """The checkpoint of an earlier attempt to start from; None for a fresh start."""
+    """Return the checkpoint of an earlier attempt to start from, or None."""
     value = os.environ.get("CRUCIBLE_RESUME_FROM")
     return Path(value) if value and os.path.exists(value) else None
 
 
-def _folder(variable: str, otherwise: str) -> Path:
-    path = Path(os.environ.get(variable) or otherwise)
+def _folder(variable: str, default: str) -> Path:
+    path = Path(os.environ.get(variable) or default)
     path.mkdir(parents=True, exist_ok=True)
     return path

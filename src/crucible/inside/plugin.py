@@ -1,4 +1,4 @@
-"""Runs a model plugin as a job, the same on every backend:
+"""Run a model plugin as a job, the same way on every backend:
 
 python -m crucible.inside.plugin --job-id ID --model NAME --config JSON [--method train] [--inputs JSON]
 """
@@ -28,30 +28,30 @@ _KINDS = {"train": "train", "infer": "inference", "benchmark": "benchmark"}
 
 
 class BadRequest(Exception):
-    """The request cannot be carried out; the text says why."""
+    """The request cannot be carried out; the message says why."""
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """The exit code: 2 for a request that makes no sense; what the model itself raises is let through."""
-    asked = _parser().parse_args(arguments)
-    if asked.job_id:
-        os.environ.setdefault("CRUCIBLE_JOB_ID", asked.job_id)
+    """Run the request and return the exit code: 2 for an invalid request. Exceptions of the model are not caught."""
+    args = _parser().parse_args(arguments)
+    if args.job_id:
+        os.environ.setdefault("CRUCIBLE_JOB_ID", args.job_id)
     try:
-        model = make_model(asked.model, _json("--config", asked.config), asked.method)
-        more = [_callback(name) for name in asked.callback]
-        inputs = _json("--inputs", asked.inputs)
+        model = make_model(args.model, _json("--config", args.config), args.method)
+        more = [_callback(name) for name in args.callback]
+        inputs = _json("--inputs", args.inputs)
     except (BadRequest, BadPlugin, registry.UnknownModel) as error:
         print(f"Error: {error}", file=sys.stderr)
         return BAD_INPUT
     _resume(model)
-    if asked.method == "train":
+    if args.method == "train":
         return _train(model, more)
-    value = model.infer(inputs) if asked.method == "infer" else model.benchmark()
-    return _write_result(value, _KINDS[asked.method])
+    value = model.infer(inputs) if args.method == "infer" else model.benchmark()
+    return _write_result(value, _KINDS[args.method])
 
 
 def make_model(name: str, config: object, method: str = "train") -> BaseModel:
-    """The model of this name with a checked config. Raises UnknownModel, BadPlugin, BadRequest."""
+    """Return the model of this name with a checked config. Raises UnknownModel, BadPlugin, BadRequest."""
     plugin = registry.get_model(name)
     if not implements(plugin, method):
         able = ", ".join(known for known in METHODS if implements(plugin, known))
@@ -59,16 +59,16 @@ def make_model(name: str, config: object, method: str = "train") -> BaseModel:
     try:
         checked = check_config(plugin.schema, config)
     except BadConfig as error:
-        listed = "".join(f"\n  {problem}" for problem in error.problems)
-        raise BadRequest(f"The config of {name!r} is wrong:{listed}") from error
+        problems = "".join(f"\n  {problem}" for problem in error.problems)
+        raise BadRequest(f"The config of {name!r} is wrong:{problems}") from error
     model = plugin(checked)
     if not hasattr(model, "config"):
-        model.config = checked  # its own __init__ did not call ours
+        model.config = checked  # its own __init__ did not call BaseModel's
     return model
 
 
 def dataset() -> Optional[Path]:
-    """The job's one input, the folder of several, or None."""
+    """Return the path of the job's only input, the folder of several, or None."""
     folder = data_dir()
     found = sorted(folder.iterdir()) if folder.is_dir() else []
     if not found:
@@ -90,7 +90,7 @@ def _train(model: BaseModel, more: Sequence[Any]) -> int:
         result(value, kind="train")
     except BadResult as error:
         # A bad return value must not fail a finished training.
-        print(f"What train() returned is not kept as the result: {error}.", file=sys.stderr)
+        print(f"The return value of train() is not kept as the result: {error}.", file=sys.stderr)
     return 0
 
 
@@ -111,7 +111,7 @@ def _resume(model: BaseModel) -> None:
 
 
 def _callback(name: str) -> Any:
-    """A callback of the user's: `module:attribute`, made if it is a class."""
+    """Return the user's callback `module:attribute`, instantiated if it is a class."""
     module, colon, attribute = name.partition(":")
     if not module or not colon or not attribute:
         raise BadRequest(f"--callback {name}: write it as module:Class.")
@@ -128,12 +128,12 @@ def _json(flag: str, text: Optional[str]) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"{flag} is no JSON: {error}.") from error
+        raise BadRequest(f"{flag} is not valid JSON: {error}.") from error
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m crucible.inside.plugin", description="Run a model plugin.")
-    parser.add_argument("--job-id", help="in a job $CRUCIBLE_JOB_ID says it")
+    parser.add_argument("--job-id", help="the job's id (default: $CRUCIBLE_JOB_ID)")
     parser.add_argument("--model", required=True)
     parser.add_argument("--config", metavar="JSON")
     parser.add_argument("--method", choices=METHODS, default="train")

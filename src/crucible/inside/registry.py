@@ -1,4 +1,4 @@
-"""Models by their names: the entry points `crucible.models` of the packages that this Python has.
+"""Look up models by name: the entry points `crucible.models` of the packages installed in this Python.
 
 [project.entry-points."crucible.models"]
 logistic = "my_package.model:Logistic"
@@ -25,12 +25,12 @@ _VALUE = re.compile(rf"{_NAME}\s*:\s*{_NAME}\s*(\[.*\])?")
 
 
 class UnknownModel(LookupError):
-    """No installed package offers a model of this name."""
+    """No installed package has a model of this name."""
 
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """An entry point, not loaded. `value` is `module:attribute`."""
+    """An entry point that is not loaded. `value` is `module:attribute`."""
 
     name: str
     value: str
@@ -39,31 +39,31 @@ class ModelEntry:
 
 
 def models() -> list[ModelEntry]:
-    """All models, by name; nothing of them is imported."""
+    """Return all models, sorted by name, without importing them."""
     return sorted(dict.fromkeys(_entries()), key=lambda found: (found.name, found.value))
 
 
 def get_model(name: str) -> type[BaseModel]:
-    """The class of this name. Raises UnknownModel, BadPlugin, and whatever importing it raises."""
+    """Return the model class of this name. Raises UnknownModel, BadPlugin, and the errors of importing it."""
     found = find(name)
     if not _VALUE.fullmatch(found.value):
         raise BadPlugin(
-            f"{name}: its entry point is {found.value!r}, which names no class; "
-            f'it has the form `{name} = "package.module:Class"` under [project.entry-points."{GROUP}"]'
+            f"{name}: its entry point {found.value!r} does not name a class; "
+            f'write it as `{name} = "package.module:Class"` under [project.entry-points."{GROUP}"]'
         )
     entry = metadata.EntryPoint(found.name, found.value, GROUP)
     return check_plugin(name, entry.load())
 
 
 def find(name: str) -> ModelEntry:
-    """The entry point of this name. Raises UnknownModel, and BadPlugin when two packages claim it."""
+    """Return the entry point of this name. Raises UnknownModel, and BadPlugin if two packages claim it."""
     known = models()
     named = [found for found in known if found.name == name]
     if not named:
         raise UnknownModel(_unknown(name, [found.name for found in known]))
     if len({found.value for found in named}) > 1:
         claims = " and ".join(f"{found.distribution} ({found.value})" for found in named)
-        raise BadPlugin(f"{name}: two packages offer it: {claims}; remove one of them")
+        raise BadPlugin(f"{name}: two packages define it: {claims}; uninstall one of them")
     return named[0]
 
 
@@ -80,7 +80,7 @@ def _unknown(name: str, known: list[str]) -> str:
     if near:
         hint = f"Did you mean {near[0]!r}?"
     elif known:
-        hint = f"There are {', '.join(known)}."
+        hint = f"Known: {', '.join(known)}."
     else:
-        hint = f"No package of {sys.executable} offers one."
+        hint = f"No package of {sys.executable} has any."
     return f"There is no model {name!r}. {hint}"

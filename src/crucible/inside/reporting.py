@@ -1,4 +1,4 @@
-"""`report`: metrics of a step, one line each, never in the way of training."""
+"""`report`: send the metrics of a step, one line each. Failures never stop the training."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Optional, SupportsFloat
 from crucible.inside.paths import on_platform
 
 LINE_LIMIT = 4000
-"""Bytes. One write below 4096 to a file opened for appending stays whole among writers."""
+"""Bytes. A single write below 4096 to a file opened for appending is not mixed with those of other writers."""
 
 
 class _ReportFile:
-    """Appends lines to the report file; counts what could not be written instead of raising."""
+    """Appends lines to the report file; counts lines that could not be written instead of raising."""
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -24,7 +24,7 @@ class _ReportFile:
         self._torn = False
 
     def write(self, path: str, line: bytes) -> None:
-        # A line cut short by a full disk is closed first, so that it spoils only itself.
+        # After a line that a full disk cut short, start a new one, so that only the cut line is lost.
         data = (b"\n" if self._torn else b"") + line
         try:
             written = os.write(self._open(path), data)
@@ -36,7 +36,7 @@ class _ReportFile:
 
     def _open(self, path: str) -> int:
         if self._fd is None or path != self._path:
-            # Not to wait: the path may be a pipe that nobody reads.
+            # O_NONBLOCK, as the path may be a pipe that nobody reads.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(path, flags, 0o600)
             self.close()
@@ -53,18 +53,18 @@ _drain = _ReportFile()
 
 
 def report(step: Optional[int] = None, **metrics: SupportsFloat) -> None:
-    """Metrics of the job, at `step` if given: `report(step, loss=loss, accuracy=0.9)`.
+    """Report metrics of the job, optionally at a `step`: `report(step, loss=loss, accuracy=0.9)`.
 
-    Values are numbers or what `float()` or `.item()` makes one of (a tensor with one element); anything
-    else is a TypeError that names the key. `epoch`, `total_epochs` and `total_steps` say how far the job
-    is. Returns at once; a line that cannot be written is dropped and counted. Off-platform it prints `step
-    5 loss=0.12`.
+    Values are numbers, or anything that `float()` or `.item()` converts to one (a tensor with one element); others
+    raise a TypeError that names the key. `epoch`, `total_epochs` and `total_steps` describe the progress of the job.
+    Returns at once; a line that cannot be written is dropped and counted. Off-platform it prints
+    `step 5 loss=0.12`.
     """
     write_report({} if step is None else {"step": _whole(step)}, metrics)
 
 
 def write_report(head: Mapping[str, object], metrics: Mapping[str, SupportsFloat]) -> None:
-    """A report with its `head`: `step`, and `from_zero` where epochs count from 0 by contract."""
+    """Write a report with its `head`: `step`, and `from_zero` if epochs count from 0 by contract."""
     values = {name: _number(name, value) for name, value in metrics.items()}
     if "step" not in head and not values:
         return
@@ -77,19 +77,19 @@ def write_report(head: Mapping[str, object], metrics: Mapping[str, SupportsFloat
 
 
 def write_note(**fields: object) -> None:
-    """Tells the platform something that is no metric, as one line; off-platform nothing."""
+    """Send the platform a line that is not a metric; off-platform it does nothing."""
     path = os.environ.get("CRUCIBLE_REPORT_FILE")
     if path and on_platform():
         _drain.write(path, _encode(fields))
 
 
 def dropped_lines() -> int:
-    """How many lines could not be written in this process."""
+    """Return how many lines could not be written in this process."""
     return _drain.dropped
 
 
 def _lines(head: Mapping[str, object], values: Mapping[str, float]) -> Iterator[bytes]:
-    """One line, or several when there are too many metrics for one."""
+    """Yield one line, or several if the metrics do not fit in one."""
     line = _encode({**head, "metrics": dict(values)})
     if len(line) <= LINE_LIMIT or len(values) < 2:
         yield line

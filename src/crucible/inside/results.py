@@ -1,4 +1,4 @@
-"""`result`: what a job found out, as one small JSON value that becomes part of the job."""
+"""`result`: set the result of a job, a small JSON value."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from crucible.wire.documents.results import BadResult, Result, encode_result
 
 
 def result(value: object, kind: Optional[str] = None) -> None:
-    """Makes `value` the result of this job; a later call takes its place.
+    """Set `value` as the result of this job; a later call replaces it.
 
-    Numbers, texts, true and false, None, and lists and dicts of them; arrays and tensors become lists. At
-    most 64 KiB; larger things belong into `output_dir()`. `kind` is the job's own unless given: train,
-    inference, benchmark, or `value`. Raises TypeError or ValueError that names what does not fit. Of several
-    ranks the first one's counts. Off-platform it prints `result {...}`.
+    Allowed are numbers, texts, true and false, None, and lists and dicts of them; arrays and tensors become lists.
+    The limit is 64 KiB; write larger results to `output_dir()`. `kind` is train, inference, benchmark or value
+    (default: the job's own kind). Raises TypeError or ValueError that names the invalid part. Of several ranks the
+    first one's result counts. Off-platform it prints `result {...}`.
     """
     try:
         plain = _plain(value)
     except RecursionError as error:
-        raise BadResult("the result holds itself, or is nested too deep") from error
+        raise BadResult("the result contains itself, or is nested too deep") from error
     data = encode_result(Result(kind or os.environ.get("CRUCIBLE_KIND") or "value", plain))
     path = os.environ.get("CRUCIBLE_RESULT_FILE")
     if path and on_platform():
@@ -34,7 +34,7 @@ def result(value: object, kind: Optional[str] = None) -> None:
 
 
 def _plain(value: object) -> object:
-    """What numeric libraries return as what JSON knows."""
+    """Convert arrays and tensors of numeric libraries to lists and numbers."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -44,7 +44,7 @@ def _plain(value: object) -> object:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, and on disk when this returns."""
+    """Write a file completely or not at all; it is on disk when this returns."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(unfinished, "wb") as file:

@@ -1,8 +1,7 @@
-"""Whether the platform asked the job to stop (SIGTERM, or the stop file), or to save a checkpoint and go on.
+"""Check whether the platform asked the job to stop (SIGTERM, or the stop file), or to save a checkpoint.
 
-Nothing is installed by importing. The first `should_stop()` or `on_stop()` in the main thread puts a
-handler on SIGTERM; from then on SIGTERM no longer ends the process by itself, and a handler the program
-had is still called.
+Importing installs nothing. The first `should_stop()` or `on_stop()` in the main thread installs a handler for SIGTERM;
+from then on SIGTERM no longer ends the process by itself. A handler that the program had installed is still called.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Callable, Optional
 
 class _StopSignal:
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self.callbacks: list[Callable[[], object]] = []
         self._installed = False
         self._before: object = None
@@ -26,12 +25,12 @@ class _StopSignal:
         try:
             self._before = signal.signal(signal.SIGTERM, self._received)
         except ValueError:
-            # Only the main thread may do it; the stop file works everywhere.
+            # Only the main thread may install a handler; the stop file works in every thread.
             return
         self._installed = True
 
     def _received(self, number: int, frame: Optional[FrameType]) -> None:
-        first, self.asked = not self.asked, True
+        first, self.requested = not self.requested, True
         if first:
             for callback in self.callbacks:
                 callback()
@@ -51,35 +50,34 @@ class _CheckpointRequest:
 
 
 _stop = _StopSignal()
-_asked = _CheckpointRequest()
+_requested = _CheckpointRequest()
 
 
 def should_stop() -> bool:
-    """True once the job was asked to stop: save a checkpoint and leave the loop. Cheap; ask every step."""
+    """Return whether the job was asked to stop: save a checkpoint and leave the loop. Cheap; call it every step."""
     _stop.install()
     path = os.environ.get("CRUCIBLE_STOP_FILE")
-    return _stop.asked or bool(path and os.path.exists(path))
+    return _stop.requested or bool(path and os.path.exists(path))
 
 
 def on_stop(callback: Optional[Callable[[], object]] = None) -> None:
-    """Watches for SIGTERM from now on. Calls `callback` once when SIGTERM arrives, in the main thread
-    between two steps of the program.
+    """Watch for SIGTERM from now on, and call `callback` once when it arrives.
 
-    After SIGTERM has arrived it is called at once.
+    The callback runs in the main thread between two steps of the program; if SIGTERM has already arrived, at once.
     """
     _stop.install()
     if callback is None:
         return
-    if _stop.asked:
+    if _stop.requested:
         callback()
     else:
         _stop.callbacks.append(callback)
 
 
 def should_checkpoint() -> bool:
-    """True once for each time a checkpoint was asked for, in each process that asks: save one and go on.
+    """Return True once for each requested checkpoint, in each process that calls it: save one and continue.
 
-    Cheap; ask every step. Off the platform it is always False.
+    Cheap; call it every step. Off the platform it is always False.
     """
     path = os.environ.get("CRUCIBLE_CHECKPOINT_NOW")
     if not path:
@@ -88,4 +86,4 @@ def should_checkpoint() -> bool:
         found = os.stat(path)
     except OSError:
         return False
-    return _asked.is_new((found.st_ino, found.st_mtime_ns))
+    return _requested.is_new((found.st_ino, found.st_mtime_ns))

@@ -92,11 +92,11 @@ def test_whatever_one_does_the_others_are_listed(venv: Path, site: Path) -> None
     assert "SyntaxError" in fault(plugins["syntax"])
     assert fault(plugins["exits"]) == "SystemExit: 0"
     assert fault(plugins["dies"]) == "signal 9 ended it"
-    assert fault(plugins["vanishes"]) == "it ended with code 3 and no answer"
+    assert fault(plugins["vanishes"]) == "it ended with code 3 and no response"
     assert "the default must be at least 1, not 0" in fault(plugins["schema"])
     assert fault(plugins["table"]) == "table: the option 'epochs' is int, not an Option"
     assert fault(plugins["nothing"]) == "nothing: Model has none of train, infer, benchmark"
-    assert fault(plugins["number"]) == "number: 3 is no subclass of crucible.BaseModel"
+    assert fault(plugins["number"]) == "number: 3 is not a subclass of crucible.BaseModel"
     assert "has no attribute 'Model'" in fault(plugins["absent"])
 
 
@@ -184,7 +184,7 @@ def test_a_name_that_is_not_offered(venv: Path, site: Path) -> None:
 def test_a_name_that_two_packages_offer(venv: Path, site: Path) -> None:
     for name in ("one", "two"):
         install(site, name, COUNTER, {"counter": f"{name}:Counter"})
-    with pytest.raises(BadInput, match=r"two packages offer it: one .* and two "):
+    with pytest.raises(BadInput, match=r"two packages define it: one .* and two "):
         find_plugin("counter", python(venv), ENVIRON)
 
 
