@@ -1,1 +1,1 @@
-"""Formats that travel between machines. Python 3.9, standard library only."""
+"""Formats that are exchanged between machines. Python 3.9, standard library only."""

@@ -1,7 +1,7 @@
-"""Processes told apart for sure: a pid may be used again, a pid with its start time is not.
+"""Identify processes by pid and start time: a pid alone may be reused.
 
-A start time is text in the system's own words: field 22 of /proc/<pid>/stat, or what `ps -o lstart=` prints
-where there is no /proc.
+A start time is text in the system's own format: field 22 of /proc/<pid>/stat, or the output of `ps -o lstart=` if
+there is no /proc.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process runs. A zombie does not."""
+        """Whether this process still runs. A zombie does not."""
         return start_time(self.pid) == self.start_time
 
     def send(self, number: int) -> None:
-        """Signal this very process; one that has ended, or is not ours to end, is left alone."""
+        """Send a signal to this process; do nothing if it has ended or belongs to another user."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "pidfd_open"):
                 self._send_by_handle(number)
@@ -37,7 +37,7 @@ class Process:
                 os.kill(self.pid, number)
 
     def _send_by_handle(self, number: int) -> None:
-        """Between the look and the signal the pid cannot come to mean another process."""
+        """Send through a pidfd, so that the pid cannot be reused between the check and the signal."""
         handle = os.pidfd_open(self.pid)
         try:
             if self.alive:
@@ -47,7 +47,7 @@ class Process:
 
 
 def find_process(pid: int) -> Process | None:
-    """The process that has this pid now."""
+    """Return the process that has this pid now, or None."""
     started = start_time(pid)
     return Process(pid, started) if started is not None else None
 
@@ -57,20 +57,20 @@ def this_process() -> Process:
 
 
 def start_time(pid: int, *, zombies: bool = False) -> str | None:
-    """When the process started; None when there is none, or only a zombie that was not asked for."""
+    """Return the start time of a process; None if there is none, or only a zombie and `zombies` is False."""
     if pid <= 0:
         return None
     return _from_proc(pid, zombies) if _PROC.joinpath("self/stat").exists() else _from_ps(pid, zombies)
 
 
 def parse_stat(text: str) -> tuple[str, str] | None:
-    """State and start time from /proc/<pid>/stat. The name in parentheses may itself hold any character."""
+    """Return state and start time from /proc/<pid>/stat. The name in parentheses may contain any character."""
     fields = text.rpartition(")")[2].split()
     return (fields[0], fields[19]) if len(fields) > 19 else None
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock on this file. Looks with a shared lock, let go at once."""
+    """Return whether the file is locked. Checks with a shared lock, released at once."""
     try:
         descriptor = os.open(str(path), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -96,10 +96,10 @@ def _from_proc(pid: int, zombies: bool) -> str | None:
 
 def _from_ps(pid: int, zombies: bool) -> str | None:
     command = ["ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)]
-    plain = {"LC_ALL": "C", "PATH": os.defpath}
+    env = {"LC_ALL": "C", "PATH": os.defpath}
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_PS_SECONDS, env=plain, check=False)
+        output = subprocess.run(command, capture_output=True, text=True, timeout=_PS_SECONDS, env=env, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    state, _, started = answer.stdout.strip().partition(" ")
+    state, _, started = output.stdout.strip().partition(" ")
     return started.strip() if started and (zombies or not state.startswith("Z")) else None

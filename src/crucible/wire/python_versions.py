@@ -14,16 +14,16 @@ class BadVersion(ValueError):
 
 
 def version_matches(version: str, wanted: str) -> bool:
-    """Whether `version` (numbers only, `3.11.4`) is wanted; every clause must hold. Raises BadVersion.
+    """Return whether `version` (numbers only, `3.11.4`) matches; every clause must hold. Raises BadVersion.
 
-    A version alone stands for all that begin with it. What follows its numbers (`rc1`) is ignored,
-    as an interpreter is asked for its numbers only.
+    A plain version matches all that start with it. Suffixes such as `rc1` are ignored, because an interpreter is only
+    asked for its numbers.
     """
     clauses = [clause.strip() for clause in wanted.split(",") if clause.strip()]
     if not clauses:
         raise BadVersion(f"{wanted!r} is no Python version")
-    held = [_holds(_release(version), clause) for clause in clauses]
-    return all(held)
+    matches = [_holds(_release(version), clause) for clause in clauses]
+    return all(matches)
 
 
 def _holds(version: Release, clause: str) -> bool:
@@ -31,11 +31,11 @@ def _holds(version: Release, clause: str) -> bool:
     if found is None:
         raise BadVersion(f"{clause!r} is no Python version; write it as 3.12 or >=3.10,<3.13")
     operator, numbers, star = found.group(1), _release(found.group(2)), found.group(3)
-    begins = version[: len(numbers)] == numbers
+    has_prefix = version[: len(numbers)] == numbers
     if operator is None or (star and operator in ("==", "===")):
-        return begins
+        return has_prefix
     if star and operator == "!=":
-        return not begins
+        return not has_prefix
     if operator == "~=":
         return _padded(version) >= _padded(numbers) and version[: len(numbers) - 1] == numbers[:-1]
     return _compare(_padded(version), operator, _padded(numbers))

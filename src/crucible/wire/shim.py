@@ -1,4 +1,4 @@
-"""Gives a Python its `import crucible`: what the user installed, else the calls that travel with an agent."""
+"""Provide `import crucible` to a Python: the package that the user installed, else the copy that the agent brings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def __getattr__(name):
 
 
 def write_shim(folder: Path) -> None:
-    """Make `folder` one that, on PYTHONPATH, gives Python a `crucible`."""
+    """Write a `crucible` package into `folder`, for use on PYTHONPATH."""
     top = folder / "crucible"
     top.mkdir(parents=True, exist_ok=True)
     (top / "__init__.py").write_text(SHIM, encoding="utf-8")
@@ -55,7 +55,7 @@ def write_shim(folder: Path) -> None:
 
 
 def _sources() -> dict[str, bytes]:
-    """The files of the packages by their names below `crucible/`: from the agent's file, or from a folder."""
+    """Return the files of the packages by their names below `crucible/`, from the agent's archive or a folder."""
     package = Path(__file__).parents[1]
     archive = package.parent
     if archive.is_file():

@@ -33,16 +33,16 @@ def test_what_is_plain_json_comes_back_as_it_was(value: object) -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ({"loss": math.nan}, "the result['loss'] is nan, which JSON has no number for"),
+        ({"loss": math.nan}, "the result['loss'] is nan, which JSON cannot represent"),
         ([1, math.inf], "the result[1] is inf"),
-        ({1: 2}, "the result has the key 1, and keys are texts"),
-        ({"model": object()}, "the result['model'] is a object, and a result is made of"),
+        ({1: 2}, "the result has the key 1, but keys must be texts"),
+        ({"model": object()}, "the result['model'] is a object, but a result consists of"),
         (b"bytes", "the result is a bytes"),
         ({"a": {"b": {1, 2}}}, "the result['a']['b'] is a set"),
         ("\ud800", "the result holds half a character"),
         ({"\ud800": 1}, "the result holds half a character"),
         (2**63, "the result is a whole number of more than 63 bits"),
-        ("x" * MAX_BYTES, "at most 65536 are kept"),
+        ("x" * MAX_BYTES, "at most 65536 are allowed"),
     ],
 )
 def test_what_is_not_is_refused_by_the_name_of_its_part(value: object, says: str) -> None:
@@ -61,13 +61,13 @@ def test_nesting_has_an_end() -> None:
 
 @pytest.mark.parametrize("value", [3, [1], "fast", None, True])
 def test_a_benchmark_names_what_it_measured(value: object) -> None:
-    with pytest.raises(BadResult, match="an object of names and what was measured"):
+    with pytest.raises(BadResult, match="an object of measurements by name"):
         encode_result(Result("benchmark", value))
     assert encode_result(Result("benchmark", {"speed": value}))
 
 
 def test_there_are_few_kinds() -> None:
-    with pytest.raises(BadResult, match="'guess' is no kind of result; there are train, inference, benchmark"):
+    with pytest.raises(BadResult, match="'guess' is not a kind of result; known: train, inference, benchmark"):
         encode_result(Result("guess", 1))
 
 

@@ -114,8 +114,8 @@ def test_a_declaration_that_makes_no_sense_is_refused(make: Any, says: str) -> N
     [
         ([], "a dict of names and Options, not list"),
         ({"epochs": 3}, "the option 'epochs' is int, not an Option"),
-        ({"not a name": Option(int)}, "has no plain name"),
-        ({3: Option(int)}, "has no plain name"),
+        ({"not a name": Option(int)}, "is not an identifier"),
+        ({3: Option(int)}, "is not an identifier"),
         ({f"o{n}": Option(int) for n in range(501)}, "501 options; at most 500"),
     ],
 )

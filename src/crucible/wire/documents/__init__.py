@@ -1,1 +1,1 @@
-"""Documents that control and agents exchange."""
+"""Documents exchanged between the control plane and agents."""

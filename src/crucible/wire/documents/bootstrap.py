@@ -1,4 +1,4 @@
-"""The bootstrap: the JSON document that a host is started with, made by control and the backend."""
+"""The bootstrap: the JSON document with which a host starts, made by the control plane and the backend."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ IDLE_EXIT_SECONDS = 60.0
 
 
 class BadBootstrap(ValueError):
-    """The file is not what the control plane writes."""
+    """The file is not a bootstrap of the control plane."""
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Control sets `machine`, `nonce` and the channel; the backend adds what holds for its machines.
+    """The control plane sets `machine`, `nonce` and the channel; the backend adds the rest for its machines.
 
-    `work` is the machine's folder, `envs` where built environments are kept and shared by attempts.
+    `work` is the machine's folder, `envs` the folder of built environments, which attempts share.
     `shared`: the machine serves other attempts later, so caching pays. `interruption_url`: the provider's metadata
-    address for interruption notices. `store`: if set, the agent uses the store channel: `folder` is its path on the
     machine, or `urls` are signed URLs of the mailbox.
     """
 

@@ -1,4 +1,4 @@
-"""Names of checkpoints: whether one is unfinished, and the step in it."""
+"""Interpret names of checkpoints: whether one is unfinished, and its step."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NUMBER = re.compile(r"(\d{1,16})(?:\.[A-Za-z]\w*)?")
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file or folder of this name is work in progress, and never a checkpoint."""
+    """Return whether the name marks unfinished work, which is never a checkpoint."""
     return name.startswith(".") or name.endswith(UNFINISHED)
 
 
 def step_in_name(name: str) -> Optional[int]:
-    """The step in `step-00000005.pt`, `ckpt_1200.pt`, `checkpoint-500`, `epoch_3.pth`, `500`; else None.
+    """Return the step in `step-00000005.pt`, `ckpt_1200.pt`, `checkpoint-500`, `epoch_3.pth`, `500`; else None.
 
     If a name has several numbers, a step takes precedence over an epoch.
     """

@@ -1,20 +1,20 @@
 """Documents in a store: signed with the standard library, or encrypted with the package `cryptography`.
 
-A document is a JSON object. It belongs to one name, that of the object it lies in, and has a number. It is a line
-that says what it is, and a body:
+A document is a JSON object. It belongs to one name, that of its object in the store, and has a number. It consists of
+a header line and a body:
 
     signed 2 <number> <tag>         the body is the JSON; the tag is its HMAC-SHA-256
     encrypted 2 <number> <nonce>    the body is the JSON under ChaCha20-Poly1305
 
 Tag and associated data cover form, version, number and name, so nothing can be changed, moved to another name or
-given another number. A document has one spelling: lower-case hex, no white space, sorted keys; any other is refused. An
-old document put back is not noticed here: its reader compares numbers.
+given another number. A document has one encoding: lower-case hex, no white space, sorted keys; any other is refused. An
+old document that was put back is not detected here: its reader compares numbers.
 
-A nonce is 96 random bits, drawn for each document. A key is one party's in one mailbox and encrypts a document a
-second at most, for weeks: far fewer than the 2**32 up to which two equal nonces are not to be expected. Both forms
+A nonce is 96 random bits, drawn for each document. A key belongs to one party of one mailbox and encrypts at most one
+document per second, for weeks: far below the 2**32 at which equal nonces become likely. Both forms
 derive keys of their own from the party's key, the encrypted one by HKDF.
 
-`cryptography` is imported only where a document is encrypted: an agent that needs no encryption runs without it.
+`cryptography` is imported only to encrypt or decrypt: an agent that needs no encryption runs without it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OldDocument(BadDocument):
 
 
 class NoCryptography(Exception):
-    """This Python lacks the package that encrypts. The text says how to install it."""
+    """This Python lacks the package `cryptography`. The message says how to install it."""
 
 
 def encode_document(key: bytes, name: str, number: int, doc: Mapping[str, object], *, encrypted: bool) -> bytes:
@@ -59,13 +59,13 @@ def encode_document(key: bytes, name: str, number: int, doc: Mapping[str, object
     if not encrypted:
         return b"signed 2 %d %b\n%b" % (number, _tag(key, name, number, body), body)
     nonce = os.urandom(NONCE_BYTES)
-    hidden = _cipher(key).encrypt(nonce, body, _bound("encrypted", name, number))
-    return b"encrypted 2 %d %b\n%b" % (number, nonce.hex().encode(), hidden)
+    ciphertext = _cipher(key).encrypt(nonce, body, _bound("encrypted", name, number))
+    return b"encrypted 2 %d %b\n%b" % (number, nonce.hex().encode(), ciphertext)
 
 
 def decode_document(key: bytes, name: str, raw: bytes) -> tuple[int, dict[str, Any]]:
-    """Return number and content. Raises BadDocument for all that this key has not written for this name, and
-    NoCryptography.
+    """Return number and content. Raises NoCryptography, and BadDocument for anything that was not written with this key
+    for this name.
     """
     number, body = _open(key, name, raw)
     try:
@@ -98,12 +98,12 @@ def _open(key: bytes, name: str, raw: bytes) -> tuple[int, bytes]:
     raise BadDocument("neither signed nor encrypted, or of another version")
 
 
-def _decrypt(key: bytes, nonce: bytes, hidden: bytes, name: str, number: int) -> bytes:
+def _decrypt(key: bytes, nonce: bytes, ciphertext: bytes, name: str, number: int) -> bytes:
     cipher = _cipher(key)
     from cryptography.exceptions import InvalidTag
 
     try:
-        return cipher.decrypt(nonce, hidden, _bound("encrypted", name, number))
+        return cipher.decrypt(nonce, ciphertext, _bound("encrypted", name, number))
     except InvalidTag:
         raise BadDocument("it was not encrypted with this key for this name") from None
 
@@ -139,6 +139,6 @@ def _cipher(key: bytes) -> ChaCha20Poly1305:
 def _missing(error: Exception) -> NoCryptography:
     python = sys.executable
     return NoCryptography(
-        f"what passes through this store has to be encrypted, and {python} cannot do that: {error}. "
+        f"the documents in this store have to be encrypted, and {python} cannot do that: {error}. "
         f"Install the package for it: {python} -m pip install cryptography"
     )

@@ -1,7 +1,7 @@
 """The desired document: the state that the control plane wants of one machine, overwritten and versioned.
 
-There are no commands: the host fetches the document (long poll) and makes it true. An assignment that is no longer in
-it has been settled; its runner, if it still runs, is to end.
+There are no commands: the host fetches the document (long poll) and makes the machine match it. An assignment that is
+no longer in it has been settled; if its runner is still running, it has to end.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Environment:
-    """Which Python runs the job; the machine's python3 by default.
+    """The Python environment of the job (default: the machine's python3).
 
     `interpreter`: a path on this machine. `requirements`: requirement lines to build from, cached by their hash.
     `project`: a folder in the bundle whose pyproject.toml is installed. `python`: the version to build with. `origin`
-    says in the user's words where an interpreter comes from.
+    describes for the user where an interpreter comes from.
     """
 
     interpreter: Optional[str] = None
@@ -91,8 +91,8 @@ class Assignment:
 class Desired:
     """`lease_seconds`: how long jobs may run without contact; None (backends that do not bill) for no limit.
 
-    `ends_in`: the machine's remaining seconds when the document was made; the agent saves and ends what runs before
-    they are over. `release`: no work will come, exit when idle.
+    `ends_in`: the machine's remaining seconds when the document was made; the agent saves and ends the running programs
+    before they are over. `release`: no more work will come; exit when idle.
     """
 
     machine: str

@@ -1,12 +1,12 @@
 """The mailbox of a machine: how agents and the control plane talk through a store when neither can call the other.
 
-A store is a shared folder, or a bucket. Below `mailboxes/<machine>/` lie
+A store is a shared folder, or a bucket. Layout below `mailboxes/<machine>/`:
 
     claim                           the host that came first, create-only
-    parties/host/…                  the host's talk, and for each runner
-    parties/<attempt>.<rank>/…      its own:
-        alive                       written by the agent every few seconds: who, how often, what it wants
-        down                        written by the control plane: what is wanted, and which `alive` it has seen
+    parties/host/…                  the documents of the host
+    parties/<attempt>.<rank>/…      the documents of each runner:
+        alive                       written by the agent every few seconds: its life, a count, the URLs it needs
+        down                        written by the control plane: the desired state, and which `alive` it has read
         up/<life>-<n>               signed batches of messages, create-only, never written twice
         blobs/<what>-<sha256>       log segments, outputs and checkpoints, before the message that announces them
 
@@ -14,13 +14,12 @@ Nothing in the store has to be trusted. The nonce of the bootstrap, which both s
 through the store, gives the host's key; each attempt's secret gives its runner's key. `claim`, `alive` and `down` are
 documents under these keys (`crypto.py`): they cannot be changed or moved to another name. They are encrypted, unless
 the store is a folder that is private to the user who runs both sides and the document holds no secret of a project:
-then they are signed. Batches carry the signature that they have over https, in clear; a blob counts only with the
-hash that a signed message names. An agent makes up a new `life` each time it starts and believes a `down` only if
-that names its life and has a higher number than the last: an old one put back is passed over. Messages have numbers
-of their own, so a batch that comes twice is stored once.
+then they are signed. Batches carry the same signature as over https, in clear text; a blob counts only with the
+hash in a signed message. An agent draws a new `life` each time it starts and accepts a `down` only if that names its
+life and has a higher number than the last: an old one that was put back is ignored. Messages are numbered, so a batch
+that arrives twice is stored once.
 
-Bundles, log segments, outputs and checkpoints lie in the store as what they are: who may read the store may
-read them.
+Bundles, log segments, outputs and checkpoints are not encrypted: anyone who can read the store can read them.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from crucible.wire.documents.messages import derive_secret
 ROOT = "mailboxes"
 CLAIM = "claim"
 SECRETS = "GET secrets"
-"""What a runner wants before it starts a program that has some: they come in `down`, and leave it with the wish."""
+"""The request for secrets by a runner that needs some: they come in `down`, and leave it with the request."""
 HOST = "host"
 MAX_DOCUMENT = 4 * 1024 * 1024
-"""Bytes of a document: more is not read."""
+"""Maximum number of bytes that are read of a document."""
 MAX_WANTS = 64
 MAX_OUTSTANDING = 64
-"""Batches of one life that may lie in the mailbox before the runner waits for them to be taken in."""
+"""Batches of one life that may be in the mailbox before the runner waits until they are received."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEGMENT = re.compile(r"[0-9a-f]{24}-[0-9]{8}")
@@ -74,9 +73,9 @@ class Heartbeat:
 class ControlDocument:
     """The control plane's document to one party; `number` rises. `life` and `count` are of the last heartbeat it read.
 
-    `body` for a host: `host` (the native id that holds the claim), `desired` (the document; None: the machine
-    is not wanted any more). For a runner: its wishes, `acked`, and `keys`: the store's own keys of the bundle
-    and checkpoint it may read. While it wants them also `secrets`: `values` by variable, or why they are `refused`.
+    `body` for a host: `host` (the native id that holds the claim), `desired` (the document; None: the machine is no
+    longer wanted). For a runner: its desired state, `acked`, and `keys`: the store's own keys of the bundle and
+    checkpoint that it may read. While it requests them also `secrets`: `values` by variable, or why they are `refused`.
     `urls` answers `wants`.
     """
 
@@ -130,7 +129,7 @@ def log_blob(party: str, n: int, sha256: str) -> str:
 
 
 def artifact_blob(party: str, path: str, sha256: str) -> str:
-    """Return the name. Two outputs with the same content have two blobs, as each is removed once it was read."""
+    """Return the name of an output. Equal outputs have separate blobs, as each is removed after it was read."""
     which = hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return _blob(party, f"artifact-{which}", sha256)
 

@@ -29,10 +29,10 @@ class MessageKind(str, enum.Enum):
     ARTIFACT = "artifact"  # path, size, sha256: a stored file
     CHECKPOINT = "checkpoint"  # name, form (file | folder), size, sha256, step, metric: a stored checkpoint
     RESULT = "result"  # kind, value: the job's result, see results.py; the last one counts
-    NOTICE = "notice"  # seconds, text: the provider announced that it takes the machine back
+    NOTICE = "notice"  # seconds, text: the provider announced that it reclaims the machine
     NOTE = "note"  # text: something the user should see (output cut, limit not enforced)
     EXITED = "exited"  # code: int|None, signal: int|None, cause: Cause value, text, seconds, cpu_seconds, peak_memory
-    ENDED = "ended"  # nothing follows: outputs are in. complete: bool, text
+    ENDED = "ended"  # nothing follows: all outputs have arrived. complete: bool, text
 
 
 _KINDS = frozenset(kind.value for kind in MessageKind)
@@ -49,8 +49,8 @@ class Cause(str, enum.Enum):
     STAGING_FAILED = "staging_failed"  # bundle, environment or data could not be prepared
     NOT_STARTED = "not_started"  # stopped before the program started
     RUNNER_LOST = "runner_lost"  # the runner died; its successor killed what was left
-    INTERRUPTED = "interrupted"  # the provider takes the machine back
-    SUSPENDED = "suspended"  # the machine's time is nearly over
+    INTERRUPTED = "interrupted"  # the provider reclaims the machine
+    SUSPENDED = "suspended"  # the machine's maximum runtime is nearly reached
     FENCED = "fenced"  # out of contact for longer than the lease allows
 
 
@@ -98,7 +98,7 @@ def decode_batch(raw: bytes, secret: bytes) -> Batch:
     try:
         doc = json.loads(body)
         if doc["v"] != VERSION:
-            raise BadBatch(f"message version {doc['v']!r}, this side speaks {VERSION}")
+            raise BadBatch(f"message version {doc['v']!r}, this side supports {VERSION}")
         messages = tuple(_message(*parts) for parts in doc["messages"])
         return Batch(str(doc["attempt"]), int(doc["rank"]), messages)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_BYTES = 64 * 1024
-"""Maximum of the encoded result. Larger results belong into artifacts."""
+"""Maximum size of the encoded result. Larger results belong in artifacts."""
 
 MAX_DEPTH = 32
 MAX_INTEGER = 2**63
@@ -17,7 +17,7 @@ KINDS = ("train", "inference", "benchmark", "serve", "value")
 
 @dataclass(frozen=True)
 class Result:
-    """`value` is plain JSON. A benchmark's is an object: names and what was measured under them."""
+    """`value` is plain JSON. That of a benchmark is an object of measurements by name."""
 
     kind: str
     value: object
@@ -34,7 +34,7 @@ def encode_result(result: Result) -> bytes:
     data = json.dumps({"kind": result.kind, "value": result.value}, separators=(",", ":")).encode()
     if len(data) > MAX_BYTES:
         raise BadResult(
-            f"the result has {len(data)} bytes; at most {MAX_BYTES} are kept. Write what is larger to a file"
+            f"the result has {len(data)} bytes; at most {MAX_BYTES} are allowed. Write larger results to a file"
         )
     return data
 
@@ -61,10 +61,10 @@ def read_result_document(doc: object) -> Result:
 
 def _check_kind(result: Result) -> None:
     if result.kind not in KINDS:
-        raise BadResult(f"{result.kind!r} is no kind of result; there are {', '.join(KINDS)}")
+        raise BadResult(f"{result.kind!r} is not a kind of result; known: {', '.join(KINDS)}")
     if result.kind == "benchmark" and not isinstance(result.value, dict):
         raise BadResult(
-            "the result of a benchmark is an object of names and what was measured, such as "
+            "the result of a benchmark is an object of measurements by name, such as "
             f'{{"accuracy": 0.9}}, not {_describe_type(result.value)}'
         )
 
@@ -76,7 +76,7 @@ def _check(value: object, where: str, depth: int) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise BadResult(f"{where} has the key {key!r:.80}, and keys are texts")
+                raise BadResult(f"{where} has the key {key!r:.80}, but keys must be texts")
             _check_text(key, where)
             _check(item, f"{where}[{key!r:.80}]", depth + 1)
     elif isinstance(value, (list, tuple)):
@@ -92,16 +92,16 @@ def _check_text(text: str, where: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BadResult(f"{where} holds half a character, which is no text") from error
+        raise BadResult(f"{where} holds half a character, which is not valid text") from error
 
 
 def _check_number(value: object, where: str) -> None:
     if not isinstance(value, (int, float)):
         raise BadResult(
-            f"{where} is {_describe_type(value)}, and a result is made of numbers, texts, lists and objects"
+            f"{where} is {_describe_type(value)}, but a result consists of numbers, texts, lists and objects"
         )
     if isinstance(value, float) and not math.isfinite(value):
-        raise BadResult(f"{where} is {value}, which JSON has no number for")
+        raise BadResult(f"{where} is {value}, which JSON cannot represent")
     if isinstance(value, int) and abs(value) >= MAX_INTEGER:
         raise BadResult(f"{where} is a whole number of more than 63 bits")
 

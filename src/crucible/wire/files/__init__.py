@@ -1,1 +1,1 @@
-"""Archives, bundles, and safe paths."""
+"""Archives, bundles and safe paths."""

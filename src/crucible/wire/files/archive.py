@@ -1,4 +1,4 @@
-"""Packs deterministic tar.gz archives, and unpacks untrusted ones.
+"""Pack deterministic tar.gz archives, and unpack untrusted ones.
 
 Archives hold only files, folders, and symbolic links that stay inside; anything else is refused, never skipped.
 """
@@ -34,12 +34,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Folder:
-    """An empty folder. Folders that hold something need no entry."""
+    """An empty folder. Folders with content need no entry."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing to pack: its name in the archive and what it holds (the path of a file, or the bytes)."""
+    """One item to pack: its name in the archive and its content (the path of a file, or the bytes)."""
 
     name: str
     source: Union[Path, bytes, Link, Folder]
@@ -59,10 +59,9 @@ class Entry:
 def pack(files: Iterable[Entry], out: BinaryIO, *, compressed: bool = True) -> None:
     """Write the entries as a tar.gz: the same names, contents and executable bits give the same bytes.
 
-    Not `compressed` it is a plain tar: for content that does not shrink.
-    Order, times, owners and other mode bits do not matter (the version of zlib may). Raises UnsafePath for a
-    name or link that leads out, BadArchive for a name that is there twice, OSError for a file that cannot be
-    read or shrinks meanwhile.
+    With `compressed=False` the result is a plain tar, for content that does not compress. Order, times, owners
+    and other mode bits do not matter (the version of zlib may). Raises UnsafePath for a name or link that leads
+    out, BadArchive for a repeated name, OSError for a file that cannot be read or shrinks meanwhile.
     """
     entries = sorted(files, key=lambda entry: entry.name)
     _check_names(entries)
@@ -76,11 +75,10 @@ def pack(files: Iterable[Entry], out: BinaryIO, *, compressed: bool = True) -> N
 def unpack(source: BinaryIO, dest: Path, *, max_bytes: int, max_files: int, compressed: bool = True) -> list[str]:
     """Unpack a tar.gz into the new folder `dest` and return the sorted names of its files and links.
 
-    Not `compressed` it is a plain tar.
-    `dest` must be absent or empty (else FileExistsError). It appears at once and whole, or not at all: the
-    work is done in a folder beside it. `max_bytes` bounds the content, `max_files` everything created,
-    folders too; both are kept while reading. Raises BadArchive. Owners, times and all mode bits but
-    "executable" are ignored. The files are not flushed to disk: after a power failure, unpack again.
+    With `compressed=False` the source is a plain tar. `dest` must be absent or empty (else FileExistsError). It
+    appears complete or not at all: the work is done in a folder beside it. `max_bytes` limits the content,
+    `max_files` the number of files and folders; both are enforced while reading. Raises BadArchive. Owners, times and
+    all mode bits but "executable" are ignored. The files are not flushed to disk: after a power failure, unpack again.
     """
     if dest.is_symlink() or (dest.exists() and (not dest.is_dir() or any(dest.iterdir()))):
         raise FileExistsError(f"{dest} exists and is not an empty folder")
@@ -156,7 +154,7 @@ def _add(tar: tarfile.TarFile, entry: Entry) -> None:
 
 
 def _open_regular(path: Path) -> BinaryIO:
-    """Open a file that is a regular one now too: not a link to elsewhere, not a pipe that would block."""
+    """Open a file only if it still is a regular one: not a link to elsewhere, not a pipe that would block."""
     content = os.fdopen(os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY), "rb")
     if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
         content.close()
@@ -179,7 +177,7 @@ class _Unpacker:
         self._folders: set[str] = set()
 
     def add(self, member: Member) -> None:
-        """One member. `tar -C folder .` names the top itself and begins every name with `./`; both are fine."""
+        """Add one member. `tar -C folder .` names the top itself and starts every name with `./`; both are fine."""
         if member.kind == FOLDER and member.name in (".", "./", ""):
             self._take_folder(".")
             return

@@ -18,7 +18,7 @@ from crucible.wire.files.paths import UnsafePath, has_link_loop, is_inside, safe
 
 IGNORE_FILE = ".crucibleignore"
 DEFAULT_LIMIT = 500_000_000
-"""Bytes of code in one bundle, unless the settings say otherwise."""
+"""Default limit of the code in one bundle, in bytes."""
 MAX_FILES = 100_000
 
 _SHOWN = 10
@@ -34,15 +34,17 @@ class Bundle:
 
 
 class BundleTooLarge(ValueError):
-    """The folder holds more than a bundle may. `biggest` lists files as (name, bytes), largest first.
+    """The folder exceeds the limits of a bundle. `biggest` lists files as (name, bytes), largest first.
 
-    Sizes are before compression. When the number of files is the trouble, counting stopped there.
+    Sizes are before compression. If the number of files is the problem, counting stopped there.
     """
 
     def __init__(self, size: int, limit: int, biggest: list[tuple[str, int]], *, files: int = 0) -> None:
         over = f"{files:,} files or more" if files else f"{size:,} bytes; at most {limit:,} are allowed"
-        listed = ", ".join(f"{name} ({count:,} bytes)" for name, count in biggest)
-        super().__init__(f"The code to send holds {over}. Biggest: {listed}. Name what to leave in {IGNORE_FILE}.")
+        biggest_files = ", ".join(f"{name} ({count:,} bytes)" for name, count in biggest)
+        super().__init__(
+            f"The code to send has {over}. Biggest: {biggest_files}. List what to leave out in {IGNORE_FILE}."
+        )
         self.size = size
         self.limit = limit
         self.biggest = biggest
@@ -58,11 +60,11 @@ def collect(
 ) -> list[Entry]:
     """Return the entries of a bundle of the folder `root`, sorted by name.
 
-    Built-in patterns, then those of `.crucibleignore`, then `ignore` say what stays behind. `only` names the
-    candidates (as git lists them, relative to `root`); without it the folder is walked, and empty folders are
-    kept. A name in `only` that is gone is passed over; one that is a folder (a submodule) is walked.
-    Sockets, pipes and devices are passed over. Raises UnsafePath for a link that points out of `root` and for
-    a name that no archive may hold, BundleTooLarge, and OSError for what cannot be read.
+    Built-in patterns, then those of `.crucibleignore`, then `ignore` decide what is left out. `only` names the
+    candidates (as git lists them, relative to `root`); without it the folder is walked, and empty folders are kept.
+    A name in `only` that no longer exists is skipped; one that is a folder (a submodule) is walked. Sockets, pipes
+    and devices are skipped. Raises UnsafePath for a link that points out of `root` and for a name that archives must
+    not contain, BundleTooLarge, and OSError for what cannot be read.
     """
     rules = IgnoreRules([*BUILT_IN, *_ignore_file(root), *ignore])
     found = _walk(root, "", rules) if only is None else _read_named(root, only, rules)

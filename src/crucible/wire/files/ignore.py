@@ -43,16 +43,16 @@ class IgnorePattern:
 class IgnoreRules:
     """Rules in their order; the last one that matches a path decides.
 
-    `*`, `?` and `[...]` stay within one part of the path and `**` spans parts; a pattern with a `/` before
-    its end is bound to the top folder; one that ends in `/` means folders; `!` takes a path back in, though
-    not from a folder that is itself ignored. Upper and lower case differ.
+    `*`, `?` and `[...]` match within one part of the path and `**` spans parts; a pattern with a `/` before its end is
+    relative to the top folder; one that ends in `/` matches only folders; `!` includes a path again, though not from a
+    folder that is itself ignored. Matching is case-sensitive.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._rules = tuple(rule for rule in map(_parse, patterns) if rule)
 
     def ignores(self, path: str, *, is_folder: bool = False) -> bool:
-        """Whether this very path is ignored. A walk asks for each folder on the way down."""
+        """Return whether this path itself is ignored. A walk asks for each folder on the way down."""
         parts = tuple(path.split("/"))
         for rule in reversed(self._rules):
             if rule.matches(parts, is_folder):
@@ -60,7 +60,7 @@ class IgnoreRules:
         return False
 
     def ignores_on_the_way(self, path: str) -> bool:
-        """Whether a file or any folder above it is ignored: for paths that were not found by walking."""
+        """Return whether a file or any folder above it is ignored: for paths that were not found by walking."""
         parts = path.split("/")
         above = ("/".join(parts[:count]) for count in range(1, len(parts)))
         return any(self.ignores(folder, is_folder=True) for folder in above) or self.ignores(path)
@@ -82,22 +82,22 @@ def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
     """Return whether the path matches. Tracks all positions in the pattern at once, so that no pattern is slow."""
     positions = _skip_stars(pattern, {0})
     for part in path:
-        after = set()
-        for at in positions:
-            if at < len(pattern) and pattern[at] == "**":
-                after.update({at, len(pattern)} if at == len(pattern) - 1 else {at})
-            elif at < len(pattern) and _compiled(pattern[at]).match(part):
-                after.add(at + 1)
-        positions = _skip_stars(pattern, after)
+        reached = set()
+        for index in positions:
+            if index < len(pattern) and pattern[index] == "**":
+                reached.update({index, len(pattern)} if index == len(pattern) - 1 else {index})
+            elif index < len(pattern) and _compiled(pattern[index]).match(part):
+                reached.add(index + 1)
+        positions = _skip_stars(pattern, reached)
     return len(pattern) in positions
 
 
 def _skip_stars(pattern: tuple[str, ...], positions: set[int]) -> set[int]:
     """Add the positions that are reachable when `**` matches nothing; a trailing one must match something."""
-    for at in sorted(positions):
-        while at < len(pattern) - 1 and pattern[at] == "**":
-            at += 1
-            positions.add(at)
+    for index in sorted(positions):
+        while index < len(pattern) - 1 and pattern[index] == "**":
+            index += 1
+            positions.add(index)
     return positions
 
 

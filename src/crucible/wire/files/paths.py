@@ -1,4 +1,4 @@
-"""Makes paths and store keys from untrusted names."""
+"""Make paths and store keys from untrusted names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class UnsafePath(ValueError):
-    """`name` may not become a path; `why` completes the sentence that begins with the name."""
+    """`name` must not become a path; `why` completes the sentence that starts with the name."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name!a} {why}")

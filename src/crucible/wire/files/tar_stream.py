@@ -1,4 +1,4 @@
-"""Reads an untrusted tar, plain or gzipped, member by member and within bounds.
+"""Read an untrusted tar, plain or gzipped, member by member and within limits.
 
 It does not use `tarfile`'s own loop, which treats a broken header as the end of the archive and reads name records of
 any size into memory. Names are returned as they are in the archive; the caller decides what is allowed.
@@ -63,7 +63,7 @@ class _TarStream:
         self._source = source
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes, fewer only at the end."""
+        """Return up to `size` bytes, fewer only at the end."""
         parts = []
         while size > 0:
             part = self._read_some(size)
@@ -144,7 +144,7 @@ def _member(info: tarfile.TarInfo, names: dict[str, str], stream: _TarStream) ->
 
 
 def _name_record(info: tarfile.TarInfo, stream: _TarStream) -> dict[str, str]:
-    """What a record that precedes a member says of it: `path`, `linkpath`, `size`."""
+    """Return the fields of a record that precedes a member: `path`, `linkpath`, `size`."""
     if info.size > _MAX_NAME_RECORD:
         raise BadArchive("it has a name record that is too long")
     data = b"".join(stream.content(info.size))
@@ -155,7 +155,7 @@ def _name_record(info: tarfile.TarInfo, stream: _TarStream) -> dict[str, str]:
 
 
 def _pax_records(data: bytes) -> Iterator[tuple[str, str]]:
-    """The `length key=value` lines of a POSIX extended header."""
+    """Yield the `length key=value` lines of a POSIX extended header."""
     start = 0
     while start < len(data):
         space = data.find(b" ", start, start + 10)

@@ -1,7 +1,7 @@
-"""HTTP to one server with the standard library: kept connections, deadlines, bounded answers, proxies.
+"""HTTP to one server with the standard library: connection reuse, timeouts, bounded responses, proxies.
 
 HttpError
-├── NotConnected           no connection was made; `timed_out`: because nothing answered in time
+├── NotConnected           no connection was made; `timed_out`: because of a timeout
 ├── ResponseTimeout        the response did not come in time
 └── BadResponse            the connection ended too early, or the response is not HTTP
     └── ResponseTooLong    the response is longer than the reader's limit
@@ -28,7 +28,7 @@ ANSWER_SECONDS = 15.0
 READ_SECONDS = 600.0
 MAX_ANSWER = 64 * 1024 * 1024
 KEEP_SECONDS = 5.0
-"""Idle time after which a connection is not reused for a request that must not be sent twice."""
+"""Seconds of idle time after which a connection is not reused for a request that must not be sent twice."""
 
 CHUNK = 64 * 1024
 _PORTS = {"http": 80, "https": 443}
@@ -40,7 +40,7 @@ _NONE: Headers = MappingProxyType({})
 
 
 class HttpError(Exception):
-    """No complete response came; the subclasses say why."""
+    """There was no complete response; the subclasses say why."""
 
 
 class NotConnected(HttpError):
@@ -63,7 +63,7 @@ class ResponseTooLong(BadResponse):
 
 @dataclass(frozen=True)
 class BaseUrl:
-    """Where a server is. `path` stands before every target, without a slash at its end."""
+    """The base URL of a server. `path` precedes every target, without a slash at its end."""
 
     scheme: str
     host: str
@@ -72,12 +72,12 @@ class BaseUrl:
 
     @classmethod
     def parse(cls, url: str) -> BaseUrl:
-        """Raises ValueError for what is not an http:// or https:// URL."""
+        """Parse an http:// or https:// URL. Raises ValueError."""
         if not url.isprintable() or " " in url:
-            raise ValueError("It holds signs that no address has.")
+            raise ValueError("It contains characters that are not allowed in a URL.")
         parts = urlsplit(url)
         if parts.scheme not in _PORTS or not parts.hostname:
-            raise ValueError("It does not begin with http:// or https:// and a host.")
+            raise ValueError("It does not start with http:// or https:// and a host.")
         path = quote(parts.path.rstrip("/"), safe="/%")
         return cls(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme], path)
 
@@ -93,7 +93,7 @@ class BaseUrl:
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy that is reached by plain HTTP; `headers` are those that it wants to see."""
+    """A proxy with plain HTTP; `headers` are sent to the proxy itself."""
 
     host: str
     port: int
@@ -102,9 +102,9 @@ class Proxy:
 
 @dataclass(frozen=True)
 class Request:
-    """`target` is path and query. `seconds` is the longest wait for the answer to begin, and for each part of it.
+    """`target` is path and query. `seconds` is the timeout of the response's start, and of each further part.
 
-    One that is `repeatable` is sent once more if a kept connection turns out to be dead.
+    A `repeatable` request is sent once more if a reused connection turns out to be dead.
     """
 
     method: str
@@ -117,9 +117,9 @@ class Request:
 
 
 class HttpClient:
-    """Requests to one server. Several threads may use it: each request has a connection to itself.
+    """Sends requests to one server. Threads may share it: each request has a connection to itself.
 
-    `tls` says whose certificates are trusted; by default those of the system, $SSL_CERT_FILE or $SSL_CERT_DIR.
+    `tls` decides which certificates are trusted (default: those of the system, $SSL_CERT_FILE or $SSL_CERT_DIR).
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class HttpClient:
         self._idle.append((time.monotonic(), connection))
 
     def send(self, request: Request) -> Response:
-        """Return the answer, whatever its status, its body unread; raises HttpError."""
+        """Return the response, whatever its status, with its body unread; raises HttpError."""
         exchange = self.start(request)
         try:
             return exchange.finish()
@@ -155,7 +155,7 @@ class HttpClient:
         return self.start(request).finish()
 
     def start(self, request: Request) -> Exchange:
-        """Send a request without waiting for its answer; raises HttpError."""
+        """Send a request without waiting for its response; raises HttpError."""
         connection = self._take_idle(request.repeatable)
         reused = connection is not None
         if connection is None:
@@ -170,23 +170,23 @@ class HttpClient:
         return Exchange(self, connection, request.seconds, reused)
 
     def connect(self, seconds: float = CONNECT_SECONDS) -> http.client.HTTPConnection:
-        """Return a new connection, which is the caller's; raises NotConnected."""
+        """Return a new connection, which the caller has to close; raises NotConnected."""
         connection = self._connection(seconds)
         try:
             connection.connect()
         except (TimeoutError, socket.timeout) as error:
             connection.close()
-            raise NotConnected("The connection was not answered in time.", late=True) from error
+            raise NotConnected("The connection timed out.", late=True) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             connection.close()
             raise NotConnected(str(error) or type(error).__name__) from error
         return connection
 
     def has_connection(self) -> bool:
-        """Return whether a kept connection is there that the server has not closed."""
+        """Return whether there is an idle connection that the server has not closed."""
         while (kept := self._pop_idle()) is not None:
             if not _is_closed_by_server(kept[1].sock):
-                self._idle.append(kept)  # with the time since when it waits
+                self._idle.append(kept)  # with the time since which it has been idle
                 return True
             kept[1].close()
         return False
@@ -228,7 +228,7 @@ class HttpClient:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request that was sent, until its answer has been read. `reused`: on a connection that was kept."""
+    """A request that was sent, until its response has been read. `reused`: on a connection that was kept."""
 
     client: HttpClient
     connection: http.client.HTTPConnection
@@ -237,14 +237,14 @@ class Exchange:
 
     @property
     def socket(self) -> socket.socket:
-        """Where the answer will come."""
+        """The socket on which the response will arrive."""
         return self.connection.sock
 
     def finish(self) -> Response:
-        """Return the answer, its body unread; raises HttpError."""
+        """Return the response, its body unread; raises HttpError."""
         reader = _Reader(self.connection.sock, self.seconds)
         reader.until = time.monotonic() + self.seconds
-        # HTTPResponse asks its socket for a file to read from, and for nothing else.
+        # HTTPResponse only calls makefile() on its socket.
         self.connection.response_class = lambda _, **more: http.client.HTTPResponse(reader, **more)  # type: ignore[assignment, arg-type]
         try:
             with _http_errors():
@@ -260,7 +260,7 @@ class Exchange:
 
 
 class Response:
-    """An answer whose body waits to be read: whole, or in pieces; then it is to be closed."""
+    """A response whose body is still to be read, whole or in pieces; close it afterwards."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class Response:
         self._closed = False
 
     def read(self, limit: int = MAX_ANSWER, seconds: float = READ_SECONDS) -> bytes:
-        """Return the whole body, and close; a second call returns the same. Raises HttpError, ResponseTooLong."""
+        """Return the whole body, and close; a second call returns it again. Raises HttpError, ResponseTooLong."""
         if self._content is None:
             self._reader.until = time.monotonic() + seconds
             parts: list[bytes] = []
@@ -292,7 +292,7 @@ class Response:
                     parts.append(piece)
                     size += len(piece)
                     if size > limit:
-                        raise ResponseTooLong(f"The answer is longer than {limit} bytes.")
+                        raise ResponseTooLong(f"The response is longer than {limit} bytes.")
             finally:
                 self.close()
             self._content = b"".join(parts)
@@ -303,15 +303,15 @@ class Response:
         return self.read()
 
     def pieces(self, size: int = CHUNK) -> Iterator[bytes]:
-        """Yield the body as it comes; raises HttpError, also where it ends too early."""
+        """Yield the body as it arrives; raises HttpError, also if it ends too early."""
         with _http_errors():
             while piece := self._raw.read(size):
                 yield piece
         if self._raw.length:
-            raise BadResponse("The answer ended too early.")
+            raise BadResponse("The response ended too early.")
 
     def close(self) -> None:
-        """The connection serves the next request if this answer was read to its end."""
+        """Close the response. Its connection is reused if the response was read to its end."""
         if self._closed:
             return
         self._closed = True
@@ -340,7 +340,7 @@ class _Reader(io.RawIOBase):
     def readinto(self, buffer: Any) -> Optional[int]:
         left = self.until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("The answer takes too long.")
+            raise TimeoutError("The response takes too long.")
         self._socket.settimeout(min(self._seconds, left))
         return self._raw.readinto(buffer)
 
@@ -358,10 +358,10 @@ def _is_closed_by_server(waiting: socket.socket) -> bool:
 
 @contextmanager
 def _http_errors() -> Iterator[None]:
-    """Raise what goes wrong on a connection as an HttpError."""
+    """Convert the errors of a connection to HttpError."""
     try:
         yield
     except (TimeoutError, socket.timeout) as error:
-        raise ResponseTimeout("The answer did not come in time.") from error
+        raise ResponseTimeout("The response did not arrive in time.") from error
     except (OSError, http.client.HTTPException) as error:
         raise BadResponse(str(error) or type(error).__name__) from error

@@ -1,9 +1,9 @@
 """The session protocol: a command, or a connection to a port, at a running job.
 
 A session is a sequence of frames over WebSockets, from a client through the server to the job's agent and back. A frame
-is one binary message: a byte that says its kind, then bytes or JSON. What is sent is bounded by credit: each side
-may send `WINDOW` bytes of data, and again as many as the other says it has passed on. So no side has to
-stop reading, and a stream that is not read costs no more than a window.
+is one binary message: a byte for its kind, then bytes or JSON. Data is limited by credit: each side may send
+`WINDOW` bytes, and then as many more as the other side reports to have passed on. So no side has to stop reading,
+and a stream that is not read costs no more than a window.
 
     client                          agent
     OPEN  what to open        ->
@@ -23,18 +23,18 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Optional, Union
 
 CHUNK = 32 * 1024
-"""Bytes of data in one frame at most."""
+"""Maximum number of data bytes in a frame."""
 MAX_FRAME = 60 * 1024
-"""Bytes of any frame; sockets are set up to refuse a little more than this."""
+"""Maximum number of bytes of any frame; sockets are set up to refuse a little more than this."""
 WINDOW = 256 * 1024
 MAX_WORDS = 1000
 MAX_COMMAND = 32 * 1024
-"""Bytes of a command with all its words."""
+"""Maximum number of bytes of a command with all its words."""
 MAX_SIDE = 10_000
-"""Rows or columns of a terminal."""
+"""Maximum number of rows or columns of a terminal."""
 MAX_CREDIT = 2**31
 BEGIN_SECONDS = 30.0
-"""How long a session at a job that is starting waits for the job's program."""
+"""Seconds that a session waits for the program of a job that is starting."""
 _CREDIT = struct.Struct(">I")
 
 
@@ -42,11 +42,11 @@ class FrameKind(enum.Enum):
     OPEN = b"O"
     READY = b"R"
     DATA = b"D"
-    """Input of a command, its output, or what goes over a connection."""
+    """Input or output of a command, or data of a connection."""
     ERROR_DATA = b"X"
-    """What a command writes to its standard error."""
+    """Standard error of a command."""
     END = b"E"
-    """No data follow from this side."""
+    """No more data follows from this side."""
     CREDIT = b"C"
     RESIZE = b"S"
     OVER = b"V"
@@ -64,7 +64,7 @@ class BadFrame(ValueError):
 
 @dataclass(frozen=True)
 class Size:
-    """Of a terminal."""
+    """The size of a terminal."""
 
     rows: int = 24
     columns: int = 80
@@ -76,9 +76,9 @@ class Size:
 
 @dataclass(frozen=True)
 class Command:
-    """Run this. Without words: the shell of the job's user. With `terminal` it runs in one of that size.
+    """A command to run; without words, the shell of the job's user. With `terminal` it runs in one of that size.
 
-    `term` is the kind of terminal, for programs that ask.
+    `term` is the kind of terminal ($TERM).
     """
 
     words: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Ports:
-    """Ask, for `Over.ports`, on which ports processes of the job listen."""
+    """Ask for the ports on which processes of the job listen; the response is `Over.ports`."""
 
 
 Opening = Union[Command, Connection, Ports]
@@ -118,7 +118,7 @@ OPENINGS: Mapping[str, Any] = {"command": Command, "connection": Connection, "po
 
 @dataclass(frozen=True)
 class Problem:
-    """Why something was refused, with the fields of every API error; `status` as in HTTP."""
+    """Why a session was refused, with the fields of every API error; `status` as in HTTP."""
 
     code: str
     status: int
@@ -129,7 +129,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Over:
-    """`code` of a command that ended by itself, `signal` of one that did not; else the `problem`.
+    """How a session ended: the exit `code`, or the `signal` that ended the command, or else the `problem`.
 
     `job_ended`: it was ended because its job was.
     """
@@ -142,7 +142,7 @@ class Over:
 
     @property
     def exit_code(self) -> int:
-        """As a shell tells it."""
+        """The exit code as a shell reports it."""
         if self.signal is not None:
             return 128 + self.signal
         return 1 if self.code is None else self.code
@@ -178,9 +178,9 @@ def over_frame(how: Over) -> bytes:
 
 
 def frame_kind(frame: bytes, allowed: frozenset[FrameKind]) -> FrameKind:
-    """Raises BadFrame for a frame that is too long, unknown, or not for that side to send."""
+    """Return the kind of a frame. Raises BadFrame if it is too long, unknown, or not allowed from that side."""
     if len(frame) > MAX_FRAME:
-        raise BadFrame(f"a frame of {len(frame)} bytes; {MAX_FRAME} are the most")
+        raise BadFrame(f"a frame of {len(frame)} bytes; at most {MAX_FRAME} are allowed")
     try:
         kind = FrameKind(frame[:1])
     except ValueError:
@@ -195,7 +195,7 @@ def read_credit(frame: bytes) -> int:
         raise BadFrame("credit is a number of four bytes")
     count = int(_CREDIT.unpack(frame[1:])[0])
     if count > MAX_CREDIT:
-        raise BadFrame("credit beyond measure")
+        raise BadFrame("too much credit")
     return count
 
 
@@ -242,24 +242,24 @@ def read_over(frame: bytes) -> Over:
 
 
 class CreditWindow:
-    """How many bytes of data one side may still send."""
+    """The number of data bytes that one side may still send."""
 
     def __init__(self, size: int = WINDOW) -> None:
         self.room = size
         self._size = size
 
     def spend(self, count: int) -> None:
-        """For the one who sends: so many went. A little more than there was room for does no harm."""
+        """Record bytes that this side sent. Exceeding the credit a little does no harm."""
         self.room -= count
 
     def receive(self, count: int) -> None:
-        """For the one who receives: so many came. Raises BadFrame where that is more than there was room for."""
+        """Record bytes that the other side sent. Raises BadFrame if they exceed the credit."""
         if count > self.room:
             raise BadFrame("more data than there was credit for")
         self.room -= count
 
     def grant(self, count: int) -> None:
-        """So many were passed on at the other side. More than were sent is a lie."""
+        """Record bytes that the other side has passed on. Raises BadFrame if more than were sent."""
         if self.room + count > self._size:
             raise BadFrame("credit for data that were not sent")
         self.room += count

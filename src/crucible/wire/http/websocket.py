@@ -18,12 +18,12 @@ _CONTROL_BYTES = 125
 
 
 class BadWebSocket(ValueError):
-    """The other side does not speak as it should."""
+    """The other side violates the protocol."""
 
 
 @dataclass(frozen=True)
 class Handshake:
-    """`request` is to be sent; `check` takes the head of the answer."""
+    """The opening handshake: send `request`, then pass the head of the response to `check`."""
 
     request: bytes
     expected: str
@@ -41,24 +41,24 @@ class Handshake:
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
         request = "\r\n".join([*lines, "", ""]).encode("ascii")
-        digest = hashlib.sha1(key + _GUID).digest()  # noqa: S324  the protocol says so; nothing secret rests on it
+        digest = hashlib.sha1(key + _GUID).digest()  # noqa: S324  required by the protocol; no security depends on it
         return cls(request, base64.b64encode(digest).decode())
 
     def check(self, head: bytes) -> int:
-        """The status of the answer: 101 for an open socket. Raises BadWebSocket."""
+        """Return the status of the response: 101 for an open socket. Raises BadWebSocket."""
         first, *lines = head.decode("latin-1").split("\r\n")
         parts = first.split(" ", 2)
         if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():
-            raise BadWebSocket("no answer of HTTP")
+            raise BadWebSocket("not an HTTP response")
         status = int(parts[1])
-        given = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        if status == 101 and given.get("sec-websocket-accept") != self.expected:
-            raise BadWebSocket("the answer does not belong to the request")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        if status == 101 and headers.get("sec-websocket-accept") != self.expected:
+            raise BadWebSocket("the response does not belong to the request")
         return status
 
 
 def encode_message(opcode: int, payload: bytes, mask: Callable[[int], bytes] = os.urandom) -> bytes:
-    """One whole message, masked as a client has to."""
+    """Return a complete message, masked as clients must."""
     size = len(payload)
     if size < 126:
         head = struct.pack(">BB", 0x80 | opcode, 0x80 | size)
@@ -80,7 +80,7 @@ def _apply_mask(payload: bytes, key: bytes) -> bytes:
 
 
 class Decoder:
-    """What a server sends, as messages: `feed` it bytes as they come. Raises BadWebSocket."""
+    """Decodes a server's messages: `feed` it bytes as they arrive. Raises BadWebSocket."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -89,7 +89,7 @@ class Decoder:
         self._opcode: Optional[int] = None
 
     def feed(self, received: bytes) -> list[tuple[int, bytes]]:
-        """Messages that are whole now, as opcode and payload."""
+        """Return the messages that are complete now, as opcode and payload."""
         self._rest += received
         found: list[tuple[int, bytes]] = []
         while True:

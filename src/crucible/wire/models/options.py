@@ -1,8 +1,8 @@
-"""The options of a model: what its config may hold, declared once, checked wherever a config comes by.
+"""The options of a model: its config is declared once, and checked wherever a config is used.
 
     schema = {"epochs": Option(int, default=10, minimum=1, maximum=1000, help="Passes over the data.")}
 
-The declaration travels as JSON, so that a config can be refused before a job is sent.
+The declaration is exchanged as JSON, so that a config can be refused before a job is submitted.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Number = Union[int, float]
 
 
 class BadSchema(ValueError):
-    """A declaration that makes no sense."""
+    """An invalid declaration of options."""
 
 
 class BadConfig(ValueError):
-    """A config that the schema does not allow; `problems` are one sentence each."""
+    """A config that the schema does not allow; each of `problems` is one sentence."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -44,9 +44,9 @@ class BadConfig(ValueError):
 class Option:
     """One option: `int`, `float`, `str`, `bool`, `list` or `dict`.
 
-    Without a default it has to be given; with `default=None` it may be left open. `minimum` and `maximum` are
-    limits of numbers, or of the length of texts and lists, themselves allowed; `choices` are all there are.
-    Raises BadSchema for a declaration that makes no sense, such as a default outside its own limits.
+    Without a default it is required; `default=None` makes it optional. `minimum` and `maximum` are inclusive limits of
+    numbers, or of the length of texts and lists; `choices` are the allowed values. Raises BadSchema for an invalid
+    declaration, such as a default outside its limits.
     """
 
     type: type
@@ -77,7 +77,7 @@ class Option:
         return self.type.__name__
 
     def check(self, name: str, value: object) -> object:
-        """The value as its type; raises BadConfig."""
+        """Return the value converted to the option's type. Raises BadConfig."""
         if value is None and not self.required and self.default is None:
             return None
         if self.type is float and isinstance(value, int) and not isinstance(value, bool):
@@ -91,13 +91,13 @@ class Option:
         return value
 
     def as_json(self) -> dict[str, object]:
-        """The declaration as it travels; what was not said is left out."""
-        said: dict[str, object] = {"type": self.kind, "required": self.required}
+        """Return the declaration as JSON, without unset fields."""
+        doc: dict[str, object] = {"type": self.kind, "required": self.required}
         if not self.required:
-            said["default"] = self.default
+            doc["default"] = self.default
         limits = {"minimum": self.minimum, "maximum": self.maximum, "help": self.help or None}
-        said.update({key: value for key, value in limits.items() if value is not None})
-        return {**said, "choices": list(self.choices)} if self.choices else said
+        doc.update({key: value for key, value in limits.items() if value is not None})
+        return {**doc, "choices": list(self.choices)} if self.choices else doc
 
     def _check_limits(self) -> None:
         for limit in (self.minimum, self.maximum):
@@ -117,11 +117,11 @@ class Option:
     def _check_size(self, name: str, value: Any) -> None:
         size = value if self.kind in _NUMBERS else len(value) if self.kind in ("str", "list") else 0
         unit = "" if self.kind in _NUMBERS else " characters long" if self.kind == "str" else " items long"
-        said = f"not {value!r:.80}" if self.kind in _NUMBERS else f"not {size}"
+        actual = f"not {value!r:.80}" if self.kind in _NUMBERS else f"not {size}"
         if self.minimum is not None and size < self.minimum:
-            raise BadConfig([f"{name} must be at least {self.minimum}{unit}, {said}"])
+            raise BadConfig([f"{name} must be at least {self.minimum}{unit}, {actual}"])
         if self.maximum is not None and size > self.maximum:
-            raise BadConfig([f"{name} must be at most {self.maximum}{unit}, {said}"])
+            raise BadConfig([f"{name} must be at most {self.maximum}{unit}, {actual}"])
 
     def _not_chosen(self, name: str, value: object) -> str:
         known = [str(choice) for choice in self.choices]
@@ -132,20 +132,20 @@ Schema = Mapping[str, Option]
 
 
 def check_schema(schema: object) -> None:
-    """Raises BadSchema unless it is a mapping of names to options."""
+    """Raise BadSchema unless `schema` is a mapping of names to options."""
     if not isinstance(schema, Mapping):
         raise BadSchema(f"schema is a dict of names and Options, not {type(schema).__name__}")
     if len(schema) > MAX_OPTIONS:
         raise BadSchema(f"schema has {len(schema)} options; at most {MAX_OPTIONS} are allowed")
     for name, option in schema.items():
         if not isinstance(name, str) or not name.isidentifier():
-            raise BadSchema(f"the option {name!r:.80} has no plain name")
+            raise BadSchema(f"the name of the option {name!r:.80} is not an identifier")
         if not isinstance(option, Option):
             raise BadSchema(f"the option {name!r} is {type(option).__name__}, not an Option")
 
 
 def check_config(schema: Optional[Schema], config: object) -> dict[str, Any]:
-    """The config with its defaults filled in; without a schema as it is. Raises BadConfig with all that is wrong."""
+    """Return the config with its defaults; without a schema, unchanged. Raises BadConfig with all problems."""
     if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
         raise BadConfig([f"a config is a table of names and values, not {type(config).__name__}"])
     if schema is None:
@@ -163,23 +163,23 @@ def check_config(schema: Optional[Schema], config: object) -> dict[str, Any]:
 
 
 def read_schema(doc: Mapping[str, Mapping[str, Any]]) -> dict[str, Option]:
-    """The schema whose options were told with `as_json`. Raises BadSchema."""
+    """Return the schema from the `as_json` documents of its options. Raises BadSchema."""
     try:
-        return {name: _option(told) for name, told in doc.items()}
+        return {name: _option(fields) for name, fields in doc.items()}
     except (AttributeError, KeyError, TypeError) as error:
         raise BadSchema(f"a schema that cannot be read: {error!r}") from error
 
 
-def _option(told: Mapping[str, Any]) -> Option:
+def _option(doc: Mapping[str, Any]) -> Option:
     known = ("minimum", "maximum", "choices", "help")
-    said = {key: told[key] for key in known if key in told}
-    if not told["required"]:
-        said["default"] = told["default"]
-    return Option(TYPES[told["type"]], **said)
+    fields = {key: doc[key] for key in known if key in doc}
+    if not doc["required"]:
+        fields["default"] = doc["default"]
+    return Option(TYPES[doc["type"]], **fields)
 
 
 def _as_float(value: int) -> float:
-    """Infinite, which is refused as such, where a number has no room for it."""
+    """Convert to a float; a number that is too large becomes infinite, which is then refused."""
     try:
         return float(value)
     except OverflowError:

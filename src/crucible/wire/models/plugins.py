@@ -1,6 +1,6 @@
-"""Describes model plugins in a subprocess of their own Python, without importing them here.
+"""Describe model plugins in a subprocess of their own Python, without importing them here.
 
-A plugin that fails, hangs or is invalid is returned with its problem; the others are described all the same.
+A plugin that fails, hangs or is invalid is returned with its problem; the others are still described.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crucible.wire.shim import write_shim
 
 LIST_SECONDS = 20.0
 DESCRIBE_SECONDS = 60.0
-"""A plugin may import a large framework."""
+"""Long, because a plugin may import a large framework."""
 AT_ONCE = 4
 
 
@@ -35,9 +35,9 @@ class PluginProblem:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A model that a package offers. `schema` None takes any config; with a `problem` all fields below it are unknown.
+    """A model of an installed package. `schema` None accepts any config; with a `problem` all fields below are unset.
 
-    `package` is the folder or file of the top-level package it is in, where that is one path.
+    `package` is the folder or file of its top-level package, if that is one path.
     """
 
     name: str
@@ -82,7 +82,7 @@ class ModelNotFound(LookupError):
 
 
 class _TimeShares:
-    """How long each of some plugins may take, a few at once, so that all are done by the deadline."""
+    """Divides the remaining time among plugins that are described a few at once, so that all meet the deadline."""
 
     def __init__(self, waiting: int, deadline: float) -> None:
         self._waiting = waiting
@@ -90,7 +90,7 @@ class _TimeShares:
         self._lock = threading.Lock()
 
     def take(self) -> float:
-        """The seconds of the next: those that are left, shared with all that come after it."""
+        """Return the seconds for the next plugin: a fair share of those that are left."""
         with self._lock:
             rounds = -(-self._waiting // AT_ONCE)
             self._waiting -= 1
@@ -98,9 +98,9 @@ class _TimeShares:
 
 
 def describe_all(python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> tuple[Plugin, ...]:
-    """All models of this Python, within so many seconds. Blocks; raises RpcError if the Python cannot be asked.
+    """Return all models of this Python within `seconds`. Blocks; raises RpcError if the Python does not respond.
 
-    A plugin that does not answer in time is returned with that as its problem.
+    A plugin that does not respond in time is returned with that as its problem.
     """
     deadline = time.monotonic() + seconds
     with _open_rpc(python, environ) as rpc:
@@ -110,7 +110,7 @@ def describe_all(python: str, environ: Mapping[str, str], seconds: float = DESCR
             try:
                 return tuple(pool.map(lambda entry: _describe(rpc, entry, turns.take()), entries))
             except BaseException:
-                # Ctrl-C: leaving waits for the threads, and a plugin may hang.
+                # On Ctrl-C: leaving the pool waits for its threads, and a plugin may hang.
                 rpc.cancelled.set()
                 raise
 
@@ -139,7 +139,7 @@ def _entries(rpc: SubprocessRpc, seconds: float) -> tuple[Plugin, ...]:
         entries: Any = rpc.call(seconds=seconds)["entries"]
         return tuple({str(entry["name"]): _entry(entry, rpc.python) for entry in entries}.values())
     except (KeyError, TypeError) as error:
-        raise RpcError(f"its answer cannot be read: {error!r}") from error
+        raise RpcError(f"its response cannot be read: {error!r}") from error
 
 
 def _entry(entry: Mapping[str, Any], python: str) -> Plugin:

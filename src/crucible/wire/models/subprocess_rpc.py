@@ -1,4 +1,4 @@
-"""Calls `crucible.inside.describe` in a subprocess of a Python, with a deadline and bounded output."""
+"""Call `crucible.inside.describe` in a subprocess of a Python, with a timeout and bounded output."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MOST_ANSWER = 1024 * 1024
-MOST_WORDS = 16 * 1024
+MAX_OUTPUT = 1024 * 1024
+MAX_STDERR = 16 * 1024
 _CHUNK = 64 * 1024
 _TURN = 0.2
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL")
-"""What a job gets of its host's variables; a plugin is asked as it would run, and sees no secret of the shell's."""
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL")
+"""The host's variables that jobs get too: a plugin runs as in a job, and sees no secrets of the shell."""
 
 
 class RpcError(Exception):
-    """The process gave no answer; the text says why, `stderr` is the end of what it wrote there."""
+    """The process gave no response; the message says why, `stderr` is the end of its standard error."""
 
-    def __init__(self, text: str, words: str = "") -> None:
+    def __init__(self, text: str, errors: str = "") -> None:
         super().__init__(text)
-        self.stderr = words
+        self.stderr = errors
 
 
 @dataclass(frozen=True)
 class SubprocessRpc:
-    """`shim` is a folder that gives a Python its `crucible`; it is also where the process runs.
+    """Calls into a Python. `shim` is a folder that provides `crucible` to it; the process also runs there.
 
-    Once `cancelled` is set, running calls end at once and kill their process.
+    Once `cancelled` is set, running calls end at once and kill their processes.
     """
 
     python: str
@@ -42,8 +42,8 @@ class SubprocessRpc:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def call(self, *arguments: str, seconds: float) -> Mapping[str, object]:
-        """Return the answer of `crucible.inside.describe`. Raises RpcError."""
-        kept = {name: self.environ[name] for name in PASSED_ON if name in self.environ}
+        """Return the response of `crucible.inside.describe`. Raises RpcError."""
+        kept = {name: self.environ[name] for name in INHERITED if name in self.environ}
         try:
             process = subprocess.Popen(
                 [self.python, "-m", "crucible.inside.describe", *arguments],
@@ -57,47 +57,47 @@ class SubprocessRpc:
         except OSError as error:
             raise RpcError(f"{self.python} cannot be run: {error.strerror}") from error
         try:
-            return _answer(process, seconds, self.cancelled)
+            return _response(process, seconds, self.cancelled)
         finally:
             _end(process)
 
 
-def _answer(process: subprocess.Popen[bytes], seconds: float, cancelled: threading.Event) -> Mapping[str, object]:
-    data, words, in_time = _read(process, time.monotonic() + seconds, cancelled)
-    said = words.decode("utf-8", "replace").strip()
-    if len(data) > MOST_ANSWER:
-        raise RpcError(f"its description is larger than {MOST_ANSWER // 1024} KiB", said)
+def _response(process: subprocess.Popen[bytes], seconds: float, cancelled: threading.Event) -> Mapping[str, object]:
+    data, errors, in_time = _read(process, time.monotonic() + seconds, cancelled)
+    stderr = errors.decode("utf-8", "replace").strip()
+    if len(data) > MAX_OUTPUT:
+        raise RpcError(f"its description is larger than {MAX_OUTPUT // 1024} KiB", stderr)
     if not in_time:
-        raise RpcError(f"it did not answer within {round(seconds, 1):g} seconds", said)
+        raise RpcError(f"it did not answer within {round(seconds, 1):g} seconds", stderr)
     try:
-        # An escape such as \ud800 is half a character, which nobody who stores or sends text takes.
+        # An escape such as \ud800 is half a character, which cannot be stored or sent as UTF-8: replace it.
         doc = json.loads(json.dumps(json.loads(data), ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        raise RpcError(_how_it_ended(process), said) from None
+        raise RpcError(_describe_exit(process), stderr) from None
     return doc if isinstance(doc, dict) else {}
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float, cancelled: threading.Event) -> tuple[bytes, bytes, bool]:
-    """All of its standard output, the end of its standard error, and whether the first ended in time."""
+    """Return its standard output, the end of its standard error, and whether the output ended in time."""
     assert process.stdout is not None
     assert process.stderr is not None
-    answer, words = process.stdout.fileno(), process.stderr.fileno()
-    parts = {answer: b"", words: b""}
+    output, errors = process.stdout.fileno(), process.stderr.fileno()
+    parts = {output: b"", errors: b""}
     with selectors.DefaultSelector() as waiting:
         for stream in parts:
             os.set_blocking(stream, False)
             waiting.register(stream, selectors.EVENT_READ)
-        while answer in waiting.get_map() and len(parts[answer]) <= MOST_ANSWER:
+        while output in waiting.get_map() and len(parts[output]) <= MAX_OUTPUT:
             left = deadline - time.monotonic()
             if left <= 0 or cancelled.is_set():
-                return parts[answer], parts[words], False
+                return parts[output], parts[errors], False
             for key, _ in waiting.select(min(left, _TURN)):
                 chunk = os.read(key.fd, _CHUNK)
                 parts[key.fd] += chunk
                 if not chunk:
                     waiting.unregister(key.fd)
-            parts[words] = parts[words][-MOST_WORDS:]
-    return parts[answer], parts[words] + _rest(words), True
+            parts[errors] = parts[errors][-MAX_STDERR:]
+    return parts[output], parts[errors] + _rest(errors), True
 
 
 def _rest(stream: int) -> bytes:
@@ -107,16 +107,16 @@ def _rest(stream: int) -> bytes:
         return b""
 
 
-def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+def _describe_exit(process: subprocess.Popen[bytes]) -> str:
     try:
         code = process.wait(timeout=5)
     except subprocess.TimeoutExpired:
-        return "it closed its output without an answer"
-    return f"signal {-code} ended it" if code < 0 else f"it ended with code {code} and no answer"
+        return "it closed its output without a response"
+    return f"signal {-code} ended it" if code < 0 else f"it ended with code {code} and no response"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The process and all that it started."""
+    """Kill the process and all processes that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
