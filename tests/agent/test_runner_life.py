@@ -245,4 +245,4 @@ def test_a_result_that_is_none_is_noted(machine: Machine, control: AgentsServer)
     machine.run(script("import os; open(os.environ['CRUCIBLE_RESULT_FILE'], 'w').write('nonsense')"))
     control.wait_for(A1, MessageKind.ENDED)
     assert not control.attempts[A1].of(MessageKind.RESULT)
-    assert "the result was not kept: the result is no JSON" in control.attempts[A1].notes
+    assert "the result was not kept: the result is not valid JSON" in control.attempts[A1].notes

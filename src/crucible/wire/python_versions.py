@@ -21,7 +21,7 @@ def version_matches(version: str, wanted: str) -> bool:
     """
     clauses = [clause.strip() for clause in wanted.split(",") if clause.strip()]
     if not clauses:
-        raise BadVersion(f"{wanted!r} is no Python version")
+        raise BadVersion(f"{wanted!r} is not a Python version")
     matches = [_holds(_release(version), clause) for clause in clauses]
     return all(matches)
 
@@ -29,7 +29,7 @@ def version_matches(version: str, wanted: str) -> bool:
 def _holds(version: Release, clause: str) -> bool:
     found = _CLAUSE.fullmatch(clause)
     if found is None:
-        raise BadVersion(f"{clause!r} is no Python version; write it as 3.12 or >=3.10,<3.13")
+        raise BadVersion(f"{clause!r} is not a Python version; write it as 3.12 or >=3.10,<3.13")
     operator, numbers, star = found.group(1), _release(found.group(2)), found.group(3)
     has_prefix = version[: len(numbers)] == numbers
     if operator is None or (star and operator in ("==", "===")):

@@ -188,7 +188,7 @@ def test_without_uv_a_python_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_version_that_says_nothing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(StagingError, match="'newest' is no Python version"):
+    with pytest.raises(StagingError, match="'newest' is not a Python version"):
         builder(tmp_path, Talk()).choose(Environment(python="newest"), tmp_path, {})
 
 

@@ -181,7 +181,7 @@ def test_here_by_name_needs_no_plan(cli: Cli, real: RealServer) -> None:
     [
         (("--optimize", "cheap"), "There is no objective 'cheap'"),
         (("--gpu", "A1000"), "There is no GPU type 'A1000'"),
-        (("--deadline", "soon"), "--deadline: 'soon' is no length of time"),
+        (("--deadline", "soon"), "--deadline: 'soon' is not a valid duration"),
         (("--hours", "-1"), "--hours"),
         (("--max-cost", "-1"), "--max-cost must"),
         (("--gpu", "A100", "--gpus", "0"), "--gpu A100 conflicts with --gpus 0."),

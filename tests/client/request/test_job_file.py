@@ -206,8 +206,8 @@ def test_what_is_no_text_is_refused_by_name(text: str, says: str) -> None:
     ("line", "says"),
     [
         ("memory: 4", "job.yaml, line 2: memory must be at least 16 MiB. It is 4 B. .* write 4G for 4 GiB"),
-        ("memory: lots", "job.yaml, line 2: memory: 'lots' is no amount of memory"),
-        ("time: soon", "job.yaml, line 2: time: 'soon' is no length of time"),
+        ("memory: lots", "job.yaml, line 2: memory: 'lots' is not a valid amount of memory"),
+        ("time: soon", "job.yaml, line 2: time: 'soon' is not a valid duration"),
         ("max_cost_usd: -1", "job.yaml, line 2: max_cost_usd must be at least 0"),
         ("cpus: -1", "job.yaml, line 2: cpus must be at least 0.01"),
         ("name: a/b", "job.yaml, line 2: name must not hold slashes"),

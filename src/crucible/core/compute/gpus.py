@@ -201,7 +201,7 @@ def find_gpus(name: str) -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=1024)
 def display_name(name: str) -> str:
-    """Return our name of a GPU type for any driver's or provider's name of it; an unknown name is returned as it is."""
+    """Return our name of a GPU type for any driver's or provider's name of it; unknown names are returned unchanged."""
     found = _ONE.get(_plain(name))
     return name if found is None else found.name
 

@@ -72,29 +72,30 @@ class Allocation(BaseModel):
     cpus: float
     memory_bytes: int
     gpus: tuple[int, ...] = ()
-    seconds: float | None = Field(default=None, exclude_if=lambda given: given is None)
+    seconds: float | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 def parse_memory(text: str) -> int:
-    """`512Mi`, `4GB`, `1.5g`, `1048576` as bytes. Binary and decimal letters both mean powers of 1024."""
+    """Parse `512Mi`, `4GB`, `1.5g` or `1048576` to bytes. Binary and decimal units both mean powers of 1024."""
     found = _MEMORY.fullmatch(text)
     if not found:
-        raise BadInput(f"{text!r} is no amount of memory.", fix="Write it like 512Mi, 4G or 1.5GB.")
+        raise BadInput(f"{text!r} is not a valid amount of memory.", fix="Write it like 512Mi, 4G or 1.5GB.")
     return int(Fraction(found[1]) * 1024 ** _POWERS[found[2].lower()])
 
 
 def parse_duration(text: str) -> float:
-    """`90`, `30s`, `10m`, `1h30m`, `2d` as seconds."""
+    """Parse `90`, `30s`, `10m`, `1h30m` or `2d` to seconds."""
     stripped = text.strip()
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", stripped):
         return float(stripped)
     parts = _DURATION.findall(stripped)
     if not parts or _DURATION.sub("", stripped).strip():
-        raise BadInput(f"{text!r} is no length of time.", fix="Write it like 90s, 10m, 1h30m or 2d.")
+        raise BadInput(f"{text!r} is not a valid duration.", fix="Write it like 90s, 10m, 1h30m or 2d.")
     return sum(float(number) * _SECONDS[unit.lower()] for number, unit in parts)
 
 
 def format_memory(size: float) -> str:
+    """Format bytes as `512 MiB` or `1.5 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.4g} {unit}"
@@ -103,7 +104,7 @@ def format_memory(size: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """`42s`, `3m 20s`, `2h 05m`, `3d 4h`."""
+    """Format seconds as `42s`, `3m 20s`, `2h 05m` or `3d 4h`."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -233,7 +233,7 @@ def _script(path: PurePosixPath, args: tuple[str, ...]) -> dict[str, Any]:
 
 
 def job_fields(request: TrainingRequest) -> dict[str, Any]:
-    """The fields of the job besides its program."""
+    """Return the fields of the job besides its program."""
     config = request.config
     sized = config.tier is not None or config.resources is not None
     retries = Retries() if config.max_retries is None else Retries(interruption=config.max_retries)

@@ -14,7 +14,7 @@ FIRST_WAIT = 2.0
 """Seconds before the first retry after an infrastructure failure; doubles up to the job's own wait."""
 
 UNBEGUN_TRIES = 20
-"""Retries of a job that never started: it is not charged, but machines that keep vanishing must not go on for ever."""
+"""Retries of a job that never started. It is not charged, but vanishing machines must not be retried for ever."""
 
 REFUSALS = 100_000
 """Retries after a backend had no capacity: practically as long as the user wants the job."""

@@ -87,7 +87,7 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def find_checkpoint(named: Path | None) -> tuple[Path, dict[str, Any]] | None:
-    """Return the checkpoint to resume from, or None. A named one must be usable; the default is the newest whole one."""
+    """Return the checkpoint to resume from: the named one, which must be usable, else the newest whole one, or None."""
     asked = named or job.resume_from()
     if asked is not None:
         return checkpoints.find(asked)

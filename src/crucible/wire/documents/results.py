@@ -46,7 +46,7 @@ def decode_result(raw: bytes) -> Result:
     try:
         doc = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise BadResult("the result is no JSON") from error
+        raise BadResult("the result is not valid JSON") from error
     return read_result_document(doc)
 
 

@@ -134,7 +134,7 @@ def _open_rpc(python: str, environ: Mapping[str, str]) -> Iterator[SubprocessRpc
 
 
 def _entries(rpc: SubprocessRpc, seconds: float) -> tuple[Plugin, ...]:
-    """What is offered, one of each name: two of one name have a fault, which describing them tells."""
+    """Return the entry points, one for each name; describing a name that two packages claim reports the conflict."""
     try:
         entries: Any = rpc.call(seconds=seconds)["entries"]
         return tuple({str(entry["name"]): _entry(entry, rpc.python) for entry in entries}.values())
