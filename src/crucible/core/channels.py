@@ -58,7 +58,7 @@ def choose_channel(reach: str, server_url: str, store_url: str, wanted: Channel 
 
 
 def check_channel(choice: ChannelChoice, *, private: bool, secrets: bool, lacking: str) -> Rejection | None:
-    """Return why no job, or none with secrets, can run over this channel; None if they can.
+    """Return why a job, with or without `secrets`, cannot run over the channel; None if it can.
 
     `private`: the store is a folder to which only the user of both sides has access; without secrets its content is
     then not encrypted. `lacking`: the agents' Python, if it is known to lack the package `cryptography`.

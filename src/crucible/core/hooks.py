@@ -18,7 +18,7 @@ DISABLE = 5 * 24 * 3600.0
 OVERLAP = 24 * 3600.0
 """Seconds after a rotation for which messages are signed with the old secret too."""
 MOST_HOOKS = 20
-"""Hooks of one project."""
+"""Maximum number of hooks of one project."""
 LONGEST_TEXT = 500
 """Characters of a response that are kept."""
 GONE = 410

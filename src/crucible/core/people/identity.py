@@ -246,7 +246,7 @@ def validate_user_name(name: str) -> str:
 def validate_email(address: str) -> str:
     """Return the e-mail address in lower case if it is valid. Raises BadInput.
 
-    Not only ASCII characters have an ASCII lower case: the Kelvin sign becomes `k`, so those are refused first.
+    Some other characters have an ASCII lower case (the Kelvin sign becomes `k`), so all of them are refused first.
     """
     small = address.lower()
     if not address.isascii() or len(small) > MAX_EMAIL or not _EMAIL.fullmatch(small):

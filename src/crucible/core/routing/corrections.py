@@ -29,7 +29,7 @@ _Group = tuple[str | None, str | None, str | None]
 
 @dataclass(frozen=True)
 class Similarity:
-    """What makes jobs alike. `script` is empty for jobs that share no code to compare, such as a model's."""
+    """The properties by which jobs count as alike. `script` is empty if the text of the program is not known."""
 
     framework: str = ""
     gpu: str = ""
