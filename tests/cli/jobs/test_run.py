@@ -92,7 +92,7 @@ def test_a_job_that_is_tried_again_says_when(cli: Cli, real: RealServer) -> None
     async def play(job: RunningJob) -> None:
         await job.start()
         await job.end(1)
-        await job.says("try 2 follows")
+        await job.says("attempt 2 starts")
         real.rig.clock.move(45)
         await real.perform(job)
 

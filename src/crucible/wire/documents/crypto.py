@@ -139,6 +139,6 @@ def _cipher(key: bytes) -> ChaCha20Poly1305:
 def _missing(error: Exception) -> NoCryptography:
     python = sys.executable
     return NoCryptography(
-        f"the documents in this store have to be encrypted, and {python} cannot do that: {error}. "
+        f"everything in this store has to be encrypted, and {python} cannot do that: {error}. "
         f"Install the package for it: {python} -m pip install cryptography"
     )
