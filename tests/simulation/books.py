@@ -1,4 +1,4 @@
-"""Books: a database that nobody guards, and a world in which nothing fails, for the tests of checkers."""
+"""A database without constraints and a world without faults, for the tests of checkers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crucible.simulation.faults.world.store import MemoryStore
 
 
 class Books:
-    """Rows may be put as a test likes; `broken` is what Truth was told."""
+    """A database that takes any rows, and a world to compare it with. `broken`: reports of the ground truth."""
 
     def __init__(self) -> None:
         self.loop = VirtualLoop()
@@ -37,9 +37,9 @@ class Books:
         faults.end()
         self.store = MemoryStore(faults)
         self.clock = WallClock(self.loop)
-        trace, dice = Trace(self.loop.time), RandomStream(1, "machines")
-        ground = MachineEnvironment(Network(None, faults, dice), self.truth, trace, dice)  # type: ignore[arg-type]
-        self.cloud = Cloud(self.loop, ground, faults, dice)
+        trace, rng = Trace(self.loop.time), RandomStream(1, "machines")
+        environment = MachineEnvironment(Network(None, faults, rng), self.truth, trace, rng)  # type: ignore[arg-type]
+        self.cloud = Cloud(self.loop, environment, faults, rng)
 
     def now(self, fn: object) -> None:
         asyncio.run(self.db.write(fn))  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ class Books:
         self.now(lambda conn: conn.exec_driver_sql(statement).rowcount)
 
     def put(self, table: str, **values: object) -> None:
-        """A row; what it needs and was not given is empty."""
+        """Insert a row. Required columns that are not passed get an empty value."""
         columns = {str(row[1]): (str(row[2]), row[3], row[4]) for row in self.db.query(f"PRAGMA table_info({table})")}
         needed = {
             name: "" if "CHAR" in kind or kind == "TEXT" else 0
@@ -66,9 +66,11 @@ class Books:
 
 
 def checkers(books: Books) -> Checkers:
-    safe = SecretsCheck(books.db, Path("no keys"))
-    notices = NotificationCheck(books.db, books.truth)
-    return Checkers(books.db, books.truth, books.cloud, books.store, books.loop.time, books.clock, safe, notices)
+    secrets = SecretsCheck(books.db, Path("no keys"))
+    notifications = NotificationCheck(books.db, books.truth)
+    return Checkers(
+        books.db, books.truth, books.cloud, books.store, books.loop.time, books.clock, secrets, notifications
+    )
 
 
 def make(books: Books, token: str, ends_at: float | None = 9e9) -> None:

@@ -1,4 +1,4 @@
-"""Bugs to plant: each undoes one rule of ours, as peers live without it."""
+"""Bugs to plant: each removes one rule of ours that peers live without."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from crucible.wire.documents.messages import Batch, Cause, Message, derive_secre
 
 @dataclass(frozen=True)
 class Planted:
-    """`seen` names where the like was seen. `first`: a seed that found it lately; others are tried after it."""
+    """A bug. `seen`: issues of peers, or the promise of ours that it breaks. `first`: a seed that found it lately."""
 
     name: str
     seen: str
@@ -65,7 +65,7 @@ class Planted:
 
 
 def lost_is_refused(patch: pytest.MonkeyPatch) -> None:
-    """A create without an answer counts as one that made nothing."""
+    """Treat a create without a response as one that made nothing."""
     both = (base.LaunchRefused, base.LaunchUnknown)
     patch.setattr(base, "LaunchUnknown", type("Never", (Exception,), {}))
     patch.setattr(base, "LaunchRefused", both)
@@ -78,7 +78,7 @@ def one_refusal_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 
 def made_before_intended(patch: pytest.MonkeyPatch) -> None:
-    """A machine is made when it is decided on, before that is committed."""
+    """Create a machine as soon as it is chosen, before that is committed."""
     real = scheduler.Scheduler._commit
 
     def placed(
@@ -94,7 +94,7 @@ def made_before_intended(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_list_is_enough(patch: pytest.MonkeyPatch) -> None:
-    """What a list does not show is gone."""
+    """Treat a machine as gone as soon as one list does not show it."""
 
     def gone(machine: Machine, now: float, asked_at: float, interrupted: bool, detail: str) -> Machine:
         return machines._gone(machine, now, detail)
@@ -103,17 +103,17 @@ def one_list_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 
 def told_to_end_is_gone(patch: pytest.MonkeyPatch) -> None:
-    """A machine that was told to end is gone."""
+    """Treat a machine as gone as soon as its termination was accepted."""
     _ends_with(patch, base.NotYetGone)
 
 
 def failed_to_end_is_gone(patch: pytest.MonkeyPatch) -> None:
-    """A termination that failed is not tried again: the machine is taken for gone, and the job goes on elsewhere."""
+    """Do not retry a failed termination: treat the machine as gone, and continue the job elsewhere."""
     _ends_with(patch, Unreachable)
 
 
 def _ends_with(patch: pytest.MonkeyPatch, expected: type[CrucibleError]) -> None:
-    """An error at the call that ends a machine counts as its end."""
+    """Treat this error of a termination as the end of the machine."""
     real = effects.Performer._call
 
     async def call(self: Any, effect: ClaimedEffect, backend: Any, work: Any) -> Any:
@@ -136,7 +136,7 @@ def _gone(unit: UnitOfWork, name: str) -> None:
 
 
 def deleting_the_deleted_fails(patch: pytest.MonkeyPatch) -> None:
-    """A machine ends with the answer to its termination alone, and what is gone already has none but an error."""
+    """Let only a successful termination end a machine, and let it fail for machines that are already gone."""
     real, news = ElasticBackend.terminate, poller._is_news
 
     def terminate(self: Any, ref: base.MachineRef) -> None:
@@ -153,7 +153,7 @@ def deleting_the_deleted_fails(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_launches_are_sent(patch: pytest.MonkeyPatch) -> None:
-    """A launch that was decided on is sent, whether its machine was given up meanwhile or not."""
+    """Send a launch even if its machine was given up meanwhile."""
     look_for = effects.Performer._find_abandoned
 
     async def launch(self: Any, effect: ClaimedEffect, backend: Any) -> None:
@@ -165,7 +165,7 @@ def old_launches_are_sent(patch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_claims(patch: pytest.MonkeyPatch) -> None:
-    """Whoever comes with the nonce is the machine."""
+    """Let any instance with the nonce claim the machine."""
 
     def claim(unit: UnitOfWork, machine: str, native_id: str) -> None:
         row = agents._load_wanted(unit, machine)
@@ -175,7 +175,7 @@ def anybody_claims(patch: pytest.MonkeyPatch) -> None:
 
 
 def machines_have_no_end(patch: pytest.MonkeyPatch) -> None:
-    """A machine lives until somebody ends it, and nobody may be there to do so."""
+    """Create machines without a maximum lifetime."""
     real = machine_factory.MachineOrder
     patch.setattr(
         machine_factory, "MachineOrder", lambda machine, deployment, offer, ends_at: real(machine, deployment, offer)
@@ -183,12 +183,12 @@ def machines_have_no_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def doubles_take_the_healthy_along(patch: pytest.MonkeyPatch) -> None:
-    """Who ends a double ends all that carries the machine's name, what runs there too."""
+    """Terminate every instance of a machine to end its duplicate, including the healthy one."""
     patch.setattr(janitor, "end_only", lambda backend, ref: backend.terminate(ref))
 
 
 def room_is_not_counted(patch: pytest.MonkeyPatch) -> None:
-    """A machine that is shared takes whatever comes."""
+    """Place attempts on a shared machine without counting its used slots."""
     patch.setattr(scheduler.Scheduler, "_used_slots", lambda self, unit, machine: ())
 
 
@@ -196,17 +196,17 @@ def room_is_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def limits_are_not_kept(patch: pytest.MonkeyPatch) -> None:
-    """A program runs for as long as it likes."""
+    """Ignore time limits."""
     patch.setattr(runner_state, "_time_limit", lambda state: (math.inf, Cause.TIME_LIMIT))
 
 
 def silence_is_death(patch: pytest.MonkeyPatch) -> None:
-    """An attempt that is not heard of for a while is given up and started elsewhere."""
+    """Replace a silent attempt before its lease has expired."""
     patch.setattr(silence, "REPLACE_MARGIN", -340.0)
 
 
 def nobody_sweeps(patch: pytest.MonkeyPatch) -> None:
-    """What a dead process was about to do is nobody's."""
+    """Never take over the unfinished work of a dead process."""
 
     async def none(self: Reconciler) -> list[str]:
         return []
@@ -215,7 +215,7 @@ def nobody_sweeps(patch: pytest.MonkeyPatch) -> None:
 
 
 def cancel_comes_too_early(patch: pytest.MonkeyPatch) -> None:
-    """A cancel that comes while a machine is being made finds nothing to cancel."""
+    """Drop a cancel that arrives while the machine is being created."""
     advance = importlib.import_module("crucible.core.lifecycle.advance")
     real = advance._cancel
 
@@ -228,7 +228,7 @@ def cancel_comes_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_latest_on_the_machine(patch: pytest.MonkeyPatch) -> None:
-    """What a machine reports is taken for a report on the newest attempt there."""
+    """Apply every report of a machine to its newest attempt."""
     real = Ingest._apply_message
 
     def message(self: Any, unit: UnitOfWork, batch: Batch, world: World, told: Message) -> World:
@@ -251,12 +251,12 @@ def _newest_beside(conn: Connection, attempt: str) -> tuple[str, str]:
 
 
 def no_place_is_avoided(patch: pytest.MonkeyPatch) -> None:
-    """A job that was taken back in a zone goes to the cheapest one again, which is that zone."""
+    """Place a job in the cheapest zone again, even if it was just reclaimed there."""
     patch.setattr(scheduler, "_recent_failures", lambda world, backend, now: {})
 
 
 def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """A submission that comes again is another one."""
+    """Treat a repeated submission as a new one."""
     real = Submitter.store
 
     def store(self: Submitter, unit: UnitOfWork, spec: Any, key: str | None, *more: Any, **options: Any) -> StoredJob:
@@ -269,7 +269,7 @@ def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def output_is_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
-    """Output counts as stored, whether the store took it or not."""
+    """Acknowledge output even if the store refused it."""
     real = agents.Agents.put_log
 
     async def put_log(self: Any, *what: Any) -> None:
@@ -280,7 +280,7 @@ def output_is_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def checkpoints_are_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
-    """A checkpoint counts as stored, whether the store took it or not."""
+    """Acknowledge a checkpoint even if the store refused it."""
     real = agents.Agents.put_checkpoint
 
     async def put_checkpoint(self: Any, *what: Any) -> None:
@@ -291,7 +291,7 @@ def checkpoints_are_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def outputs_are_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
-    """A file that a program left counts as stored, whether the store took it or not."""
+    """Acknowledge an output file even if the store refused it."""
     real = agents.Agents.put_artifact
 
     async def put_artifact(self: Any, *what: Any) -> None:
@@ -302,7 +302,7 @@ def outputs_are_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def code_is_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
-    """A bundle has its row, whether the store took it or not."""
+    """Write the row of a bundle even if the store refused it."""
     real = Uploads.put_bundle
 
     async def bundle(self: Any, sha256: str, *what: Any) -> tuple[int, bool]:
@@ -314,7 +314,7 @@ def code_is_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_exits_has_completed(patch: pytest.MonkeyPatch) -> None:
-    """A job is over when its program is, though what that left is still on its machine."""
+    """End a job with its program, while its outputs are still on the machine."""
     real = reports._exited
 
     def exited(world: World, attempt: Attempt, fact: f.RunnerExited, now: float) -> Step:
@@ -326,14 +326,14 @@ def who_exits_has_completed(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_old_key_goes_first(patch: pytest.MonkeyPatch) -> None:
-    """A rotation writes the new key alone, and knows the old one by heart while it encrypts anew."""
+    """Rotate keys by writing only the new one, with the old one in memory while values are encrypted again."""
 
     async def rotate(self: Any, who: Identity) -> RotationView:
         old, new = self._keyring.read(), new_key()
         await self._write_keys((new,))
         crashpoint("secrets.key_added")
 
-        def anew(conn: Connection) -> None:
+        def encrypt_again(conn: Connection) -> None:
             for row in secret_rows.list_rows(conn):
                 named = row["project"], row["name"]
                 value = Cipher(old).unseal(*named, row["ciphertext"])
@@ -341,14 +341,14 @@ def the_old_key_goes_first(patch: pytest.MonkeyPatch) -> None:
             meta.put(conn, secret_rows.KEY, new.fingerprint)
 
         if old:
-            await self._ports.db.write(anew)
+            await self._ports.db.write(encrypt_again)
         return RotationView(secrets=0)
 
     patch.setattr(Vault, "rotate", rotate)
 
 
 def notices_are_sent_once(patch: pytest.MonkeyPatch) -> None:
-    """What was sent was taken, whatever the receiver said, or did not say."""
+    """Treat every sent notification as accepted, whatever the response was."""
     real = Sender.send
 
     async def send(self: Any, *what: Any) -> SendResult:
@@ -358,7 +358,7 @@ def notices_are_sent_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def notices_are_passed_first(patch: pytest.MonkeyPatch) -> None:
-    """A hook's place in the feed moves on, and then the message is sent."""
+    """Advance a hook's cursor before the message is sent."""
     real = Notifier._next
 
     def passed(self: Any, conn: Connection, name: str) -> Any:
@@ -371,7 +371,7 @@ def notices_are_passed_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def removals_are_tried_once(patch: pytest.MonkeyPatch) -> None:
-    """What could not be removed is not looked at again."""
+    """Do not retry a failed removal."""
     real = retention._note_round
 
     def note_round(conn: Connection, done: retention.RemovalResult, now: float) -> None:
@@ -381,33 +381,33 @@ def removals_are_tried_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_waits_for_what_is_coming(patch: pytest.MonkeyPatch) -> None:
-    """Bytes that were on their way when they were to be removed stay, though their sender has died."""
+    """Never remove objects that were being uploaded when they were pruned, even if their sender has died."""
     patch.setattr(pending_objects, "list_pending", lambda conn: [])
 
 
 def nobody_expects_code(patch: pytest.MonkeyPatch) -> None:
-    """Bytes of a bundle whose row never comes are looked for by nobody."""
+    """Do not record a bundle before its upload, so that nothing removes it if its row is never written."""
     patch.setattr(pending_objects, "add_pending", lambda conn, pending: None)
 
 
 def only_the_last_event(patch: pytest.MonkeyPatch) -> None:
-    """Of the events of one step only the last is kept."""
+    """Keep only the last event of each step."""
     real = repository._add_events
 
     def add(conn: Connection, job: Any, already: int, events: Iterable[Event], now: float) -> None:
-        told = list(events)
-        real(conn, job, already + max(len(told) - 1, 0), told[-1:], now)
+        listed = list(events)
+        real(conn, job, already + max(len(listed) - 1, 0), listed[-1:], now)
 
     patch.setattr(repository, "_add_events", add)
 
 
 def our_own_count_is_the_bill(patch: pytest.MonkeyPatch) -> None:
-    """What the provider metered is read, and not written down."""
+    """Read the provider's meter, but do not store it."""
     patch.setattr(ledger, "_merge", lambda known, entries, asked_at: known)
 
 
 def prices_never_change(patch: pytest.MonkeyPatch) -> None:
-    """A machine costs for all its time what it cost when it was made."""
+    """Bill the whole lifetime of a machine at its first price."""
     real = ledger._merge
 
     def keep(known: Sequence[Segment], entries: Sequence[base.Metered], asked_at: float) -> list[Segment]:
@@ -418,7 +418,7 @@ def prices_never_change(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_stood_still_writes_on(patch: pytest.MonkeyPatch) -> None:
-    """What a meter said is written down by whoever read it, however long ago, though another has closed the bill."""
+    """Store a reading of the meter however old it is, even if another server has closed the bill."""
 
     def record(self: Any, unit: UnitOfWork, ids: list[str], metered: list[base.Metered], asked_at: float) -> None:
         known = repository.load_machines(unit.conn, set(ids))

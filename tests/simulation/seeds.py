@@ -1,4 +1,4 @@
-"""Seeds that broke something, with what it was. They are run for ever."""
+"""Seeds that once broke something, with what it was. They are run in every test run."""
 
 from __future__ import annotations
 

@@ -13,25 +13,25 @@ import pytest
 
 from crucible.control.reconcile.crashpoints import NAMES
 from crucible.simulation.faults import command
-from crucible.simulation.faults.run import Outcome
+from crucible.simulation.faults.run import RunOutcome
 from crucible.simulation.faults.trace import Trace
 
 ALONE = ("--processes", "1")
 
 
-def outcome(seed: int) -> Outcome:
+def outcome(seed: int) -> RunOutcome:
     trace = Trace(lambda: 1.5)
     trace("world", f"seed {seed} ran")
     trace("server", "dies at any moment")
-    return Outcome(seed, "", 3600.0, trace.digest, trace)
+    return RunOutcome(seed, "", 3600.0, trace.digest, trace)
 
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Seeds that were run; the seed 7 breaks, and at 99 somebody presses Ctrl-C."""
+    """Return the list of seeds that were run. Seed 7 breaks, and seed 99 is interrupted with Ctrl-C."""
     seeds: list[int] = []
 
-    def run(seed: int) -> Outcome:
+    def run(seed: int) -> RunOutcome:
         if seed == 99:
             raise KeyboardInterrupt
         seeds.append(seed)
@@ -49,11 +49,11 @@ def test_counts_come_last(ran: list[int], capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_broken_seed_fails_and_says_how_to_see_it_again(ran: list[int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--seeds", "2", "--from", "6", *ALONE]) == 1
-    said = capsys.readouterr().out
-    assert "seed 7 ran" in said
-    assert "seed 6 ran" not in said
-    assert "seed 7: two programs run" in said
-    assert "crucible-sim --seed 7 --trace" in said
+    output = capsys.readouterr().out
+    assert "seed 7 ran" in output
+    assert "seed 6 ran" not in output
+    assert "seed 7: two programs run" in output
+    assert "crucible-sim --seed 7 --trace" in output
 
 
 def test_where_the_control_plane_died_is_told(ran: list[int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,12 +117,12 @@ def test_ctrl_c_ends_its_processes_quietly() -> None:
         time.sleep(0.05)
     os.killpg(shell.pid, signal.SIGINT)
     try:
-        said, complaints = shell.communicate(timeout=200)
+        output, complaints = shell.communicate(timeout=200)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
     assert shell.returncode == 130
-    assert re.match(r"\d+ seeds? of 1000, ", said.splitlines()[-1])
+    assert re.match(r"\d+ seeds? of 1000, ", output.splitlines()[-1])
     assert complaints == "1000 seeds from 1, 2 at a time, about a second each.\n"
 
 
@@ -142,7 +142,7 @@ def test_who_reads_no_further_ends_it_quietly() -> None:
 
 
 def _hear_ctrl_c() -> None:
-    """As a shell's foreground process does, wherever these tests are run."""
+    """Restore the default handler, which a shell's background processes do not have."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -152,6 +152,6 @@ def _children(process: int) -> list[str]:
 
 
 def _works(process: str) -> bool:
-    """Whether it has run for a while."""
+    """Return whether the process has used some CPU time, and so has begun to work."""
     with open(f"/proc/{process}/stat") as file:
         return int(file.read().rpartition(")")[2].split()[11]) > 20

@@ -1,4 +1,4 @@
-"""What may not be told to end, and what may not run."""
+"""Test the checks of terminations, time limits and running programs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from crucible.simulation.faults.checks.event_order import InvariantBroken
 from crucible.simulation.faults.checks.placement import PlacementCheck
 from crucible.simulation.faults.ground_truth import RunningProgram
 from crucible.simulation.faults.world.cloud import Instance
-from crucible.simulation.faults.world.program import Program, Script
+from crucible.simulation.faults.world.program import Script, SimulatedProgram
 
 DATA = b"one line\n"
 SHA = hashlib.sha256(DATA).hexdigest()
 
 
 def ended(books: Books, found: Instance) -> str:
-    """What is broken when the cloud is told to end it; it lives on."""
+    """Return what is reported when the cloud is asked to terminate it, without doing so."""
     before = len(books.broken)
     TerminationCheck(books.db, books.truth, books.clock).check_instance(found)
     return " ".join(books.broken[before:])
@@ -29,7 +29,7 @@ def ended(books: Books, found: Instance) -> str:
 
 def runs(books: Books, found: Instance, attempt: str) -> None:
     running = RunningProgram("job-1", attempt, found.id, 0)
-    made = Program(running, Script(10, 10.0, 5), books.truth, lambda step: None, lambda how: None)
+    made = SimulatedProgram(running, Script(10, 10.0, 5), books.truth, lambda step: None, lambda how: None)
     found.computer.programs[attempt, 0] = made
 
 

@@ -1,4 +1,4 @@
-"""Checkers that were never seen to find anything are none: each is shown what it must not overlook."""
+"""Show each checker a state that it must report."""
 
 from __future__ import annotations
 
@@ -23,79 +23,79 @@ SHA = hashlib.sha256(DATA).hexdigest()
 
 
 def test_a_checkpoint_that_is_listed_is_there_and_whole(books: Books) -> None:
-    shelf = StoredObjectsCheck(books.db, books.truth, books.store)
+    objects = StoredObjectsCheck(books.db, books.truth, books.store)
     books.put("checkpoints", id="ckp-1", job="job-1", attempt="att-1", sha256=SHA)
     with pytest.raises(InvariantBroken, match="not in the store"):
-        shelf.check()
+        objects.check()
     books.store.objects[checkpoint_key("job-1", SHA)] = b"other bytes"
     with pytest.raises(InvariantBroken, match="other bytes"):
-        shelf.check()
+        objects.check()
     books.store.objects[checkpoint_key("job-1", SHA)] = DATA
-    shelf.check()
+    objects.check()
 
 
 def test_output_has_no_gap_and_nothing_of_it_is_lost(books: Books) -> None:
-    shelf = StoredObjectsCheck(books.db, books.truth, books.store)
+    objects = StoredObjectsCheck(books.db, books.truth, books.store)
     books.put("attempts", id="att-1", job="job-1")
     for n in (1, 2, 3):
         books.store.objects[log_segment_key("job-1", "att-1", 0, n)] = DATA
     books.put("log_segments", attempt="att-1", rank=0, n=1, start=0, end=9, sha256=SHA)
-    shelf.check()
+    objects.check()
     books.truth.written.append(OutputSegment("job-1", "att-1", 2, 9, 18, SHA))
     with pytest.raises(InvariantBroken, match="was acknowledged"):
-        shelf.check()
+        objects.check()
     books.put("log_segments", attempt="att-1", rank=0, n=3, start=18, end=27, sha256=SHA)
     with pytest.raises(InvariantBroken, match="has a gap"):
-        shelf.check()
+        objects.check()
     books.put("log_segments", attempt="att-1", rank=0, n=2, start=9, end=18, sha256=SHA)
-    shelf.check()
-    assert shelf.unknown_objects() == []
+    objects.check()
+    assert objects.unknown_objects() == []
 
 
 def test_an_object_that_no_row_knows_is_told(books: Books) -> None:
-    shelf = StoredObjectsCheck(books.db, books.truth, books.store)
+    objects = StoredObjectsCheck(books.db, books.truth, books.store)
     key = checkpoint_key("job-1", SHA)
     books.store.objects[key] = DATA
-    assert shelf.unknown_objects() == [key]
+    assert objects.unknown_objects() == [key]
     books.put("checkpoints", id="ckp-1", job="job-1", attempt="att-1", sha256=SHA, pruned_at=1.0)
-    assert "is pruned" in shelf.unpruned()
+    assert "is pruned" in objects.unpruned()
     mark = hashlib.sha256(key.encode()).hexdigest()[:40]
     books.put("meta", key=f"arriving:{mark}", value="{}")
-    assert shelf.unpruned() == "", "it comes again"
+    assert objects.unpruned() == "", "it comes again"
 
 
 def test_a_bundle_that_is_listed_is_there_and_one_that_a_job_needs_is_listed(books: Books) -> None:
-    shelf = StoredObjectsCheck(books.db, books.truth, books.store)
+    objects = StoredObjectsCheck(books.db, books.truth, books.store)
     books.put("jobs", id="job-1", state="queued", spec=f'{{"bundle": "{SHA}"}}')
     books.put("jobs", id="job-2", state="queued", spec="{}")
     with pytest.raises(InvariantBroken, match="job-1 is kept, and its bundle is not"):
-        shelf.check()
+        objects.check()
     books.put("bundles", sha256=SHA)
     with pytest.raises(InvariantBroken, match="not in the store"):
-        shelf.check()
+        objects.check()
     books.store.objects[bundle_key(SHA)] = DATA
-    shelf.check()
-    assert shelf.unknown_objects() == []
+    objects.check()
+    assert objects.unknown_objects() == []
     books.change("DELETE FROM bundles")
     books.change("UPDATE jobs SET pruned_at = 1.0")
-    shelf.check()
-    assert shelf.unknown_objects() == [bundle_key(SHA)]
+    objects.check()
+    assert objects.unknown_objects() == [bundle_key(SHA)]
 
 
 def test_an_output_that_was_acknowledged_is_listed_and_there(books: Books) -> None:
-    shelf, key = StoredObjectsCheck(books.db, books.truth, books.store), artifact_key("job-1", "att-1", "model")
+    objects, key = StoredObjectsCheck(books.db, books.truth, books.store), artifact_key("job-1", "att-1", "model")
     books.truth.output(OutputFile("job-1", "att-1", "model", SHA))
     with pytest.raises(InvariantBroken, match="model of att-1 was acknowledged"):
-        shelf.check()
+        objects.check()
     books.put("artifacts", job="job-1", attempt="att-1", path="model", sha256=SHA)
     with pytest.raises(InvariantBroken, match="not in the store"):
-        shelf.check()
+        objects.check()
     books.store.objects[key] = b"other bytes"
     with pytest.raises(InvariantBroken, match="other bytes"):
-        shelf.check()
+        objects.check()
     books.store.objects[key] = DATA
-    shelf.check()
-    assert shelf.unknown_objects() == []
+    objects.check()
+    assert objects.unknown_objects() == []
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_an_output_that_was_acknowledged_is_listed_and_there(books: Books) -> No
 def test_a_try_that_completes_before_its_outputs_are_in_is_told(
     books: Books, reason: str, detail: str, machine: str, told: bool
 ) -> None:
-    shelf = StoredObjectsCheck(books.db, books.truth, books.store)
+    objects = StoredObjectsCheck(books.db, books.truth, books.store)
     books.truth.complete(RunningProgram("job-1", "att-1", "i-1", 0))
     books.put("machines", id="mch-1", call="{}", state=machine)
     books.put("slots", attempt="att-1", machine="mch-1")
     books.put("attempts", id="att-1", job="job-1", state="saving")
-    shelf.commit()
+    objects.commit()
     books.change(f"UPDATE attempts SET state = 'ended', reason = '{reason}', detail = '{detail}'")
     with pytest.raises(InvariantBroken, match="before its outputs were in") if told else nullcontext():
-        shelf.commit()
+        objects.commit()
     assert books.truth.finishing == []
 
 

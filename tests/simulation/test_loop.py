@@ -47,11 +47,11 @@ def test_a_crew_dies_with_all_that_its_tasks_started() -> None:
         done.append(name)
 
     async def scene() -> None:
-        crew, other = TaskGroup("doomed"), TaskGroup("other")
-        crew.start(work("first"))
+        group, other = TaskGroup("doomed"), TaskGroup("other")
+        group.start(work("first"))
         other.start(work("third"))
         await asyncio.sleep(1)
-        crew.die()
+        group.die()
         await asyncio.sleep(20)
 
     VirtualLoop().run_until_complete(scene())
@@ -111,15 +111,15 @@ def test_what_thaws_leaves_others_frozen() -> None:
         told.append((name, asyncio.get_running_loop().time()))
 
     async def scene() -> None:
-        crews = TaskGroup("one"), TaskGroup("other")
-        for crew in crews:
-            crew.start(tick(crew.name))
+        groups = TaskGroup("one"), TaskGroup("other")
+        for group in groups:
+            group.start(tick(group.name))
         await asyncio.sleep(1)
-        loop.freeze(crews)
+        loop.freeze(groups)
         await asyncio.sleep(49)
-        loop.thaw(crews[:1])
+        loop.thaw(groups[:1])
         await asyncio.sleep(50)
-        loop.thaw(crews[1:])
+        loop.thaw(groups[1:])
         await asyncio.sleep(1)
 
     loop = VirtualLoop()

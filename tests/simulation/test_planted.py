@@ -1,4 +1,4 @@
-"""The simulator under test: it finds what peers got wrong, when we get it wrong too."""
+"""Test the simulator itself: it must find the bugs of peers when they are planted in our code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIFECYCLE = (
     "skypilot#10021",
     "dstack#2783, ray#44561",
 )
-"""What peers fail at today, as far as it is a job's or a machine's life."""
+"""Issues of peers about the life of a job or a machine."""
 
 
 def seeds(first: int) -> Iterator[int]:
@@ -38,7 +38,7 @@ def seeds(first: int) -> Iterator[int]:
 
 @cache
 def broken_without_it(seed: int) -> str:
-    """What the seed breaks in clean code, asked once for all bugs that the same seed shows."""
+    """Return what the seed breaks without a planted bug; cached, because several bugs share a seed."""
     return run(seed).broken
 
 

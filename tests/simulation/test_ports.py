@@ -11,7 +11,7 @@ from crucible.core.errors import TimedOut
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.virtual_loop import VirtualLoop, virtual_loop
 from crucible.simulation.faults.world.ports import DelayedCalls, OrderedWakeups, ProcessDb, WatchedDb
-from crucible.simulation.faults.world.process import NAMED_WEIGHT, WRITE_WEIGHT, Crash, Process, arm_all
+from crucible.simulation.faults.world.process import NAMED_WEIGHT, WRITE_WEIGHT, Crash, SimulatedProcess, arm_all
 from crucible.simulation.faults.world.store import MemoryStore
 from crucible.storage import HashMismatch, StoreFull
 
@@ -30,7 +30,7 @@ def test_a_process_dies_at_a_border_and_all_its_tasks_with_it() -> None:
     told: list[str] = []
 
     async def scene() -> None:
-        process = Process("p", 2, told.append)
+        process = SimulatedProcess("p", 2, told.append)
         process.border("one")
         process.border("two")
         sleeper = process.start(asyncio.sleep(100))
@@ -53,7 +53,7 @@ def test_named_crash_points_are_borders_of_the_process_that_reaches_them() -> No
 
     async def scene() -> None:
         arm_all()
-        process = Process("p", NAMED_WEIGHT - 1, told.append)
+        process = SimulatedProcess("p", NAMED_WEIGHT - 1, told.append)
         task = process.start(work())
         await asyncio.wait({task})
         assert isinstance(task.exception(), Crash)
@@ -69,7 +69,7 @@ def test_a_commit_outlives_the_process_that_made_it() -> None:
     async def scene() -> None:
         db = WatchedDb()
         await db.write(lambda conn: conn.exec_driver_sql("CREATE TABLE things (n INTEGER)").rowcount)
-        process = Process("p", 8, lambda what: None)
+        process = SimulatedProcess("p", 8, lambda what: None)
         mine = ProcessDb(db, process, calm(), lambda: None)
         with pytest.raises(Crash):
             await mine.write(lambda conn: conn.exec_driver_sql("INSERT INTO things VALUES (1)").rowcount)
@@ -82,7 +82,7 @@ def test_a_call_that_is_too_late_takes_effect_all_the_same() -> None:
     done: list[str] = []
 
     async def scene() -> None:
-        calls = DelayedCalls(Process("p", None, done.append), calm(), RandomStream(1, "calls"))
+        calls = DelayedCalls(SimulatedProcess("p", None, done.append), calm(), RandomStream(1, "calls"))
         with pytest.raises(TimedOut):
             await calls.run("cloud", lambda: done.append("made"), 0.001)
         await asyncio.sleep(60)
@@ -142,9 +142,9 @@ def test_a_process_stands_still_at_a_border_and_goes_on_from_there() -> None:
     async def scene() -> None:
         loop = virtual_loop()
         db = WatchedDb()
-        process = Process("p", None, lambda what: None)
+        process = SimulatedProcess("p", None, lambda what: None)
         mine = ProcessDb(db, process, calm(), lambda: None)
-        process.halt, process.halted = WRITE_WEIGHT - 1, lambda where: stop(where)
+        process.halt, process.on_halt = WRITE_WEIGHT - 1, lambda where: stop(where)
 
         def stop(where: str) -> None:
             told.append((where, loop.time()))

@@ -5,13 +5,13 @@ import signal
 
 from crucible.simulation.faults.ground_truth import GroundTruth, RunningProgram
 from crucible.simulation.faults.virtual_loop import VirtualLoop
-from crucible.simulation.faults.world.program import Program, ProgramExit, Script
+from crucible.simulation.faults.world.program import ProgramExit, Script, SimulatedProgram
 
 SCRIPT = Script(steps=6, step_seconds=10.0, every=2)
 
 
 class Scene:
-    """A program from step `start`, and what it does."""
+    """A program that begins at step `start`, with a record of what it does."""
 
     def __init__(self, script: Script = SCRIPT, start: int = 0) -> None:
         self.broken: list[str] = []
@@ -19,10 +19,10 @@ class Scene:
         self.exits: list[ProgramExit] = []
         self.truth = GroundTruth(self.broken.append)
         running = RunningProgram("job", "attempt", "machine", start)
-        self.program = Program(running, script, self.truth, self.saved.append, self.exits.append)
+        self.program = SimulatedProgram(running, script, self.truth, self.saved.append, self.exits.append)
 
     def play(self, seconds: float, number: int | None = None) -> Scene:
-        """Runs it for so long, then sends a signal and waits a little more."""
+        """Run the program for `seconds`, then send it a signal, if any, and wait 5 seconds."""
 
         async def scene() -> None:
             self.program.start()

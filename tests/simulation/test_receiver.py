@@ -19,7 +19,7 @@ BODY = json.dumps({"data": {"event": {"n": 1, "type": "completed"}, "job": {"id"
 
 
 class Street:
-    """A receiver where no fault strikes unless it is told to."""
+    """A receiver without faults, except those that a test switches on."""
 
     def __init__(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
         self.faults = FaultRates(RandomStream(1, "weather"), books.loop.time)

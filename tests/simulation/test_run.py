@@ -11,7 +11,7 @@ from crucible.simulation.faults.checks.checkers import Checkers
 from crucible.simulation.faults.run import run
 
 TWO_SERVERS = 33
-"""A seed with two of them, a receiver, and secrets."""
+"""A seed with two servers, a receiver and secrets."""
 CODE = f"from crucible.simulation.faults.run import run; print(run({TWO_SERVERS}).digest)"
 
 

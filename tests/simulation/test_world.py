@@ -1,4 +1,4 @@
-"""Parts of the simulated world that no seed shows by itself."""
+"""Test parts of the simulated world that no single seed covers."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from crucible.simulation.faults.fault_rates import RATES, SPELL_SECONDS, FaultRa
 from crucible.simulation.faults.ground_truth import GroundTruth
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import VirtualLoop
-from crucible.simulation.faults.world.attempt_folder import SEGMENT_LINES, AttemptFolder
+from crucible.simulation.faults.world.attempt_folder import SEGMENT_LINES, SimulatedAttemptFolder
 from crucible.simulation.faults.world.cloud import Cloud
-from crucible.simulation.faults.world.machine import DRIFT, Machine, MachineEnvironment
+from crucible.simulation.faults.world.machine import DRIFT, MachineEnvironment, SimulatedMachine
 from crucible.simulation.faults.world.network import Network
 from crucible.simulation.faults.world.ports import WallClock
 from crucible.simulation.faults.world.store import MemoryStore
 from crucible.storage import StoreUnreachable
 
 
-def ground(loop: VirtualLoop) -> MachineEnvironment:
-    faults, dice = FaultRates(RandomStream(1, "weather"), loop.time), RandomStream(1, "machines")
-    network = Network(None, faults, dice)  # type: ignore[arg-type]
-    return MachineEnvironment(network, GroundTruth(lambda what: None), Trace(loop.time), dice)
+def environment(loop: VirtualLoop) -> MachineEnvironment:
+    faults, rng = FaultRates(RandomStream(1, "weather"), loop.time), RandomStream(1, "machines")
+    network = Network(None, faults, rng)  # type: ignore[arg-type]
+    return MachineEnvironment(network, GroundTruth(lambda what: None), Trace(loop.time), rng)
 
 
 def test_clocks_of_machines_have_nothing_in_common() -> None:
     loop = VirtualLoop()
-    shared = ground(loop)
-    one, other = (Machine(name, name, "", shared, lambda: None, 60.0) for name in ("one", "other"))
+    shared = environment(loop)
+    one, other = (SimulatedMachine(name, name, "", shared, lambda: None, 60.0) for name in ("one", "other"))
 
     async def scene() -> None:
         began = one.clock(), other.clock()
@@ -43,7 +43,7 @@ def test_clocks_of_machines_have_nothing_in_common() -> None:
 
 def test_a_clock_may_stand_still_while_its_machine_sleeps() -> None:
     loop = VirtualLoop()
-    machine = Machine("one", "one", "", ground(loop), lambda: None, 60.0)
+    machine = SimulatedMachine("one", "one", "", environment(loop), lambda: None, 60.0)
 
     async def scene() -> None:
         before = machine.clock()
@@ -55,7 +55,7 @@ def test_a_clock_may_stand_still_while_its_machine_sleeps() -> None:
 
 
 def test_output_is_cut_once_and_stays_as_it_was_cut() -> None:
-    folder = AttemptFolder(None, None, None)  # type: ignore[arg-type]
+    folder = SimulatedAttemptFolder(None, None, None)  # type: ignore[arg-type]
     for n in range(SEGMENT_LINES + 1):
         folder.save(n)
     assert [segment.count(b"\n") for segment in folder.segments] == [SEGMENT_LINES]
@@ -90,7 +90,7 @@ def test_a_store_that_is_away_does_nothing() -> None:
 
 def test_that_a_zone_has_capacity_again_is_known_after_a_while() -> None:
     loop = VirtualLoop()
-    cloud = Cloud(loop, ground(loop), FaultRates(RandomStream(1, "weather"), loop.time), RandomStream(1, "cloud"))
+    cloud = Cloud(loop, environment(loop), FaultRates(RandomStream(1, "weather"), loop.time), RandomStream(1, "cloud"))
     kind = ("north-1", Market.SPOT)
 
     async def scene() -> None:

@@ -1,1 +1,1 @@
-"""The control plane and the agents in virtual time, under faults that a seed decides. `run.run` runs one seed."""
+"""Run the control plane and the agents in virtual time, under seeded faults. `run.run` runs one seed."""

@@ -1,4 +1,4 @@
-"""The command `crucible-sim`: runs seeds, prints what broke and how to see it again, and counts last."""
+"""The command `crucible-sim`: run seeds, print what broke and how to reproduce it, then a summary."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from crucible.control.reconcile.crashpoints import NAMES
-from crucible.simulation.faults.run import Outcome, run
+from crucible.simulation.faults.run import RunOutcome, run
 from crucible.simulation.faults.world.process import DIES
 
 SEEDS = 200
 LAST_LINES = 40
-TELL_EVERY = 50
+PROGRESS_EVERY = 50
 ENDED_EARLY = 130
-AHEAD = 4
-"""Seeds that wait for each process."""
-MOST_SEEDS = 10_000_000
-MOST_PROCESSES = 256
-LARGEST_SEED = 2**63 - 1
+QUEUED_PER_PROCESS = 4
+MAX_SEEDS = 10_000_000
+MAX_PROCESSES = 256
+MAX_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class SeedReport:
-    """What is told of one seed; a process hands it to another."""
+    """The result of one seed, in a form that can be sent between processes."""
 
     seed: int
     broken: str
@@ -37,15 +36,15 @@ class SeedReport:
     cpu_seconds: float
     digest: str
     deaths: tuple[str, ...]
-    """Where its control planes died."""
+    """The points at which its control planes died."""
     lines: tuple[str, ...]
 
 
 @dataclass
 class RunTotals:
-    """What a command says last, also when somebody ends it early."""
+    """The summary of a command, printed also after Ctrl-C."""
 
-    asked: int
+    requested: int
     began: float
     ran: int = 0
     broken: int = 0
@@ -53,16 +52,16 @@ class RunTotals:
     cpu_seconds: float = 0.0
     deaths: Counter[str] = field(default_factory=Counter)
 
-    def add(self, told: SeedReport) -> None:
+    def add(self, report: SeedReport) -> None:
         self.ran += 1
-        self.broken += bool(told.broken)
-        self.hours += told.virtual_seconds / 3600
-        self.cpu_seconds += told.cpu_seconds
-        self.deaths.update(told.deaths)
+        self.broken += bool(report.broken)
+        self.hours += report.virtual_seconds / 3600
+        self.cpu_seconds += report.cpu_seconds
+        self.deaths.update(report.deaths)
 
     def __str__(self) -> str:
         seeds = f"{self.ran} seed{'' if self.ran == 1 else 's'}"
-        of = "" if self.ran == self.asked else f" of {self.asked}"
+        of = "" if self.ran == self.requested else f" of {self.requested}"
         took = f"{time.monotonic() - self.began:.0f} s, {self.cpu_seconds / max(self.ran, 1):.2f} s of processor a seed"
         return f"{seeds}{of}, {self.hours:.0f} virtual hours, {self.broken} broken, {took}"
 
@@ -75,27 +74,27 @@ class RunTotals:
         return f"the control plane died {self.deaths.total()} times, at {points}{missed}"
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 1 when an invariant broke, 2 for what cannot be run, 130 when somebody ended it early."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command. Return 1 if an invariant broke, 130 if it was interrupted. Exits with 2 for bad arguments."""
     parser = _parser()
-    asked = parser.parse_args(words)
-    wrong = _find_mistake(asked)
-    if wrong:
-        parser.error(wrong)
+    args = parser.parse_args(argv)
+    mistake = _find_mistake(args)
+    if mistake:
+        parser.error(mistake)
     try:
-        return _run_command(asked)
+        return _run_command(args)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ENDED_EARLY
 
 
-def _run_command(asked: argparse.Namespace) -> int:
-    count = 1 if asked.seed is not None else asked.seeds or SEEDS
-    first = asked.seed if asked.seed is not None else _first(asked)
+def _run_command(args: argparse.Namespace) -> int:
+    count = 1 if args.seed is not None else args.seeds or SEEDS
+    first = args.seed if args.seed is not None else 1 if args.first is None else args.first
     counts = RunTotals(count, time.monotonic())
     if count > 1:
-        _print_progress(f"{count} seeds from {first}, {min(asked.processes, count)} at a time, about a second each.")
-    ended = _run_all(range(first, first + count), asked, counts)
+        _print_progress(f"{count} seeds from {first}, {min(args.processes, count)} at a time, about a second each.")
+    ended = _run_all(range(first, first + count), args, counts)
     if count > 1:
         _print(counts.where_it_died)
     _print(str(counts))
@@ -104,14 +103,14 @@ def _run_command(asked: argparse.Namespace) -> int:
     return 0 if ended else ENDED_EARLY
 
 
-def _run_all(seeds: range, asked: argparse.Namespace, counts: RunTotals) -> bool:
-    """Whether all of them were run: Ctrl-C ends it early."""
+def _run_all(seeds: range, args: argparse.Namespace, counts: RunTotals) -> bool:
+    """Run the seeds and add them to `counts`. Return False if Ctrl-C ended them early."""
     try:
-        for told in _run_seeds(seeds, min(asked.processes, len(seeds)), trace=asked.trace):
-            counts.add(told)
-            _print_report(told, always=asked.seed is not None)
-            if counts.ran % TELL_EVERY == 0 and counts.ran < counts.asked:
-                _print_progress(f"{counts.ran} of {counts.asked}, {counts.broken} broken")
+        for report in _run_seeds(seeds, min(args.processes, len(seeds)), trace=args.trace):
+            counts.add(report)
+            _print_report(report, always=args.seed is not None)
+            if counts.ran % PROGRESS_EVERY == 0 and counts.ran < counts.requested:
+                _print_progress(f"{counts.ran} of {counts.requested}, {counts.broken} broken")
     except KeyboardInterrupt:
         return False
     return True
@@ -119,62 +118,60 @@ def _run_all(seeds: range, asked: argparse.Namespace, counts: RunTotals) -> bool
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="crucible-sim", description="The control plane under seeded faults.")
-    parser.add_argument("--seed", type=int, metavar="N", help="run this one and show its last lines")
-    parser.add_argument("--seeds", type=int, metavar="COUNT", help=f"run so many (default {SEEDS})")
-    parser.add_argument("--from", type=int, dest="first", metavar="N", help="the first of them (default 1)")
+    parser.add_argument("--seed", type=int, metavar="N", help="run this seed and show its last lines")
+    parser.add_argument("--seeds", type=int, metavar="COUNT", help=f"number of seeds (default: {SEEDS})")
+    parser.add_argument("--from", type=int, dest="first", metavar="N", help="first seed (default: 1)")
     cores = os.cpu_count() or 1
-    parser.add_argument("--processes", type=int, default=cores, metavar="N", help=f"share the work (default {cores})")
-    parser.add_argument("--trace", action="store_true", help="show all that happened, not only the last lines")
+    parser.add_argument(
+        "--processes", type=int, default=cores, metavar="N", help=f"parallel processes (default: {cores})"
+    )
+    parser.add_argument("--trace", action="store_true", help="show the whole trace, not only its last lines")
     return parser
 
 
-def _find_mistake(asked: argparse.Namespace) -> str:
-    """What is wrong with the words and what to type instead; empty when nothing is."""
-    if asked.seed is not None and (asked.seeds is not None or asked.first is not None):
+def _find_mistake(args: argparse.Namespace) -> str:
+    """Return what is wrong with the arguments and what to type instead; empty if they are valid."""
+    if args.seed is not None and (args.seeds is not None or args.first is not None):
         return "--seed runs one seed: leave out --seeds and --from, or --seed."
-    seeds = SEEDS if asked.seeds is None else asked.seeds
-    if not 1 <= seeds <= MOST_SEEDS:
-        return f"--seeds {seeds}: give a count from 1 to {MOST_SEEDS:,}, such as --seeds {SEEDS}."
-    for option, number in (("--seed", asked.seed), ("--from", asked.first)):
-        if number is not None and not 0 <= number <= LARGEST_SEED - MOST_SEEDS:
-            return f"{option} {number}: give a number from 0 to {LARGEST_SEED - MOST_SEEDS}, such as {option} 1."
-    if asked.trace and asked.seed is None:
+    seeds = SEEDS if args.seeds is None else args.seeds
+    if not 1 <= seeds <= MAX_SEEDS:
+        return f"--seeds {seeds}: give a count from 1 to {MAX_SEEDS:,}, such as --seeds {SEEDS}."
+    for option, number in (("--seed", args.seed), ("--from", args.first)):
+        if number is not None and not 0 <= number <= MAX_SEED - MAX_SEEDS:
+            return f"{option} {number}: give a number from 0 to {MAX_SEED - MAX_SEEDS}, such as {option} 1."
+    if args.trace and args.seed is None:
         return "--trace shows all of one seed: name it, such as --seed 1 --trace."
-    if not 1 <= asked.processes <= MOST_PROCESSES:
-        return f"--processes {asked.processes}: give a number from 1 to {MOST_PROCESSES}."
+    if not 1 <= args.processes <= MAX_PROCESSES:
+        return f"--processes {args.processes}: give a number from 1 to {MAX_PROCESSES}."
     return ""
 
 
-def _first(asked: argparse.Namespace) -> int:
-    return 1 if asked.first is None else int(asked.first)
-
-
 def _run_seeds(seeds: range, processes: int, *, trace: bool) -> Iterator[SeedReport]:
-    """In the order of the seeds."""
+    """Yield a report for each seed, in order."""
     if processes == 1:
         yield from (_run_seed(seed, trace) for seed in seeds)
         return
     with ProcessPoolExecutor(processes, initializer=_begin_work) as pool:
         try:
             yield from _in_order(pool, seeds, processes, trace)
-        except BaseException:  # whoever gives up, or closes us, waits for no further seed
+        except BaseException:  # Ctrl-C and a closed generator wait for no further seed
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 def _in_order(pool: ProcessPoolExecutor, seeds: range, processes: int, trace: bool) -> Iterator[SeedReport]:
-    """A few are under way at a time, however many there are."""
-    under_way: deque[Future[SeedReport]] = deque()
+    """Yield the reports in order, with a bounded number of seeds queued at a time."""
+    pending: deque[Future[SeedReport]] = deque()
     for seed in seeds:
-        under_way.append(pool.submit(_run_seed, seed, trace))
-        if len(under_way) >= processes * AHEAD:
-            yield under_way.popleft().result()
-    while under_way:
-        yield under_way.popleft().result()
+        pending.append(pool.submit(_run_seed, seed, trace))
+        if len(pending) >= processes * QUEUED_PER_PROCESS:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
 
 
 def _begin_work() -> None:
-    """Ctrl-C ends it at once and quietly: the command says what was done."""
+    """Let Ctrl-C end a worker at once, without a traceback: the command prints the summary."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -184,25 +181,24 @@ def _run_seed(seed: int, trace: bool) -> SeedReport:
     return _make_report(outcome, time.process_time() - began, trace=trace)
 
 
-def _make_report(outcome: Outcome, cpu_seconds: float, *, trace: bool) -> SeedReport:
-    told = outcome.trace
-    lines = tuple(told.last(len(told.lines) if trace else LAST_LINES))
-    deaths = tuple(line.what.removeprefix(DIES) for line in told.lines if line.what.startswith(DIES))
-    return SeedReport(outcome.seed, outcome.broken, outcome.virtual_seconds, cpu_seconds, told.digest, deaths, lines)
+def _make_report(outcome: RunOutcome, cpu_seconds: float, *, trace: bool) -> SeedReport:
+    lines = tuple(outcome.trace.last(len(outcome.trace.lines) if trace else LAST_LINES))
+    deaths = tuple(line.what.removeprefix(DIES) for line in outcome.trace.lines if line.what.startswith(DIES))
+    return SeedReport(outcome.seed, outcome.broken, outcome.virtual_seconds, cpu_seconds, outcome.digest, deaths, lines)
 
 
-def _print_report(told: SeedReport, *, always: bool) -> None:
-    if not told.broken and not always:
+def _print_report(report: SeedReport, *, always: bool) -> None:
+    if not report.broken and not always:
         return
-    for line in told.lines:
+    for line in report.lines:
         _print(line)
-    _print(f"seed {told.seed}: {told.broken or 'all held'} (trace {told.digest[:16]})")
-    if told.broken:
-        _print(f"again, with all that happened: crucible-sim --seed {told.seed} --trace")
+    _print(f"seed {report.seed}: {report.broken or 'all held'} (trace {report.digest[:16]})")
+    if report.broken:
+        _print(f"again, with all that happened: crucible-sim --seed {report.seed} --trace")
 
 
 def _print_progress(line: str) -> None:
-    """For whoever watches; the output stays what is counted on."""
+    """Print to stderr, so that stdout holds only reports and the summary."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 

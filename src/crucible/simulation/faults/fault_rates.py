@@ -1,4 +1,4 @@
-"""Weather: which faults there are just now. In the calm there are none."""
+"""How often faults strike, and the random numbers that decide it. In the calm phase there are none."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ RATES = {
     "removal.failed": 0.15,
     "notice.lost": 0.15,
 }
-"""How often each single fault strikes in the chaos, storms apart."""
+"""Probability of each single fault during the chaos phase; storms come on top."""
 
 
 PROVIDERS = frozenset({"create.lost", "create.failed", "create.refused", "boot.failed", "terminate.failed"})
-"""A provider has bad times and good ones: these come in spells."""
+"""Faults of a provider: they come in bad spells, with good ones between."""
 SPELL_SECONDS = 300.0
-FOUL, CLEAR = 2.2, 0.1
-"""How much more often they strike in a bad spell than RATES says, and how much more seldom in a good one."""
+BAD_SPELL, GOOD_SPELL = 2.2, 0.1
+"""Factors on RATES in a bad and in a good spell."""
 LASTING = frozenset({"disk", "store"})
-"""Storms that do not end with the others."""
+"""Storms that outlast the end of the chaos phase."""
 
 
 class RandomStream:
-    """Chance from a seed: every part of the world has its own, so that they do not disturb each other."""
+    """Random numbers from a seed and a name. Each part of the world has its own, so that one cannot shift another's."""
 
     def __init__(self, seed: int, name: str) -> None:
         self._random = random.Random(f"{seed}:{name}")  # noqa: S311  a simulation, no secrets
@@ -52,7 +52,7 @@ class RandomStream:
         return self._random.randint(low, high)
 
     def waiting_time(self, mean: float) -> float:
-        """A waiting time of this mean."""
+        """Return an exponentially distributed waiting time with this mean."""
         return self._random.expovariate(1.0 / mean)
 
     def choose(self, choices: Sequence[T]) -> T:
@@ -63,27 +63,28 @@ class RandomStream:
 
 
 class FaultRates:
-    """`storms` are faults that last: a name and until when."""
+    """Decides which faults strike. A storm is a fault that lasts: it has a name and an end."""
 
-    def __init__(self, dice: RandomStream, now: Callable[[], float]) -> None:
-        self._dice = dice
+    def __init__(self, rng: RandomStream, now: Callable[[], float]) -> None:
+        self._rng = rng
         self._now = now
         self._storms: dict[str, float] = {}
-        self._foul = dice.chance(0.5)
-        self._turns_at = dice.waiting_time(SPELL_SECONDS)
+        self._bad_spell = rng.chance(0.5)
+        self._turns_at = rng.waiting_time(SPELL_SECONDS)
         self.calm = False
 
     def strikes(self, fault: str) -> bool:
+        """Return whether this fault happens now. Each call draws a random number."""
         if self.calm:
             return False
-        often = self._spell() if fault in PROVIDERS else 1.0
-        return self._dice.chance(RATES[fault] * often)
+        factor = self._spell_factor() if fault in PROVIDERS else 1.0
+        return self._rng.chance(RATES[fault] * factor)
 
-    def _spell(self) -> float:
+    def _spell_factor(self) -> float:
         while self._turns_at <= self._now():
-            self._foul = not self._foul
-            self._turns_at += self._dice.waiting_time(SPELL_SECONDS)
-        return FOUL if self._foul else CLEAR
+            self._bad_spell = not self._bad_spell
+            self._turns_at += self._rng.waiting_time(SPELL_SECONDS)
+        return BAD_SPELL if self._bad_spell else GOOD_SPELL
 
     def storm(self, name: str, seconds: float) -> None:
         self._storms[name] = max(self._storms.get(name, 0.0), self._now() + seconds)
@@ -92,5 +93,5 @@ class FaultRates:
         return (not self.calm or name in LASTING) and self._storms.get(name, 0.0) > self._now()
 
     def end(self) -> None:
-        """From now on everything works; only a disk that is full stays so for a while."""
+        """Begin the calm phase: no fault strikes any more; only storms in LASTING run to their end."""
         self.calm = True

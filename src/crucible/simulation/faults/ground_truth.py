@@ -1,4 +1,4 @@
-"""The truth: what really happened in the world, whatever the control plane believes."""
+"""What really happened in the simulated world, whatever the control plane believes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RunningProgram:
-    """A user's program that runs. `due`: the virtual time at which its limit ends it; None: it has no limit."""
+    """A running user program. `due`: the virtual time at which its time limit ends it, or None without a limit."""
 
     job: str
     attempt: str
@@ -41,7 +41,7 @@ class OutputSegment:
 
 @dataclass(frozen=True)
 class OutputFile:
-    """A file that a program left, whose announcement was acknowledged."""
+    """An output file of a program, whose announcement was acknowledged."""
 
     job: str
     attempt: str
@@ -50,11 +50,14 @@ class OutputFile:
 
 
 TERMINAL = ("completed", "failed", "cancelled")
-"""How a job may end."""
+"""The final states of a job."""
 
 
 class GroundTruth:
-    """`broken` is told at once when two programs of one job run. `finishing` are tries whose program completed."""
+    """Records what happened. `finishing` are attempts whose program completed and whose end was not checked yet.
+
+    Calls `broken` at once if two programs of one job run at the same time.
+    """
 
     def __init__(self, broken: Callable[[str], None]) -> None:
         self._broken = broken
@@ -72,8 +75,8 @@ class GroundTruth:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Changes whenever somebody was told something."""
-        told: tuple[Sized, ...] = (
+        """Sizes of all collections of acknowledgements; they change whenever something was acknowledged."""
+        acknowledged: tuple[Sized, ...] = (
             self.submitted,
             self.saved,
             self.written,
@@ -81,10 +84,10 @@ class GroundTruth:
             self.cancelled,
             self.doubtful,
         )
-        return tuple(map(len, told))
+        return tuple(map(len, acknowledged))
 
     def report(self, what: str) -> None:
-        """For those who must not raise where they find it."""
+        """Report a broken invariant without raising, for callers inside simulated code that would catch it."""
         self._broken(what)
 
     def started(self, program: RunningProgram) -> None:
@@ -100,22 +103,22 @@ class GroundTruth:
         self.live.remove(program)
 
     def complete(self, program: RunningProgram) -> None:
-        """It did all it was to do; its try is over when what it left is in."""
+        """Record that the program did all its work; its attempt ends when its outputs are stored."""
         self.completed.add(program.job)
         self.finishing.append(program.attempt)
 
     def acknowledged(self, key: str, job: str) -> None:
-        """A submission was answered: from now on it exists for ever."""
+        """Record an acknowledged submission: from now on the job must exist."""
         if self.submitted.setdefault(key, job) != job:
             self._broken(f"{key} was acknowledged as {self.submitted[key]} and as {job}")
 
     def cancel(self, job: str) -> None:
-        """A cancel was answered: from now on nobody wants the job, until somebody resumes it."""
+        """Record an acknowledged cancel: the job must stay cancelled until it is resumed."""
         if job not in self.doubtful:
             self.cancelled.add(job)
 
     def resume(self, job: str) -> None:
-        """A resume was asked for. It may be answered late or never, and take effect: the job is not looked at again."""
+        """Record a request to resume: it may take effect at any time, so cancels of the job are no longer checked."""
         self.cancelled.discard(job)
         self.doubtful.add(job)
 

@@ -1,4 +1,4 @@
-"""One run: a world made from a seed, a chaos, then a calm in which everything must come to its end."""
+"""Run one seed: a chaos phase full of faults, then a calm phase in which everything must come to its end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from crucible.simulation.faults.world.elastic_backend import ElasticBackend
 from crucible.simulation.faults.world.local_backend import SimulatedLocalBackend
 from crucible.simulation.faults.world.machine import MachineEnvironment
 from crucible.simulation.faults.world.network import Network, NoAnswer, NotWanted, RequestRefused
-from crucible.simulation.faults.world.people import People
+from crucible.simulation.faults.world.people import SimulatedUsers
 from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 from crucible.simulation.faults.world.process import Crash, arm_all
 from crucible.simulation.faults.world.servers import Servers, SharedWorld
@@ -47,16 +47,16 @@ from crucible.simulation.faults.world.webhook_receiver import WebhookReceiver
 JOBS = 5
 CHAOS_SECONDS = 3000.0
 CALM_SECONDS = 6 * 3600.0
-LOOK_SECONDS = 30.0
-RECEIVERS = 0.4
-"""The part of the seeds in which somebody is told how jobs end; to look for news for others is dear."""
+CHECK_SECONDS = 30.0
+RECEIVER_SHARE = 0.4
+"""Share of the seeds that have a webhook receiver; sending notifications makes a run slow."""
 EXPECTED = (Crash, CrucibleError, NoAnswer, RequestRefused, NotWanted, InvariantBroken)
-"""What a task may end in."""
+"""Errors that a task may end with."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """`broken` is empty when every invariant held."""
+class RunOutcome:
+    """The result of a seed. `broken` is empty if every invariant held."""
 
     seed: int
     broken: str
@@ -69,50 +69,55 @@ class Outcome:
         return not self.broken
 
 
-def run(seed: int) -> Outcome:
-    """The same seed gives the same trace, whatever ran before."""
-    loop = VirtualLoop()  # type: ignore[abstract]  # what it leaves out would wait for a real world
+def run(seed: int) -> RunOutcome:
+    """Run a seed. The same seed gives the same trace, whatever ran before in this process."""
+    loop = VirtualLoop()  # type: ignore[abstract]  # it leaves out sockets, threads and signals
     with _database() as db, tempfile.TemporaryDirectory() as scratch:
-        world = World(seed, loop, db, Path(scratch))
+        world = SimulatedWorld(seed, loop, db, Path(scratch))
         with _instrumented(world):
             broken = _run_world(loop, world)
-    return Outcome(seed, broken, loop.time(), world.trace.digest, world.trace)
+    return RunOutcome(seed, broken, loop.time(), world.trace.digest, world.trace)
 
 
-def _run_world(loop: VirtualLoop, world: World) -> str:
-    """What broke, or nothing. An error of the simulation itself is a finding too: it has a seed, and others go on."""
+def _run_world(loop: VirtualLoop, world: SimulatedWorld) -> str:
+    """Return what broke, or "".
+
+    An error of the simulation itself is a finding like any other, so that it is reported with its seed.
+    """
     loop.failed = world.on_task_error
     try:
         return loop.run_until_complete(world.run())
-    except Exception as error:  # noqa: BLE001  whatever it is, it is told
+    except Exception as error:  # noqa: BLE001  any error is a finding
         world.report(repr(error))
         return repr(error)
 
 
-class World:
+class SimulatedWorld:
+    """Everything that one seed simulates: servers, cloud, laptop, network, users, faults and checkers."""
+
     def __init__(self, seed: int, loop: VirtualLoop, db: WatchedDb, scratch: Path) -> None:
         self._seed, self._loop, self._db = seed, loop, db
         self.trace = Trace(loop.time)
         self._broken: list[str] = []
         self._calm_since: float | None = None
         self._clock = WallClock(loop)
-        self._faults = FaultRates(self._dice("weather"), loop.time)
+        self._faults = FaultRates(self._rng("weather"), loop.time)
         self._truth = GroundTruth(self.report)
         store = MemoryStore(self._faults)
         backends: dict[str, Any] = {}
-        notices = NotificationCheck(db, self._truth)
-        receiver = self._receiver(notices)
-        estate = SharedWorld(db, store, self._clock, backends, self._faults, self.trace, scratch, receiver)
-        dice = self._dice("servers")
-        self._servers = Servers(estate, dice, 2 if dice.chance(0.25) else 1, self._committed)
-        network = Network(self._servers, self._faults, self._dice("network"))
-        ground = MachineEnvironment(network, self._truth, self.trace, self._dice("machines"))
-        self._cloud = Cloud(loop, ground, self._faults, self._dice("cloud"))
-        self._laptop = SimulatedLocalBackend(ground, self._faults)
-        backends["cloud"] = ElasticBackend(self._cloud, self._faults, self._dice("api"))
+        notifications = NotificationCheck(db, self._truth)
+        receiver = self._receiver(notifications)
+        shared_world = SharedWorld(db, store, self._clock, backends, self._faults, self.trace, scratch, receiver)
+        rng = self._rng("servers")
+        self._servers = Servers(shared_world, rng, 2 if rng.chance(0.25) else 1, self._on_commit)
+        network = Network(self._servers, self._faults, self._rng("network"))
+        environment = MachineEnvironment(network, self._truth, self.trace, self._rng("machines"))
+        self._cloud = Cloud(loop, environment, self._faults, self._rng("cloud"))
+        self._laptop = SimulatedLocalBackend(environment, self._faults)
+        backends["cloud"] = ElasticBackend(self._cloud, self._faults, self._rng("api"))
         backends["local"] = self._laptop
-        door = ApiClient(self._servers, self._faults)
-        self._people = People(door, self._clock, self._faults, self._truth, self.trace, self._dice("people"))
+        api = ApiClient(self._servers, self._faults)
+        self._people = SimulatedUsers(api, self._clock, self._faults, self._truth, self.trace, self._rng("people"))
         self._storms = Storms(
             self._faults,
             self._cloud,
@@ -121,38 +126,41 @@ class World:
             self._people,
             self._clock,
             self.trace,
-            self._dice("storms"),
+            self._rng("storms"),
         )
-        safe = SecretsCheck(db, scratch / KEYS_FILE)
-        self._checkers = Checkers(db, self._truth, self._cloud, store, loop.time, self._clock, safe, notices)
-        self._steward = Administrator(door, receiver, notices, safe, self.trace, self._dice("steward"))
+        secrets = SecretsCheck(db, scratch / KEYS_FILE)
+        self._checkers = Checkers(db, self._truth, self._cloud, store, loop.time, self._clock, secrets, notifications)
+        self._administrator = Administrator(api, receiver, notifications, secrets, self.trace, self._rng("steward"))
         endings = TerminationCheck(db, self._truth, self._clock)
         self._cloud.on_terminate, self._laptop.on_terminate = endings.check_instance, endings.check_programs
 
-    def _dice(self, name: str) -> RandomStream:
+    def _rng(self, name: str) -> RandomStream:
         return RandomStream(self._seed, name)
 
-    def _receiver(self, notices: NotificationCheck) -> WebhookReceiver | None:
-        """Some projects have one."""
-        dice = self._dice("receiver")
-        return WebhookReceiver(self._faults, dice, notices) if dice.chance(RECEIVERS) else None
+    def _receiver(self, notifications: NotificationCheck) -> WebhookReceiver | None:
+        """Return the webhook receiver, which only a share of the seeds has."""
+        rng = self._rng("receiver")
+        return WebhookReceiver(self._faults, rng, notifications) if rng.chance(RECEIVER_SHARE) else None
 
     def report(self, what: str) -> None:
-        """An invariant does not hold: the run ends soon."""
+        """Record a broken invariant: the run ends at the next check."""
         if not self._broken:
             self.trace("BROKEN", what)
         self._broken.append(what)
 
     def on_task_error(self, error: BaseException) -> None:
-        """A task ended so. What nobody foresaw is a finding, though another task may make up for it."""
+        """Report an error that a task ended with, unless it is expected.
+
+        It is a finding even if a retry in another task would hide it.
+        """
         if not isinstance(error, EXPECTED):
             self.report(f"nobody expected {error!r}")
 
     async def run(self) -> str:
-        """What broke, or nothing."""
+        """Run both phases and return what broke first, or ""."""
         self._servers.start()
         self._people.start(JOBS)
-        self._steward.start(self._people.crew)
+        self._administrator.start(self._people.tasks)
         self._storms.start()
         try:
             await self._chaos()
@@ -163,12 +171,12 @@ class World:
             for part in (self._people, self._servers):
                 part.stop()
             self._storms.end()
-            await asyncio.sleep(0)  # so that what was just ended hears of it
+            await asyncio.sleep(0)  # lets the cancelled tasks end
         return self._broken[0] if self._broken else ""
 
     async def _chaos(self) -> None:
         while self._loop.time() < CHAOS_SECONDS + self._storms.slept and not self._broken:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             self._checkers.check(None)
 
     async def _calm(self) -> None:
@@ -178,7 +186,7 @@ class World:
         self._faults.end()
         self._servers.stop_faults()
         while not self._broken:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             self._checkers.check(self._calm_since)
             left = f"{self._people.waiting} wait" if self._people.waiting else self._checkers.unfinished()
             if not left:
@@ -188,24 +196,24 @@ class World:
             if self._loop.time() > self._calm_since + CALM_SECONDS:
                 raise InvariantBroken(f"stuck: {left}")
 
-    def _committed(self) -> None:
+    def _on_commit(self) -> None:
         try:
             self._checkers.check_commit()
         except InvariantBroken as broken:
             self.report(str(broken))
 
     def on_log(self, logger: object, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """What the control plane logs. A failure that nobody expected is a finding."""
+        """Add a log line of the control plane to the trace. An unexpected error in it is a finding."""
         self.trace("log", f"{event.get('event')} {event.get('error', event.get('why', ''))}")
-        told = event.get("exc_info")
-        error = told if isinstance(told, BaseException) else sys.exc_info()[1]
-        if told and not isinstance(error, Crash | CrucibleError):
+        exc_info = event.get("exc_info")
+        error = exc_info if isinstance(exc_info, BaseException) else sys.exc_info()[1]
+        if exc_info and not isinstance(error, Crash | CrucibleError):
             self.report(f"{event['event']}: {error!r}")
         raise structlog.DropEvent
 
 
 _idle: list[WatchedDb] = []
-"""Databases of earlier runs, emptied: one that has compiled its statements answers ten times sooner."""
+"""Emptied databases of earlier runs: one whose statements are compiled is ten times faster."""
 
 
 @contextmanager
@@ -228,7 +236,7 @@ def _wipe(conn: Connection) -> None:
 
 
 def _run_sync(work: Any) -> None:
-    """Runs what never suspends."""
+    """Run a coroutine that never suspends, without an event loop."""
     try:
         work.send(None)
     except StopIteration:
@@ -237,8 +245,8 @@ def _run_sync(work: Any) -> None:
 
 
 @contextmanager
-def _instrumented(world: World) -> Iterator[None]:
-    """While it runs, every crash point is armed and the control plane's log is read."""
+def _instrumented(world: SimulatedWorld) -> Iterator[None]:
+    """Arm every crash point and send the control plane's log to the trace, for the duration of the context."""
     before = structlog.get_config()
     structlog.configure(processors=[world.on_log], cache_logger_on_first_use=False)
     set_on_retry_hooks(())

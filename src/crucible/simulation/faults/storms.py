@@ -1,4 +1,4 @@
-"""Storms: faults that come over the world one after another, until the calm."""
+"""Storms: large faults that happen one after another until the calm phase."""
 
 from __future__ import annotations
 
@@ -11,75 +11,77 @@ from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import virtual_loop
 from crucible.simulation.faults.world.cloud import ZONES, Cloud
 from crucible.simulation.faults.world.local_backend import SimulatedLocalBackend
-from crucible.simulation.faults.world.machine import Machine
+from crucible.simulation.faults.world.machine import SimulatedMachine
 from crucible.simulation.faults.world.network import NetworkLink
-from crucible.simulation.faults.world.people import People
+from crucible.simulation.faults.world.people import SimulatedUsers
 from crucible.simulation.faults.world.ports import WallClock
 from crucible.simulation.faults.world.servers import Servers
 from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.simulation.faults.world.webhook_receiver import STORM as RECEIVER
 
 BETWEEN_SECONDS = 60.0
-USUALLY_AHEAD = 120.0
-"""Seconds by which the control plane's clock is off at most, unless somebody sets it."""
-FORWARD = (600.0, 3 * 3600.0)
-BACK = (60.0, 300.0)
-"""Seconds by which somebody sets it. What waits for an instant waits that much longer after a step back."""
-STANDS = (30.0, 150.0, 300.0, 400.0)
-"""Seconds for which a server stands still: longer than its duties last, than its claims, than both with the calls."""
-NAPS = (60.0, 600.0, 3600.0, 7200.0)
-AFTERSHOCK = 180.0
-"""Seconds that the disk may still be full once all else is calm."""
+MAX_CLOCK_ERROR = 120.0
+"""Seconds by which the control plane's clock may be wrong without a step."""
+STEP_FORWARD = (600.0, 3 * 3600.0)
+STEP_BACK = (60.0, 300.0)
+"""Ranges of a clock step, in seconds. Steps back are short: every deadline moves away by the same time."""
+PAUSES = (30.0, 150.0, 300.0, 400.0)
+"""Seconds for which a server freezes: some are longer than its duties last, its claims, or both with the calls."""
+SLEEPS = (60.0, 600.0, 3600.0, 7200.0)
+MAX_AFTERSHOCK = 180.0
+"""Seconds for which the disk or the store may stay full in the calm phase."""
 
 
 class Storms:
+    """Starts a random storm every BETWEEN_SECONDS on average, and undoes them all at the end."""
+
     def __init__(
         self,
         faults: FaultRates,
         cloud: Cloud,
         laptop: SimulatedLocalBackend,
         servers: Servers,
-        people: People,
+        people: SimulatedUsers,
         clock: WallClock,
         trace: Trace,
-        dice: RandomStream,
+        rng: RandomStream,
     ) -> None:
         self._faults, self._cloud, self._laptop = faults, cloud, laptop
-        self._servers, self._people, self._clock, self._trace, self._dice = servers, people, clock, trace, dice
-        self._crew = TaskGroup("storms")
+        self._servers, self._people, self._clock, self._trace, self._rng = servers, people, clock, trace, rng
+        self._tasks = TaskGroup("storms")
         self._cut: list[NetworkLink] = []
-        self._set = 0.0
+        self._steps = 0.0
         self._asleep_since: float | None = None
-        self._still: list[TaskGroup] = []
+        self._frozen: list[TaskGroup] = []
         self._over = False
         self.slept = 0.0
 
     def start(self) -> None:
-        self._crew.start(self._run())
+        self._tasks.start(self._run())
 
     def end(self) -> None:
-        """Whatever was cut is joined again, and who sleeps wakes. The disk may be full for a while yet."""
+        """Begin the calm phase: restore the network, wake the laptop, restock. The disk may stay full for a while."""
         if self._over:
             return
         self._over = True
-        self._crew.die()
+        self._tasks.die()
         self._wake()
         self._cloud.restock(*self._cloud.sold_out)
-        for line in self._cut:
-            line.cut = False
+        for link in self._cut:
+            link.cut = False
         self._leave_cut()
-        if self._dice.chance(0.3):
-            self._storm(self._dice.choose(("disk", "store")), self._dice.uniform(10.0, AFTERSHOCK))
+        if self._rng.chance(0.3):
+            self._storm(self._rng.choose(("disk", "store")), self._rng.uniform(10.0, MAX_AFTERSHOCK))
 
     def _leave_cut(self) -> None:
-        """A line may stay cut in the calm: its machine's lease ends, and it is given up."""
+        """Sometimes leave one machine cut off in the calm phase, until its lease expires and it is given up."""
         living = [found.computer.link for found in self._cloud.living()]
-        lines = [line for line in living if any(line is cut for cut in self._cut)]
-        if lines and self._dice.chance(0.5):
-            line = self._dice.choose(lines)
-            line.cut = True
+        links = [link for link in living if any(link is cut for cut in self._cut)]
+        if links and self._rng.chance(0.5):
+            link = self._rng.choose(links)
+            link.cut = True
             self._trace("weather", "a line stays cut for a while")
-            virtual_loop().call_later(self._dice.uniform(600.0, 3000.0), setattr, line, "cut", False)
+            virtual_loop().call_later(self._rng.uniform(600.0, 3000.0), setattr, link, "cut", False)
 
     async def _run(self) -> None:
         kinds: tuple[Callable[[], None], ...] = (
@@ -111,23 +113,23 @@ class Storms:
             self._halt,
         )
         while True:
-            await asyncio.sleep(self._dice.waiting_time(BETWEEN_SECONDS))
-            self._dice.choose(kinds)()
+            await asyncio.sleep(self._rng.waiting_time(BETWEEN_SECONDS))
+            self._rng.choose(kinds)()
 
     def _provider(self) -> None:
-        self._storm("cloud", self._dice.uniform(20.0, 300.0))
+        self._storm("cloud", self._rng.uniform(20.0, 300.0))
 
     def _slow(self) -> None:
-        self._storm(f"slow {self._dice.choose(('cloud', 'cloud', 'local'))}", self._dice.uniform(20.0, 300.0))
+        self._storm(f"slow {self._rng.choose(('cloud', 'cloud', 'local'))}", self._rng.uniform(20.0, 300.0))
 
     def _full(self) -> None:
-        self._storm(self._dice.choose(("disk", "store")), self._dice.uniform(10.0, 120.0))
+        self._storm(self._rng.choose(("disk", "store")), self._rng.uniform(10.0, 120.0))
 
     def _store_away(self) -> None:
-        self._storm("store away", self._dice.uniform(20.0, 600.0))
+        self._storm("store away", self._rng.uniform(20.0, 600.0))
 
     def _receiver(self) -> None:
-        self._storm(RECEIVER, self._dice.uniform(20.0, 300.0))
+        self._storm(RECEIVER, self._rng.uniform(20.0, 300.0))
 
     def _storm(self, name: str, seconds: float) -> None:
         self._trace("weather", f"{name} for {seconds:.0f} s")
@@ -137,51 +139,51 @@ class Storms:
         machines = self._machines()
         if not machines:
             return
-        struck = machines if self._dice.chance(0.2) else [self._dice.choose(machines)]
-        seconds = self._dice.choose((5.0, 60.0, 600.0, 1500.0, 1500.0)) * self._dice.uniform(0.5, 1.5)
+        struck = machines if self._rng.chance(0.2) else [self._rng.choose(machines)]
+        seconds = self._rng.choose((5.0, 60.0, 600.0, 1500.0, 1500.0)) * self._rng.uniform(0.5, 1.5)
         for machine in struck:
             self._trace("weather", f"{machine.native_id} is cut off for {seconds:.0f} s")
             machine.link.cut = True
             self._cut.append(machine.link)
-            self._crew.start(self._join(machine.link, seconds))
+            self._tasks.start(self._reconnect(machine.link, seconds))
 
-    async def _join(self, line: NetworkLink, seconds: float) -> None:
+    async def _reconnect(self, link: NetworkLink, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        line.cut = False
+        link.cut = False
 
-    def _machines(self) -> list[Machine]:
+    def _machines(self) -> list[SimulatedMachine]:
         here = [m for token, m in self._laptop.machines.items() if token not in self._laptop.removed]
         return [found.computer for found in self._cloud.living()] + here
 
     def _reclaim(self) -> None:
         spot = [found.id for found in self._cloud.living() if found.market is Market.SPOT]
         if spot:
-            notice = 0.0 if self._dice.chance(0.3) else self._dice.uniform(0.0, 120.0)
-            self._cloud.reclaim(self._dice.choose(spot), notice)
+            notice = 0.0 if self._rng.chance(0.3) else self._rng.uniform(0.0, 120.0)
+            self._cloud.reclaim(self._rng.choose(spot), notice)
 
     def _death(self) -> None:
         living = [found.id for found in self._cloud.living()]
         if living:
-            self._cloud.kill(self._dice.choose(living), "hardware")
+            self._cloud.kill(self._rng.choose(living), "hardware")
 
     def _sold_out(self) -> None:
-        what = (self._dice.choose(ZONES), self._dice.choose((Market.SPOT, Market.ON_DEMAND)))
+        what = (self._rng.choose(ZONES), self._rng.choose((Market.SPOT, Market.ON_DEMAND)))
         self._trace("weather", f"{what[0]} {what[1].value} is sold out")
         self._cloud.sell_out(what)
-        self._crew.start(self._restock(what))
+        self._tasks.start(self._restock(what))
 
     async def _restock(self, what: tuple[str, Market]) -> None:
-        await asyncio.sleep(self._dice.uniform(60.0, 900.0))
+        await asyncio.sleep(self._rng.uniform(60.0, 900.0))
         self._cloud.restock(what)
 
     def _price(self) -> None:
-        """More often than not of what somebody rents just now."""
+        """Change a price: more often than not one that a running spot instance pays."""
         rented = [found.zone for found in self._cloud.living() if found.market is Market.SPOT]
-        if rented and self._dice.chance(0.7):
-            zone, market = self._dice.choose(rented), Market.SPOT
+        if rented and self._rng.chance(0.7):
+            zone, market = self._rng.choose(rented), Market.SPOT
         else:
-            zone, market = self._dice.choose(ZONES), self._dice.choose((Market.SPOT, Market.ON_DEMAND))
-        self._cloud.reprice(zone, market, self._dice.integer(100_000, 1_500_000))
+            zone, market = self._rng.choose(ZONES), self._rng.choose((Market.SPOT, Market.ON_DEMAND))
+        self._cloud.reprice(zone, market, self._rng.integer(100_000, 1_500_000))
 
     def _crash(self) -> None:
         self._servers.crash_one("any moment")
@@ -190,35 +192,35 @@ class Storms:
         self._servers.stop_one()
 
     def _stand_still(self) -> None:
-        self._servers.halt_one(self._dice.choose(STANDS) * self._dice.uniform(0.7, 1.3))
+        self._servers.halt_one(self._rng.choose(PAUSES) * self._rng.uniform(0.7, 1.3))
 
     def _clock_jump(self) -> None:
-        self._clock.ahead = self._set + self._dice.uniform(-USUALLY_AHEAD, USUALLY_AHEAD)
+        self._clock.ahead = self._steps + self._rng.uniform(-MAX_CLOCK_ERROR, MAX_CLOCK_ERROR)
         self._trace("weather", f"the clock is {self._clock.ahead:.0f} s ahead")
 
     def _clock_step(self) -> None:
-        """Somebody sets it: hours forward, as after a long time without power, or some minutes back."""
-        if not self._dice.chance(0.4):
+        """Set the clock: up to hours forward, as after a power outage, or some minutes back."""
+        if not self._rng.chance(0.4):
             return
-        seconds = self._dice.uniform(*FORWARD) if self._dice.chance(0.6) else -self._dice.uniform(*BACK)
-        self._set += seconds
+        seconds = self._rng.uniform(*STEP_FORWARD) if self._rng.chance(0.6) else -self._rng.uniform(*STEP_BACK)
+        self._steps += seconds
         self._clock.step(seconds)
         self._trace("weather", f"the clock is set {seconds:+.0f} s")
 
     def _sleep(self) -> None:
-        """Somebody closes the laptop: all on it stands still, an embedded server and its user too."""
-        if self._asleep_since is not None or not self._dice.chance(0.5):
+        """Put the laptop to sleep: everything on it freezes, including an embedded server and its user."""
+        if self._asleep_since is not None or not self._rng.chance(0.5):
             return
-        seconds = self._dice.choose(NAPS) * self._dice.uniform(0.5, 1.5)
+        seconds = self._rng.choose(SLEEPS) * self._rng.uniform(0.5, 1.5)
         self._trace("weather", f"the laptop sleeps for {seconds:.0f} s")
         self._asleep_since = virtual_loop().time()
         self._laptop.asleep = True
         home = self._servers.on_laptop()
-        self._still = [*self._laptop.task_groups(), *home, *([self._people.crew] if home else [])]
-        virtual_loop().freeze(self._still)
+        self._frozen = [*self._laptop.task_groups(), *home, *([self._people.tasks] if home else [])]
+        virtual_loop().freeze(self._frozen)
         if home:
             self.slept += seconds
-        self._crew.start(self._sleep_on(seconds))
+        self._tasks.start(self._sleep_on(seconds))
 
     async def _sleep_on(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -229,15 +231,15 @@ class Storms:
             return
         slept, self._asleep_since = virtual_loop().time() - self._asleep_since, None
         self._trace("weather", "the laptop wakes")
-        self._laptop.wake(slept, clock_stood=self._dice.chance(0.5))
+        self._laptop.wake(slept, clock_stood=self._rng.chance(0.5))
         self._cloud.forget_stock()
-        virtual_loop().thaw(self._still)
+        virtual_loop().thaw(self._frozen)
 
     def _kill_runner(self) -> None:
         runners = [runner for machine in self._machines() for runner in machine.runners.values() if runner.alive]
         if runners:
             self._trace("weather", "a runner is killed")
-            self._dice.choose(runners).kill()
+            self._rng.choose(runners).kill()
 
     def _halt(self) -> None:
         self._trace("weather", "the laptop's host is killed")

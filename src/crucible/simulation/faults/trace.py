@@ -1,4 +1,4 @@
-"""The trace: what happened, in order. Two runs of a seed have the same one."""
+"""The trace of a run: everything that happened, in order. Two runs of a seed have the same trace."""
 
 from __future__ import annotations
 

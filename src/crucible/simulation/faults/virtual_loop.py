@@ -1,4 +1,4 @@
-"""An asyncio event loop in virtual time: it never waits, and the same program runs the same way every time."""
+"""An asyncio event loop in virtual time: it never waits, and the same program always runs in the same order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class Deadlock(RuntimeError):
-    """Nothing can happen any more, and what was waited for has not happened."""
+    """Raised when the main task is not done, and no callback or timer is left that could wake it."""
 
 
 class ScheduledCall:
-    """A callback that is due; asyncio's Handle, without its file and line."""
+    """A scheduled callback: a cheap replacement of asyncio.Handle and TimerHandle."""
 
     __slots__ = ("_args", "_callback", "_context", "_when", "is_cancelled")
 
@@ -42,19 +42,19 @@ class ScheduledCall:
         self._context.run(self._callback, *self._args)
 
     def is_frozen(self) -> bool:
-        crew = task_group_of(self._context)
-        return crew is not None and crew.frozen
+        group = task_group_of(self._context)
+        return group is not None and group.frozen
 
 
 def virtual_loop() -> VirtualLoop:
-    """The one that runs."""
+    """Return the running loop, which must be a VirtualLoop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop), "simulations run in virtual time"
     return loop
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """Time stands still while anything is ready, then jumps to the next timer. Starts at 0."""
+    """An event loop whose time stands still while callbacks are ready, then jumps to the next timer. Starts at 0."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -64,41 +64,44 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._frozen: list[TaskGroup] = []
         self._held: list[ScheduledCall] = []
         self.failed: Callable[[BaseException], None] = lambda error: None
-        """Told of every task that ends in an error, whoever waits for it."""
+        """Called with the error of every task that fails, awaited or not."""
 
     def time(self) -> float:
         return self._now
 
     async def give_way(self) -> None:
-        """As `asyncio.sleep(0)`, and cheaper where nobody waits for a turn. Whoever was just frozen stays here."""
+        """Like `asyncio.sleep(0)`, but free if no other callback is ready.
+
+        Always yields while any group is frozen: if the caller's own group is, it must stop here.
+        """
         if self._ready or self._frozen:
             await asyncio.sleep(0)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
-        turn = ScheduledCall(callback, args, context)
-        self._ready.append(turn)
-        return turn
+        call = ScheduledCall(callback, args, context)
+        self._ready.append(call)
+        return call
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         return self.call_at(self._now + max(delay, 0.0), callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
-        turn = ScheduledCall(callback, args, context)
-        turn._when = when
+        call = ScheduledCall(callback, args, context)
+        call._when = when
         self._count += 1
-        heapq.heappush(self._timers, (when, self._count, turn))
-        return turn
+        heapq.heappush(self._timers, (when, self._count, call))
+        return call
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:
-        """The task also joins the crew of whoever starts it, and ends with that."""
+        """Create a task. It joins the task group of its creator, and dies and freezes with it."""
         task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
-        task.add_done_callback(self._over)
-        crew = task_group_of(context)
-        if crew is not None:
-            crew.join(task)
+        task.add_done_callback(self._report_failure)
+        group = task_group_of(context)
+        if group is not None:
+            group.join(task)
         return task
 
     def get_debug(self) -> bool:
@@ -111,9 +114,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Errors that nobody waited for; `failed` was told of them."""
+        """Ignore errors of tasks that nothing awaits: `failed` was called with them."""
 
-    def _over(self, task: asyncio.Task[Any]) -> None:
+    def _report_failure(self, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.failed(error)
@@ -128,30 +131,31 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(None)
 
-    def freeze(self, crews: Iterable[TaskGroup]) -> None:
-        """Nothing of these crews runs until they thaw; then all that was due meanwhile is, in its order."""
-        for crew in crews:
-            crew.frozen = True
-            self._frozen.append(crew)
+    def freeze(self, groups: Iterable[TaskGroup]) -> None:
+        """Stop running tasks of these groups until `thaw`, which then runs all that became due, in order."""
+        for group in groups:
+            group.frozen = True
+            self._frozen.append(group)
 
-    def thaw(self, crews: Iterable[TaskGroup]) -> None:
-        for crew in crews:
-            crew.frozen = False
-        self._frozen = [crew for crew in self._frozen if crew.frozen]
+    def thaw(self, groups: Iterable[TaskGroup]) -> None:
+        for group in groups:
+            group.frozen = False
+        self._frozen = [group for group in self._frozen if group.frozen]
         held, self._held = self._held, []
-        for turn in held:
-            (self._held if turn.is_frozen() else self._ready).append(turn)
+        for call in held:
+            (self._held if call.is_frozen() else self._ready).append(call)
 
     def _advance(self) -> None:
         if not self._ready:
             self._jump()
-        turn = self._ready.popleft()
-        if self._frozen and turn.is_frozen():
-            self._held.append(turn)
-        elif not turn.is_cancelled:
-            turn.run()
+        call = self._ready.popleft()
+        if self._frozen and call.is_frozen():
+            self._held.append(call)
+        elif not call.is_cancelled:
+            call.run()
 
     def _jump(self) -> None:
+        """Advance the time to the next timer. Raises Deadlock if there is none."""
         timers = self._timers
         while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)

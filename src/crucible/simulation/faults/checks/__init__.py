@@ -1,1 +1,1 @@
-"""Compare what the control plane says with what really happened."""
+"""Checks that compare what the control plane says with what really happened."""

@@ -1,4 +1,4 @@
-"""Bills: what our ledger says a machine cost, against the cloud's own meter."""
+"""Compare the cost of a machine in our ledger with the cloud's own meter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEGMENTS = "SELECT starts_at, ends_at, rate, native_id FROM price_segments WHER
 
 @dataclass
 class BillingCheck:
-    """Each check raises Broken."""
+    """Compares bills of machines. Each check raises InvariantBroken."""
 
     db: WatchedDb
     cloud: Cloud
@@ -24,7 +24,7 @@ class BillingCheck:
     _settled: set[object] = field(default_factory=set)
 
     def check(self) -> None:
-        """A bill that was closed since the last look is the cloud's, to the micro-dollar."""
+        """Check that each bill closed since the last call equals the cloud's, to the micro-dollar."""
         for machine, billing in self.db.query("SELECT id, billing FROM machines WHERE backend = 'cloud' AND metered"):
             if machine not in self._settled:
                 self._compare(str(machine), str(billing))
@@ -35,7 +35,7 @@ class BillingCheck:
             self._compare(str(machine), str(billing))
 
     def open(self) -> str:
-        """A bill that is still open, in words."""
+        """Return a sentence that names an open bill, or ""."""
         bills = self.db.query("SELECT id FROM machines WHERE backend = 'cloud' AND NOT metered")
         return f"the bill of {bills[0][0]} is open" if bills else ""
 

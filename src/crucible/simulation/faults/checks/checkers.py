@@ -1,4 +1,4 @@
-"""Findings: the checkers. Each compares what the control plane says with what is true."""
+"""The checkers: each compares what the control plane says with the ground truth."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 from crucible.simulation.faults.world.store import MemoryStore
 
 BOUND_SECONDS = 900.0
-"""With nothing failing, what is to end has ended within this time."""
+"""Without faults, anything that has to end does so within this time."""
 LIMIT_SECONDS = 120.0
-"""A program on a machine whose clock is slow, or whose runner died, may run so much longer than its limit."""
+"""How far beyond its time limit a program may run, because of a slow clock or a dead runner."""
 LAUNCH_SECONDS = 150.0
-"""A launch that was under way when its machine was given up takes effect within this time, or never."""
+"""A launch that was in flight when its machine was given up takes effect within this time, or never."""
 
 
 _OF_ENDED_JOBS = f"""
@@ -36,7 +36,7 @@ WHERE j.desired = 'cancel' AND j.state NOT IN {TERMINAL} GROUP BY j.id HAVING ma
 
 @dataclass
 class Checkers:
-    """Every check raises Broken. `now` is virtual time, `clock` the control plane's."""
+    """All checks of a run. They raise InvariantBroken. `now` is virtual time, `clock` is the control plane's clock."""
 
     db: WatchedDb
     truth: GroundTruth
@@ -47,22 +47,22 @@ class Checkers:
     secrets: SecretsCheck
     notifications: NotificationCheck
     _releasing: dict[object, float] = field(default_factory=dict)
-    _committed: object = None
-    _looked: object = None
+    _last_commit: object = None
+    _last_state: object = None
 
     def __post_init__(self) -> None:
-        self.cloud.on_create = self._intent
+        self.cloud.on_create = self._check_intent
         self._objects = StoredObjectsCheck(self.db, self.truth, self.store)
         self._billing = BillingCheck(self.db, self.cloud, self.clock)
         self._placement = PlacementCheck(self.db, self.cloud, self.clock)
 
     def check_commit(self) -> None:
-        """After every commit: nothing runs that is over by the books, and nothing is tried twice at once."""
+        """Check, after every commit, running programs, placements, completed attempts and live instances."""
         state = (self.db.changes, len(self.truth.began), len(self.cloud.instances))
-        if state == self._committed:
+        if state == self._last_commit:
             return
-        self._committed = state
-        self._programs()
+        self._last_commit = state
+        self._check_programs()
         self._placement.check()
         self._objects.commit()
         self._gone()
@@ -84,7 +84,7 @@ class Checkers:
     def _was_set_since(self, found: Instance) -> bool:
         return self.clock.stepped_at > found.created_at - LAUNCH_SECONDS
 
-    def _programs(self) -> None:
+    def _check_programs(self) -> None:
         for running in self.truth.live:
             rows = self.db.query(
                 "SELECT a.state, j.state FROM attempts a JOIN jobs j ON j.id = a.job WHERE a.id = ?", running.attempt
@@ -99,10 +99,10 @@ class Checkers:
             if job in TERMINAL:
                 raise InvariantBroken(f"{running.job} is {job}, and its program runs on {running.machine}")
 
-    def _intent(self, machine: str, ends_at: float | None) -> None:
-        """Before an instance exists: it is wanted, that is committed, and it ends though nobody tells it to.
+    def _check_intent(self, machine: str, ends_at: float | None) -> None:
+        """Check, before an instance is created, that its committed row still wants it, and gives it the same end.
 
-        Tells Truth, for its caller is the cloud.
+        Reports to the ground truth instead of raising, because its caller is the cloud.
         """
         rows = self.db.query("SELECT ends_at FROM machines WHERE id = ?", machine)
         if not rows or self.db.busy:
@@ -114,17 +114,17 @@ class Checkers:
             self.truth.report(f"{machine} is made {self.now() - since:.0f} s after it was given up")
 
     def check(self, calm_since: float | None) -> None:
-        """Now and then: what must hold at any time."""
+        """Check, every CHECK_SECONDS, all that must hold at any time. `calm_since`: None during the chaos phase."""
         state = (self.db.changes, self.truth.counts, len(self.store.objects))
-        if state != self._looked:
-            self._looked = state
+        if state != self._last_state:
+            self._last_state = state
             self._compare()
-        self._limits()
+        self._check_limits()
         if calm_since is not None:
-            self._bound(calm_since)
+            self._check_bounds(calm_since)
 
-    def _limits(self) -> None:
-        """On the laptop time may stand still."""
+    def _check_limits(self) -> None:
+        """Check time limits of programs on rented machines; on the laptop time may stand still."""
         rented = {found.id for found in self.cloud.living()}
         for running in self.truth.live:
             if running.due is not None and running.machine in rented and self.now() > running.due + LIMIT_SECONDS:
@@ -133,17 +133,17 @@ class Checkers:
                 )
 
     def _compare(self) -> None:
-        self._acknowledged()
-        self._cancelled()
-        self._events()
-        self._checkpoints()
+        self._check_submissions()
+        self._check_cancels()
+        self._check_events()
+        self._check_checkpoints()
         self._objects.check()
         self._billing.check()
         self.secrets.check()
         self.notifications.check()
         self._note_releases()
 
-    def _acknowledged(self) -> None:
+    def _check_submissions(self) -> None:
         stored = {row[0] for row in self.db.query("SELECT id FROM jobs")}
         lost = [job for job in self.truth.submitted.values() if job not in stored]
         if lost:
@@ -152,23 +152,23 @@ class Checkers:
         if twice:
             raise InvariantBroken(f"{twice[0][0]} was submitted under one key and exists twice")
 
-    def _cancelled(self) -> None:
-        """What somebody cancelled is wanted by nobody."""
+    def _check_cancels(self) -> None:
+        """Check that jobs whose cancel was acknowledged are still to be cancelled, or have ended."""
         wanted = self.db.query(f"SELECT id, state FROM jobs WHERE desired != 'cancel' AND state NOT IN {TERMINAL}")  # noqa: S608
         for job, state in wanted:
             if job in self.truth.cancelled:
                 raise InvariantBroken(f"the cancel of {job} was acknowledged, and it is {state} as if it never was")
 
-    def _events(self) -> None:
-        told = self.db.query("SELECT job, count(*), max(n), min(n) FROM events GROUP BY job")
+    def _check_events(self) -> None:
+        rows = self.db.query("SELECT job, count(*), max(n), min(n) FROM events GROUP BY job")
         counts = {job: count for job, count in self.db.query("SELECT id, events FROM jobs")}  # noqa: C416
-        for job, count, last, first in told:
+        for job, count, last, first in rows:
             if (first, last, counts[job]) != (1, count, count):
                 raise InvariantBroken(
                     f"the events of {job} have a gap: {count} from {first} to {last}, {counts[job]} counted"
                 )
 
-    def _checkpoints(self) -> None:
+    def _check_checkpoints(self) -> None:
         rows = set(self.db.query("SELECT attempt, sha256 FROM checkpoints"))
         for key, saved in self.truth.saved.items():
             if key not in rows:
@@ -176,8 +176,8 @@ class Checkers:
                     f"a checkpoint of {saved.job} at step {saved.step} was acknowledged and has no row"
                 )
 
-    def _bound(self, calm_since: float) -> None:
-        self._released(calm_since)
+    def _check_bounds(self, calm_since: float) -> None:
+        self._check_released(calm_since)
         if self.now() - calm_since < BOUND_SECONDS:
             return
         slow = self.db.query(_UNENDED_CANCELS, self.clock.now() - BOUND_SECONDS)
@@ -192,8 +192,8 @@ class Checkers:
         rows = self.db.query("SELECT id FROM machines WHERE state IN ('releasing', 'gone')")
         self._releasing = {row[0]: self._releasing.get(row[0], self.now()) for row in rows}
 
-    def _released(self, calm_since: float) -> None:
-        """A machine that is being released is gone soon."""
+    def _check_released(self, calm_since: float) -> None:
+        """Check that machines do not stay in `releasing`."""
         for (machine,) in self.db.query("SELECT id FROM machines WHERE state = 'releasing'"):
             since = max(self._releasing[machine], calm_since)
             if self.now() - since > BOUND_SECONDS:
@@ -202,7 +202,7 @@ class Checkers:
     # At the end
 
     def unfinished(self) -> str:
-        """What is left to do; empty when everything has come to its end."""
+        """Return a sentence that names something unfinished, or "" if everything has ended."""
         jobs = self.db.query(f"SELECT id, state, waiting FROM jobs WHERE state NOT IN {TERMINAL}")  # noqa: S608
         if jobs:
             return f"{jobs[0][0]} is {jobs[0][1]} {jobs[0][2]}"
@@ -218,7 +218,8 @@ class Checkers:
         return self._billing.open() or self._objects.unpruned() or self.notifications.missing()
 
     def check_end(self) -> None:
-        self._outcomes()
+        """Check, when everything has ended, the results of jobs, all bills, all objects and all events."""
+        self._check_outcomes()
         self._billing.finish()
         self._objects.finish()
         self.secrets.check()
@@ -226,12 +227,12 @@ class Checkers:
             EventOrderCheck(self.db, self.truth).check(str(job))
 
     def check_pruned(self) -> None:
-        """After everything was pruned: no object is left that no row knows."""
+        """Check, after everything was pruned, that every object in the store has a row."""
         left = self._objects.unknown_objects()
         if left:
             raise InvariantBroken(f"{left[0]} is in the store, and nobody knows it")
 
-    def _outcomes(self) -> None:
+    def _check_outcomes(self) -> None:
         for job, state, reason in self.db.query("SELECT id, state, reason FROM jobs"):
             if state == "completed" and job not in self.truth.completed:
                 raise InvariantBroken(f"{job} is completed, and its program never was")

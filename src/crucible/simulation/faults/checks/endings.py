@@ -1,4 +1,4 @@
-"""Endings: what is told to end, against whether anybody wants it."""
+"""Check that nothing is terminated which is still wanted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from crucible.simulation.faults.ground_truth import GroundTruth
 from crucible.simulation.faults.world.cloud import Instance
-from crucible.simulation.faults.world.machine import Machine
+from crucible.simulation.faults.world.machine import SimulatedMachine
 from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 
 _MACHINE = "SELECT state, claimed_by, ends_at FROM machines WHERE id = ?"
@@ -18,14 +18,14 @@ WHERE a.id = ? AND a.state != 'ended' AND j.desired = 'run'
 
 @dataclass(frozen=True)
 class TerminationCheck:
-    """Tells Truth, for its callers are the places."""
+    """Checks terminations. Reports to the ground truth instead of raising, because its callers are the backends."""
 
     db: WatchedDb
     truth: GroundTruth
     clock: WallClock
 
     def check_instance(self, found: Instance) -> None:
-        """Called when the cloud is told to end one that lives."""
+        """Check a live instance that the cloud is asked to terminate."""
         rows = self.db.query(_MACHINE, found.machine)
         if not rows:
             return self.truth.report(f"{found.id} is ended, and no row knows {found.machine}")
@@ -36,8 +36,8 @@ class TerminationCheck:
         if not over and self.clock.stepped_at < found.created_at:
             self.check_programs(found.computer)
 
-    def check_programs(self, machine: Machine) -> None:
-        """A healthy program is ended with its machine only when nobody wants its job."""
+    def check_programs(self, machine: SimulatedMachine) -> None:
+        """Check that no program with a wanted attempt runs on a machine that is terminated."""
         for (attempt, _), program in machine.programs.items():
             if program.alive and self.db.query(_WANTED, attempt):
                 return self.truth.report(

@@ -1,4 +1,4 @@
-"""A job's story: its events, read again from the start to see whether each of them could follow."""
+"""Replay a job's events from the start, and check that each may follow those before it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crucible.simulation.faults.world.ports import WatchedDb
 
 
 class InvariantBroken(Exception):
-    """An invariant does not hold."""
+    """Raised by a check whose invariant does not hold."""
 
 
 @dataclass(frozen=True)
@@ -19,28 +19,28 @@ class EventOrderCheck:
     truth: GroundTruth
 
     def check(self, job: str) -> None:
-        """Raises Broken for a try that nobody wanted any more, or that did not begin at the newest checkpoint, and for
-        a job that was cancelled by nobody.
+        """Raise InvariantBroken for an attempt after a cancel or an end, for one that did not begin at the newest
+        checkpoint, and for a job that was cancelled without a request.
         """
-        tries = {int(str(n)): str(name) for n, name in self.db.query(_TRIES, job)}
+        attempts = {int(str(n)): str(name) for n, name in self.db.query(_TRIES, job)}
         newest: dict[int, int] = {}
-        over = ""
+        ended_by = ""
         for kind, text in self.db.query(_EVENTS, job):
             data = json.loads(str(text))
             if kind == "checkpoint":
                 newest[data["attempt"]] = data["step"]
             elif kind == "reopened":
-                over = ""
+                ended_by = ""
             elif kind in TERMINAL or kind == "cancel_requested":
-                if kind == "cancelled" and over != "cancel_requested":
+                if kind == "cancelled" and ended_by != "cancel_requested":
                     raise InvariantBroken(f"{job} was cancelled, and nobody asked for that")
-                over = str(kind)
+                ended_by = str(kind)
             elif kind == "placed":
-                if over:
-                    raise InvariantBroken(f"try {data['attempt']} of {job} was placed after {over}")
-                self._began(job, data["attempt"], tries[data["attempt"]], newest)
+                if ended_by:
+                    raise InvariantBroken(f"try {data['attempt']} of {job} was placed after {ended_by}")
+                self._check_start(job, data["attempt"], attempts[data["attempt"]], newest)
 
-    def _began(self, job: str, number: int, attempt: str, newest: dict[int, int]) -> None:
+    def _check_start(self, job: str, number: int, attempt: str, newest: dict[int, int]) -> None:
         due = newest[max(newest)] if newest else 0
         for began in self.truth.began.get(attempt, ()):
             if began != due:

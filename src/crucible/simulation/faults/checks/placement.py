@@ -1,4 +1,4 @@
-"""Choices: where each try was placed, against the room there is and where its job had failed before."""
+"""Check where each attempt was placed: the machine has capacity, and its job did not fail less often elsewhere."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 
 REMEMBERED_SECONDS = 1800.0
 EDGE_SECONDS = 60.0
-"""A failure that is just being forgotten may count or not."""
+"""Tolerance around REMEMBERED_SECONDS: a failure of this age may count or not."""
 KNOWN_SECONDS = 900.0
-"""After so long every server has heard that a zone has capacity again."""
+"""Time within which every server learns that a zone has capacity again."""
 
-_TRIES = """
+_ATTEMPTS = """
 SELECT a.id, a.job, m.region, m.market, a.reason, a.ended_at FROM attempts a JOIN slots s ON s.attempt = a.id
 JOIN machines m ON m.id = s.machine WHERE a.backend = 'cloud' ORDER BY a.job, a.number
 """
-_CROWDED = """
+_OVERCOMMITTED = """
 SELECT m.id, count(*) FROM machines m JOIN slots s ON s.machine = m.id AND NOT s.ended GROUP BY m.id
 HAVING sum(json_extract(s.allocation, '$.cpus')) > json_extract(m.capacity, '$.cpus')
 OR sum(json_extract(s.allocation, '$.memory_bytes')) > json_extract(m.capacity, '$.memory_bytes')
@@ -33,7 +33,7 @@ SELECT job, generation, count(*) FROM attempts WHERE state != 'ended' GROUP BY j
 
 @dataclass
 class PlacementCheck:
-    """`check` is called after every commit, so that what it sees is what was seen when a try was placed."""
+    """Checks placements. Call `check` after every commit, so that it sees the state in which an attempt was placed."""
 
     db: WatchedDb
     cloud: Cloud
@@ -42,8 +42,8 @@ class PlacementCheck:
     _seen: set[object] = field(default_factory=set)
 
     def check(self) -> None:
-        """Raises Broken for two tries at once, for more than a machine holds, and for one placed where its job failed
-        more often than elsewhere.
+        """Raise InvariantBroken for two live attempts of a job, for an overcommitted machine, and for an attempt in a
+        zone where its job failed more often than in another one with capacity.
         """
         count = self.db.query("SELECT count(*) FROM attempts")[0][0]
         if count == self._count:
@@ -52,16 +52,16 @@ class PlacementCheck:
         twice = self.db.query(_LIVE)
         if twice:
             raise InvariantBroken(f"{twice[0][0]} has {twice[0][2]} live tries in generation {twice[0][1]}")
-        crowded = self.db.query(_CROWDED)
-        if crowded:
-            raise InvariantBroken(f"{crowded[0][0]} has no room for all of its {crowded[0][1]} tries")
-        tries = self.db.query(_TRIES)
-        for row in tries:
+        overcommitted = self.db.query(_OVERCOMMITTED)
+        if overcommitted:
+            raise InvariantBroken(f"{overcommitted[0][0]} has no room for all of its {overcommitted[0][1]} tries")
+        attempts = self.db.query(_ATTEMPTS)
+        for row in attempts:
             if row[0] not in self._seen:
                 self._seen.add(row[0])
-                self._judge(row, [other for other in tries if other[1] == row[1] and other[0] != row[0]])
+                self._check_zone(row, [other for other in attempts if other[1] == row[1] and other[0] != row[0]])
 
-    def _judge(self, placed: tuple[object, ...], others: list[tuple[object, ...]]) -> None:
+    def _check_zone(self, placed: tuple[object, ...], others: list[tuple[object, ...]]) -> None:
         attempt, _, zone, market = placed[:4]
         failed = Counter(self._failed(others, market))
         better = [
@@ -73,11 +73,11 @@ class PlacementCheck:
             raise InvariantBroken(f"{attempt} was placed in {zone}, which failed its job more often than {min(better)}")
 
     def _less(self, failed: Counter[tuple[object, bool]], name: str, zone: object) -> bool:
-        """Whether `name` failed it less often, also when what is being forgotten counts against it alone."""
+        """Return whether `name` surely failed the job less often: uncertain failures count only against `name`."""
         return failed[name, True] + failed[name, False] < failed[zone, True]
 
     def _failed(self, others: list[tuple[object, ...]], market: object) -> list[tuple[object, bool]]:
-        """The zone of each failure, and whether it surely counts."""
+        """Return the zone of each failure, and whether it surely counts."""
         oldest = self.clock.now() - REMEMBERED_SECONDS
         return [
             (zone, float(str(ended_at)) > oldest + EDGE_SECONDS)

@@ -1,4 +1,4 @@
-"""The safe: what the vault holds, against what was asked of it."""
+"""Compare the secrets in the vault with the values that were written to it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _ROWS = "SELECT name, ciphertext FROM secrets ORDER BY name"
 
 @dataclass
 class SecretHistory:
-    """One secret, and the values that it may have. A write without an answer may be done late, or never."""
+    """One secret, and the values that it may have. A write without a response may take effect late, or never."""
 
     possible: set[str] = field(default_factory=set)
     sure: bool = False
-    _under_way: set[str] = field(default_factory=set)
+    _in_flight: set[str] = field(default_factory=set)
     _before: dict[str, set[str]] = field(default_factory=dict)
 
     def begin(self, value: str) -> None:
-        self._before[value] = self.possible - self._under_way
+        self._before[value] = self.possible - self._in_flight
         self.possible.add(value)
-        self._under_way.add(value)
+        self._in_flight.add(value)
 
     def end(self, value: str) -> None:
-        """Whoever was writing it has ended: what he has not done is not done."""
-        self._under_way.discard(value)
+        """Record that the writer has ended: a value that it has not written will not appear any more."""
+        self._in_flight.discard(value)
 
     def acknowledge(self, value: str) -> None:
-        """What was there before it was written is there no more."""
+        """Record that the write succeeded: values from before it are no longer possible."""
         self.possible -= self._before.pop(value)
         self.sure = True
 
 
 @dataclass
 class SecretsCheck:
-    """`keys` is the file of the vault's keys. The check raises Broken."""
+    """Checks the vault. `keys` is the file of its keys."""
 
     db: WatchedDb
     keys: Path
@@ -50,11 +50,11 @@ class SecretsCheck:
     _seen: object = None
 
     def check(self) -> None:
-        """Everything in it can be read, and holds what was last acknowledged, or what was asked for since."""
+        """Raise InvariantBroken unless every secret can be decrypted and has a possible value."""
         rows = self.db.query(_ROWS)
         seen = (rows, self.keys.read_bytes() if rows and self.keys.exists() else b"")
         if seen != self._seen:
-            self._seen, self._values = seen, self._opened([str(name) for name, _ in rows])
+            self._seen, self._values = seen, self._decrypt([str(name) for name, _ in rows])
         for name, entry in self.entries.items():
             found = self._values.get(name)
             if found not in entry.possible and (entry.sure or found is not None):
@@ -62,8 +62,8 @@ class SecretsCheck:
                     f"the secret {name} is {found!r}, and was last set to {' or '.join(sorted(entry.possible))}"
                 )
 
-    def _opened(self, names: list[str]) -> dict[str, str]:
-        vault = Vault(None, None, self.keys)  # type: ignore[arg-type]  # values need no port
+    def _decrypt(self, names: list[str]) -> dict[str, str]:
+        vault = Vault(None, None, self.keys)  # type: ignore[arg-type]  # reading values uses no port
         wanted = {name: name for name in names}
         try:
             found = self.db.read_sync(lambda conn: vault.values(conn, DEFAULT_PROJECT, wanted))

@@ -1,4 +1,4 @@
-"""The shelf: what the store holds, compared with what the books say it holds."""
+"""Compare the objects in the store with the rows that list them."""
 
 from __future__ import annotations
 
@@ -36,51 +36,51 @@ SELECT (SELECT count(*) FROM log_segments), (SELECT count(*) FROM artifacts), (S
 
 @dataclass
 class StoredObjectsCheck:
-    """Each check raises Broken. What was found whole is hashed again only at the end."""
+    """Checks stored objects. Each check raises InvariantBroken. An intact object is hashed again only by `finish`."""
 
     db: WatchedDb
     truth: GroundTruth
     store: MemoryStore
-    _whole: set[str] = field(default_factory=set)
-    _told: int = 0
-    _counted: object = None
+    _intact: set[str] = field(default_factory=set)
+    _checked_segments: int = 0
+    _last_counts: object = None
 
     def check(self) -> None:
-        """At any time: what the books list is there, whole; what was acknowledged is in the books."""
-        self._checkpoints()
-        counted = (self.db.query(_COUNTS), len(self.store.objects), len(self.truth.written), len(self.truth.outputs))
-        if counted != self._counted:
-            self._output()
-            self._files()
-            self._code()
-            self._counted = counted
+        """Check that every listed object is in the store, intact, and that everything acknowledged is listed."""
+        self._check_checkpoints()
+        counts = (self.db.query(_COUNTS), len(self.store.objects), len(self.truth.written), len(self.truth.outputs))
+        if counts != self._last_counts:
+            self._check_segments()
+            self._check_outputs()
+            self._check_bundles()
+            self._last_counts = counts
 
     def commit(self) -> None:
-        """After every commit: a try completes when its outputs are in, or its machine is lost with them.
+        """Check, after every commit, that attempts complete only when their outputs are stored or lost with a machine.
 
-        Of one that was given up because nothing more is heard of its machine, the row has a detail.
+        The row of an attempt that was given up because its machine went silent has a detail.
         """
         for attempt in self.truth.finishing[:]:
-            for reason, detail, machine, there in self.db.query(_FINISHED, attempt)[:1]:
+            for reason, detail, machine, stored in self.db.query(_FINISHED, attempt)[:1]:
                 self.truth.finishing.remove(attempt)
-                if reason == "completed" and not (there or detail or machine == "gone"):
+                if reason == "completed" and not (stored or detail or machine == "gone"):
                     raise InvariantBroken(f"{attempt} has completed by the books before its outputs were in")
 
     def finish(self) -> None:
-        self._whole.clear()
-        self._counted = None
+        self._intact.clear()
+        self._last_counts = None
         self.check()
 
     def unpruned(self) -> str:
-        """What is there though its row says that it goes, in words; empty when nothing is."""
+        """Return a sentence that names a pruned object that is still in the store, or ""."""
         kept = {checkpoint_key(str(job), str(sha)) for job, sha in self.db.query(_CHECKPOINTS)}
-        gone = self.db.query("SELECT job, sha256 FROM checkpoints WHERE pruned_at IS NOT NULL")
-        keys = {checkpoint_key(str(job), str(sha)) for job, sha in gone} - kept
-        there = sorted(key for key in keys & self.store.objects.keys() if not self._arriving(key))
-        return f"{there[0]} is pruned and still there" if there else ""
+        pruned = self.db.query("SELECT job, sha256 FROM checkpoints WHERE pruned_at IS NOT NULL")
+        keys = {checkpoint_key(str(job), str(sha)) for job, sha in pruned} - kept
+        left = sorted(key for key in keys & self.store.objects.keys() if not self._arriving(key))
+        return f"{left[0]} is pruned and still there" if left else ""
 
     def unknown_objects(self) -> list[str]:
-        """Objects that no row knows."""
+        """Return the keys of objects that no row lists."""
         known = {checkpoint_key(str(job), str(sha)) for job, sha in self.db.query(_CHECKPOINTS)}
         known |= {log_segment_key(str(row[0]), str(row[1]), 0, int(str(row[2]))) for row in self.db.query(_SEGMENTS)}
         known |= {artifact_key(str(job), str(attempt), str(path)) for job, attempt, path, _ in self.db.query(_OUTPUTS)}
@@ -88,33 +88,33 @@ class StoredObjectsCheck:
         return sorted(self.store.objects.keys() - known)
 
     def _arriving(self, key: str) -> bool:
-        """Whether somebody stored it who has not said so yet, or never will."""
+        """Return whether the object was uploaded again, and its row is not written yet or never will be."""
         mark = f"{ARRIVING}{hashlib.sha256(key.encode()).hexdigest()[:40]}"
         return bool(self.db.query("SELECT 1 FROM meta WHERE key = ?", mark))
 
-    def _checkpoints(self) -> None:
+    def _check_checkpoints(self) -> None:
         for job, sha256 in self.db.query(_CHECKPOINTS):
-            self._there(checkpoint_key(str(job), str(sha256)), str(sha256))
+            self._check_object(checkpoint_key(str(job), str(sha256)), str(sha256))
 
-    def _code(self) -> None:
+    def _check_bundles(self) -> None:
         for (sha256,) in self.db.query(_BUNDLES):
-            self._there(bundle_key(str(sha256)), str(sha256))
+            self._check_object(bundle_key(str(sha256)), str(sha256))
         without = self.db.query(_WITHOUT_CODE)
         if without:
             raise InvariantBroken(f"{without[0][0]} is kept, and its bundle is not in the books")
 
-    def _files(self) -> None:
-        """What programs left for their users."""
+    def _check_outputs(self) -> None:
+        """Check the output files of programs."""
         rows = {(attempt, path): (job, sha256) for job, attempt, path, sha256 in self.db.query(_OUTPUTS)}
         for (attempt, path), (job, sha256) in rows.items():
-            self._there(artifact_key(str(job), str(attempt), str(path)), str(sha256))
-        for key, told in self.truth.outputs.items():
-            if rows.get(key) != (told.job, told.sha256):
+            self._check_object(artifact_key(str(job), str(attempt), str(path)), str(sha256))
+        for key, output in self.truth.outputs.items():
+            if rows.get(key) != (output.job, output.sha256):
                 raise InvariantBroken(
-                    f"{told.path} of {told.attempt} was acknowledged, and the books have it otherwise"
+                    f"{output.path} of {output.attempt} was acknowledged, and the books have it otherwise"
                 )
 
-    def _output(self) -> None:
+    def _check_segments(self) -> None:
         rows = self.db.query(_SEGMENTS)
         ends: dict[object, tuple[int, int]] = {}
         for job, attempt, n, start, end, sha256 in rows:
@@ -124,27 +124,27 @@ class StoredObjectsCheck:
                     f"the output of {attempt} has a gap: segment {n} from {start} follows {before} to {there}"
                 )
             ends[attempt] = int(str(n)), int(str(end))
-            self._there(log_segment_key(str(job), str(attempt), 0, int(str(n))), str(sha256))
-        self._acknowledged({(row[1], row[2]): row for row in rows})
+            self._check_object(log_segment_key(str(job), str(attempt), 0, int(str(n))), str(sha256))
+        self._check_acknowledged({(row[1], row[2]): row for row in rows})
 
-    def _acknowledged(self, rows: dict[tuple[object, object], tuple[object, ...]]) -> None:
-        for told in self.truth.written[self._told :]:
-            if rows.get((told.attempt, told.n)) != (
-                told.job,
-                told.attempt,
-                told.n,
-                told.start,
-                told.end,
-                told.sha256,
+    def _check_acknowledged(self, rows: dict[tuple[object, object], tuple[object, ...]]) -> None:
+        for segment in self.truth.written[self._checked_segments :]:
+            if rows.get((segment.attempt, segment.n)) != (
+                segment.job,
+                segment.attempt,
+                segment.n,
+                segment.start,
+                segment.end,
+                segment.sha256,
             ):
                 raise InvariantBroken(
-                    f"segment {told.n} of {told.attempt} was acknowledged, and the books have it otherwise"
+                    f"segment {segment.n} of {segment.attempt} was acknowledged, and the books have it otherwise"
                 )
-        self._told = len(self.truth.written)
+        self._checked_segments = len(self.truth.written)
 
-    def _there(self, key: str, sha256: str) -> None:
+    def _check_object(self, key: str, sha256: str) -> None:
         if key not in self.store.objects:
             raise InvariantBroken(f"{key} is in the books and not in the store")
-        if key not in self._whole and hashlib.sha256(self.store.objects[key]).hexdigest() != sha256:
+        if key not in self._intact and hashlib.sha256(self.store.objects[key]).hexdigest() != sha256:
             raise InvariantBroken(f"{key} holds other bytes than the books say")
-        self._whole.add(key)
+        self._intact.add(key)

@@ -1,1 +1,1 @@
-"""What exists in the simulated world: cloud, machines, runners, network, people."""
+"""The parts of the simulated world: cloud, machines, runners, network, users, servers."""

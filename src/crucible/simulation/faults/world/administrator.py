@@ -1,4 +1,4 @@
-"""A steward: somebody who looks after the project, its hook, its secrets and their keys."""
+"""A simulated administrator of the project: creates its hook, sets its secrets and rotates their keys."""
 
 from __future__ import annotations
 
@@ -20,70 +20,70 @@ from crucible.simulation.faults.world.network import NoAnswer
 from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.simulation.faults.world.webhook_receiver import WebhookReceiver
 
-AGAIN_SECONDS = 5.0
-HOOKS = 15
-"""Tries to have one: a project has room for a few more."""
-KEEPERS = 0.5
-"""The part of them who have secrets."""
+RETRY_SECONDS = 5.0
+MAX_HOOK_ATTEMPTS = 15
+"""Fewer than the hooks that a project may have: each attempt may create one."""
+SECRETS_SHARE = 0.5
+"""Share of the seeds with secrets."""
 BETWEEN_SECONDS = 400.0
 NAMES = ("HF_TOKEN", "WANDB_API_KEY")
 
 
 class Administrator:
-    """Makes a hook where there is a receiver; sets secrets and rotates their keys, asking once."""
+    """Creates a hook if there is a receiver; sets secrets and rotates their keys, without retries."""
 
     def __init__(
         self,
-        door: ApiClient,
+        api: ApiClient,
         receiver: WebhookReceiver | None,
-        notices: NotificationCheck,
-        safe: SecretsCheck,
+        notifications: NotificationCheck,
+        secrets: SecretsCheck,
         trace: Trace,
-        dice: RandomStream,
+        rng: RandomStream,
     ) -> None:
-        self._door = door
+        self._api = api
         self._receiver = receiver
-        self._notices = notices
-        self._safe = safe
+        self._notifications = notifications
+        self._secrets = secrets
         self._trace = trace
-        self._dice = dice
+        self._rng = rng
         self._written = 0
 
-    def start(self, crew: TaskGroup) -> None:
+    def start(self, tasks: TaskGroup) -> None:
         if self._receiver is not None:
-            crew.start(self._make_hook(self._receiver))
-        if self._dice.chance(KEEPERS):
-            crew.start(self._keep_secrets())
+            tasks.start(self._make_hook(self._receiver))
+        if self._rng.chance(SECRETS_SHARE):
+            tasks.start(self._keep_secrets())
 
     async def _make_hook(self, receiver: WebhookReceiver) -> None:
-        """Each try has an address of its own: where no answer came there may be a hook, and nobody relies on it."""
-        await asyncio.sleep(self._dice.waiting_time(200.0))
-        for n in range(HOOKS):
+        """Create a hook. Each attempt has a new URL: after a lost response the hook may exist or not."""
+        await asyncio.sleep(self._rng.waiting_time(200.0))
+        for n in range(MAX_HOOK_ATTEMPTS):
             url = f"https://receiver/{n}"
-            secret = signing_secret(self._dice.bits(8 * KEY_BYTES).to_bytes(KEY_BYTES))
+            secret = signing_secret(self._rng.bits(8 * KEY_BYTES).to_bytes(KEY_BYTES))
             receiver.open(url, secret)
             if await self._ask(url, _hook(url, secret)):
-                return self._notices.record_hook(url)
-            await asyncio.sleep(AGAIN_SECONDS)
+                return self._notifications.record_hook(url)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _keep_secrets(self) -> None:
-        while not self._door.faults.calm:
-            await asyncio.sleep(self._dice.waiting_time(BETWEEN_SECONDS))
-            if self._dice.chance(0.5):
+        while not self._api.faults.calm:
+            await asyncio.sleep(self._rng.waiting_time(BETWEEN_SECONDS))
+            if self._rng.chance(0.5):
                 await self._ask("rotate", lambda control: control.secrets.rotate(OWNER))
             else:
-                await self._set(self._dice.choose(NAMES))
+                await self._set(self._rng.choose(NAMES))
 
     async def _set(self, name: str) -> None:
         self._written += 1
-        value, entry = f"value {self._written}", self._safe.entries[name]
+        value, entry = f"value {self._written}", self._secrets.entries[name]
         if await self._ask(f"{name} is {value}", _secret(name, value, entry)):
             entry.acknowledge(value)
 
     async def _ask(self, what: str, request: Callable[[ControlPlane], Awaitable[object]]) -> bool:
-        """Whether it was answered with a yes."""
+        """Send a request. Return whether it succeeded."""
         try:
-            await self._door.ask(request)
+            await self._api.ask(request)
         except (NoAnswer, CrucibleError) as error:
             self._trace("steward", f"{what}: {type(error).__name__}")
             return False

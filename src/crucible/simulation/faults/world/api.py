@@ -1,4 +1,4 @@
-"""The door: how people reach the control plane. Not every answer comes."""
+"""The API client of simulated users. Responses may be lost."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ REQUEST_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class ApiClient:
+    """Sends requests of users to a running server."""
+
     servers: Servers
     faults: FaultRates
 
     async def ask(self, request: Callable[[ControlPlane], Awaitable[T]]) -> T:
-        """The answer of some server. Raises Lost, after which what was asked may have been done, or may be yet."""
+        """Return the response of some server.
+
+        Raises NoAnswer without a response; the request may have taken effect, or may do so later.
+        """
         server = self.servers.any()
         if server is None:
             raise NoAnswer("nobody listens")

@@ -1,11 +1,11 @@
-"""What an attempt leaves on its machine's disk: it outlives its runner, not its machine."""
+"""The files of an attempt on its machine's disk: they outlive its runner, but not its machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from crucible.agent.clock import Deadline
-from crucible.simulation.faults.world.event import Event
+from crucible.simulation.faults.world.event import ChangeSignal
 from crucible.wire.documents.desired import Assignment
 from crucible.wire.documents.messages import Message, MessageKind
 
@@ -13,11 +13,11 @@ SEGMENT_LINES = 3
 
 
 @dataclass
-class AttemptFolder:
-    """`saved` are the steps of whole checkpoints; of those the first `uploaded` were announced.
+class SimulatedAttemptFolder:
+    """`saved` are the steps of complete checkpoints; the first `uploaded` of them were announced.
 
-    `segments` is the output, cut: the same bytes however often one is sent; the first `shipped` were announced.
-    `outputs` are the files that the program left for its user, by name.
+    `segments` are fixed pieces of the program's output, identical in every upload; the first `shipped` were announced.
+    `outputs` are the output files of the program, by name.
     """
 
     assignment: Assignment
@@ -33,14 +33,14 @@ class AttemptFolder:
     _open: bytes = b""
     began: bool = False
     done: bool = False
-    changed: Event = field(default_factory=Event)
+    changed: ChangeSignal = field(default_factory=ChangeSignal)
 
     def add_message(self, kind: MessageKind, data: dict[str, object], at: float) -> None:
         self.spool.append(Message(len(self.spool) + 1, kind, at, data))
         self.changed.notify()
 
     def write(self, line: str, *, last: bool = False) -> None:
-        """A line of the program's output; the `last` one ends its segment."""
+        """Append a line of output. The `last` line closes its segment."""
         self._open += f"{line}\n".encode()
         self.changed.notify()
         if last or self._open.count(b"\n") >= SEGMENT_LINES:
@@ -53,7 +53,7 @@ class AttemptFolder:
 
     @property
     def is_uploaded(self) -> bool:
-        """Whether all there is so far is stored and announced."""
+        """Whether all checkpoints and segments so far are stored and announced."""
         return self.uploaded == len(self.saved) and self.shipped == len(self.segments)
 
     def unsent(self) -> list[Message]:

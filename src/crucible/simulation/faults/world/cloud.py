@@ -1,4 +1,4 @@
-"""A simulated cloud: instances that boot, bill and die, and a meter that asks nobody."""
+"""A simulated cloud: instances that boot, bill and end, and the cloud's own meter."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 
 from crucible.core.compute.offers import Market
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
-from crucible.simulation.faults.world.machine import Machine, MachineEnvironment
+from crucible.simulation.faults.world.machine import MachineEnvironment, SimulatedMachine
 from crucible.simulation.faults.world.ports import START
 
 ZONES = ("north-1", "north-2", "south-1")
 Kind = tuple[str, Market]
 MINIMUM = 60
-"""Seconds that are billed at least."""
-SHOWN_SECONDS = 3600.0
-"""How long an instance that has ended is still listed."""
+"""Minimum of billed seconds."""
+LISTED_SECONDS = 3600.0
+"""How long an ended instance is still listed."""
 IDLE_EXIT_SECONDS = 60.0
 
 
 @dataclass
 class BilledPeriod:
-    """Time at one price, in whole seconds since the epoch."""
+    """A period at one price, in whole seconds since the epoch. `until`: None while it runs."""
 
     since: int
     until: int | None
@@ -32,7 +32,7 @@ class BilledPeriod:
 
 @dataclass
 class Instance:
-    """`ending`: it was told to end; `ended_at`: it has. Times are virtual seconds."""
+    """An instance. `machine`: the id in its row; `ending`: termination has begun. Times are virtual seconds."""
 
     id: str
     machine: str
@@ -40,7 +40,7 @@ class Instance:
     zone: str
     market: Market
     created_at: float
-    computer: Machine
+    computer: SimulatedMachine
     bill: list[BilledPeriod] = field(default_factory=list)
     ending: bool = False
     ended_at: float | None = None
@@ -52,23 +52,23 @@ class Instance:
 
 
 class Cloud:
-    """`honours_tokens`: a second create with the same token makes no second instance.
+    """`honours_tokens`: a second create with the same token returns the first instance.
 
-    `making` is told the token and the end of every instance before it exists, `ending` of every one that lives and is
-    told to end.
+    `on_create` is called with the token and the maximum end of every instance before it exists, `on_terminate` with
+    every live instance that is asked to terminate.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, ground: MachineEnvironment, faults: FaultRates, dice: RandomStream
+        self, loop: asyncio.AbstractEventLoop, environment: MachineEnvironment, faults: FaultRates, rng: RandomStream
     ) -> None:
         self._loop = loop
-        self._ground = ground
+        self._environment = environment
         self._faults = faults
-        self._dice = dice
-        self.honours_tokens = not dice.chance(0.35)
+        self._rng = rng
+        self.honours_tokens = not rng.chance(0.35)
         self.instances: dict[str, Instance] = {}
         self.sold_out: set[Kind] = set()
-        self._short: dict[Kind, float] = {}
+        self._restocked_at: dict[Kind, float] = {}
         self.on_create: Callable[[str, float | None], None] = lambda machine, ends_at: None
         self.on_terminate: Callable[[Instance], None] = lambda found: None
         self.prices = {
@@ -85,54 +85,56 @@ class Cloud:
             return known
         self.on_create(token, ends_at)
         name = f"i-{len(self.instances) + 1}"
-        computer = Machine(token, name, nonce, self._ground, lambda: self.end(name, "shut down"), IDLE_EXIT_SECONDS)
+        computer = SimulatedMachine(
+            token, name, nonce, self._environment, lambda: self.end(name, "shut down"), IDLE_EXIT_SECONDS
+        )
         made = Instance(name, token, deployment, zone, market, self._loop.time(), computer)
         made.bill.append(BilledPeriod(self._second(), None, self.prices[zone, market]))
         self.instances[name] = made
-        self._ground.trace(name, f"is made as {token} in {zone} ({market.value})")
+        self._environment.trace(name, f"is made as {token} in {zone} ({market.value})")
         if not self._faults.strikes("boot.failed"):
-            self._loop.call_later(self._dice.uniform(5.0, 40.0), self._boot, made)
+            self._loop.call_later(self._rng.uniform(5.0, 40.0), self._boot, made)
         if ends_at is not None:
             self._loop.call_later(ends_at - START - self._loop.time(), self.end, name, "maximum duration")
         return made
 
     def find_by_token(self, token: str) -> Instance | None:
-        """What a create with this token made, where tokens are honoured."""
+        """Return the instance that was created with this token, or None. Always None if tokens are ignored."""
         if not self.honours_tokens:
             return None
         return next((found for found in self.instances.values() if found.machine == token), None)
 
     def end_on_request(self, name: str) -> Instance | None:
-        """Somebody who may tells it to end."""
+        """Terminate an instance because its owner asked for it. Return None if it is unknown."""
         found = self.instances.get(name)
         if found is not None and found.alive and not found.ending:
             self.on_terminate(found)
         return self.end(name, "on request")
 
     def end(self, name: str, cause: str, seconds: float | None = None) -> Instance | None:
-        """Told to end, it does in some seconds; None if nobody knows it."""
+        """Begin to terminate an instance, which takes some seconds. Return None if it is unknown."""
         found = self.instances.get(name)
         if found is not None and found.alive and not found.ending:
             found.ending = True
-            delay = self._dice.uniform(0.5, 8.0) if seconds is None else seconds
+            delay = self._rng.uniform(0.5, 8.0) if seconds is None else seconds
             self._loop.call_later(delay, self.kill, name, cause)
         return found
 
     def kill(self, name: str, cause: str) -> None:
-        """It is gone at once."""
+        """End an instance at once."""
         found = self.instances[name]
         if not found.alive:
             return
         found.ended_at, found.cause = self._loop.time(), cause
         found.bill[-1].until = self._second(up=True)
         found.computer.die()
-        self._ground.trace(name, f"is gone: {cause}")
+        self._environment.trace(name, f"is gone: {cause}")
 
     def reclaim(self, name: str, notice: float) -> None:
-        """Takes a spot instance back, with so many seconds of notice."""
+        """Reclaim a spot instance after `notice` seconds, and announce that to it unless they are 0."""
         found = self.instances[name]
         if found.alive:
-            self._ground.trace(name, f"will be taken back in {notice:.0f} s")
+            self._environment.trace(name, f"will be taken back in {notice:.0f} s")
             if notice > 0:
                 found.computer.notice(notice)
             self._loop.call_later(notice, self.kill, name, "reclaimed")
@@ -152,38 +154,41 @@ class Cloud:
         self.sold_out.add(kind)
 
     def restock(self, *kinds: Kind) -> None:
-        """There is capacity again, which not everybody has heard yet."""
+        """Make capacity available again. Servers learn of it only with their next list of offers."""
         self.sold_out -= set(kinds)
-        self._short.update(dict.fromkeys(kinds, self._loop.time()))
+        self._restocked_at.update(dict.fromkeys(kinds, self._loop.time()))
 
     def forget_stock(self) -> None:
-        """Whoever slept knows of no capacity for sure."""
-        self._short.update(dict.fromkeys(self.prices, self._loop.time()))
+        """Treat all capacity as new, because a server on a laptop that slept has only old offers."""
+        self._restocked_at.update(dict.fromkeys(self.prices, self._loop.time()))
 
     def zones_in_stock(self, market: Market, seconds: float) -> set[str]:
-        """The zones that have had capacity for so long that everybody knows."""
+        """Return the zones that have had capacity for `seconds`, so that every server knows of it."""
         then = self._loop.time() - seconds
         kinds = [(zone, market) for zone in ZONES]
-        return {kind[0] for kind in kinds if kind not in self.sold_out and self._short.get(kind, -math.inf) < then}
+        return {
+            kind[0] for kind in kinds if kind not in self.sold_out and self._restocked_at.get(kind, -math.inf) < then
+        }
 
     def living(self) -> Iterator[Instance]:
         return (found for found in self.instances.values() if found.alive)
 
     def list_instances(self, lag: float) -> list[Instance]:
-        """What a list shows that is `lag` seconds behind."""
-        oldest = self._loop.time() - lag - SHOWN_SECONDS
+        """Return the instances that a list shows that is `lag` seconds behind."""
+        oldest = self._loop.time() - lag - LISTED_SECONDS
         return [found for found in self.metered(lag) if found.ended_at is None or found.ended_at > oldest]
 
     def metered(self, lag: float) -> list[Instance]:
-        """What the cloud's own books show, which are as far behind and forget nothing."""
+        """Return all instances in the cloud's bill, which is `lag` seconds behind and never drops one."""
         then = self._loop.time() - lag
         return [found for found in self.instances.values() if found.created_at <= then]
 
     def seen_alive(self, found: Instance, lag: float) -> bool:
+        """Return whether a view that is `lag` seconds behind shows the instance as live."""
         return found.ended_at is None or found.ended_at > self._loop.time() - lag
 
     def billed(self, machine: str) -> int:
-        """Micro-dollars for all instances of a machine, by the cloud's own count."""
+        """Return the cost of all instances of a machine by the cloud's own meter, in micro-dollars."""
         return sum(_price(found.bill) for found in self.instances.values() if found.machine == machine)
 
     def _boot(self, made: Instance) -> None:
@@ -196,7 +201,7 @@ class Cloud:
 
 
 def _price(bill: list[BilledPeriod]) -> int:
-    """By the second, at least the minimum, rounded up once."""
+    """Return the price in micro-dollars: by the second, at least the minimum, rounded up once."""
     seconds = [(part.until or part.since) - part.since for part in bill]
     total = sum(length * part.rate for length, part in zip(seconds, bill, strict=True))
     total += max(MINIMUM - sum(seconds), 0) * bill[-1].rate

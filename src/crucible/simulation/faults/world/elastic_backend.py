@@ -1,4 +1,4 @@
-"""The backend of the simulated cloud: what its provider's API does on a bad day."""
+"""The backend of the simulated cloud, with the faults of its provider's API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZE = Capacity(cpus=2, memory_bytes=4 * GiB)
 
 
 class ElasticBackend:
-    """Keeps nothing: what exists is what the cloud says exists."""
+    """A backend without state: what exists is what the cloud lists."""
 
     name = "cloud"
     capabilities = Capabilities(
@@ -45,13 +45,13 @@ class ElasticBackend:
         settle_window=LIST_LAG,
     )
 
-    def __init__(self, cloud: Cloud, faults: FaultRates, dice: RandomStream) -> None:
+    def __init__(self, cloud: Cloud, faults: FaultRates, rng: RandomStream) -> None:
         self._cloud = cloud
         self._faults = faults
-        self._dice = dice
+        self._rng = rng
 
     def offers(self, need: Resources) -> Sequence[Offer]:
-        self._reach()
+        self._fail_sometimes()
         return [
             Offer(
                 self.name,
@@ -77,15 +77,15 @@ class ElasticBackend:
         return LaunchCall(self.name, order.machine, "create", parameters)
 
     def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
-        self._reach()
+        self._fail_sometimes()
         if self._faults.strikes("create.failed"):
             raise LaunchUnknown("The cloud failed, and made nothing.")
         zone, market = str(call.parameters["zone"]), Market(str(call.parameters["market"]))
-        short = (zone, market) in self._cloud.sold_out or self._faults.strikes("create.refused")
-        if short and self._cloud.find_by_token(call.token) is None:
+        sold_out = (zone, market) in self._cloud.sold_out or self._faults.strikes("create.refused")
+        if sold_out and self._cloud.find_by_token(call.token) is None:
             raise LaunchRefused("There is no capacity.")
         ends_at = call.parameters["ends_at"]
-        made = self._cloud.create(
+        instance = self._cloud.create(
             call.token,
             str(call.parameters["deployment"]),
             zone,
@@ -95,48 +95,49 @@ class ElasticBackend:
         )
         if self._faults.strikes("create.lost"):
             raise LaunchUnknown("The answer was lost.")
-        return self._ref(made)
+        return self._ref(instance)
 
     def find(self, token: str) -> MachineRef | None:
-        lag = self._look()
+        lag = self._draw_lag()
         found = [i for i in self._cloud.list_instances(lag) if i.machine == token and self._cloud.seen_alive(i, lag)]
         return self._ref(found[0]) if found else None
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
         try:
-            lag = self._look()
+            lag = self._draw_lag()
         except Unreachable as error:
             return [Observation(ref, Seen.UNREACHABLE, str(error)) for ref in refs]
         listed = self._cloud.list_instances(lag)
         return [self._observe(ref, [i for i in listed if i.machine == ref.machine], lag) for ref in refs]
 
     def terminate(self, ref: MachineRef) -> None:
-        lag = self._may_end()
+        lag = self._begin_termination()
         others = [i.id for i in self._cloud.list_instances(lag) if i.machine == ref.machine and i.id != ref.native_id]
         self._end(ref.native_id, *others)
 
     def end_instance(self, ref: MachineRef) -> None:
-        self._may_end()
+        self._begin_termination()
         self._end(ref.native_id)
 
-    def _may_end(self) -> float:
-        self._reach()
+    def _begin_termination(self) -> float:
+        """Return the lag of a termination's list. Raises Unreachable if the call fails."""
+        self._fail_sometimes()
         if self._faults.strikes("terminate.failed"):
             raise Unreachable("The cloud did not end it.")
-        return self._look()
+        return self._draw_lag()
 
     def _end(self, *names: str) -> None:
-        told = [self._cloud.end_on_request(name) for name in names]
-        if any(found is not None and found.alive for found in told):
+        ending = [self._cloud.end_on_request(name) for name in names]
+        if any(found is not None and found.alive for found in ending):
             raise NotYetGone("It is shutting down.")
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
-        lag = self._look()
+        lag = self._draw_lag()
         ours = [i for i in self._cloud.list_instances(lag) if i.deployment == deployment]
         return [self._ref(i) for i in ours if self._cloud.seen_alive(i, lag)]
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
-        lag, wanted = self._look(), {ref.machine for ref in refs}
+        lag, wanted = self._draw_lag(), {ref.machine for ref in refs}
         found = [i for i in self._cloud.metered(lag) if i.machine in wanted]
         return [Metered(self._ref(i), tuple(Segment(s.since, s.until, s.rate) for s in i.bill)) for i in found]
 
@@ -147,14 +148,14 @@ class ElasticBackend:
             return Observation(ref, Seen.INTERRUPTED, "the cloud took it back")
         return Observation(ref, Seen.GONE, found[0].cause if found else "no list shows it")
 
-    def _reach(self) -> None:
+    def _fail_sometimes(self) -> None:
         if self._faults.storming("cloud") or self._faults.strikes("call.failed"):
             raise Unreachable("Too many requests.")
 
-    def _look(self) -> float:
-        """How far behind the list is that this call gets."""
-        self._reach()
-        return 0.0 if self._faults.calm else self._dice.uniform(0.0, LIST_LAG)
+    def _draw_lag(self) -> float:
+        """Return how many seconds behind the list of this call is. Raises Unreachable if the call fails."""
+        self._fail_sometimes()
+        return 0.0 if self._faults.calm else self._rng.uniform(0.0, LIST_LAG)
 
     def _ref(self, found: Instance) -> MachineRef:
         return MachineRef(self.name, found.machine, found.id, found.zone)

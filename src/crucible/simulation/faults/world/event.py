@@ -1,11 +1,13 @@
-"""A bell: whoever waits for it goes on when it rings."""
+"""A signal that wakes all current waiters. Unlike asyncio.Event it has no state to clear."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-class Event:
+class ChangeSignal:
+    """`notify` wakes every task that is in `wait` at that moment, and no later one."""
+
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 

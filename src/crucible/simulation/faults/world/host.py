@@ -1,4 +1,4 @@
-"""A simulated host: the real reducer `host_state`, with a shell that lives in virtual time."""
+"""A simulated host: the real reducer `host_state` in a shell for virtual time."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from crucible.agent.clock import Deadline
 from crucible.agent.host import host_state as hs
 from crucible.agent.host.host import WAIT_SECONDS
 from crucible.agent.link.backoff import Backoff
-from crucible.simulation.faults.world.attempt_folder import AttemptFolder
+from crucible.simulation.faults.world.attempt_folder import SimulatedAttemptFolder
 from crucible.simulation.faults.world.network import NoAnswer, NotWanted, RequestRefused
-from crucible.simulation.faults.world.runner import Runner
+from crucible.simulation.faults.world.runner import SimulatedRunner
 from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.wire.documents.desired import Assignment, Desired, decode_desired, encode_desired
 
 if TYPE_CHECKING:
-    from crucible.simulation.faults.world.machine import Machine
+    from crucible.simulation.faults.world.machine import SimulatedMachine
 
 TURN_SECONDS = 10.0
 LONG_POLL_SLACK = 15.0
 
 
-class Host:
-    def __init__(self, machine: Machine) -> None:
+class SimulatedHost:
+    """The host of a machine: claims it, polls its desired state, starts runners and notices their deaths."""
+
+    def __init__(self, machine: SimulatedMachine) -> None:
         self._machine = machine
-        self.crew = TaskGroup(f"host of {machine.native_id}")
+        self.tasks = TaskGroup(f"host of {machine.native_id}")
         self._state = hs.begin(machine.idle_exit_seconds, machine.clock())
         self._version = 0
         self._lease: float | None = None
@@ -34,14 +36,14 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        return self.crew.alive
+        return self.tasks.alive
 
     def start(self) -> None:
-        self.crew.start(self._live())
+        self.tasks.start(self._live())
 
     def kill(self) -> None:
-        """Its runners go on without it."""
-        self.crew.die()
+        """Kill the host; its runners continue without it."""
+        self.tasks.die()
 
     async def _live(self) -> None:
         if not self._machine.claimed and not await self._claim():
@@ -51,7 +53,7 @@ class Host:
             runner = self._machine.runners.get(key)
             alive = runner is not None and runner.alive
             self._step(hs.RunnerAdopted(*key, alive, folder.done, self._machine.clock()))
-        self.crew.start(self._ask())
+        self.tasks.start(self._poll_desired())
         while not self._quit.is_set():
             self._notice_deaths()
             self._step(hs.Tick(self._machine.clock()))
@@ -60,7 +62,7 @@ class Host:
 
     def _leave(self, why: str) -> None:
         self._machine.trace(self._machine.native_id, f"its host leaves: {why}")
-        self.crew.die()
+        self.tasks.die()
         self._machine.on_host_exit()
 
     async def _claim(self) -> bool:
@@ -77,7 +79,7 @@ class Host:
                     return False
             await asyncio.sleep(backoff.next())
 
-    async def _ask(self) -> None:
+    async def _poll_desired(self) -> None:
         machine, backoff = self._machine, Backoff(chance=self._machine.chance)
         while True:
             began, version = machine.clock(), self._version
@@ -95,25 +97,27 @@ class Host:
                 await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()
-            self._hear(desired)
+            self._receive(desired)
 
-    def _hear(self, desired: Desired | None) -> None:
+    def _receive(self, desired: Desired | None) -> None:
         now = self._machine.clock()
         if desired is None:
             return self._step(hs.ContactMade(now))
-        told = decode_desired(encode_desired(desired))
-        self._version, self._lease = told.version, told.lease_seconds
-        self._deadline = Deadline.after(told.ends_in, now)
-        self._step(hs.DesiredReceived(told, now))
+        # Through the wire format, as between a real server and a real host.
+        received = decode_desired(encode_desired(desired))
+        self._version, self._lease = received.version, received.lease_seconds
+        self._deadline = Deadline.after(received.ends_in, now)
+        self._step(hs.DesiredReceived(received, now))
 
     def _notice_deaths(self) -> None:
-        """A runner that was killed tells nobody: its host finds it dead."""
+        """Report runners that were killed, which cannot report it themselves."""
         for key, known in self._state.runners.items():
             runner = self._machine.runners.get(key)
             if known.alive and (runner is None or not runner.alive):
-                self._ended(key)
+                self.runner_left(key)
 
-    def _ended(self, key: hs.Key) -> None:
+    def runner_left(self, key: hs.Key) -> None:
+        """Report that a runner left or died."""
         if self.alive:
             folder = self._machine.disk.get(key)
             self._step(hs.RunnerEnded(*key, folder is not None and folder.done, self._machine.clock()))
@@ -139,10 +143,7 @@ class Host:
         if key not in machine.disk:
             if assignment is None:
                 return
-            machine.disk[key] = AttemptFolder(assignment, self._lease, self._deadline)
-        runner = Runner(machine, machine.disk[key], lambda: machine.runner_left(key))
+            machine.disk[key] = SimulatedAttemptFolder(assignment, self._lease, self._deadline)
+        runner = SimulatedRunner(machine, machine.disk[key], lambda: machine.runner_left(key))
         machine.runners[key] = runner
         runner.start()
-
-    def runner_left(self, key: hs.Key) -> None:
-        self._ended(key)

@@ -1,4 +1,4 @@
-"""A counted place: one computer whose slots we count, which bills nothing and whose host may halt."""
+"""The simulated backend `local`: one laptop with counted slots, which bills nothing and may sleep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crucible.core.compute.offers import Offer
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import Unreachable
 from crucible.simulation.faults.fault_rates import FaultRates
-from crucible.simulation.faults.world.machine import Machine, MachineEnvironment
+from crucible.simulation.faults.world.machine import MachineEnvironment, SimulatedMachine
 from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.wire.documents.bootstrap import Bootstrap
 
@@ -28,20 +28,20 @@ IDLE_EXIT_SECONDS = 120.0
 
 
 class SimulatedLocalBackend:
-    """The backend `local`, and the computer behind it. `ending` is told of every machine that is told to end."""
+    """The backend `local` and the laptop behind it. `on_terminate` is called with every machine to terminate."""
 
     name = "local"
     capabilities = Capabilities(
         reach=Reach.LOOPBACK, slots=Slots.COUNTED, bills=False, shared_machines=True, in_place=True
     )
 
-    def __init__(self, ground: MachineEnvironment, faults: FaultRates) -> None:
-        self._ground = ground
+    def __init__(self, environment: MachineEnvironment, faults: FaultRates) -> None:
+        self._environment = environment
         self._faults = faults
-        self.machines: dict[str, Machine] = {}
+        self.machines: dict[str, SimulatedMachine] = {}
         self.removed: set[str] = set()
         self.asleep = False
-        self.on_terminate: Callable[[Machine], None] = lambda machine: None
+        self.on_terminate: Callable[[SimulatedMachine], None] = lambda machine: None
 
     def offers(self, need: Resources) -> Sequence[Offer]:
         return [Offer(self.name, "here", "this computer", SIZE, 0)]
@@ -54,9 +54,11 @@ class SimulatedLocalBackend:
             raise LaunchUnknown("It sleeps.")
         if call.token not in self.machines:
             name = f"here-{len(self.machines) + 1}"
-            made = Machine(call.token, name, bootstrap.nonce, self._ground, lambda: None, IDLE_EXIT_SECONDS)
-            self.machines[call.token] = made
-            self._ground.trace(name, f"is {call.token}")
+            machine = SimulatedMachine(
+                call.token, name, bootstrap.nonce, self._environment, lambda: None, IDLE_EXIT_SECONDS
+            )
+            self.machines[call.token] = machine
+            self._environment.trace(name, f"is {call.token}")
         if call.token not in self.removed:
             self.machines[call.token].start_host()
         if self._faults.strikes("create.lost"):
@@ -81,18 +83,18 @@ class SimulatedLocalBackend:
         return [self._ref(token) for token in self.machines if token not in self.removed]
 
     def task_groups(self) -> list[TaskGroup]:
-        """All that runs on it of ours."""
+        """Return the task groups of everything of ours that runs on the laptop."""
         here = [machine for token, machine in self.machines.items() if token not in self.removed]
-        return [crew for machine in here for crew in machine.task_groups()]
+        return [group for machine in here for group in machine.task_groups()]
 
     def wake(self, slept: float, *, clock_stood: bool) -> None:
-        """It slept so long; some computers' clocks stand still meanwhile."""
+        """Wake the laptop after `slept` seconds. `clock_stood`: its boot-time clock stood still meanwhile."""
         self.asleep = False
         for machine in self.machines.values() if clock_stood else ():
             machine.stood_still(slept)
 
     def halt(self) -> None:
-        """Somebody kills our hosts; what they started goes on."""
+        """Kill the hosts; what they started continues."""
         for machine in self.machines.values():
             if machine.host is not None:
                 machine.host.kill()

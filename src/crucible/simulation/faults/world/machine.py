@@ -1,4 +1,4 @@
-"""A simulated machine: a host, its runners, their programs and a disk, until the power goes."""
+"""A simulated machine: a host, its runners, their programs and a disk, until the machine dies."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from crucible.agent.host.host_state import Key
 from crucible.simulation.faults.fault_rates import RandomStream
 from crucible.simulation.faults.ground_truth import GroundTruth
 from crucible.simulation.faults.trace import Trace
-from crucible.simulation.faults.world.attempt_folder import AttemptFolder
-from crucible.simulation.faults.world.host import Host
+from crucible.simulation.faults.world.attempt_folder import SimulatedAttemptFolder
+from crucible.simulation.faults.world.host import SimulatedHost
 from crucible.simulation.faults.world.network import Network, NetworkLink, Request
-from crucible.simulation.faults.world.program import Program
-from crucible.simulation.faults.world.runner import Runner
+from crucible.simulation.faults.world.program import SimulatedProgram
+from crucible.simulation.faults.world.runner import SimulatedRunner
 from crucible.simulation.faults.world.task_group import TaskGroup
 
 T = TypeVar("T")
 
 DRIFT = 0.02
-"""By how much a machine's clock may be too fast or too slow."""
+"""Largest relative error of a machine's clock rate."""
 
 
 @dataclass(frozen=True)
 class MachineEnvironment:
-    """What all machines stand on."""
+    """What all machines share."""
 
     network: Network
     truth: GroundTruth
     trace: Trace
-    dice: RandomStream
+    rng: RandomStream
 
 
-class Machine:
-    """`name` is our id of it, `native_id` its place's. `quits` is called when its host leaves.
+class SimulatedMachine:
+    """`name` is the control plane's id, `native_id` the backend's. `on_host_exit` is called when the host leaves.
 
-    `taken_at` is when its place takes it back, on this machine's clock, once that is announced.
+    `reclaimed_at` is when the backend will reclaim the machine, on this machine's clock; None until it is announced.
     """
 
     def __init__(
@@ -45,49 +45,49 @@ class Machine:
         name: str,
         native_id: str,
         nonce: str,
-        ground: MachineEnvironment,
-        quits: Callable[[], object],
+        environment: MachineEnvironment,
+        on_host_exit: Callable[[], object],
         idle_exit: float,
     ) -> None:
         self.name, self.native_id, self.nonce = name, native_id, nonce
         self.idle_exit_seconds = idle_exit
-        self.on_host_exit = quits
-        self.truth, self.trace, self.dice = ground.truth, ground.trace, ground.dice
-        self._network = ground.network
-        self._booted = ground.dice.uniform(0.0, 1e6)
-        self._rate = ground.dice.uniform(1.0 - DRIFT, 1.0 + DRIFT)
+        self.on_host_exit = on_host_exit
+        self.truth, self.trace, self.rng = environment.truth, environment.trace, environment.rng
+        self._network = environment.network
+        self._booted = environment.rng.uniform(0.0, 1e6)
+        self._rate = environment.rng.uniform(1.0 - DRIFT, 1.0 + DRIFT)
         self.link = NetworkLink()
         self.claimed = False
         self.reclaimed_at: float | None = None
-        self.disk: dict[Key, AttemptFolder] = {}
-        self.runners: dict[Key, Runner] = {}
-        self.programs: dict[Key, Program] = {}
-        self.host: Host | None = None
+        self.disk: dict[Key, SimulatedAttemptFolder] = {}
+        self.runners: dict[Key, SimulatedRunner] = {}
+        self.programs: dict[Key, SimulatedProgram] = {}
+        self.host: SimulatedHost | None = None
 
     def clock(self) -> float:
-        """The boot-time clock: nobody sets it, no two machines' agree, and none runs as fast as another."""
+        """Return the boot-time clock: it is never set, and every machine has its own start and rate."""
         return asyncio.get_running_loop().time() * self._rate + self._booted
 
     def task_groups(self) -> list[TaskGroup]:
-        """All that runs on it."""
-        hosts = [] if self.host is None else [self.host.crew]
-        runners = [runner.crew for runner in self.runners.values()]
-        return [*hosts, *runners, *(program.crew for program in self.programs.values())]
+        """Return the task groups of everything that runs on it."""
+        hosts = [] if self.host is None else [self.host.tasks]
+        runners = [runner.tasks for runner in self.runners.values()]
+        return [*hosts, *runners, *(program.tasks for program in self.programs.values())]
 
     def stood_still(self, seconds: float) -> None:
-        """Where the clock does not go on while the machine sleeps, it is as long behind."""
+        """Set the clock back by the time of a sleep in which it stood still."""
         self._booted -= seconds * self._rate
 
     def chance(self) -> float:
-        return self.dice.uniform(0.0, 1.0)
+        return self.rng.uniform(0.0, 1.0)
 
     async def call(self, request: Request[T], deadline: float) -> T:
         return await self._network.call(self.link, request, deadline)
 
     def start_host(self) -> None:
-        """Starts it unless it runs; a new one adopts what still runs."""
+        """Start a host unless one runs. It adopts the runners that are still alive."""
         if self.host is None or not self.host.alive:
-            self.host = Host(self)
+            self.host = SimulatedHost(self)
             self.host.start()
 
     @property
@@ -99,11 +99,11 @@ class Machine:
             self.host.runner_left(key)
 
     def notice(self, seconds: float) -> None:
-        """Its place announces that it takes it back."""
+        """Announce that the machine will be reclaimed in this many seconds."""
         self.reclaimed_at = self.clock() + seconds
 
     def die(self) -> None:
-        """The power goes: nothing of it runs, or is told, any more."""
+        """End everything on the machine at once, without any message."""
         if self.host is not None:
             self.host.kill()
         for runner in self.runners.values():

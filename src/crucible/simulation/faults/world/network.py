@@ -1,4 +1,4 @@
-"""The network between agents and the control plane: it loses, delays, doubles and cuts."""
+"""The network between agents and the control plane: it loses, delays and duplicates requests, and cuts links."""
 
 from __future__ import annotations
 
@@ -20,38 +20,42 @@ CONNECT_SECONDS = 10.0
 
 
 class NoAnswer(Exception):
-    """There was no answer, or one that says to try again. What was asked may have been done."""
+    """Raised without a response, or with one that asks for a retry. The request may have taken effect."""
 
 
 class RequestRefused(Exception):
-    """The answer is no."""
+    """Raised if the control plane refused the request."""
 
 
 class NotWanted(Exception):
-    """The answer is that the machine or the attempt is not wanted any more."""
+    """Raised if the machine or the attempt is not wanted any more."""
 
 
 @dataclass
 class NetworkLink:
-    """A machine's way to the control plane. While it is `cut` nothing passes, in either direction."""
+    """A machine's connection to the control plane. While it is `cut` nothing passes in either direction."""
 
     cut: bool = False
 
 
 class RequestHandler(Protocol):
+    """The servers, as seen from the network."""
+
     def answer(self, request: Request[T]) -> asyncio.Task[T] | None:
-        """The request, being answered by some server; None when none is there."""
+        """Return the task in which some server answers the request, or None if none is up."""
 
 
 class Network:
-    def __init__(self, doors: RequestHandler, faults: FaultRates, dice: RandomStream) -> None:
-        self._doors = doors
-        self._faults = faults
-        self._dice = dice
+    """Carries requests of agents to the servers, with faults."""
 
-    async def call(self, line: NetworkLink, request: Request[T], deadline: float) -> T:
-        """The answer. Raises Lost, Refused, Gone and Gap."""
-        await self._travel(line)
+    def __init__(self, servers: RequestHandler, faults: FaultRates, rng: RandomStream) -> None:
+        self._servers = servers
+        self._faults = faults
+        self._rng = rng
+
+    async def call(self, link: NetworkLink, request: Request[T], deadline: float) -> T:
+        """Return the response. Raises NoAnswer, RequestRefused, NotWanted and Gap."""
+        await self._travel(link)
         if self._faults.strikes("request.lost"):
             await asyncio.sleep(CONNECT_SECONDS)
             raise NoAnswer("the request was lost")
@@ -61,19 +65,19 @@ class Network:
         if self._faults.strikes("request.twice"):
             self._send_copy(request)
         answer = await self._ask(request, deadline)
-        await self._travel(line)
+        await self._travel(link)
         if self._faults.strikes("answer.lost"):
             raise NoAnswer("the answer was lost")
         return answer
 
-    async def _travel(self, line: NetworkLink) -> None:
-        if line.cut:
+    async def _travel(self, link: NetworkLink) -> None:
+        if link.cut:
             await asyncio.sleep(CONNECT_SECONDS)
             raise NoAnswer("the line is cut")
-        await asyncio.sleep(self._dice.uniform(0.005, 0.2))
+        await asyncio.sleep(self._rng.uniform(0.005, 0.2))
 
     async def _ask(self, request: Request[T], deadline: float) -> T:
-        task = self._doors.answer(request)
+        task = self._servers.answer(request)
         if task is None:
             raise NoAnswer("nobody listens")
         done, _ = await asyncio.wait({task}, timeout=deadline)
@@ -85,13 +89,13 @@ class Network:
         raise _to_agent_error(error)
 
     def _send_copy(self, request: Request[T]) -> None:
-        """A copy of the request arrives some time later, when others have overtaken it."""
+        """Deliver a copy of the request some time later, when others have overtaken it."""
         loop = asyncio.get_running_loop()
-        loop.call_later(self._dice.uniform(0.0, 90.0), self._doors.answer, request)
+        loop.call_later(self._rng.uniform(0.0, 90.0), self._servers.answer, request)
 
 
 def _to_agent_error(error: BaseException) -> BaseException:
-    """What an agent makes of a failure, as it does of the answer's status."""
+    """Return the error that an agent would raise for the status of this failure."""
     if isinstance(error, Crash):
         return NoAnswer("the server died")
     if isinstance(error, Gap):
@@ -104,5 +108,5 @@ def _to_agent_error(error: BaseException) -> BaseException:
 
 
 async def pieces(data: bytes) -> AsyncIterator[bytes]:
-    """A body, as it is sent."""
+    """Yield a request body as a stream."""
     yield data

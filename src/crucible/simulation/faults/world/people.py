@@ -1,4 +1,4 @@
-"""People: they submit, change their minds, and resume what ended."""
+"""Simulated users: they submit jobs, cancel and resume them, and prune at the end."""
 
 from __future__ import annotations
 
@@ -23,76 +23,76 @@ from crucible.simulation.faults.world.ports import WallClock
 from crucible.simulation.faults.world.program import Script
 from crucible.simulation.faults.world.task_group import TaskGroup
 
-AGAIN_SECONDS = 5.0
-PRUNE_TRIES = 60
-ROUNDS_SECONDS = 600.0
-"""Several rounds of retention: what the last ones removed they do not look for again."""
-WISHES = ("cancel", "resume", "resume", "resume", "checkpoint")
+RETRY_SECONDS = 5.0
+MAX_PRUNE_ATTEMPTS = 60
+RETENTION_SECONDS = 600.0
+"""Time for several rounds of retention, until all that the first prune marked is removed."""
+REQUESTS = ("cancel", "resume", "resume", "resume", "checkpoint")
 CODES = (b"train", b"fine-tune", b"evaluate")
-"""What bundles hold: several jobs have the same."""
+"""Contents of bundles. Several jobs have the same one."""
 
 
-class People:
-    """Each job has one person, who does not rest before the submission is acknowledged."""
+class SimulatedUsers:
+    """Each job has one user, who retries until the submission is acknowledged. `waiting`: users who still retry."""
 
     def __init__(
         self,
-        door: ApiClient,
+        api: ApiClient,
         clock: WallClock,
         faults: FaultRates,
         truth: GroundTruth,
         trace: Trace,
-        dice: RandomStream,
+        rng: RandomStream,
     ) -> None:
-        self._door = door
+        self._api = api
         self._clock = clock
         self._faults = faults
         self._truth = truth
         self._trace = trace
-        self._dice = dice
-        self.crew = TaskGroup("people")
+        self._rng = rng
+        self.tasks = TaskGroup("people")
         self.waiting = 0
 
     def start(self, jobs: int) -> None:
         for n in range(jobs):
             self.waiting += 1
-            code = self._dice.choose(CODES)
-            self.crew.start(self._person(f"key-{n}", self._spec(n, code), code))
-        self.crew.start(self._visitor())
+            code = self._rng.choose(CODES)
+            self.tasks.start(self._person(f"key-{n}", self._spec(n, code), code))
+        self.tasks.start(self._visitor())
 
     def stop(self) -> None:
-        self.crew.die()
+        self.tasks.die()
 
     async def prune(self) -> None:
-        """Somebody removes all that ended jobs have stored, and again a week later. Raises Broken."""
+        """Prune all that ended jobs have stored, and again a week later. Raises InvariantBroken if that fails."""
         await self._prune()
-        await asyncio.sleep(ROUNDS_SECONDS)
+        await asyncio.sleep(RETENTION_SECONDS)
         self._clock.step(ARRIVAL_SECONDS)
         await self._prune()
 
     async def _prune(self) -> None:
-        for _ in range(PRUNE_TRIES):
+        for _ in range(MAX_PRUNE_ATTEMPTS):
             with suppress(NoAnswer, CrucibleError):
-                await self._door.ask(lambda control: control.maintenance.prune(OWNER, older_than=0.0, dry_run=False))
+                await self._api.ask(lambda control: control.maintenance.prune(OWNER, older_than=0.0, dry_run=False))
                 return
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
         raise InvariantBroken("nothing can be pruned")
 
     async def _person(self, key: str, spec: JobSpec, code: bytes) -> None:
-        await asyncio.sleep(self._dice.uniform(0.0, 1200.0))
+        await asyncio.sleep(self._rng.uniform(0.0, 1200.0))
         job = await self._submit(key, spec, code)
         self.waiting -= 1
-        if self._dice.chance(0.3):
-            await asyncio.sleep(self._dice.uniform(0.0, 60.0))
+        if self._rng.chance(0.3):
+            await asyncio.sleep(self._rng.uniform(0.0, 60.0))
             await self._request(job, "cancel")
         while not self._faults.calm:
-            await asyncio.sleep(self._dice.waiting_time(600.0))
+            await asyncio.sleep(self._rng.waiting_time(600.0))
             if not self._faults.calm:
-                await self._request(job, self._dice.choose(WISHES))
+                await self._request(job, self._rng.choose(REQUESTS))
 
     async def _visitor(self) -> None:
-        """Brings code, gives up when there is no answer, and submits nothing."""
-        await asyncio.sleep(self._dice.uniform(0.0, 2400.0))
+        """Upload code without a retry, and submit nothing."""
+        await asyncio.sleep(self._rng.uniform(0.0, 2400.0))
         with suppress(NoAnswer, CrucibleError):
             await self._upload(b"a visitor's")
 
@@ -100,59 +100,59 @@ class People:
         while True:
             try:
                 await self._upload(code)
-                done = await self._door.ask(lambda control: control.jobs.submit(OWNER, spec, key))
+                done = await self._api.ask(lambda control: control.jobs.submit(OWNER, spec, key))
                 break
             except (NoAnswer, CrucibleError) as error:
                 self._trace("people", f"{key} is not answered: {error}")
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
         job = done.view.id
         self._trace("people", f"{key} is acknowledged as {job}")
         self._truth.acknowledged(key, job)
         return job
 
     async def _upload(self, code: bytes) -> None:
-        """As the client does: what is there already is not sent again."""
+        """Upload a bundle as the client does: only if the server does not have it."""
         sha256 = _sha256(code)
-        if not await self._door.ask(lambda control: control.bundles.has(OWNER, sha256)):
-            await self._door.ask(lambda control: control.bundles.put(OWNER, sha256, pieces(code)))
+        if not await self._api.ask(lambda control: control.bundles.has(OWNER, sha256)):
+            await self._api.ask(lambda control: control.bundles.put(OWNER, sha256, pieces(code)))
 
-    async def _request(self, job: str, wish: str) -> None:
-        """Asks once; a refusal is an answer too."""
+    async def _request(self, job: str, request: str) -> None:
+        """Send a request once, without a retry."""
         try:
-            if wish == "cancel":
-                await self._door.ask(lambda control: control.jobs.cancel(OWNER, job))
+            if request == "cancel":
+                await self._api.ask(lambda control: control.jobs.cancel(OWNER, job))
                 self._truth.cancel(job)
-            elif wish == "resume":
+            elif request == "resume":
                 self._truth.resume(job)
-                await self._door.ask(lambda control: control.jobs.resume(OWNER, job, Resumption()))
+                await self._api.ask(lambda control: control.jobs.resume(OWNER, job, Resumption()))
             else:
-                await self._door.ask(lambda control: control.checkpoints.request(OWNER, job))
-            self._trace("people", f"{wish} {job}")
+                await self._api.ask(lambda control: control.checkpoints.request(OWNER, job))
+            self._trace("people", f"{request} {job}")
         except (NoAnswer, CrucibleError) as error:
-            self._trace("people", f"{wish} {job}: {error}")
+            self._trace("people", f"{request} {job}: {error}")
 
     def _spec(self, n: int, code: bytes) -> JobSpec:
-        dice = self._dice
+        rng = self._rng
         script = Script(
-            steps=dice.integer(8, 50),
-            step_seconds=dice.uniform(10.0, 40.0),
-            every=dice.integer(2, 10),
-            fails_at=dice.integer(5, 30) if dice.chance(0.15) else None,
-            deaf=dice.chance(0.15),
+            steps=rng.integer(8, 50),
+            step_seconds=rng.uniform(10.0, 40.0),
+            every=rng.integer(2, 10),
+            fails_at=rng.integer(5, 30) if rng.chance(0.15) else None,
+            deaf=rng.chance(0.15),
         )
-        backend = dice.choose(("cloud", "cloud", "cloud", "cloud", "local"))
+        backend = rng.choose(("cloud", "cloud", "cloud", "cloud", "local"))
         return JobSpec(
             command=script.command(),
             bundle=_sha256(code),
             name=f"job-{n}",
             backend=backend,
-            fallback=dice.choose(((), ("local",), ("cloud",))),
-            market=dice.choose((Market.SPOT, Market.SPOT, Market.ON_DEMAND)),
+            fallback=rng.choose(((), ("local",), ("cloud",))),
+            market=rng.choose((Market.SPOT, Market.SPOT, Market.ON_DEMAND)),
             resources=Resources(
-                cpus=1.0, memory_bytes=GiB, seconds=dice.uniform(150.0, 900.0) if dice.chance(0.35) else None
+                cpus=1.0, memory_bytes=GiB, seconds=rng.uniform(150.0, 900.0) if rng.chance(0.35) else None
             ),
             retries=Retries(interruption=50, infrastructure=50),
-            keep=KeepPolicy(latest=dice.integer(1, 3)),
+            keep=KeepPolicy(latest=rng.integer(1, 3)),
         )
 
 

@@ -1,4 +1,4 @@
-"""The ports of a simulated process: virtual time, seeded chance, calls that fail, a database that may be full."""
+"""The ports of a simulated server: virtual time, seeded randomness, calls that fail, a disk that may be full."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from crucible.core.errors import DiskFull, TimedOut
 from crucible.core.ids import Prefix, make_id
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.virtual_loop import virtual_loop
-from crucible.simulation.faults.world.process import WRITE_WEIGHT, Process
+from crucible.simulation.faults.world.process import WRITE_WEIGHT, SimulatedProcess
 
 T = TypeVar("T")
 
 START = 1_700_000_000.0
-"""The virtual world's first instant, in seconds since the epoch."""
+"""Start of virtual time, in seconds since the epoch."""
 
 
 AT_ONCE = frozenset({"store", "retention", "secrets", "forecast", "planning"})
-"""Lanes of what is at hand: it is done at once, and by nobody once the process is dead."""
+"""Lanes of calls inside the process: they take no time, and never run after it died."""
 
 
 class WallClock:
-    """The control plane's clock: somebody may set it. `ahead` is by how much it is wrong.
+    """The control plane's clock, which may be wrong by `ahead` seconds.
 
-    `stepped_at` is the virtual time at which it was last set by more than what clocks are usually off.
+    `stepped_at` is the virtual time of its last large step.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -50,7 +50,7 @@ class WallClock:
         return self._loop.time()
 
     def step(self, seconds: float) -> None:
-        """Somebody sets it, far forward or some minutes back."""
+        """Set the clock forward or back, and remember when."""
         self.ahead += seconds
         self.stepped_at = self._loop.time()
 
@@ -59,66 +59,70 @@ class WallClock:
 
 
 class RisingIds:
-    """As the real ones: ids of one process rise."""
+    """Makes ids that rise within one process, like the real ones."""
 
-    def __init__(self, clock: WallClock, dice: RandomStream) -> None:
+    def __init__(self, clock: WallClock, rng: RandomStream) -> None:
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self._last = (0, 0)
 
     def new(self, prefix: Prefix) -> str:
-        fresh = (int(self._clock.now() * 1000), self._dice.bits(79))
-        if fresh[0] <= self._last[0]:
-            fresh = (self._last[0], self._last[1] + 1 + self._dice.bits(40))
-        self._last = fresh
-        return make_id(prefix, *fresh)
+        parts = (int(self._clock.now() * 1000), self._rng.bits(79))
+        if parts[0] <= self._last[0]:
+            parts = (self._last[0], self._last[1] + 1 + self._rng.bits(40))
+        self._last = parts
+        return make_id(prefix, *parts)
 
 
 class SeededRandom:
-    def __init__(self, dice: RandomStream) -> None:
-        self._dice = dice
+    """The random port over a seeded stream."""
+
+    def __init__(self, rng: RandomStream) -> None:
+        self._rng = rng
 
     def uniform(self, low: float, high: float) -> float:
-        return self._dice.uniform(low, high)
+        return self._rng.uniform(low, high)
 
 
 class WatchedDb(InlineDb):
-    """The database all processes share. It outlives them, and checkers may look into it."""
+    """The database that all processes share. It outlives them, and checkers may read it at any time."""
 
     def query(self, sql: str, *values: object) -> list[tuple[object, ...]]:
-        """Rows as they are now, outside of any transaction."""
+        """Return rows as they are now, uncommitted ones included."""
         return driver_of(self._open()).execute(sql, values).fetchall()
 
     def read_sync(self, fn: Callable[[Connection], T]) -> T:
-        """As `read`, for those who cannot await."""
+        """Like `read`, for callers that cannot await."""
         return read_snapshot(self._reader, fn).unwrap()
 
     @property
     def changes(self) -> int:
-        """How many rows were ever written; the same number, the same rows."""
+        """Number of rows ever written: while it stays the same, so do the rows."""
         return driver_of(self._open()).total_changes
 
     @property
     def busy(self) -> bool:
-        """Whether a transaction is under way, whose rows `look` would see before they are committed."""
+        """Whether a transaction is open, whose rows `query` would return before they are committed."""
         return bool(driver_of(self._open()).in_transaction)
 
 
 class ProcessDb:
-    """One process's way to the database. `committed` is told after every commit, before the answer."""
+    """The database port of one process. `on_commit` is called after every commit, before `write` returns."""
 
-    def __init__(self, db: WatchedDb, process: Process, faults: FaultRates, committed: Callable[[], None]) -> None:
+    def __init__(
+        self, db: WatchedDb, process: SimulatedProcess, faults: FaultRates, on_commit: Callable[[], None]
+    ) -> None:
         self._db = db
         self._process = process
         self._faults = faults
-        self._committed = committed
+        self._on_commit = on_commit
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
         await self._turn("write", WRITE_WEIGHT)
         if self._faults.storming("disk"):
             raise DiskFull("The disk that holds the database is full.")
         value = await self._db.write(fn)
-        self._committed()
+        self._on_commit()
         await self._turn("commit", WRITE_WEIGHT)
         return value
 
@@ -127,7 +131,7 @@ class ProcessDb:
         return await self._db.read(fn)
 
     async def close(self) -> None:
-        """The database goes on without this process."""
+        """Do nothing: the database outlives this process."""
 
     async def _turn(self, name: str, weight: int) -> None:
         self._process.border(name, weight)
@@ -135,12 +139,12 @@ class ProcessDb:
 
 
 class DelayedCalls:
-    """Calls that take their time. What was sent takes effect even if nobody is there for the answer."""
+    """Calls that take virtual time. A sent call takes effect even after its caller timed out or died."""
 
-    def __init__(self, process: Process, faults: FaultRates, dice: RandomStream) -> None:
+    def __init__(self, process: SimulatedProcess, faults: FaultRates, rng: RandomStream) -> None:
         self._process = process
         self._faults = faults
-        self._dice = dice
+        self._rng = rng
 
     async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
         self._process.border(f"call to {lane}", WRITE_WEIGHT)
@@ -163,18 +167,18 @@ class DelayedCalls:
         if lane in AT_ONCE:
             return 0.001, 0.0
         if self._faults.strikes("call.slow") or self._faults.storming(f"slow {lane}"):
-            return self._dice.uniform(0.1, 15.0), self._dice.uniform(0.0, 25.0)
-        return self._dice.uniform(0.01, 0.4), self._dice.uniform(0.01, 0.4)
+            return self._rng.uniform(0.1, 15.0), self._rng.uniform(0.0, 25.0)
+        return self._rng.uniform(0.01, 0.4), self._rng.uniform(0.01, 0.4)
 
     def _arrive(self, lane: str, work: Callable[[], T], answer: asyncio.Future[T], back: float) -> None:
-        """The request is at the other side; it may have been under way when its sender died."""
-        if not self._process.alive and (lane in AT_ONCE or self._dice.chance(0.5)):
+        """Run the call at its arrival. If its sender died, it may have been lost before it was sent."""
+        if not self._process.alive and (lane in AT_ONCE or self._rng.chance(0.5)):
             return
         result: list[T] = []
         error: BaseException | None = None
         try:
             result.append(run_guarded(lane, work))
-        except Exception as failed:  # noqa: BLE001  it is told to whoever waits
+        except Exception as failed:  # noqa: BLE001  the caller gets it
             error = failed
         asyncio.get_running_loop().call_later(back, _give, answer, result, error, context=Context())
 
@@ -189,7 +193,7 @@ def _give(answer: asyncio.Future[T], result: list[T], error: BaseException | Non
 
 
 class OrderedWakeups:
-    """Wake-ups of one process, delivered in the same order every time, whatever order sets have today."""
+    """Wake-ups of one process, delivered in sorted order, so that runs do not depend on the order of sets."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, dict[EventListener, None]] = {}

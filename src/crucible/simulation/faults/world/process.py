@@ -1,4 +1,4 @@
-"""A control plane's process, which may die at any border between its parts and the world."""
+"""A simulated server process, which may die or freeze at any border between the control plane and the world."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from crucible.control.reconcile import crashpoints
 from crucible.simulation.faults.world.task_group import TaskGroup, task_group_of
 
 PORT_WEIGHT, WRITE_WEIGHT, NAMED_WEIGHT = 1, 8, 40
-"""How much nearer to its death each kind of border brings a process: the interesting ones count for more."""
+"""How much each kind of border burns of a process's fuse: interesting ones burn more."""
 
 DIES = "dies at "
 
 
 class Crash(BaseException):
-    """The process died: nothing after it was done."""
+    """Raised inside a process that died, so that nothing after this point is done."""
 
 
-class Process(TaskGroup):
-    """`fuse` is how much may happen before it dies; None: it lives on. `ended` is set when it is dead.
+class SimulatedProcess(TaskGroup):
+    """A border is a point where the process meets the world: a read, a write, a commit, a call, a named crash point.
 
-    `halt` is how much may happen, at borders whose names begin with `halts_at`, before it stands still; `halted` is
-    told where it does.
+    `fuse` is the weight of borders that it may pass before it dies, or None if it never does; `ended` is set when it
+    is dead. `halt` is the weight of borders whose names begin with `halts_at` that it may pass before it freezes;
+    `on_halt` is then called with the name of the border.
     """
 
-    def __init__(self, name: str, fuse: int | None, told: Callable[[str], None]) -> None:
+    def __init__(self, name: str, fuse: int | None, on_crash: Callable[[str], None]) -> None:
         super().__init__(name)
         self.fuse = fuse
-        self._told = told
+        self._on_crash = on_crash
         self.ended = asyncio.Event()
         self.halt: int | None = None
         self.halts_at = ""
-        self.halted: Callable[[str], None] = lambda where: None
+        self.on_halt: Callable[[str], None] = lambda where: None
 
     def border(self, name: str, weight: int = PORT_WEIGHT) -> None:
-        """Marks one. Raises Crash when the process is dead, or dies here."""
+        """Mark a border. Raises Crash if the process is dead, or dies here."""
         if not self.alive:
             raise Crash(self.name)
         if self.fuse is not None:
@@ -47,11 +48,11 @@ class Process(TaskGroup):
             self.halt -= weight
             if self.halt < 0:
                 self.halt = None
-                self.halted(name)
+                self.on_halt(name)
 
     def crash(self, where: str) -> None:
         if self.alive:
-            self._told(f"{DIES}{where}")
+            self._on_crash(f"{DIES}{where}")
             self.die()
 
     def die(self) -> None:
@@ -60,12 +61,12 @@ class Process(TaskGroup):
 
 
 def arm_all() -> None:
-    """Every named crash point is a border of whichever process reaches it."""
+    """Make every named crash point a border of the process that reaches it."""
     for name in sorted(crashpoints.NAMES):
         crashpoints.arm(name, lambda name=name: _reached(name))  # type: ignore[misc]
 
 
 def _reached(name: str) -> None:
-    crew = task_group_of(None)
-    if isinstance(crew, Process):
-        crew.border(name, NAMED_WEIGHT)
+    group = task_group_of(None)
+    if isinstance(group, SimulatedProcess):
+        group.border(name, NAMED_WEIGHT)

@@ -1,4 +1,4 @@
-"""A user's program: it makes steps, saves checkpoints, and goes on from one."""
+"""A simulated user program: it makes steps, saves checkpoints, and continues from one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from crucible.simulation.faults.ground_truth import GroundTruth, RunningProgram
 from crucible.simulation.faults.world.task_group import TaskGroup
 
-LAST_WORDS = 2.0
-"""Seconds that a program takes to save when it is told to end."""
+SAVE_SECONDS = 2.0
+"""Time that a program takes to save and exit after SIGTERM."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """What a program does. `fails_at`: the step at which it gives up. `deaf`: it does not hear TERM."""
+    """What a program does. `fails_at`: the step at which it exits with an error. `deaf`: it ignores SIGTERM."""
 
     steps: int
     step_seconds: float
@@ -35,13 +35,18 @@ class Script:
 
 @dataclass(frozen=True)
 class ProgramExit:
+    """How a program ended. `by_itself`: not because of a signal."""
+
     code: int | None
     signal: int | None = None
     by_itself: bool = True
 
 
-class Program:
-    """Runs until it exits, is killed, or its machine dies. `save` is called with the step of a checkpoint."""
+class SimulatedProgram:
+    """A program that runs until it exits, is killed, or its machine dies.
+
+    `save` is called with the step of a checkpoint, `on_exit` when the program ends, except with its machine.
+    """
 
     def __init__(
         self,
@@ -49,37 +54,37 @@ class Program:
         script: Script,
         truth: GroundTruth,
         save: Callable[[int], None],
-        ended: Callable[[ProgramExit], None],
+        on_exit: Callable[[ProgramExit], None],
     ) -> None:
         self._running = running
         self._script = script
         self._truth = truth
         self._save = save
-        self._ended = ended
-        self.crew = TaskGroup(running.attempt)
+        self._on_exit = on_exit
+        self.tasks = TaskGroup(running.attempt)
         self._step = running.step
-        self._told = False
+        self._signalled = False
         self.alive = True
 
     def start(self) -> None:
         self._truth.started(self._running)
-        self.crew.start(self._work())
+        self.tasks.start(self._work())
 
     def signal(self, number: int) -> None:
         if not self.alive:
             return
-        told, self._told = self._told, True
+        signalled, self._signalled = self._signalled, True
         if number == signal.SIGKILL:
             self._exit(ProgramExit(None, number, by_itself=False))
-        elif not told and not self._script.deaf:
-            self.crew.start(self._give_up())
+        elif not signalled and not self._script.deaf:
+            self.tasks.start(self._save_and_exit())
 
     def checkpoint(self) -> None:
         if self.alive and self._step:
             self._save(self._step)
 
     def die(self) -> None:
-        """Its machine is gone: nobody is told."""
+        """End with the machine, without `on_exit`."""
         if self.alive:
             self._stop()
 
@@ -90,23 +95,23 @@ class Program:
             self._step += 1
             if self._step == script.fails_at:
                 self._truth.failed.add(self._running.job)
-                return self._exit(ProgramExit(1, by_itself=not self._told))
+                return self._exit(ProgramExit(1, by_itself=not self._signalled))
             if self._step % script.every == 0:
                 self._save(self._step)
         self._truth.complete(self._running)
-        self._exit(ProgramExit(0, by_itself=not self._told))
+        self._exit(ProgramExit(0, by_itself=not self._signalled))
 
-    async def _give_up(self) -> None:
-        await asyncio.sleep(LAST_WORDS)
+    async def _save_and_exit(self) -> None:
+        await asyncio.sleep(SAVE_SECONDS)
         self.checkpoint()
         self._exit(ProgramExit(None, signal.SIGTERM, by_itself=False))
 
     def _exit(self, how: ProgramExit) -> None:
         if self.alive:
             self._stop()
-            self._ended(how)
+            self._on_exit(how)
 
     def _stop(self) -> None:
         self.alive = False
         self._truth.ended(self._running)
-        self.crew.die()
+        self.tasks.die()

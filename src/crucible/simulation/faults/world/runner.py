@@ -1,4 +1,4 @@
-"""A simulated runner: the real reducer `runner_state`, with a shell that lives in virtual time."""
+"""A simulated runner: the real reducer `runner_state` in a shell for virtual time."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from crucible.agent.runner.lease import WAIT_SECONDS, ContactTracker
 from crucible.control.agents.ingest import Gap
 from crucible.simulation.faults.ground_truth import OutputFile, OutputSegment, RunningProgram, SavedCheckpoint
 from crucible.simulation.faults.virtual_loop import virtual_loop
-from crucible.simulation.faults.world.attempt_folder import AttemptFolder
+from crucible.simulation.faults.world.attempt_folder import SimulatedAttemptFolder
 from crucible.simulation.faults.world.network import NoAnswer, NotWanted, Request, RequestRefused, pieces
-from crucible.simulation.faults.world.program import Program, ProgramExit, Script
+from crucible.simulation.faults.world.program import ProgramExit, Script, SimulatedProgram
 from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.wire.documents.messages import Batch, Cause, MessageKind, encode_batch
 
 if TYPE_CHECKING:
-    from crucible.simulation.faults.world.machine import Machine
+    from crucible.simulation.faults.world.machine import SimulatedMachine
 
 T = TypeVar("T")
 
 TURN_SECONDS, STOPPING_TURN_SECONDS = 10.0, 1.0
 ANSWER_SECONDS = 60.0
 RESULT = "model/weights.bin"
-"""What a program that completes leaves."""
+"""Name of the output file of every program that completes."""
 BATCH = 50
 
 
-class Runner:
-    """One attempt on a machine. `ended` is called when it leaves; a killed one says nothing."""
+class SimulatedRunner:
+    """The runner of one attempt. `on_exit` is called when it leaves, but not when it is killed."""
 
-    def __init__(self, machine: Machine, folder: AttemptFolder, ended: Callable[[], None]) -> None:
+    def __init__(self, machine: SimulatedMachine, folder: SimulatedAttemptFolder, on_exit: Callable[[], None]) -> None:
         self._machine = machine
         self._folder = folder
         self._assignment = folder.assignment
-        self._ended = ended
-        self.crew = TaskGroup(folder.assignment.attempt)
+        self._on_exit = on_exit
+        self.tasks = TaskGroup(folder.assignment.attempt)
         self._contacts = ContactTracker(lambda: self.happen(ev.AttemptReleased()), folder.lease, machine.clock)
         self._events: deque[ev.Event] = deque()
         self._busy = False
-        self._news = asyncio.Event()
+        self._woken = asyncio.Event()
         self._finish: ev.Finish | None = None
         self._stage: asyncio.Task[None] | None = None
         self._noticed = False
@@ -53,21 +53,21 @@ class Runner:
 
     @property
     def alive(self) -> bool:
-        return self.crew.alive
+        return self.tasks.alive
 
     @property
     def _key(self) -> tuple[str, int]:
         return self._assignment.attempt, self._assignment.rank
 
     def start(self) -> None:
-        self.crew.start(self._live())
+        self.tasks.start(self._live())
 
     def kill(self) -> None:
-        """As by the system, for want of memory: the program goes on without it."""
-        self.crew.die()
+        """Kill the runner, as the kernel does when memory runs out; its program continues."""
+        self.tasks.die()
 
     def happen(self, event: ev.Event) -> None:
-        """Something happened. What follows from it is done before this returns."""
+        """Handle an event, and all events that follow from it, before this returns."""
         self._events.append(event)
         if self._busy:
             return
@@ -77,13 +77,13 @@ class Runner:
             self._apply(*rs.step(self._state, ev.Tick(self._machine.clock())))
             self._apply(*rs.step(self._state, first))
         self._busy = False
-        self._news.set()
+        self._woken.set()
 
     async def _live(self) -> None:
         recovers = self._folder.began or self._folder.has_message(MessageKind.EXITED)
         self._state, actions = self._recover() if recovers else self._begin()
         for work in (self._deliver(), self._listen(), self._upload_all()):
-            self.crew.start(work)
+            self.tasks.start(work)
         self._busy = True
         self._apply(self._state, actions)
         self._busy = False
@@ -93,8 +93,8 @@ class Runner:
             self._housekeep()
             await self._pause(self._turn())
         self._folder.done = True
-        self.crew.die()
-        self._ended()
+        self.tasks.die()
+        self._on_exit()
 
     def _begin(self) -> rs.Step:
         self._say(MessageKind.STAGING, {"what": "preparing"})
@@ -102,7 +102,7 @@ class Runner:
         return rs.begin(a.grace, a.limits.seconds, self._machine.clock(), self._folder.deadline, a.checkpoint)
 
     def _recover(self) -> rs.Step:
-        """A runner before this one died: what it left is ended, told and delivered."""
+        """Take over from a runner that died: end its program, report that, and deliver its messages."""
         program = self._machine.programs.get(self._key)
         if program is not None:
             program.die()
@@ -116,15 +116,15 @@ class Runner:
         return state, (ev.SendMessage(MessageKind.EXITED, dict(lost)), ev.StoreOutputs())
 
     def _turn(self) -> float:
-        """A program that was told to stop is killed in time; nothing else has to be on the second."""
+        """Return the seconds between ticks: short while a program is being stopped, so that it is killed in time."""
         stopping = self._state.phase is rs.Phase.RUNNING and self._state.kill_at is not None
         return STOPPING_TURN_SECONDS if stopping else TURN_SECONDS
 
     async def _pause(self, seconds: float) -> None:
-        self._news.clear()
+        self._woken.clear()
         try:
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._woken.wait()
         except TimeoutError:
             self.happen(ev.Tick(self._machine.clock()))
 
@@ -154,7 +154,7 @@ class Runner:
             case ev.SendMessage(kind, data):
                 self._say(kind, data)
             case ev.StartStaging():
-                self._stage = self.crew.start(self._prepare())
+                self._stage = self.tasks.start(self._prepare())
             case ev.AbortStaging():
                 if self._stage is not None:
                     self._stage.cancel()
@@ -167,13 +167,13 @@ class Runner:
                 if program is not None:
                     program.checkpoint()
             case ev.StoreOutputs():
-                self.crew.start(self._store_outputs())
+                self.tasks.start(self._store_outputs())
             case ev.Finish():
                 self._finish = action
 
     def _say(self, kind: MessageKind, data: dict[str, object]) -> None:
         self._folder.add_message(kind, data, self._machine.clock())
-        self._news.set()
+        self._woken.set()
 
     def _spawn(self) -> None:
         a = self._assignment
@@ -181,7 +181,7 @@ class Runner:
         due = None if a.limits.seconds is None else virtual_loop().time() + a.limits.seconds + a.grace
         running = RunningProgram(a.job, a.attempt, self._machine.native_id, start, due)
         folder, machine = self._folder, self._machine
-        program = Program(running, Script.from_command(a.command), machine.truth, folder.save, self._exited)
+        program = SimulatedProgram(running, Script.from_command(a.command), machine.truth, folder.save, self._exited)
         folder.began = True
         machine.programs[self._key] = program
         machine.trace(machine.native_id, f"{a.attempt} runs from step {start}")
@@ -197,7 +197,7 @@ class Runner:
             self.happen(ev.ProcessEnded(how.code, how.signal, by_itself=how.by_itself))
 
     async def _prepare(self) -> None:
-        await asyncio.sleep(self._machine.dice.uniform(1.0, 25.0))
+        await asyncio.sleep(self._machine.rng.uniform(1.0, 25.0))
         try:
             await self._fetch()
         except RequestRefused as error:
@@ -207,7 +207,7 @@ class Runner:
         self.happen(ev.StagingDone())
 
     async def _fetch(self) -> None:
-        """The code, and what it goes on from."""
+        """Download the bundle, and the checkpoint to resume from."""
         (attempt, rank), bundle, resume = self._key, self._assignment.bundle, self._assignment.resume_from
         if bundle is not None:
             await self._retry(lambda agents: agents.open_bundle(bundle))
@@ -215,7 +215,7 @@ class Runner:
             await self._retry(lambda agents: agents.open_checkpoint(attempt, rank, resume.sha256))
 
     async def _store_outputs(self) -> None:
-        while not self._folder.is_uploaded:  # a program may still save
+        while not self._folder.is_uploaded:  # the last checkpoint and output first
             await self._folder.changed.wait()
         left_out = 0
         try:
@@ -226,7 +226,7 @@ class Runner:
         self.happen(ev.OutputsStored(complete=not left_out))
 
     async def _store(self, path: str, data: bytes) -> bool:
-        """Stores an output, then announces it; whether it was taken. Raises Gone."""
+        """Store an output file, then announce it. Return False if it was refused. Raises NotWanted."""
         (attempt, rank), sha256 = self._key, hashlib.sha256(data).hexdigest()
         try:
             await self._retry(lambda agents: agents.put_artifact(attempt, rank, path, sha256, pieces(data)))
@@ -235,10 +235,10 @@ class Runner:
         self._say(MessageKind.ARTIFACT, {"path": path, "size": len(data), "sha256": sha256})
         return True
 
-    # Threads of the real one
+    # Threads in a real runner
 
     async def _upload_all(self) -> None:
-        """Uploads checkpoints and output in the order they came, each before it is announced."""
+        """Upload checkpoints and output in order, each before it is announced."""
         folder = self._folder
         while True:
             if folder.is_uploaded:
@@ -258,21 +258,21 @@ class Runner:
                 return self.happen(ev.AttemptReleased())
 
     async def _ship(self, index: int) -> None:
-        """Stores a segment of the output, then announces it."""
+        """Store a segment of the output, then announce it."""
         (attempt, rank), data = self._key, self._folder.segments[index]
         n, start, lines = index + 1, sum(map(len, self._folder.segments[:index])), data.count(b"\n")
         sha256 = hashlib.sha256(data).hexdigest()
         await self._retry(lambda agents: agents.put_log(attempt, rank, n, start, lines, sha256, data))
-        told = {"n": n, "start": start, "end": start + len(data), "lines": lines, "sha256": sha256}
-        self._say(MessageKind.LOG, dict(told))
+        fields = {"n": n, "start": start, "end": start + len(data), "lines": lines, "sha256": sha256}
+        self._say(MessageKind.LOG, dict(fields))
 
     async def _upload(self, step: int) -> None:
         attempt, rank = self._key
         data = f"{self._assignment.job} at step {step}".encode()
         sha256 = hashlib.sha256(data).hexdigest()
         await self._retry(lambda agents: agents.put_checkpoint(attempt, rank, sha256, pieces(data)))
-        told = {"name": f"step-{step}.pt", "form": "file", "size": len(data), "sha256": sha256, "step": step}
-        self._say(MessageKind.CHECKPOINT, dict(told))
+        fields = {"name": f"step-{step}.pt", "form": "file", "size": len(data), "sha256": sha256, "step": step}
+        self._say(MessageKind.CHECKPOINT, dict(fields))
 
     async def _deliver(self) -> None:
         backoff, folder = Backoff(chance=self._machine.chance), self._folder
@@ -312,7 +312,7 @@ class Runner:
             elif message.kind is MessageKind.ARTIFACT:
                 truth.output(OutputFile(job, attempt, str(data["path"]), sha256))
         folder.acked = max(folder.acked, acked)
-        self._news.set()
+        self._woken.set()
 
     async def _listen(self) -> None:
         backoff = Backoff(chance=self._machine.chance)
@@ -342,7 +342,7 @@ class Runner:
             self.happen(ev.CheckpointRequested(count))
 
     async def _retry(self, request: Request[object]) -> None:
-        """Tries until it is done. Raises Gone, and Refused."""
+        """Send a request until it is answered. Raises NotWanted and RequestRefused."""
         backoff = Backoff(chance=self._machine.chance)
         while True:
             try:

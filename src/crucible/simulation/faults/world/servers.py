@@ -1,4 +1,4 @@
-"""Servers: processes of the control plane that die and are started again on the same database."""
+"""Simulated servers: processes of the control plane that die and are restarted on the same database."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from crucible.simulation.faults.world.ports import (
     WallClock,
     WatchedDb,
 )
-from crucible.simulation.faults.world.process import Process
+from crucible.simulation.faults.world.process import SimulatedProcess
 from crucible.simulation.faults.world.store import MemoryStore
 from crucible.simulation.faults.world.task_group import TaskGroup
 from crucible.simulation.faults.world.webhook_receiver import WebhookReceiver
 
 T = TypeVar("T")
-Face = TypeVar("Face")
+Target = TypeVar("Target")
 
 KEY = b"the simulated deployment's key"
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
-ALONE_DUTIES = 120.0
-"""A process that is alone renews its duties for nobody."""
+IDLE_DUTIES_ALONE = 120.0
+"""Seconds between renewals of duties by the only server, which no other could take over."""
 TERMS = LeaseTerms(lease_seconds=400.0, longest_seconds=2700.0)
-FUSE = 2500.0
+MEAN_FUSE = 2500.0
 HALTS_AT = ("", "answer of cloud", "answer of cloud")
-"""Where one that stands still does so: anywhere, or more often with an answer in hand that grows old."""
-LONGEST_DOWN = 45.0
-LONGEST_WALK = 80
-"""How much may happen at most before one that is to stand still does."""
+"""Where a server freezes: at any border, or more often with a response in hand that becomes stale."""
+MAX_DOWNTIME = 45.0
+MAX_HALT = 80
+"""Largest weight of borders that a server passes before it freezes."""
 IDLE = {
     "effects": 30.0,
     "sweep": 15.0,
@@ -62,19 +62,21 @@ IDLE = {
     "hooks": 60.0,
     "plans": 120.0,
 }
-"""Seconds between rounds that nothing has woken. Longer than a real process's, for the sake of the processor; within
-what the rounds rely on: a sweep every 20 seconds, a duty renewed within 20.
+"""Seconds between rounds without a wake-up. Longer than in a real process, to save CPU time, but within what the
+rounds rely on: a sweep every 20 seconds, a duty renewed within 20.
 """
 
 
 class PacedTasks(BackgroundTasks):
+    """Background tasks with longer pauses."""
+
     def _make_loops(self) -> list[Loop]:
         alone = not self._services.deployment.shared
         return [Loop(loop.name, loop.topic, _paced(loop, alone)) for loop in super()._make_loops()]
 
 
 def _paced(loop: Loop, alone: bool) -> Callable[[], Awaitable[float]]:
-    idle = ALONE_DUTIES if alone and loop.name == "duties" else IDLE.get(loop.name, 0.0)
+    idle = IDLE_DUTIES_ALONE if alone and loop.name == "duties" else IDLE.get(loop.name, 0.0)
 
     async def round() -> float:
         wait = await loop.round()
@@ -84,6 +86,8 @@ def _paced(loop: Loop, alone: bool) -> Callable[[], Awaitable[float]]:
 
 
 class PacedControl(ControlPlane):
+    """The real control plane, with longer pauses between its background tasks."""
+
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         super().__init__(ports, backends, deployment)
         self._rounds = PacedTasks(self._services)
@@ -91,7 +95,7 @@ class PacedControl(ControlPlane):
 
 @dataclass(frozen=True)
 class SharedWorld:
-    """What outlives every server."""
+    """What all servers share, and what outlives each of them."""
 
     db: WatchedDb
     store: MemoryStore
@@ -104,85 +108,85 @@ class SharedWorld:
 
 
 @dataclass
-class Server:
-    process: Process
+class SimulatedServer:
+    process: SimulatedProcess
     control: ControlPlane
 
 
 class Servers:
-    """`count` of them share the work. One alone keeps its name over restarts, as an embedded one does."""
+    """`count` servers share the work. A single one keeps its name over restarts, like an embedded server."""
 
-    def __init__(self, estate: SharedWorld, dice: RandomStream, count: int, committed: Callable[[], None]) -> None:
-        self._world = estate
-        self._dice = dice
+    def __init__(self, shared_world: SharedWorld, rng: RandomStream, count: int, on_commit: Callable[[], None]) -> None:
+        self._world = shared_world
+        self._rng = rng
         self._count = count
-        self._committed = committed
+        self._on_commit = on_commit
         self._supervisors = TaskGroup("keepers")
         self._started = 0
-        self.running: list[Server] = []
+        self.running: list[SimulatedServer] = []
 
     def start(self) -> None:
         for n in range(self._count):
             self._supervisors.start(self._keep(n))
 
     def stop(self) -> None:
-        """What waited for one that stands still ends with it."""
+        """End all servers, frozen ones too, and what waits for them."""
         self._supervisors.die()
         for server in self.running:
             server.process.die()
-            self._go_on(server.process)
+            self._resume(server.process)
 
     def answer(self, request: Callable[[Agents], Awaitable[T]]) -> asyncio.Task[T] | None:
         server = self.any()
         return None if server is None else server.process.start(call_with(request, server.control.agents))
 
-    def any(self) -> Server | None:
-        """One that takes requests, if there is one. Of several, one that stands still takes them too."""
-        return self._one(self._ready() if self._count > 1 else self._awake())
+    def any(self) -> SimulatedServer | None:
+        """Return a random server that takes requests, or None. A frozen one does too, if there are several."""
+        return self._choose(self._ready() if self._count > 1 else self._awake())
 
-    def _ready(self) -> list[Server]:
+    def _ready(self) -> list[SimulatedServer]:
         return [server for server in self.running if server.process.alive and server.control.ready()]
 
-    def _awake(self) -> list[Server]:
+    def _awake(self) -> list[SimulatedServer]:
         return [server for server in self._ready() if not server.process.frozen]
 
-    def _one(self, servers: list[Server]) -> Server | None:
-        return self._dice.choose(servers) if servers else None
+    def _choose(self, servers: list[SimulatedServer]) -> SimulatedServer | None:
+        return self._rng.choose(servers) if servers else None
 
     def on_laptop(self) -> list[TaskGroup]:
-        """What of it sleeps when the laptop does: an embedded server, and whoever starts it again."""
+        """Return what freezes when the laptop sleeps: an embedded server and its supervisor, or nothing."""
         return [self._supervisors, *(server.process for server in self.running)] if self._count == 1 else []
 
     def crash_one(self, where: str) -> None:
-        server = self._one(self._awake())
+        server = self._choose(self._awake())
         if server is not None:
             server.process.crash(where)
 
     def stop_one(self) -> None:
-        """Somebody stops one properly; it is started again."""
-        server = self._one(self._awake())
+        """Stop a server gracefully; it is restarted."""
+        server = self._choose(self._awake())
         if server is not None:
             server.process.start(self._leave(server))
 
     def halt_one(self, seconds: float) -> None:
-        """Of several, one soon stands still wherever it is, and goes on from there so much later."""
-        server = self._one(self._awake()) if self._count > 1 else None
+        """Freeze one of several servers soon, wherever it is; it continues from there after `seconds`."""
+        server = self._choose(self._awake()) if self._count > 1 else None
         if server is not None:
-            server.process.halt = self._dice.integer(0, LONGEST_WALK)
-            server.process.halts_at = self._dice.choose(HALTS_AT)
-            server.process.halted = lambda where: self._halt(server.process, where, seconds)
+            server.process.halt = self._rng.integer(0, MAX_HALT)
+            server.process.halts_at = self._rng.choose(HALTS_AT)
+            server.process.on_halt = lambda where: self._halt(server.process, where, seconds)
 
-    def _halt(self, process: Process, where: str, seconds: float) -> None:
+    def _halt(self, process: SimulatedProcess, where: str, seconds: float) -> None:
         self._world.trace(process.name, f"stands still at {where} for {seconds:.0f} s")
         virtual_loop().freeze([process])
-        virtual_loop().call_later(seconds, self._go_on, process, context=Context())
+        virtual_loop().call_later(seconds, self._resume, process, context=Context())
 
-    def _go_on(self, process: Process) -> None:
+    def _resume(self, process: SimulatedProcess) -> None:
         if process.frozen:
             self._world.trace(process.name, "goes on")
             virtual_loop().thaw([process])
 
-    async def _leave(self, server: Server) -> None:
+    async def _leave(self, server: SimulatedServer) -> None:
         self._world.trace(server.process.name, "is stopped")
         try:
             await server.control.stop()
@@ -190,21 +194,21 @@ class Servers:
             server.process.die()
 
     def stop_faults(self) -> None:
-        """From now on nobody dies or stands still; who does goes on."""
+        """Begin the calm phase: no server dies or freezes any more, and frozen ones continue."""
         for server in self.running:
             server.process.fuse = server.process.halt = None
-            self._go_on(server.process)
+            self._resume(server.process)
 
     async def _keep(self, n: int) -> None:
         while True:
             server = self._make(n)
             self.running.append(server)
-            await self._live(server)
+            await self._run(server)
             self.running.remove(server)
             calm = self._world.faults.calm
-            await asyncio.sleep(1.0 if calm else self._dice.uniform(0.5, LONGEST_DOWN))
+            await asyncio.sleep(1.0 if calm else self._rng.uniform(0.5, MAX_DOWNTIME))
 
-    async def _live(self, server: Server) -> None:
+    async def _run(self, server: SimulatedServer) -> None:
         process = server.process
         try:
             await asyncio.wait({process.start(server.control.start())})
@@ -215,28 +219,29 @@ class Servers:
             process.die()
         await process.ended.wait()
 
-    def _make(self, n: int) -> Server:
-        estate = self._world
+    def _make(self, n: int) -> SimulatedServer:
+        shared_world = self._world
         self._started += 1
         name = "embedded" if self._count == 1 else f"server-{n}-{self._started}"
-        fuse = None if estate.faults.calm else int(self._dice.waiting_time(FUSE))
-        process = Process(name, fuse, lambda what: estate.trace(name, what))
+        fuse = None if shared_world.faults.calm else int(self._rng.waiting_time(MEAN_FUSE))
+        process = SimulatedProcess(name, fuse, lambda what: shared_world.trace(name, what))
         ports = Ports(
-            clock=estate.clock,
-            ids=RisingIds(estate.clock, self._dice),
-            random=SeededRandom(self._dice),
-            db=ProcessDb(estate.db, process, estate.faults, self._committed),
-            store=estate.store,
-            calls=DelayedCalls(process, estate.faults, self._dice),
+            clock=shared_world.clock,
+            ids=RisingIds(shared_world.clock, self._rng),
+            random=SeededRandom(self._rng),
+            db=ProcessDb(shared_world.db, process, shared_world.faults, self._on_commit),
+            store=shared_world.store,
+            calls=DelayedCalls(process, shared_world.faults, self._rng),
             wakeups=OrderedWakeups(),
             worker=name,
         )
-        shared, post = self._count > 1, estate.receiver
+        shared, receiver = self._count > 1, shared_world.receiver
         deployment = Deployment(
-            DEPLOYMENT, KEY, "http://agents", estate.scratch, 1000, shared=shared, terms=TERMS, post=post
+            DEPLOYMENT, KEY, "http://agents", shared_world.scratch, 1000, shared=shared, terms=TERMS, post=receiver
         )
-        return Server(process, PacedControl(ports, estate.backends, deployment))
+        return SimulatedServer(process, PacedControl(ports, shared_world.backends, deployment))
 
 
-async def call_with(request: Callable[[Face], Awaitable[T]], face: Face) -> T:
-    return await request(face)
+async def call_with(request: Callable[[Target], Awaitable[T]], target: Target) -> T:
+    """Turn a request's awaitable into a coroutine, which a task needs."""
+    return await request(target)

@@ -1,4 +1,4 @@
-"""A store in memory that may be full, or not answer."""
+"""A store in memory that may be full or unreachable."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from crucible.storage import HashMismatch, NotFound, StoreFull
 from crucible.storage.errors import StoreUnreachable
 from crucible.storage.store import CHUNK, Content, Stored
 
-ROOM = 1024**4
+FREE_BYTES = 1024**4
 
 
 class MemoryStore:
+    """The store port, with faults. `objects` holds what is stored."""
+
     def __init__(self, faults: FaultRates) -> None:
         self._faults = faults
         self.objects: dict[str, bytes] = {}
 
     def put(self, key: str, data: Content, *, sha256: str | None = None) -> Stored:
-        content = _whole(data)
+        content = _read_all(data)
         digest = hashlib.sha256(content).hexdigest()
         if sha256 is not None and sha256 != digest:
             raise HashMismatch("The content has another hash.")
-        self._check_room()
+        self._check_free()
         self._answer()
         self.objects[key] = content
         self._answer()
@@ -70,14 +72,14 @@ class MemoryStore:
 
     def free_bytes(self) -> int | None:
         self._reach()
-        return 0 if self._faults.storming("store") else ROOM
+        return 0 if self._faults.storming("store") else FREE_BYTES
 
-    def _check_room(self) -> None:
+    def _check_free(self) -> None:
         if self._faults.storming("store"):
             raise StoreFull("There is no room left.")
 
     def _answer(self, fault: str = "store.failed") -> None:
-        """What was done is done, whether its answer comes or not."""
+        """Raise StoreUnreachable if the fault strikes: a lost request before the work, a lost response after it."""
         self._reach()
         if self._faults.strikes(fault):
             raise StoreUnreachable("The store does not answer.")
@@ -87,7 +89,7 @@ class MemoryStore:
             raise StoreUnreachable("The store cannot be reached.")
 
 
-def _whole(data: Content) -> bytes:
+def _read_all(data: Content) -> bytes:
     if isinstance(data, bytes):
         return data
     return data.read_bytes() if isinstance(data, Path) else b"".join(data)

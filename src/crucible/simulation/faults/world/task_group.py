@@ -1,4 +1,4 @@
-"""Crews: tasks that die together, as the threads of a process or everything on a machine does."""
+"""Groups of tasks that die together, like the threads of a process or everything on a machine."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_CURRENT: ContextVar[TaskGroup | None] = ContextVar("crew", default=None)
+_CURRENT: ContextVar[TaskGroup | None] = ContextVar("task_group", default=None)
 
 
 class TaskGroup:
-    """Whatever its tasks start belongs to it too. `die` ends them all without asking; `frozen` is the loop's."""
+    """A group of tasks, and of all tasks that they start. `frozen` is set by the loop: none of them runs."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class TaskGroup:
         return task
 
     def die(self) -> None:
-        """Nothing of it runs any more, except the task that calls this, which is expected to end by itself."""
+        """Cancel all tasks, except the one that calls this, which is expected to return."""
         self.alive = False
         me = asyncio.current_task()
         for task in tuple(self._tasks):
@@ -41,5 +41,5 @@ class TaskGroup:
 
 
 def task_group_of(context: Context | None) -> TaskGroup | None:
-    """The crew of a context; None: of the current one."""
+    """Return the task group of a context (default: the current one), or None."""
     return _CURRENT.get() if context is None else context.get(_CURRENT)

@@ -1,4 +1,4 @@
-"""A receiver of notifications: it takes what it is sent, unless it is down, or late, or its answer is lost."""
+"""A simulated receiver of notifications, which may be down or late, and whose response may be lost."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from crucible.simulation.faults.virtual_loop import virtual_loop
 from crucible.simulation.faults.world.ports import START
 
 SECONDS = 10.0
-"""Within which the way out wants an answer."""
+"""The sender's timeout."""
 STORM = "receiver"
 
 
 class WebhookReceiver:
-    """The `Post` of a simulated deployment; `notices` hears what it takes. Each address has a secret of its own."""
+    """The `Post` port of a simulated deployment. It passes messages to `notifications`. Each URL has its own secret."""
 
-    def __init__(self, faults: FaultRates, dice: RandomStream, notices: NotificationCheck) -> None:
+    def __init__(self, faults: FaultRates, rng: RandomStream, notifications: NotificationCheck) -> None:
         self._faults = faults
-        self._dice = dice
-        self._notices = notices
+        self._rng = rng
+        self._notifications = notifications
         self._secrets: dict[str, Secret] = {}
 
     def open(self, url: str, secret: Secret) -> None:
-        """From now on there is somebody at this address."""
+        """Listen at a URL, with its secret."""
         self._secrets[url] = secret
 
     def now(self) -> float:
         return START + virtual_loop().time()
 
     async def check(self, url: str) -> None:
-        """All of its addresses can be called."""
+        """Accept every URL."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """What was sent arrives, also when its sender has died meanwhile."""
+        """Send a message. It arrives even if its sender dies meanwhile."""
         if self._faults.strikes("notice.lost"):
             return Reply(None, "It cannot be connected to.")
         answer: asyncio.Future[Reply] = virtual_loop().create_future()
         slow = self._faults.strikes("call.slow")
-        away = self._dice.uniform(1.0, 2 * SECONDS) if slow else self._dice.uniform(0.01, 0.4)
+        away = self._rng.uniform(1.0, 2 * SECONDS) if slow else self._rng.uniform(0.01, 0.4)
         virtual_loop().call_later(away, self._arrive, url, body, dict(headers), answer, context=Context())
         try:
             async with asyncio.timeout(SECONDS):
@@ -56,14 +56,14 @@ class WebhookReceiver:
 
     def _arrive(self, url: str, body: bytes, headers: Mapping[str, str], answer: asyncio.Future[Reply]) -> None:
         if self._faults.storming(STORM):
-            return _give(answer, Reply(503, "not now", self._dice.choose((None, 20.0))))
+            return _give(answer, Reply(503, "not now", self._rng.choose((None, 20.0))))
         try:
             verify_message(self._secrets[url], headers, body, self.now())
         except NotAllowed as error:
-            return self._notices.report_unsigned(url, error.why)
-        told = json.loads(body)
-        event, job = told["data"]["event"], told["data"]["job"]["id"]
-        self._notices.record(Notification(url, job, event["n"], event["type"]))
+            return self._notifications.report_unsigned(url, error.why)
+        data = json.loads(body)["data"]
+        event, job = data["event"], data["job"]["id"]
+        self._notifications.record(Notification(url, job, event["n"], event["type"]))
         if not self._faults.strikes("answer.lost"):
             _give(answer, Reply(200, "thanks"))
 
