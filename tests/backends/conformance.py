@@ -1,7 +1,7 @@
-"""What every backend must do, as tests.
+"""The conformance suite: tests that every backend must pass.
 
-A backend's own test module subclasses `BackendConformance` and gives it a `Place`: the backend, and the ways
-in which the world beneath it can go wrong.
+A backend's own test module subclasses `BackendConformance` and provides a `BackendHarness`, which makes the backend and
+breaks the world beneath it.
 """
 
 from __future__ import annotations
@@ -29,52 +29,52 @@ PATIENCE = 30.0
 
 
 def eventually(check: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Wait until it is true; fail when it is not by then."""
+    """Wait until the check is true; fail if it is not in time."""
     until = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < until, "this did not become true in time"
         time.sleep(0.01)
 
 
-class Place(abc.ABC):
-    """A place under test and its troubles."""
+class BackendHarness(abc.ABC):
+    """A backend under test, and the faults that its world can have."""
 
     halts = True
-    """A machine may lose its host and keep its work (False: it is gone then)."""
+    """Whether a machine and its work outlive its host."""
 
     @abc.abstractmethod
     def backend(self) -> Backend:
-        """The backend as a server that has just been started sees it; each call is another server."""
+        """Return the backend of a server that has just started. Each call is another server."""
 
     @abc.abstractmethod
     def count(self, machine: str) -> int:
-        """How many native machines live under this id, as the place itself would tell."""
+        """Return how many native machines live under this id, by the provider's own count."""
 
     @abc.abstractmethod
     def crash_launch(self, call: LaunchCall) -> None:
-        """A server performs this launch and dies after something was made, before it has an answer."""
+        """Make this launch in a server that dies after something was created, before it has a response."""
 
     @abc.abstractmethod
     def kill_host(self, ref: MachineRef) -> None:
-        """The agent's host on the machine dies, suddenly."""
+        """Kill the agent's host on the machine."""
 
     @abc.abstractmethod
     def leave_work(self, ref: MachineRef) -> object:
-        """The machine has an attempt that is not brought to its end."""
+        """Leave an unfinished attempt on the machine."""
 
-    def hurry(self) -> None:  # noqa: B027 - most places need no force
-        """Let the time pass after which a termination uses force."""
+    def hurry(self) -> None:  # noqa: B027 - most backends need no force
+        """Let the grace period of a termination pass."""
 
 
 class BackendConformance(abc.ABC):
     @pytest.fixture
     @abc.abstractmethod
-    def place(self) -> Place:
-        """A new and empty place; its clean-up ends whatever a test left."""
+    def harness(self) -> BackendHarness:
+        """Yield a new, empty harness; its cleanup ends everything that a test left."""
 
     @pytest.fixture
-    def backend(self, place: Place) -> Backend:
-        return place.backend()
+    def backend(self, harness: BackendHarness) -> Backend:
+        return harness.backend()
 
     @pytest.fixture
     def order(self, backend: Backend) -> MachineOrder:
@@ -100,9 +100,9 @@ class BackendConformance(abc.ABC):
         absurd = Resources(cpus=MAX_CPUS, memory_bytes=MAX_MEMORY)
         assert all(not offer.runnable and offer.why_not for offer in backend.offers(absurd))
 
-    def test_a_call_is_pure(self, place: Place, backend: Backend, order: MachineOrder) -> None:
+    def test_a_call_is_pure(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
-        assert call == backend.call(order) == place.backend().call(order)
+        assert call == backend.call(order) == harness.backend().call(order)
         assert backend.find(call.token) is None
         assert backend.owned(DEPLOYMENT) == []
 
@@ -118,59 +118,61 @@ class BackendConformance(abc.ABC):
 
     # Launching
 
-    def test_a_launch_makes_a_machine(self, place: Place, backend: Backend, order: MachineOrder) -> None:
+    def test_a_launch_makes_a_machine(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
         ref = backend.launch(call, BOOTSTRAP)
         assert (ref.backend, ref.machine) == (backend.name, order.machine)
         assert backend.find(call.token) == ref
         assert backend.owned(DEPLOYMENT) == [ref]
         eventually(lambda: seen(backend, ref) is Seen.UP)
-        assert place.count(order.machine) == 1
+        assert harness.count(order.machine) == 1
 
-    def test_launching_twice_gives_one_machine(self, place: Place, backend: Backend, order: MachineOrder) -> None:
+    def test_launching_twice_gives_one_machine(
+        self, harness: BackendHarness, backend: Backend, order: MachineOrder
+    ) -> None:
         call = backend.call(order)
         assert backend.launch(call, BOOTSTRAP) == backend.launch(call, BOOTSTRAP)
-        assert place.count(order.machine) == 1
+        assert harness.count(order.machine) == 1
 
     def test_a_stored_call_replayed_by_the_next_server_gives_the_same_machine(
-        self, place: Place, backend: Backend, order: MachineOrder
+        self, harness: BackendHarness, backend: Backend, order: MachineOrder
     ) -> None:
         call = backend.call(order)
         ref = backend.launch(call, BOOTSTRAP)
         replayed = LaunchCall(**json.loads(json.dumps(dataclasses.asdict(call))))
-        assert place.backend().launch(replayed, BOOTSTRAP) == ref
-        assert place.count(order.machine) == 1
+        assert harness.backend().launch(replayed, BOOTSTRAP) == ref
+        assert harness.count(order.machine) == 1
 
-    def test_two_servers_launching_at_once_give_one_machine(self, place: Place, order: MachineOrder) -> None:
-        servers = [place.backend() for _ in range(3)]
+    def test_two_servers_launching_at_once_give_one_machine(self, harness: BackendHarness, order: MachineOrder) -> None:
+        servers = [harness.backend() for _ in range(3)]
         call = servers[0].call(order)
         with ThreadPoolExecutor(len(servers)) as pool:
             refs = set(pool.map(lambda server: server.launch(call, BOOTSTRAP), servers))
         assert len(refs) == 1
-        eventually(lambda: place.count(order.machine) == 1)
+        eventually(lambda: harness.count(order.machine) == 1)
 
-    def test_a_lost_answer_leaks_nothing(self, place: Place, backend: Backend, order: MachineOrder) -> None:
+    def test_a_lost_answer_leaks_nothing(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
         backend.launch(call, BOOTSTRAP)  # the answer is lost: the next server knows the token alone
-        after = place.backend()
+        after = harness.backend()
         ref = after.find(call.token)
         assert ref is not None
         assert after.launch(call, BOOTSTRAP) == ref
-        end(place, after, ref)
-        assert place.count(order.machine) == 0
+        end(harness, after, ref)
+        assert harness.count(order.machine) == 0
 
-    def test_what_a_crashed_launch_left_is_found_and_ended(self, place: Place, backend: Backend) -> None:
+    def test_what_a_crashed_launch_left_is_found_and_ended(self, harness: BackendHarness, backend: Backend) -> None:
         order = make_order(backend, 7)
         call = backend.call(order)
-        place.crash_launch(call)
-        after = place.backend()
+        harness.crash_launch(call)
+        after = harness.backend()
         assert [ref.machine for ref in after.owned(DEPLOYMENT)] == [order.machine]
         ref = after.find(call.token)
         assert ref in after.owned(DEPLOYMENT)
         assert ref is not None
-        end(place, after, ref)
+        end(harness, after, ref)
         assert after.owned(DEPLOYMENT) == []
-        assert place.count(order.machine) == 0
+        assert harness.count(order.machine) == 0
 
     # Looking
 
@@ -188,24 +190,26 @@ class BackendConformance(abc.ABC):
         assert backend.poll([]) == []
 
     def test_a_dead_host_with_work_is_halted_and_comes_back_as_the_same_machine(
-        self, place: Place, backend: Backend, order: MachineOrder
+        self, harness: BackendHarness, backend: Backend, order: MachineOrder
     ) -> None:
-        if not place.halts:
-            pytest.skip("a machine of this place does not outlive its host")
+        if not harness.halts:
+            pytest.skip("a machine of this backend does not outlive its host")
         ref = backend.launch(backend.call(order), BOOTSTRAP)
-        place.leave_work(ref)
-        place.kill_host(ref)
+        harness.leave_work(ref)
+        harness.kill_host(ref)
         eventually(lambda: seen(backend, ref) is Seen.HALTED)
         assert backend.owned(DEPLOYMENT) == [ref]
-        assert place.backend().launch(backend.call(order), BOOTSTRAP) == ref
+        assert harness.backend().launch(backend.call(order), BOOTSTRAP) == ref
         eventually(lambda: seen(backend, ref) is Seen.UP)
-        assert place.count(order.machine) == 1
+        assert harness.count(order.machine) == 1
 
-    def test_a_dead_host_without_work_is_gone(self, place: Place, backend: Backend, order: MachineOrder) -> None:
+    def test_a_dead_host_without_work_is_gone(
+        self, harness: BackendHarness, backend: Backend, order: MachineOrder
+    ) -> None:
         ref = backend.launch(backend.call(order), BOOTSTRAP)
-        place.kill_host(ref)
+        harness.kill_host(ref)
         eventually(lambda: seen(backend, ref) is Seen.GONE)
-        end(place, backend, ref)
+        end(harness, backend, ref)
 
     def test_another_deployments_machines_are_not_ours(self, backend: Backend, order: MachineOrder) -> None:
         ours = backend.launch(backend.call(order), BOOTSTRAP)
@@ -215,27 +219,27 @@ class BackendConformance(abc.ABC):
 
     # Ending
 
-    def test_a_terminated_machine_is_gone(self, place: Place, backend: Backend, order: MachineOrder) -> None:
+    def test_a_terminated_machine_is_gone(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
         ref = backend.launch(call, BOOTSTRAP)
-        end(place, backend, ref)
+        end(harness, backend, ref)
         assert seen(backend, ref) is Seen.GONE
         assert backend.find(call.token) is None
         assert backend.owned(DEPLOYMENT) == []
-        assert place.count(order.machine) == 0
+        assert harness.count(order.machine) == 0
 
-    def test_terminating_again_is_fine(self, place: Place, backend: Backend, order: MachineOrder) -> None:
+    def test_terminating_again_is_fine(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         ref = backend.launch(backend.call(order), BOOTSTRAP)
-        end(place, backend, ref)
+        end(harness, backend, ref)
         backend.terminate(ref)
-        place.backend().terminate(ref)
+        harness.backend().terminate(ref)
 
     def test_terminating_an_unknown_machine_is_fine(self, backend: Backend) -> None:
         backend.terminate(MachineRef(backend.name, make_id(Prefix.MACHINE, 5, 5), "unknown"))
 
-    def test_terminating_one_machine_leaves_the_others(self, place: Place, backend: Backend) -> None:
+    def test_terminating_one_machine_leaves_the_others(self, harness: BackendHarness, backend: Backend) -> None:
         first, second = (backend.launch(backend.call(make_order(backend, n)), BOOTSTRAP) for n in (1, 2))
-        end(place, backend, first)
+        end(harness, backend, first)
         assert seen(backend, second) is Seen.UP
         assert backend.owned(DEPLOYMENT) == [second]
 
@@ -258,8 +262,8 @@ def is_gone(backend: Backend, ref: MachineRef) -> bool:
     return True
 
 
-def end(place: Place, backend: Backend, ref: MachineRef) -> None:
+def end(harness: BackendHarness, backend: Backend, ref: MachineRef) -> None:
     """End the machine as the control plane does: ask until it is gone."""
     if not is_gone(backend, ref):
-        place.hurry()
+        harness.hurry()
         eventually(lambda: is_gone(backend, ref))

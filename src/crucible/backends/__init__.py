@@ -1,4 +1,4 @@
-"""Ways to get machines: base.py is the contract, registry.py the table of backends, each loaded when used."""
+"""Backends, which provide machines: base.py is the contract, registry.py the table of backends."""
 
 from crucible.backends.registry import get_backend, names
 from crucible.backends.settings import BackendSettings

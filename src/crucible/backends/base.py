@@ -1,7 +1,7 @@
-"""The contract of a backend: a way to get machines.
+"""The contract of a backend, which provides machines.
 
-A backend prices, starts, polls, stops and lists machines; everything else is the agent's. Methods are synchronous, each
-returns soon or raises `Unreachable` by its deadline, and none keeps state that a restart would lose: what exists is
+A backend prices, starts, polls, stops and lists machines; the agent does everything else. Methods are synchronous, and
+return soon or raise `Unreachable` by their deadline. A backend keeps no state that a restart would lose: what exists is
 what the provider says exists. A new backend is one module, one row in `registry.py` and one subclass of the
 conformance suite.
 """
@@ -21,7 +21,7 @@ from crucible.wire.documents.bootstrap import Bootstrap
 
 
 class Reach(enum.StrEnum):
-    """How an agent on such a machine can talk with the control plane."""
+    """How an agent on such a machine can reach the control plane."""
 
     LOOPBACK = "loopback"
     MOUNT = "mount"
@@ -31,7 +31,7 @@ class Reach(enum.StrEnum):
 
 
 class Slots(enum.StrEnum):
-    """Who decides what fits: we count slots, we just try, or the provider queues by its own rules."""
+    """Who decides what fits: we count slots, we launch and see, or the provider queues by its own rules."""
 
     COUNTED = "counted"
     ELASTIC = "elastic"
@@ -47,7 +47,7 @@ class Capabilities:
     markets: frozenset[Market] = frozenset({Market.ON_DEMAND})
     bills: bool = True
     shared_machines: bool = False
-    """One machine runs several attempts (this computer, an SSH host); otherwise one machine per rank."""
+    """One machine runs several attempts (this computer, an SSH host); otherwise each rank has its own machine."""
     gpus: bool = False
     multi_node: bool = False
     pause: bool = False
@@ -57,19 +57,19 @@ class Capabilities:
     in_place: bool = False
     """A job may run in a folder of the submitting computer, and name interpreters there."""
     agent_python: str = ""
-    """The interpreter on this computer that runs its agents; empty where it is not known before a machine is there."""
+    """The interpreter on this computer that runs its agents; empty if it is known only once a machine is up."""
     simulated: bool = False
-    """Nothing real is behind it: a job runs there only if it names the backend."""
+    """The machines are not real: a job runs there only if it names the backend."""
     max_runtime: float | None = None
     launch_deadline: float = 30.0
-    """Seconds within which `launch` has answered or never will."""
+    """Seconds within which `launch` returns or raises."""
     settle_window: float = 0.0
-    """Seconds after that deadline until an unseen machine may be believed absent."""
+    """Seconds after that deadline until a machine that no list shows may be assumed not to exist."""
 
 
 @dataclass(frozen=True)
 class MachineOrder:
-    """What `call` needs to know of a machine to launch."""
+    """The machine to launch, as `call` needs it. `ends_at`: maximum end of its life, in seconds since the epoch."""
 
     machine: str
     deployment: str
@@ -81,8 +81,8 @@ class MachineOrder:
 class LaunchCall:
     """The exact native call, stored before it is made and replayed byte for byte.
 
-    `token` makes the launch idempotent. The bootstrap nonce is no part of it: it is derived from the
-    deployment's key each time the call is performed, so no unused secret rests in a database.
+    `token` makes the launch idempotent. The bootstrap nonce is not part of it: it is derived from the
+    deployment's key each time the call is made, so that no unused secret lies in the database.
     """
 
     backend: str
@@ -93,7 +93,7 @@ class LaunchCall:
 
 @dataclass(frozen=True)
 class MachineRef:
-    """A machine as its provider knows it. `machine` is our id, from the tag."""
+    """A machine as its provider knows it. `machine` is our id for it, from its tag."""
 
     backend: str
     machine: str
@@ -107,41 +107,43 @@ class Seen(enum.StrEnum):
     UP = "up"
     STARTING = "starting"
     HALTED = "halted"
-    """The machine exists, its host program does not run: the same launch call starts it again and adopts what runs."""
+    """The machine exists, but its host does not run: the same launch call restarts it and adopts its runners."""
     GONE = "gone"
     INTERRUPTED = "interrupted"
-    """Gone because the provider took it back."""
+    """Gone because the provider reclaimed it."""
     UNREACHABLE = "unreachable"
-    """The provider cannot say. Nothing follows from it."""
+    """The provider did not respond. Nothing may be concluded from it."""
 
 
 @dataclass(frozen=True)
 class Observation:
+    """What a provider says about one machine. `detail`: why, in words."""
+
     ref: MachineRef
     seen: Seen
     detail: str = ""
 
 
 class LaunchRefused(NoCapacity):
-    """The provider refused and certainly made nothing."""
+    """The provider refused the launch, and certainly created nothing."""
 
     code = "launch_refused"
 
 
 class LaunchUnknown(Unreachable):
-    """The call may have made a machine: search by token before anything else."""
+    """The call may have created a machine: search for its token before anything else."""
 
     code = "launch_unknown"
 
 
 class NotYetGone(CrucibleError):
-    """Termination is under way; ask again."""
+    """The machine is still ending; call `terminate` again."""
 
     code = "not_yet_gone"
 
 
 class NotInstalled(Trouble):
-    """The backend's extra is missing; the fix is the pip command."""
+    """A dependency of the backend is missing; the fix is the pip command."""
 
     code = "not_installed"
 
@@ -156,12 +158,12 @@ class Metered:
 
 @runtime_checkable
 class Meters(Protocol):
-    """A backend whose provider shows its meter, which then decides what a machine cost."""
+    """A backend whose provider shows its own meter, which then decides the cost of a machine."""
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
         """Return one entry for every instance of these machines that the provider still knows.
 
-        They are found by the machines' tags: a machine whose launch was not answered has no `native_id`. An instance
+        Searches by the machines' tags, because a machine whose launch got no response has no `native_id`. An instance
         that is no longer listed has ended.
         """
 
@@ -191,23 +193,25 @@ def end_only(backend: Backend, ref: MachineRef) -> None:
 
 
 class Backend(Protocol):
+    """A provider of machines. See the module's docstring."""
+
     name: str
     capabilities: Capabilities
 
     def offers(self, need: Resources) -> Sequence[Offer]:
-        """Return what could run this now, priced and dated. An offer that cannot is not runnable and says why."""
+        """Return priced and dated offers for this need. One that cannot run it has a `why_not`."""
 
     def call(self, order: MachineOrder) -> LaunchCall:
-        """Return the call that would be made. Pure: no I/O; the same order gives the same call."""
+        """Return the launch call for this order. Pure: no I/O, and the same order gives the same call."""
 
     def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
-        """Make the machine, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown.
+        """Create the machine, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown.
 
-        The bootstrap is the secret half of a launch: handed over beside the call, and never stored.
+        The bootstrap is the secret half of a launch: it is passed beside the call, and never stored.
         """
 
     def find(self, token: str) -> MachineRef | None:
-        """Return the machine that a launch with this token made; None if the provider lists none."""
+        """Return the machine that a launch with this token created; None if the provider lists none."""
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
         """Return one observation for each ref. Never raises for a machine that is gone."""

@@ -1,4 +1,4 @@
-"""The table of backends: one row each, imported when first used."""
+"""The table of backends. Each is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from crucible.core.errors import UnknownName
 
 @dataclass(frozen=True)
 class BackendRow:
-    """`target` is `module:callable`, called with the settings. `install` is the command that brings it.
+    """`target` is `module:callable`, called with the settings. `install` is the command that installs it.
 
-    `connect` is the command that connects a server to it, where more is needed than to name it in the setting
-    `backends`: people see it wherever an offer of it is shown that they cannot use.
+    `connect` is the command that connects a server to it, if more is needed than its name in the setting `backends`.
+    It is shown beside offers of a backend that is not connected.
     """
 
     target: str

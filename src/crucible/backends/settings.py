@@ -9,11 +9,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """`home`: the state folder. `agents_url_file`: its text is the URL of the agents' listener, now.
+    """`home`: the state folder. `agents_url_file`: a file that holds the current URL of the agents' listener.
 
     `agent_file`: the agent as one file; `python`: the interpreter that runs it here; `uv`: the path of uv.
-    `rehearsal_state`: the folder of a simulated cloud that others use too (None: one of its own in `home`).
-    `environ`: the server's own variables. A backend hands on only those it names, never secrets.
+    `rehearsal_state`: the folder of a simulated cloud that others use too (default: its own one in `home`).
+    `environ`: the server's own variables. A backend passes on only those it names, never secrets.
     """
 
     home: Path

@@ -71,7 +71,7 @@ def runner(folder, deaf):
 
 
 def users_code(folder, deaf):
-    """A process that waits, and its child, too; a deaf child ignores TERM and hides where it is from."""
+    """Start a process that waits, with a child. A deaf child ignores SIGTERM and hides its origin."""
     ready = f"open({str(folder / 'ready')!r}, 'w').close(); "
     ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if deaf else ""
     child = f"import signal; {ignore}{ready}{WAIT}"

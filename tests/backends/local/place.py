@@ -1,4 +1,4 @@
-"""This computer under test: its own state folder, a fake agent, a fake probe, a clock that tests move."""
+"""The backend `local` under test: its own state folder, a fake agent, a fake probe, and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
-from tests.backends.conformance import BOOTSTRAP, Place, eventually
+from tests.backends.conformance import BOOTSTRAP, BackendHarness, eventually
 
 from crucible.backends.base import LaunchCall, MachineRef
 from crucible.backends.local import LocalBackend
@@ -36,7 +36,7 @@ backend.launch(LaunchCall(**json.loads(call)), Bootstrap.from_dict(json.loads(bo
 
 
 class FakeProbe:
-    """A computer as the test wants it."""
+    """A computer with the devices that the test chooses."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class FakeProbe:
         return self._answers[3]
 
 
-class LocalPlace(Place):
+class LocalHarness(BackendHarness):
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
         self.home.mkdir()
@@ -87,7 +87,7 @@ class LocalPlace(Place):
         return self.home / "machines" / ref.machine
 
     def set_mode(self, mode: str) -> None:
-        """How the agents started from now on misbehave."""
+        """Set how agents that are started from now on misbehave."""
         self.agent.with_name("mode").write_text(mode)
 
     def count(self, machine: str) -> int:
@@ -99,7 +99,7 @@ class LocalPlace(Place):
         return [p for p in processes if bootstrap in (p.info["cmdline"] or ()) and "-c" not in p.info["cmdline"]]
 
     def crash_launch(self, call: LaunchCall) -> None:
-        """The server is killed while it waits for a host that never comes up."""
+        """Kill the server while it waits for a host that never comes up."""
         self.set_mode("silent")
         arguments = [str(self.home), str(self.agent), json.dumps(vars(call)), json.dumps(BOOTSTRAP.to_dict())]
         server = subprocess.Popen([sys.executable, "-c", CRASHING_SERVER, *arguments])
@@ -121,7 +121,7 @@ class LocalPlace(Place):
         return folder
 
     def start_runner(self, ref: MachineRef, attempt: str = "att-1", *, deaf: bool = False) -> Path:
-        """A runner whose user's process runs, with a child; both are there when this returns."""
+        """Start a runner with a user process and its child, and wait for both."""
         folder = self.leave_work(ref, attempt)
         command = [sys.executable, str(self.agent), "runner", str(folder), *(["deaf"] if deaf else [])]
         self._started.append(subprocess.Popen(command, start_new_session=True))
@@ -129,7 +129,7 @@ class LocalPlace(Place):
         return folder
 
     def start_stray(self, attempt: str) -> subprocess.Popen[bytes]:
-        """A process that has nothing to do with the machine but the attempt's id in its environment."""
+        """Start a process that has only the attempt's id in its environment."""
         command = [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"]
         environ = {**os.environ, "CRUCIBLE_ATTEMPT_ID": attempt}
         stray = subprocess.Popen(command, env=environ, start_new_session=True, stdout=subprocess.PIPE)
@@ -142,7 +142,7 @@ class LocalPlace(Place):
         self.now += GRACE_SECONDS
 
     def clean(self) -> None:
-        """End every process that names this place on its command line, and those it started."""
+        """Kill every process with this harness's folder on its command line, and its children."""
         for process in psutil.process_iter(["cmdline"]):
             if any(str(self.home) in word for word in process.info["cmdline"] or ()):
                 process.kill()

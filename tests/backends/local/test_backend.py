@@ -1,4 +1,4 @@
-"""The backend `local`: the conformance suite, and what is special about this computer."""
+"""Test the backend `local`: the conformance suite, and what is special about this computer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.backends.conformance import (
     make_order,
     seen,
 )
-from tests.backends.local.place import FakeProbe, LocalPlace
+from tests.backends.local.place import FakeProbe, LocalHarness
 
 from crucible.backends.base import (
     LaunchCall,
@@ -44,15 +44,15 @@ from crucible.wire.process import Process, start_time
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[LocalPlace]:
-    made = LocalPlace(tmp_path)
+def harness(tmp_path: Path) -> Iterator[LocalHarness]:
+    made = LocalHarness(tmp_path)
     yield made
     made.clean()
 
 
 @pytest.fixture
-def backend(place: LocalPlace) -> LocalBackend:
-    return place.backend()
+def backend(harness: LocalHarness) -> LocalBackend:
+    return harness.backend()
 
 
 def launch(backend: LocalBackend) -> MachineRef:
@@ -66,8 +66,8 @@ def process_of(path: Path) -> Process:
 
 class TestLocal(BackendConformance):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> Iterator[LocalPlace]:
-        made = LocalPlace(tmp_path)
+    def harness(self, tmp_path: Path) -> Iterator[LocalHarness]:
+        made = LocalHarness(tmp_path)
         yield made
         made.clean()
 
@@ -82,9 +82,9 @@ class TestOffers:
         assert not can.bills
         assert not can.gpus
 
-    def test_gpus_are_a_capability_when_there_are_some(self, place: LocalPlace) -> None:
+    def test_gpus_are_a_capability_when_there_are_some(self, harness: LocalHarness) -> None:
         probe = FakeProbe(cuda=[Gpu(0, "A100", 40 * GiB)])
-        assert LocalBackend(place.settings(), probe).capabilities.gpus
+        assert LocalBackend(harness.settings(), probe).capabilities.gpus
 
     def test_there_is_one_free_offer(self, backend: LocalBackend) -> None:
         (offer,) = backend.offers(Resources(cpus=4, memory_bytes=8 * GiB))
@@ -117,18 +117,18 @@ class TestOffers:
 
 
 class TestLaunch:
-    def test_the_host_is_told_what_it_needs_and_nobody_else(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_the_host_is_told_what_it_needs_and_nobody_else(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        path = place.folder(ref) / "bootstrap.json"
+        path = harness.folder(ref) / "bootstrap.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert json.loads(path.read_text()) == {
             "machine": ref.machine,
             "nonce": BOOTSTRAP.nonce,
             "agents_url": BOOTSTRAP.agents_url,
-            "agents_url_file": str(place.home / "agents.url"),
-            "work": str(place.folder(ref)),
-            "envs": str(place.home / "envs"),
+            "agents_url_file": str(harness.home / "agents.url"),
+            "work": str(harness.folder(ref)),
+            "envs": str(harness.home / "envs"),
             "uv": None,
             "idle_exit_seconds": 60,
             "native_id": f"local:{ref.machine}",
@@ -137,26 +137,28 @@ class TestLaunch:
             "store": None,
         }
 
-    def test_the_host_is_nobodys_child_and_has_its_own_session(self, place: LocalPlace, backend: LocalBackend) -> None:
-        pid = process_of(place.folder(launch(backend)) / "host.json").pid
+    def test_the_host_is_nobodys_child_and_has_its_own_session(
+        self, harness: LocalHarness, backend: LocalBackend
+    ) -> None:
+        pid = process_of(harness.folder(launch(backend)) / "host.json").pid
         assert psutil.Process(pid).ppid() != os.getpid()
         assert os.getsid(pid) == pid
-        assert Path(f"/proc/{pid}/cwd").resolve() == place.folder(launch(backend)).resolve()
+        assert Path(f"/proc/{pid}/cwd").resolve() == harness.folder(launch(backend)).resolve()
 
-    def test_the_hosts_output_goes_to_its_log(self, place: LocalPlace, backend: LocalBackend) -> None:
-        folder = place.folder(launch(backend))
+    def test_the_hosts_output_goes_to_its_log(self, harness: LocalHarness, backend: LocalBackend) -> None:
+        folder = harness.folder(launch(backend))
         log = str(folder / "host.log")
         assert json.loads((folder / "fds.json").read_text()) == ["/dev/null", log, log]
 
-    def test_the_host_inherits_no_open_file(self, place: LocalPlace, backend: LocalBackend, tmp_path: Path) -> None:
+    def test_the_host_inherits_no_open_file(self, harness: LocalHarness, backend: LocalBackend, tmp_path: Path) -> None:
         with open(tmp_path / "secret", "w") as file:
             os.set_inheritable(file.fileno(), True)
-            pid = process_of(place.folder(launch(backend)) / "host.json").pid
+            pid = process_of(harness.folder(launch(backend)) / "host.json").pid
         targets = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
         assert str(tmp_path / "secret") not in targets
         assert not any(target.endswith("launch.lock") for target in targets)
 
-    def test_the_host_sees_harmless_variables_alone(self, place: LocalPlace) -> None:
+    def test_the_host_sees_harmless_variables_alone(self, harness: LocalHarness) -> None:
         environ = {
             "PATH": "/usr/bin:/bin",
             "HOME": "/somewhere",
@@ -166,56 +168,56 @@ class TestLaunch:
             "HTTPS_PROXY": "http://user:secret@proxy:3128",
             "NO_PROXY": "localhost",
         }
-        folder = place.folder(launch(place.backend(environ=environ)))
+        folder = harness.folder(launch(harness.backend(environ=environ)))
         seen_by_host = json.loads((folder / "environ.json").read_text())
         assert seen_by_host.items() >= {"PATH": "/usr/bin:/bin", "HOME": "/somewhere", "NO_PROXY": "localhost"}.items()
         assert "secret" not in json.dumps(seen_by_host)
         assert not [name for name in seen_by_host if name.startswith("CRUCIBLE_")]
 
-    def test_without_variables_the_host_still_has_a_path(self, place: LocalPlace) -> None:
-        folder = place.folder(launch(place.backend(environ={})))
+    def test_without_variables_the_host_still_has_a_path(self, harness: LocalHarness) -> None:
+        folder = harness.folder(launch(harness.backend(environ={})))
         assert "/usr/bin" in json.loads((folder / "environ.json").read_text())["PATH"]
 
     def test_an_agent_that_breaks_is_refused_with_its_last_words(
-        self, place: LocalPlace, backend: LocalBackend
+        self, harness: LocalHarness, backend: LocalBackend
     ) -> None:
-        place.set_mode("broken")
+        harness.set_mode("broken")
         with pytest.raises(LaunchRefused, match="the agent is broken"):
             launch(backend)
         assert backend.owned(DEPLOYMENT) == []
-        assert list((place.home / "machines").iterdir()) == []
+        assert list((harness.home / "machines").iterdir()) == []
 
-    def test_a_missing_interpreter_is_refused(self, place: LocalPlace) -> None:
-        backend = place.backend(python="/no/such/python")
+    def test_a_missing_interpreter_is_refused(self, harness: LocalHarness) -> None:
+        backend = harness.backend(python="/no/such/python")
         with pytest.raises(LaunchRefused, match="/no/such/python"):
             launch(backend)
         assert backend.owned(DEPLOYMENT) == []
 
     def test_a_broken_agent_does_not_give_up_a_machine_with_work(
-        self, place: LocalPlace, backend: LocalBackend
+        self, harness: LocalHarness, backend: LocalBackend
     ) -> None:
         ref = launch(backend)
-        place.leave_work(ref)
-        place.kill_host(ref)
-        place.set_mode("broken")
+        harness.leave_work(ref)
+        harness.kill_host(ref)
+        harness.set_mode("broken")
         with pytest.raises(LaunchUnknown):
             launch(backend)
         assert backend.owned(DEPLOYMENT) == [ref]
-        place.set_mode("")
+        harness.set_mode("")
         assert launch(backend) == ref
         assert seen(backend, ref) is Seen.UP
 
-    def test_a_host_that_does_not_come_up_is_unknown_and_can_be_ended(self, place: LocalPlace) -> None:
-        place.set_mode("silent")
-        backend = LocalBackend(place.settings(), FakeProbe(), host_seconds=0.1)
+    def test_a_host_that_does_not_come_up_is_unknown_and_can_be_ended(self, harness: LocalHarness) -> None:
+        harness.set_mode("silent")
+        backend = LocalBackend(harness.settings(), FakeProbe(), host_seconds=0.1)
         call = backend.call(make_order(backend, 1))
         with pytest.raises(LaunchUnknown):
             backend.launch(call, BOOTSTRAP)
         ref = backend.find(call.token)
         assert ref is not None
         assert seen(backend, ref) is Seen.STARTING
-        end(place, backend, ref)
-        assert place.count(ref.machine) == 0
+        end(harness, backend, ref)
+        assert harness.count(ref.machine) == 0
 
     def test_a_call_of_somebody_else_is_refused(self, backend: LocalBackend) -> None:
         for call in (
@@ -226,56 +228,60 @@ class TestLaunch:
             with pytest.raises(BadInput):
                 backend.launch(call, BOOTSTRAP)
 
-    def test_a_state_folder_that_cannot_be_written_is_refused(self, place: LocalPlace, backend: LocalBackend) -> None:
-        (place.home / "machines").write_text("in the way")
+    def test_a_state_folder_that_cannot_be_written_is_refused(
+        self, harness: LocalHarness, backend: LocalBackend
+    ) -> None:
+        (harness.home / "machines").write_text("in the way")
         with pytest.raises(LaunchRefused):
             launch(backend)
 
 
 class TestPoll:
-    def test_a_runner_without_a_host_is_halted(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_a_runner_without_a_host_is_halted(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        place.start_runner(ref)
-        place.kill_host(ref)
+        harness.start_runner(ref)
+        harness.kill_host(ref)
         assert seen(backend, ref) is Seen.HALTED
 
     def test_attempts_that_are_done_are_nothing_to_come_back_for(
-        self, place: LocalPlace, backend: LocalBackend
+        self, harness: LocalHarness, backend: LocalBackend
     ) -> None:
         ref = launch(backend)
-        (place.leave_work(ref) / "done").touch()
-        (place.folder(ref) / "attempts" / "att-2-0").mkdir()  # made, but no assignment was written
-        place.kill_host(ref)
+        (harness.leave_work(ref) / "done").touch()
+        (harness.folder(ref) / "attempts" / "att-2-0").mkdir()  # made, but no assignment was written
+        harness.kill_host(ref)
         assert seen(backend, ref) is Seen.GONE
 
-    def test_a_pid_that_is_used_again_is_not_our_host(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_a_pid_that_is_used_again_is_not_our_host(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        place.kill_host(ref)
+        harness.kill_host(ref)
         impostor = {"pid": os.getpid(), "start_time": "1"}
-        (place.folder(ref) / "host.json").write_text(json.dumps(impostor))
+        (harness.folder(ref) / "host.json").write_text(json.dumps(impostor))
         assert seen(backend, ref) is Seen.GONE
 
-    def test_a_living_process_without_the_lock_is_not_our_host(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_a_living_process_without_the_lock_is_not_our_host(
+        self, harness: LocalHarness, backend: LocalBackend
+    ) -> None:
         ref = launch(backend)
-        place.kill_host(ref)
+        harness.kill_host(ref)
         me = {"pid": os.getpid(), "start_time": start_time(os.getpid())}
-        (place.folder(ref) / "host.json").write_text(json.dumps(me))
+        (harness.folder(ref) / "host.json").write_text(json.dumps(me))
         assert seen(backend, ref) is Seen.GONE
 
-    def test_broken_files_are_no_machine(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_broken_files_are_no_machine(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        end(place, backend, ref)
-        place.folder(ref).mkdir()
-        (place.folder(ref) / "tags.json").write_text('{"deployment": ')
+        end(harness, backend, ref)
+        harness.folder(ref).mkdir()
+        (harness.folder(ref) / "tags.json").write_text('{"deployment": ')
         assert seen(backend, ref) is Seen.GONE
         assert backend.owned(DEPLOYMENT) == []
         backend.terminate(ref)
-        assert not place.folder(ref).exists()
+        assert not harness.folder(ref).exists()
 
 
 class TestTerminate:
-    def test_it_returns_soon(self, place: LocalPlace, backend: LocalBackend) -> None:
-        place.set_mode("deaf")
+    def test_it_returns_soon(self, harness: LocalHarness, backend: LocalBackend) -> None:
+        harness.set_mode("deaf")
         ref = launch(backend)
         before = time.monotonic()
         with pytest.raises(NotYetGone):
@@ -283,82 +289,86 @@ class TestTerminate:
         assert time.monotonic() - before < 5  # generous: the machine that runs the tests may be busy
 
     def test_a_deaf_host_is_killed_after_the_grace_and_not_before(
-        self, place: LocalPlace, backend: LocalBackend
+        self, harness: LocalHarness, backend: LocalBackend
     ) -> None:
-        place.set_mode("deaf")
+        harness.set_mode("deaf")
         ref = launch(backend)
         for _ in range(3):
             assert not is_gone(backend, ref)
-            place.now += 3
-        assert place.count(ref.machine) == 1
-        place.now += 1
+            harness.now += 3
+        assert harness.count(ref.machine) == 1
+        harness.now += 1
         eventually(lambda: is_gone(backend, ref))
-        assert place.count(ref.machine) == 0
+        assert harness.count(ref.machine) == 0
 
-    def test_the_next_server_goes_on_where_the_last_one_stopped(self, place: LocalPlace, backend: LocalBackend) -> None:
-        place.set_mode("deaf")
+    def test_the_next_server_goes_on_where_the_last_one_stopped(
+        self, harness: LocalHarness, backend: LocalBackend
+    ) -> None:
+        harness.set_mode("deaf")
         ref = launch(backend)
         assert not is_gone(backend, ref)
-        place.hurry()
-        eventually(lambda: is_gone(place.backend(), ref))
+        harness.hurry()
+        eventually(lambda: is_gone(harness.backend(), ref))
 
-    def test_a_restarted_computer_has_no_grace_left(self, place: LocalPlace, backend: LocalBackend) -> None:
-        place.set_mode("deaf")
+    def test_a_restarted_computer_has_no_grace_left(self, harness: LocalHarness, backend: LocalBackend) -> None:
+        harness.set_mode("deaf")
         ref = launch(backend)
         assert not is_gone(backend, ref)
-        place.now = 1.0
+        harness.now = 1.0
         eventually(lambda: is_gone(backend, ref))
 
-    def test_the_users_processes_end_too(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_the_users_processes_end_too(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        folder = place.start_runner(ref)
+        folder = harness.start_runner(ref)
         group = group_members(process_of(folder / "process.json"))
         assert len(group) == 2
         eventually(lambda: is_gone(backend, ref))
         assert not any(process.alive for process in group)
-        assert not place.folder(ref).exists()
+        assert not harness.folder(ref).exists()
 
-    def test_a_child_that_ignores_term_and_hides_is_killed(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_a_child_that_ignores_term_and_hides_is_killed(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        folder = place.start_runner(ref, deaf=True)
+        folder = harness.start_runner(ref, deaf=True)
         group = group_members(process_of(folder / "process.json"))
         assert len(group) == 2
         assert not is_gone(backend, ref)
-        place.hurry()
+        harness.hurry()
         eventually(lambda: is_gone(backend, ref))
         assert not any(process.alive for process in group)
 
-    def test_what_left_its_group_is_found_by_its_variable(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_what_left_its_group_is_found_by_its_variable(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        (place.leave_work(ref, "att-stray") / "done").touch()
-        stray = place.start_stray("att-stray")
+        (harness.leave_work(ref, "att-stray") / "done").touch()
+        stray = harness.start_stray("att-stray")
         eventually(lambda: is_gone(backend, ref))
         assert stray.wait(30) == -signal.SIGTERM
 
-    def test_others_with_the_same_numbers_are_left_alone(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_others_with_the_same_numbers_are_left_alone(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        stranger = place.start_stray("att-of-somebody-else")
-        folder = place.leave_work(ref)
+        stranger = harness.start_stray("att-of-somebody-else")
+        folder = harness.leave_work(ref)
         (folder / "process.json").write_text(json.dumps({"pid": stranger.pid, "start_time": "1"}))
         (folder / "runner.json").write_text(json.dumps({"pid": stranger.pid, "start_time": "1"}))
-        end(place, backend, ref)
+        end(harness, backend, ref)
         stranger.send_signal(signal.SIGUSR1)
         assert stranger.wait(30) == -signal.SIGUSR1
 
-    def test_a_machine_that_is_being_ended_is_not_started_again(self, place: LocalPlace, backend: LocalBackend) -> None:
-        place.set_mode("deaf")
+    def test_a_machine_that_is_being_ended_is_not_started_again(
+        self, harness: LocalHarness, backend: LocalBackend
+    ) -> None:
+        harness.set_mode("deaf")
         ref = launch(backend)
         assert not is_gone(backend, ref)
         with pytest.raises(LaunchRefused):
             launch(backend)
 
-    def test_folders_a_job_locked_are_removed(self, place: LocalPlace, backend: LocalBackend) -> None:
+    def test_folders_a_job_locked_are_removed(self, harness: LocalHarness, backend: LocalBackend) -> None:
         ref = launch(backend)
-        locked = place.folder(ref) / "attempts" / "att-1-0" / "work" / "locked"
+        locked = harness.folder(ref) / "attempts" / "att-1-0" / "work" / "locked"
         locked.mkdir(parents=True)
         (locked / "file").touch()
-        (locked.parent / "link").symlink_to(place.home)
+        (locked.parent / "link").symlink_to(harness.home)
         locked.chmod(0o500)
-        end(place, backend, ref)
-        assert not place.folder(ref).exists()
-        assert place.home.exists()
+        end(harness, backend, ref)
+        assert not harness.folder(ref).exists()
+        assert harness.home.exists()

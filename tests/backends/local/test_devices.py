@@ -51,7 +51,7 @@ class Memory:
 
 
 class FakeNvml:
-    """The `pynvml` module of a computer with these GPUs; None stands for: no driver."""
+    """Return a fake `pynvml` module with these GPUs; None: without a driver."""
 
     NVMLError = NvmlError
 

@@ -19,7 +19,7 @@ WAIT = "import signal; print(flush=True); signal.pause()"
 
 @contextlib.contextmanager
 def waiting(code: str = WAIT, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own that has said it is ready."""
+    """Yield a process in its own session that is ready."""
     command = [sys.executable, "-c", code]
     environ = {**os.environ, **variables}
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, env=environ) as process:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.backends.rehearsal.place import AT_ONCE, Cloud, RehearsalPlace
+from tests.backends.rehearsal.place import AT_ONCE, Cloud, RehearsalHarness
 
 HERE = Path(__file__).parent
 
@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def steady_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """One process for many tests: its time is the test's."""
+    """Yield one cloud for many tests, whose clock runs at normal speed."""
     made = Cloud(tmp_path_factory.mktemp("steady-cloud"), price_seconds=60)
     yield made
     made.clean()
@@ -32,7 +32,7 @@ def fast_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture
 def cloud(steady_cloud: Cloud) -> Iterator[Cloud]:
-    """A cloud as new, without faults, in which nothing takes time."""
+    """Yield the shared cloud, reset, without faults and delays."""
     steady_cloud.reset()
     yield steady_cloud
     steady_cloud.reset()
@@ -40,7 +40,7 @@ def cloud(steady_cloud: Cloud) -> Iterator[Cloud]:
 
 @pytest.fixture
 def own_cloud(tmp_path: Path) -> Iterator[Cloud]:
-    """For tests that kill it."""
+    """Yield a cloud that a test may kill."""
     made = Cloud(tmp_path / "cloud")
     made.faults(**AT_ONCE)
     yield made
@@ -48,7 +48,7 @@ def own_cloud(tmp_path: Path) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, fast_cloud: Cloud) -> Iterator[RehearsalPlace]:
-    made = RehearsalPlace(tmp_path, fast_cloud)
+def harness(tmp_path: Path, fast_cloud: Cloud) -> Iterator[RehearsalHarness]:
+    made = RehearsalHarness(tmp_path, fast_cloud)
     yield made
     made.clean()

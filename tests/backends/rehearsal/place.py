@@ -1,4 +1,4 @@
-"""The simulated cloud under test: a real process of its own, asked over HTTP, killed when a test is over."""
+"""The simulated cloud under test: a real process, called over HTTP and killed after the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
-from tests.backends.conformance import BOOTSTRAP, Place, eventually
+from tests.backends.conformance import BOOTSTRAP, BackendHarness, eventually
 
 from crucible.backends.base import LaunchCall, LaunchUnknown, MachineRef
 from crucible.backends.rehearsal import Address, RehearsalBackend, start_cloud, stop_cloud
@@ -26,7 +26,7 @@ WAIT = "exec sleep 600"
 
 
 class Cloud:
-    """`speed`: how much faster than the test its time runs."""
+    """A running cloud. `speed`: the factor by which its time runs faster than the test's."""
 
     def __init__(self, state: Path, **options: Any) -> None:
         self.state = state
@@ -67,7 +67,7 @@ class Cloud:
         self.call("POST", "/admin/advance", {"seconds": seconds})
 
     def running(self, user_data: str = WAIT, **wishes: Any) -> View:
-        """A new instance, once it runs."""
+        """Create an instance and return it once it runs."""
         id = self.create(user_data, **wishes)["id"]
         self.until(id, "running")
         return self.show(id)
@@ -76,7 +76,7 @@ class Cloud:
         eventually(lambda: bool(self.census()[id]["state"] == state))
 
     def refusal(self, method: str, path: str, body: View | None = None) -> tuple[int, str]:
-        """Status and code of a call that is refused."""
+        """Make a call that must be refused, and return its status and code."""
         try:
             self.call(method, path, body)
         except ErrorAnswer as error:
@@ -87,7 +87,7 @@ class Cloud:
         return self.state / "machines" / id
 
     def kill9(self) -> None:
-        """Its port is closed when this returns: its last thread may outlive its first."""
+        """Kill the cloud and wait until its port is closed: its last thread may outlive the first."""
         os.kill(self.address.pid, signal.SIGKILL)
         eventually(lambda: not _listens(self.address.url))
 
@@ -96,7 +96,7 @@ class Cloud:
         return self.address
 
     def reset(self) -> None:
-        """As new, with nothing that takes time."""
+        """Reset the cloud and remove all delays."""
         if not _runs(self.address.pid):
             self.restart()
         self.call("POST", "/admin/reset")
@@ -114,7 +114,7 @@ class Cloud:
         return found
 
 
-class RehearsalPlace(Place):
+class RehearsalHarness(BackendHarness):
     halts = False
 
     def __init__(self, folder: Path, cloud: Cloud) -> None:
@@ -139,14 +139,14 @@ class RehearsalPlace(Place):
         return RehearsalBackend(self.settings(**changes), self.cloud.state, list_lag=0.0)
 
     def count(self, machine: str) -> int:
-        """What the cloud says, once no process of what it says has ended is left."""
+        """Return the cloud's count, once no process of an ended instance is left."""
         census = [i for i in self.cloud.census().values() if i["tags"].get("crucible-machine") == machine]
         for instance in census:
             assert instance["state"] != "terminated" or not processes_of(instance["id"])
         return sum(instance["state"] != "terminated" for instance in census)
 
     def crash_launch(self, call: LaunchCall) -> None:
-        """The server never hears the answer."""
+        """Make the launch without ever getting its response."""
         self.cloud.faults(lost_answers=1)
         try:
             self.backend().launch(call, BOOTSTRAP)
@@ -167,12 +167,12 @@ class RehearsalPlace(Place):
 
 
 def processes_of(id: str) -> list[int]:
-    """Every living process that was started with this instance's id in its environment."""
+    """Return the living processes with this instance's id in their environment."""
     return [process.pid for process in psutil.process_iter() if _instance_of(process) == id]
 
 
 def all_processes() -> dict[str, int]:
-    """Living processes per instance id."""
+    """Return the living processes by instance id."""
     found: dict[str, int] = {}
     for process in psutil.process_iter():
         id = _instance_of(process)
@@ -191,9 +191,9 @@ def _instance_of(process: psutil.Process) -> str:
 
 
 def _listens(url: str) -> bool:
-    place = urlsplit(url)
+    address = urlsplit(url)
     try:
-        socket.create_connection((place.hostname, place.port), timeout=5).close()
+        socket.create_connection((address.hostname, address.port), timeout=5).close()
     except ConnectionError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""The backend `rehearsal`: the conformance suite, and how the cloud's answers are understood."""
+"""Test the backend `rehearsal`: the conformance suite, and how it understands the cloud's responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.backends.conformance import (
     make_order,
     seen,
 )
-from tests.backends.rehearsal.place import Cloud, RehearsalPlace
+from tests.backends.rehearsal.place import Cloud, RehearsalHarness
 
 from crucible.backends.base import (
     LaunchCall,
@@ -42,15 +42,15 @@ from crucible.core.errors import BadInput, Unreachable
 
 class TestRehearsal(BackendConformance):
     @pytest.fixture
-    def place(self, tmp_path: Path, fast_cloud: Cloud) -> Iterator[RehearsalPlace]:
-        made = RehearsalPlace(tmp_path, fast_cloud)
+    def harness(self, tmp_path: Path, fast_cloud: Cloud) -> Iterator[RehearsalHarness]:
+        made = RehearsalHarness(tmp_path, fast_cloud)
         yield made
         made.clean()
 
 
 @pytest.fixture
-def backend(place: RehearsalPlace) -> RehearsalBackend:
-    return place.backend()
+def backend(harness: RehearsalHarness) -> RehearsalBackend:
+    return harness.backend()
 
 
 def launch(backend: RehearsalBackend, number: int = 1) -> MachineRef:
@@ -70,8 +70,8 @@ class TestOffers:
         assert can.markets == frozenset(Market)
         assert (can.exec, can.ports) == (True, True)
 
-    def test_the_settle_window_is_the_lag_of_lists(self, place: RehearsalPlace) -> None:
-        assert RehearsalBackend(place.settings(), list_lag=7.5).capabilities.settle_window == 7.5
+    def test_the_settle_window_is_the_lag_of_lists(self, harness: RehearsalHarness) -> None:
+        assert RehearsalBackend(harness.settings(), list_lag=7.5).capabilities.settle_window == 7.5
 
     def test_one_for_each_zone_type_and_market_cheapest_first(self, backend: RehearsalBackend) -> None:
         offers = backend.offers(Resources())
@@ -92,9 +92,9 @@ class TestOffers:
         small = next(o for o in backend.offers(need) if o.instance_type == "sim.c2")
         assert small.why_not == "asks for 1 GPU; sim.c2 (simulated) has none"
 
-    def test_what_is_sold_out_says_so(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
-        place.cloud.call("POST", "/admin/stock", {"market": "spot", "count": 0})
-        place.cloud.call("POST", "/admin/stock", {"market": "reserved", "count": 1})
+    def test_what_is_sold_out_says_so(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
+        harness.cloud.call("POST", "/admin/stock", {"market": "spot", "count": 0})
+        harness.cloud.call("POST", "/admin/stock", {"market": "reserved", "count": 1})
         offers = backend.offers(Resources())
         assert all("no spot" in o.why_not for o in offers if o.market is Market.SPOT)
         limited = {o.availability for o in offers if o.market is Market.RESERVED}
@@ -108,9 +108,9 @@ class TestOffers:
 
 
 class TestLaunch:
-    def test_the_host_is_told_what_it_needs(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
+    def test_the_host_is_told_what_it_needs(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         ref = launch(backend)
-        path = place.cloud.folder(ref.native_id) / "bootstrap.json"
+        path = harness.cloud.folder(ref.native_id) / "bootstrap.json"
         eventually(lambda: path.exists() and bool(path.read_text()))
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         written = json.loads(path.read_text())
@@ -119,9 +119,9 @@ class TestLaunch:
             "machine": ref.machine,
             "nonce": BOOTSTRAP.nonce,
             "agents_url": BOOTSTRAP.agents_url,
-            "agents_url_file": str(place.home / "agents.url"),
+            "agents_url_file": str(harness.home / "agents.url"),
             "work": str(path.parent),
-            "envs": str(place.home / "envs"),
+            "envs": str(harness.home / "envs"),
             "uv": None,
             "idle_exit_seconds": 60,
             "native_id": ref.native_id,
@@ -129,38 +129,38 @@ class TestLaunch:
             "store": None,
         }
 
-    def test_the_user_data_becomes_the_host(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
+    def test_the_user_data_becomes_the_host(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         ref = launch(backend)
-        pid = place.cloud.census()[ref.native_id]["pid"]
-        wanted = [sys.executable, "-I", str(place.agent), "host", "--bootstrap"]
+        pid = harness.cloud.census()[ref.native_id]["pid"]
+        wanted = [sys.executable, "-I", str(harness.agent), "host", "--bootstrap"]
         command = Path(f"/proc/{pid}/cmdline")
         eventually(lambda: command.read_bytes().split(b"\0")[:5] == [word.encode() for word in wanted])
         assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
 
     def test_the_nonce_is_on_no_command_line_and_secrets_stay_here(
-        self, place: RehearsalPlace, backend: RehearsalBackend
+        self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
         ref = launch(backend)
-        pid = place.cloud.census()[ref.native_id]["pid"]
+        pid = harness.cloud.census()[ref.native_id]["pid"]
         assert BOOTSTRAP.nonce.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
         path = Path(f"/proc/{pid}/environ")
         eventually(lambda: b"CLOUD_METADATA_URL=" in path.read_bytes())
         environ = path.read_bytes()
         assert b"hunter2" not in environ
-        script = place.cloud.folder(ref.native_id) / "user-data"
+        script = harness.cloud.folder(ref.native_id) / "user-data"
         assert stat.S_IMODE(script.stat().st_mode) == 0o600
         assert "hunter2" not in script.read_text()
 
     def test_a_replay_after_the_server_moved_gives_the_same_machine(self, backend: RehearsalBackend) -> None:
-        """The address of the agents' listener is in the user data: the provider sees other parameters."""
+        """The URL of the agents' listener is in the user data, so the provider sees other parameters."""
         call = backend.call(make_order(backend, 1))
         ref = backend.launch(call, BOOTSTRAP)
         assert backend.launch(call, replace(BOOTSTRAP, agents_url="http://127.0.0.1:10")) == ref
 
     def test_such_a_replay_that_no_list_shows_yet_is_unknown(
-        self, place: RehearsalPlace, backend: RehearsalBackend
+        self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
-        place.cloud.faults(list_lag=3600)
+        harness.cloud.faults(list_lag=3600)
         call = backend.call(make_order(backend, 1))
         backend.launch(call, BOOTSTRAP)
         with pytest.raises(LaunchUnknown, match="not shown yet"):
@@ -175,43 +175,43 @@ class TestLaunch:
         ],
     )
     def test_a_definite_no_is_a_refusal(
-        self, place: RehearsalPlace, backend: RehearsalBackend, path: str, body: dict[str, object], code: str
+        self, harness: RehearsalHarness, backend: RehearsalBackend, path: str, body: dict[str, object], code: str
     ) -> None:
         order = make_order(backend, 1)
         order = replace(order, offer=replace(order.offer, region="simulated-north-a"))
-        place.cloud.call("POST", path, body)
+        harness.cloud.call("POST", path, body)
         with pytest.raises(LaunchRefused, match=code):
             backend.launch(backend.call(order), BOOTSTRAP)
         assert backend.owned(DEPLOYMENT) == []
 
     @pytest.mark.parametrize("fault", ["lost_answers", "lost_requests", "unavailable"])
     def test_no_answer_and_5xx_leave_it_open(
-        self, place: RehearsalPlace, backend: RehearsalBackend, fault: str
+        self, harness: RehearsalHarness, backend: RehearsalBackend, fault: str
     ) -> None:
         call = backend.call(make_order(backend, 1))
-        place.cloud.faults(**{fault: 1})
+        harness.cloud.faults(**{fault: 1})
         for _ in range(4):  # by turns a lost answer is a 504 or a cut connection
             with pytest.raises(LaunchUnknown):
                 backend.launch(call, BOOTSTRAP)
-        place.cloud.faults(**{fault: 0})
+        harness.cloud.faults(**{fault: 0})
         assert (backend.find(call.token) is not None) == (fault == "lost_answers")
 
-    def test_throttling_is_no_refusal(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
+    def test_throttling_is_no_refusal(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         call = backend.call(make_order(backend, 1))
-        place.cloud.faults(throttled=1, retry_after=7)
+        harness.cloud.faults(throttled=1, retry_after=7)
         with pytest.raises(Unreachable) as caught:
             backend.launch(call, BOOTSTRAP)
         assert not isinstance(caught.value, LaunchUnknown)
         assert caught.value.data["retry_after"] == "7"
 
-    def test_a_cloud_that_is_down_made_nothing(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
+    def test_a_cloud_that_is_down_made_nothing(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         call = backend.call(make_order(backend, 1))
-        place.cloud.kill9()
+        harness.cloud.kill9()
         with pytest.raises(Unreachable) as caught:
             backend.launch(call, BOOTSTRAP)
         assert not isinstance(caught.value, LaunchUnknown)
 
-    def test_the_provider_ends_it_at_its_end(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
+    def test_the_provider_ends_it_at_its_end(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         order = replace(make_order(backend, 1), ends_at=1.0)
         ref = backend.launch(backend.call(order), BOOTSTRAP)
         eventually(lambda: seen(backend, ref) is Seen.GONE)
@@ -224,130 +224,130 @@ class TestLaunch:
 
 
 class TestPoll:
-    def test_taken_back_is_interrupted(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
+    def test_taken_back_is_interrupted(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         order = replace(make_order(backend, 1), offer=spot_offer(backend))
         ref = backend.launch(backend.call(order), BOOTSTRAP)
-        place.cloud.call("POST", f"/admin/instances/{ref.native_id}/reclaim", {})
+        harness.cloud.call("POST", f"/admin/instances/{ref.native_id}/reclaim", {})
         eventually(lambda: seen(backend, ref) is Seen.INTERRUPTED)
         assert backend.find(ref.machine) is None
 
-    def test_ended_otherwise_is_gone_and_says_how(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
+    def test_ended_otherwise_is_gone_and_says_how(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         first, second = launch(backend, 1), launch(backend, 2)
-        place.cloud.call("POST", f"/admin/instances/{first.native_id}/kill")
-        end(place, backend, second)
+        harness.cloud.call("POST", f"/admin/instances/{first.native_id}/kill")
+        end(harness, backend, second)
         told = {found.ref: (found.seen, found.detail) for found in backend.poll([first, second])}
         assert told[first] == (Seen.GONE, "the simulated hardware failed")
         assert told[second] == (Seen.GONE, "it was ended on request")
 
     def test_a_new_machine_that_no_list_shows_yet_is_gone_only_as_an_observation(
-        self, place: RehearsalPlace, backend: RehearsalBackend
+        self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
-        place.cloud.faults(list_lag=3600)
+        harness.cloud.faults(list_lag=3600)
         ref = launch(backend)
         (found,) = backend.poll([ref])
         assert (found.seen, found.detail) == (Seen.GONE, "no list of the simulated cloud shows it")
-        place.cloud.faults(list_lag=0)
+        harness.cloud.faults(list_lag=0)
         assert seen(backend, ref) is Seen.UP
 
-    def test_a_new_machine_is_starting(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
-        place.cloud.faults(boot_seconds=3600)
+    def test_a_new_machine_is_starting(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
+        harness.cloud.faults(boot_seconds=3600)
         assert seen(backend, launch(backend)) is Seen.STARTING
 
     def test_trouble_of_the_cloud_is_unreachable_and_nothing_else(
-        self, place: RehearsalPlace, backend: RehearsalBackend
+        self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
         ref = launch(backend)
         for fault in ("throttled", "unavailable"):
-            place.cloud.faults(**{fault: 1})
+            harness.cloud.faults(**{fault: 1})
             assert seen(backend, ref) is Seen.UNREACHABLE
-            place.cloud.faults(**{fault: 0})
-        place.cloud.kill9()
+            harness.cloud.faults(**{fault: 0})
+        harness.cloud.kill9()
         assert seen(backend, ref) is Seen.UNREACHABLE
 
 
 class TestTwins:
     """A provider that ignores tokens makes two instances of one machine."""
 
-    def twins(self, place: RehearsalPlace, backend: RehearsalBackend) -> tuple[MachineRef, MachineRef]:
-        place.cloud.faults(tokens_honoured=False)
+    def twins(self, harness: RehearsalHarness, backend: RehearsalBackend) -> tuple[MachineRef, MachineRef]:
+        harness.cloud.faults(tokens_honoured=False)
         first, second = launch(backend), launch(backend)
         assert first.native_id != second.native_id
         assert first.machine == second.machine
         return first, second
 
-    def test_both_are_owned(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
-        twins = self.twins(place, backend)
+    def test_both_are_owned(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
+        twins = self.twins(harness, backend)
         assert set(backend.owned(DEPLOYMENT)) == set(twins)
 
-    def test_the_machine_lives_while_either_does(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
-        first, second = self.twins(place, backend)
-        place.cloud.call("POST", f"/admin/instances/{second.native_id}/kill")
+    def test_the_machine_lives_while_either_does(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
+        first, second = self.twins(harness, backend)
+        harness.cloud.call("POST", f"/admin/instances/{second.native_id}/kill")
         (found,) = backend.poll([second])
         assert found.seen is Seen.UP
         assert first.native_id in found.detail
 
-    def test_ending_it_ends_both(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
-        _, second = self.twins(place, backend)
-        end(place, backend, second)
+    def test_ending_it_ends_both(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
+        _, second = self.twins(harness, backend)
+        end(harness, backend, second)
         assert backend.owned(DEPLOYMENT) == []
-        assert place.count(second.machine) == 0
+        assert harness.count(second.machine) == 0
 
     def test_one_that_was_taken_back_makes_it_interrupted(
-        self, place: RehearsalPlace, backend: RehearsalBackend
+        self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
-        first, second = self.twins(place, backend)
-        place.cloud.call("POST", f"/admin/instances/{first.native_id}/reclaim", {})
-        place.cloud.call("POST", f"/admin/instances/{second.native_id}/kill")
+        first, second = self.twins(harness, backend)
+        harness.cloud.call("POST", f"/admin/instances/{first.native_id}/reclaim", {})
+        harness.cloud.call("POST", f"/admin/instances/{second.native_id}/kill")
         eventually(lambda: seen(backend, second) is Seen.INTERRUPTED)
 
 
 class TestTerminate:
-    def test_it_is_not_gone_while_it_shuts_down(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
-        place.cloud.faults(shutdown_seconds=3600)
+    def test_it_is_not_gone_while_it_shuts_down(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
+        harness.cloud.faults(shutdown_seconds=3600)
         ref = launch(backend)
-        place.cloud.until(ref.native_id, "running")
+        harness.cloud.until(ref.native_id, "running")
         with pytest.raises(NotYetGone):
             backend.terminate(ref)
         assert seen(backend, ref) is Seen.UP
         assert backend.owned(DEPLOYMENT) == [ref]
-        place.cloud.advance(3600)
+        harness.cloud.advance(3600)
         backend.terminate(ref)
         assert seen(backend, ref) is Seen.GONE
 
     def test_a_machine_that_no_list_shows_is_ended_all_the_same(
-        self, place: RehearsalPlace, backend: RehearsalBackend
+        self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
-        place.cloud.faults(list_lag=3600)
+        harness.cloud.faults(list_lag=3600)
         ref = launch(backend)
-        end(place, backend, ref)
-        assert place.count(ref.machine) == 0
+        end(harness, backend, ref)
+        assert harness.count(ref.machine) == 0
 
-    def test_an_error_is_told_and_the_machine_lives(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
+    def test_an_error_is_told_and_the_machine_lives(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         ref = launch(backend)
-        place.cloud.faults(terminate_errors=1)
+        harness.cloud.faults(terminate_errors=1)
         with pytest.raises(Unreachable, match="500 internal_error"):
             backend.terminate(ref)
-        assert place.count(ref.machine) == 1
+        assert harness.count(ref.machine) == 1
 
 
 class TestMetering:
     def test_our_arithmetic_over_its_segments_is_its_bill(
-        self, place: RehearsalPlace, backend: RehearsalBackend
+        self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
         order = replace(make_order(backend, 1), offer=spot_offer(backend, "sim.a100.1"))
         ref = backend.launch(backend.call(order), BOOTSTRAP)
         for seconds in (100, 1000, 4000):
-            place.cloud.advance(seconds)
-        end(place, backend, ref)
+            harness.cloud.advance(seconds)
+        end(harness, backend, ref)
         (metered,) = backend.metered([ref])
-        line = place.cloud.bill()[ref.native_id]
+        line = harness.cloud.bill()[ref.native_id]
         assert metered.ref == ref
         assert len(metered.segments) > 2
         assert machine_cost(metered.segments, order.offer.billing, 0.0) == line["micro_dollars"]
 
-    def test_pages_are_read_to_the_end(self, place: RehearsalPlace, backend: RehearsalBackend) -> None:
-        place.cloud.faults(boot_seconds=3600)
+    def test_pages_are_read_to_the_end(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
+        harness.cloud.faults(boot_seconds=3600)
         tags = {"crucible-deployment": DEPLOYMENT, "crucible-machine": "mch-x"}
         for n in range(103):
-            place.cloud.create(tags=tags, zone=("simulated-north-a", "simulated-east-a")[n % 2])
+            harness.cloud.create(tags=tags, zone=("simulated-north-a", "simulated-east-a")[n % 2])
         assert len(backend.owned(DEPLOYMENT)) == 103

@@ -1,4 +1,4 @@
-"""The backend as a server has it: the cloud starts with the first question and stops when nobody needs it."""
+"""Test the backend as a server uses it: the cloud starts with the first call and stops with the server if idle."""
 
 from __future__ import annotations
 

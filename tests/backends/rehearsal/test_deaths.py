@@ -1,4 +1,4 @@
-"""How machines of the cloud die, and what survives the death of the cloud itself."""
+"""Test how machines of the cloud end, and what survives `kill -9` of the cloud itself."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def lives(pid: int) -> bool:
 
 class TestHardDeath:
     def test_everything_on_it_dies_with_it(self, cloud: Cloud) -> None:
-        """Also what left the session, and what dropped its environment."""
+        """Even processes that left the session, or dropped their environment."""
         script = (
             "setsid sh -c 'sleep 600; true' & env -i sh -c 'sleep 600; true' &"
             " trap '' TERM; sleep 600 & touch ready; wait"
@@ -112,7 +112,7 @@ class TestHardDeath:
         assert cloud.census()[id]["cause"] == "hardware_failure"
 
     def test_what_only_its_disk_or_its_parent_gives_away_dies_too(self, cloud: Cloud) -> None:
-        """Jobs lead sessions of their own and have an environment of their own."""
+        """Jobs have their own session and environment."""
         seconds = [f"{os.getpid() + 600}.{n}" for n in range(1, 5)]
         script = (
             f"(cd / && exec env -i PLACE=$PWD/jobs/1 setsid sleep {seconds[0]}) &"

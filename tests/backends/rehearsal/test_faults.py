@@ -1,4 +1,4 @@
-"""Faults on demand: what customers see, and what has really happened."""
+"""Test the faults of the cloud: what customers see, and what really happened."""
 
 from __future__ import annotations
 

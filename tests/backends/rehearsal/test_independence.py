@@ -1,4 +1,4 @@
-"""The cloud is a witness: it shares no code with the program it bears witness against."""
+"""Test that the cloud shares no code with the program whose costs it checks."""
 
 from __future__ import annotations
 

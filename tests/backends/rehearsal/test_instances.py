@@ -1,4 +1,4 @@
-"""The cloud's API: what there is, and how instances are made, listed and ended."""
+"""Test the cloud's API: the catalogue, and how instances are created, listed and ended."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class TestLife:
         assert environ["CLOUD_INSTANCE_ID"] == id
         assert environ["HOME"] == str(cloud.folder(id))
         with urllib.request.urlopen(environ["CLOUD_METADATA_URL"], timeout=5) as answer:
-            told = json.loads(answer.read())
-        assert (told["instance"], told["zone"], told["tags"]) == (id, "simulated-north-a", {"a": "b"})
+            metadata = json.loads(answer.read())
+            assert (metadata["instance"], metadata["zone"], metadata["tags"]) == (id, "simulated-north-a", {"a": "b"})
         pid = cloud.census()[id]["pid"]
         assert psutil.Process(pid).pid == pid
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3] == str(pid)

@@ -1,4 +1,4 @@
-"""Prices and the bill, checked against arithmetic that is not the cloud's."""
+"""Test prices and the bill against arithmetic that is not the cloud's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.backends.rehearsal.place import ZONE, Cloud
 
 from crucible.backends.rehearsal.cloud import billing
-from crucible.backends.rehearsal.cloud.catalogue import TYPES, Item, Market, everything, list_rate
+from crucible.backends.rehearsal.cloud.catalogue import TYPES, Item, Market, all_items, list_rate
 from crucible.backends.rehearsal.cloud.market import MarketState
 from crucible.backends.rehearsal.cloud.records import Segment
 from crucible.backends.rehearsal.cloud.store import Store
@@ -22,7 +22,7 @@ KIND = TYPES["sim.c2"]
 
 
 def by_hand(segments: list[tuple[int, int]], minimum: int = 60) -> int:
-    """Seconds and rates to micro-dollars, in fractions of a dollar."""
+    """Compute the price in micro-dollars with exact fractions."""
     dollars = sum((Fraction(rate, 10**6) * Fraction(seconds, 3600) for seconds, rate in segments), Fraction(0))
     missing = max(minimum - sum(seconds for seconds, _ in segments), 0)
     dollars += Fraction(segments[-1][1], 10**6) * Fraction(missing, 3600)
@@ -128,7 +128,7 @@ class TestPrices:
         return seen
 
     def test_everything_for_sale_has_a_price(self) -> None:
-        items = list(everything())
+        items = list(all_items())
         assert len(items) == 3 * 2 * 6 * 3
         assert all(list_rate(item) > 0 for item in items)
 

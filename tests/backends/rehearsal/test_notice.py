@@ -1,4 +1,4 @@
-"""The agent's watch understands what the cloud announces on a machine's metadata address."""
+"""Test that the agent understands the notices of the cloud's metadata service."""
 
 from __future__ import annotations
 

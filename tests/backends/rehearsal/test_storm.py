@@ -1,4 +1,4 @@
-"""100 launches through a cloud at its worst: nothing may be left alive, and the bill has to agree."""
+"""Make 100 launches with all faults on: nothing may stay alive, and the costs must equal the bill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 from tests.backends.conformance import BOOTSTRAP, DEPLOYMENT, make_order
-from tests.backends.rehearsal.place import WAIT, RehearsalPlace, all_processes
+from tests.backends.rehearsal.place import WAIT, RehearsalHarness, all_processes
 
 from crucible.backends.base import LaunchCall, LaunchUnknown, MachineOrder, MachineRef, NotYetGone
 from crucible.backends.rehearsal import RehearsalBackend
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 LAUNCHES = 100
 LAG = 4.0
-"""Of the cloud's time, which runs 20 times as fast as the test's."""
+"""In the cloud's time, which runs 20 times as fast as the test's."""
 CHAOS = {
     "lost_answers": 0.2,
     "terminate_errors": 0.15,
@@ -39,7 +39,7 @@ PATIENCE = 60.0
 
 
 def insist(work: Callable[[], T]) -> T:
-    """Asks until it is answered, as the control plane does."""
+    """Retry a call until it succeeds, as the control plane does."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -50,12 +50,12 @@ def insist(work: Callable[[], T]) -> T:
 
 
 def simple(call: LaunchCall) -> LaunchCall:
-    """A machine without an agent: it only sleeps."""
+    """Replace the agent by a machine that only sleeps."""
     return replace(call, parameters={**call.parameters, "user_data": WAIT})
 
 
 def launch(backend: RehearsalBackend, order: MachineOrder) -> MachineRef:
-    """After a lost answer: look by token, and launch again only where nothing is shown."""
+    """Launch; after a lost response search for the token, and launch again only if no list shows it."""
     call = simple(backend.call(order))
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -75,7 +75,7 @@ def end(backend: RehearsalBackend, ref: MachineRef) -> None:
 
 
 def sweep(backend: RehearsalBackend) -> None:
-    """The janitor: ends what is owned until two lists, a settle window apart, are empty."""
+    """Play the janitor: terminate what is owned until two lists, a settle window apart, are empty."""
     until = time.monotonic() + PATIENCE
     empty_since: float | None = None
     while empty_since is None or time.monotonic() < empty_since + 2 * SETTLE:
@@ -94,8 +94,8 @@ def orders(backend: RehearsalBackend) -> list[MachineOrder]:
 
 
 @pytest.mark.parametrize("honoured", [True, False], ids=["tokens honoured", "tokens ignored"])
-def test_a_hundred_launches_leave_nothing_alive(place: RehearsalPlace, honoured: bool) -> None:
-    backend, cloud = place.backend(), place.cloud
+def test_a_hundred_launches_leave_nothing_alive(harness: RehearsalHarness, honoured: bool) -> None:
+    backend, cloud = harness.backend(), harness.cloud
     wanted = orders(backend)
     cloud.faults(**CHAOS, tokens_honoured=honoured)
     with ThreadPoolExecutor(4) as pool:
@@ -113,13 +113,13 @@ def test_a_hundred_launches_leave_nothing_alive(place: RehearsalPlace, honoured:
         assert set(made.values()) == {1}
     else:
         assert max(made.values()) > 1, "no answer was lost: the test shows nothing"
-    compare_with_the_bill(place, backend, refs)
+    compare_with_the_bill(harness, backend, refs)
 
 
-def compare_with_the_bill(place: RehearsalPlace, backend: RehearsalBackend, refs: list[MachineRef]) -> None:
-    """Our arithmetic over what the cloud told of each instance is the cloud's own bill."""
-    place.cloud.call("DELETE", "/admin/faults")
+def compare_with_the_bill(harness: RehearsalHarness, backend: RehearsalBackend, refs: list[MachineRef]) -> None:
+    """Check that our costs, from the cloud's segments, equal the cloud's own bill."""
+    harness.cloud.call("DELETE", "/admin/faults")
     billing = make_order(backend, 1).offer.billing
-    bill = {id: line["micro_dollars"] for id, line in place.cloud.bill().items()}
+    bill = {id: line["micro_dollars"] for id, line in harness.cloud.bill().items()}
     ours = {m.ref.native_id: machine_cost(m.segments, billing, 0.0) for m in backend.metered(refs)}
     assert ours == bill

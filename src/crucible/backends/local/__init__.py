@@ -1,4 +1,4 @@
-"""This computer as a backend: one host that stays up, found again by lock, pid and start time."""
+"""The backend `local`: this computer, on which one agent host is shared by all attempts."""
 
 from crucible.backends.local.backend import LocalBackend
 

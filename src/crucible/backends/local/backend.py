@@ -1,7 +1,7 @@
-"""This computer as a backend: one host of the agent, started detached and shared by all attempts.
+"""The backend `local`: this computer, on which one detached agent host is shared by all attempts.
 
 A machine is a folder below the state folder (see folder.py). Its host outlives the server, its runners outlive the
-host. A restarted server finds what lives by pid, start time and locks.
+host. A restarted server finds living processes again by pid, start time and locks.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ HOST_SECONDS = 5.0
 """How long a launch waits for its host to come up."""
 IDLE_EXIT_SECONDS = 60
 STARTUP_SECONDS = 0.3
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 class LocalBackend:
-    """`clock` times a termination: monotonic, and the same for all processes while the computer is up."""
+    """This computer as a backend. `clock` times terminations: monotonic, and shared by all processes until a reboot."""
 
     name = "local"
 
@@ -112,9 +112,9 @@ class LocalBackend:
             with folder.hold(LOCK_SECONDS):
                 self._launch(folder, tags, bootstrap)
         except (TimeoutError, FileNotFoundError) as error:
-            raise LaunchUnknown("The same machine is being started or removed.", why=f"{error}.") from error
+            raise LaunchUnknown("Another process is starting or removing this machine.", why=f"{error}.") from error
         except OSError as error:
-            raise LaunchRefused("There is no folder for the machine.", why=f"{error}.") from error
+            raise LaunchRefused("The machine's folder could not be created.", why=f"{error}.") from error
         return self._ref(tags.machine)
 
     def find(self, token: str) -> MachineRef | None:
@@ -132,10 +132,10 @@ class LocalBackend:
             with folder.hold():
                 end_machine(folder, self._clock())
         except TimeoutError as error:
-            raise NotYetGone("The machine is being started or removed just now.") from error
+            raise NotYetGone("Another process is starting or removing this machine.") from error
         except OSError as error:
             if folder.path.is_dir():
-                raise NotYetGone("The machine's folder is not removed.", why=f"{error}.") from error
+                raise NotYetGone("The machine's folder could not be removed.", why=f"{error}.") from error
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
         ours = (folder for folder in self._folders() if folder.tags == Tags(deployment, folder.path.name))
@@ -145,7 +145,7 @@ class LocalBackend:
 
     def _launch(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> None:
         if folder.ending:
-            raise LaunchRefused("The machine is being ended.")
+            raise LaunchRefused("The machine is being terminated.")
         if folder.host:
             return
         started = self._start(folder, tags, bootstrap)
@@ -153,7 +153,7 @@ class LocalBackend:
             folder.write_launched(Launched(started, time.time()))
             self._await_host(folder, started)
         except OSError as error:
-            raise LaunchUnknown("The agent does not come up.", why=f"{error}.") from error
+            raise LaunchUnknown("The agent's host does not come up.", why=f"{error}.") from error
 
     def _start(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> Process | None:
         try:
@@ -162,19 +162,19 @@ class LocalBackend:
             folder.write_launched(Launched(None, time.time()))
             return start_host(self._settings, folder.path, folder.path / "bootstrap.json")
         except TimeoutError as error:
-            raise LaunchUnknown("The agent does not start.", why=f"{error}.") from error
+            raise LaunchUnknown("The agent's host did not start in time.", why=f"{error}.") from error
         except OSError as error:
             raise self._refusal(folder, f"{error}.") from error
 
     def _await_host(self, folder: MachineFolder, started: Process | None) -> None:
-        """Wait until a host is up. If two start, the agent's lock leaves one; either will do."""
+        """Wait until a host is up. If two were started, the agent's lock lets only one run; either will do."""
         until = time.monotonic() + self._host_seconds
         while not folder.host:
             if not (started and started.alive) and not folder.host_locked:
                 raise self._refusal(folder, log_tail(folder.path))
             if time.monotonic() > until:
                 raise TimeoutError(f"no host after {self._host_seconds:g} s")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def _refusal(self, folder: MachineFolder, why: str) -> LaunchRefused | LaunchUnknown:
         """Return the error for a host that did not start. Removes a new machine; keeps one whose runners may live."""
@@ -182,7 +182,7 @@ class LocalBackend:
         fix = "`crucible doctor` looks for the cause."
         if folder.unfinished():
             return LaunchUnknown(what, why=why, fix=fix)
-        with contextlib.suppress(OSError):  # what is left is in `owned`
+        with contextlib.suppress(OSError):  # `owned` still lists what is left, so the janitor removes it
             folder.remove()
         return LaunchRefused(what, why=why, fix=fix)
 
@@ -198,7 +198,7 @@ class LocalBackend:
             native_id=_native_id(tags.machine),
         )
 
-    # Looking
+    # Observing
 
     def _observe(self, ref: MachineRef) -> Observation:
         folder = self._existing(ref.machine)
@@ -213,7 +213,7 @@ class LocalBackend:
             return Observation(ref, Seen.HALTED, f"no host runs; unfinished attempts: {left}")
         return Observation(ref, Seen.GONE, "its host has ended and left nothing")
 
-    # Naming
+    # Folders and names
 
     def _folders(self) -> Iterator[MachineFolder]:
         if self._machines.is_dir():
@@ -230,7 +230,7 @@ class LocalBackend:
 
 
 def _native_id(machine: str) -> str:
-    """Return the machine's native id, the same for each of its hosts: one that is started again may claim again."""
+    """Return the machine's native id. It is the same for each of its hosts, so that a restarted one can claim again."""
     return f"local:{machine}"
 
 
@@ -244,5 +244,5 @@ def _is_name(machine: str) -> bool:
 def _tags(call: LaunchCall) -> Tags:
     deployment = call.parameters.get("deployment")
     if call.action != ACTION or not _is_name(call.token) or not isinstance(deployment, str):
-        raise BadInput(f"{call.action!r} of {call.token!r} is no launch call of the backend 'local'.")
+        raise BadInput(f"{call.action!r} of {call.token!r} is not a launch call of the backend 'local'.")
     return Tags(deployment, call.token)

@@ -28,7 +28,7 @@ class DeviceKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Gpu:
-    """`memory_bytes` is 0 if the driver does not say."""
+    """A GPU. `memory_bytes` is 0 if the driver does not report it."""
 
     index: int
     name: str
@@ -43,20 +43,23 @@ class Devices:
 
 
 class Probe(Protocol):
+    """What `detect` asks of a computer."""
+
     def cpus(self) -> float:
-        """CPUs this process may use; a quota makes it a fraction."""
+        """Return the CPUs that this process may use; with a quota it may be a fraction."""
 
     def memory_bytes(self) -> int:
-        """Memory this process may use."""
+        """Return the memory that this process may use."""
 
     def cuda(self) -> Sequence[Gpu]:
-        """CUDA devices in the order of the driver; none without a driver."""
+        """Return the CUDA devices in the order of the driver; none without a driver."""
 
     def mps(self) -> Gpu | None:
-        """The GPU of an Apple chip."""
+        """Return the GPU of an Apple chip, or None."""
 
 
 def detect(probe: Probe) -> Devices:
+    """Return the devices of a computer. With several GPU types, memory is that of the smallest."""
     gpus, kind = _gpus(probe)
     capacity = Capacity(
         cpus=probe.cpus(),
@@ -114,7 +117,7 @@ def _usable_cpus() -> int:
 
 
 def read_nvml(nvml: Any) -> Sequence[Gpu]:
-    """Return every GPU that the `pynvml` module shows; none without a driver."""
+    """Return every GPU that the `pynvml` module lists; none without a driver."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
@@ -131,7 +134,7 @@ def _nvml_gpu(nvml: Any, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     try:
         memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except nvml.NVMLError:  # chips that share the computer's memory have no number of their own
+    except nvml.NVMLError:  # GPUs that share the computer's memory report none of their own
         memory = 0
     return Gpu(index, _text(nvml.nvmlDeviceGetName(handle)), memory, _text(nvml.nvmlDeviceGetUUID(handle)))
 
@@ -141,7 +144,7 @@ def _text(value: str | bytes) -> str:
 
 
 def choose_visible(gpus: Sequence[Gpu], visible: str | None) -> Sequence[Gpu]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves; as in CUDA, the first unknown name ends the list."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES selects. As in CUDA, the first unknown name ends the list."""
     if visible is None:
         return gpus
     chosen: list[Gpu] = []
@@ -157,7 +160,7 @@ def _is_named(gpu: Gpu, wanted: str) -> bool:
     return wanted == str(gpu.index) or (wanted.startswith("GPU-") and gpu.uuid.startswith(wanted))
 
 
-# Control groups: a limit may be set at any level above this process, and each level counts
+# Control groups: every level above this process may set a limit, and the smallest one holds
 
 
 def _cpu_quotas(root: Path) -> Iterator[float]:

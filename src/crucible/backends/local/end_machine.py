@@ -1,4 +1,4 @@
-"""End a local machine: a machine that is gone has no process left on this computer."""
+"""End a local machine: stop all of its processes, then remove its folder."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ WAIT_SECONDS = 0.4
 """Most processes end at once: one call is then enough."""
 START_SECONDS = 10.0
 """After this, a host that a dead server was about to start no longer comes up."""
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 def end_machine(folder: MachineFolder, now: float) -> None:
-    """One step: ask what lives to end, or kill it when the grace is over; then remove the folder.
+    """Do one step of ending a machine: send SIGTERM, or SIGKILL after the grace period; then remove the folder.
 
-    Raises NotYetGone while something lives. Runners are only killed, never asked: once the user's process has
-    ended they report how, and end. `now` is on a clock that all callers share while the computer is up.
+    Raises NotYetGone while a process lives. Runners never get SIGTERM: once the user's process has ended they report
+    that and exit. `now` is on a clock that all callers share until a reboot.
     """
     before = folder.ending or Ending(now, frozenset())
-    found = folder.processes()
-    told = before.asked | found
+    living = folder.processes()
+    asked = before.asked | living
     if 0 <= now - before.since < GRACE_SECONDS:
-        _send(SIGTERM, found - before.asked)
-    else:  # also when that clock has begun anew: the computer was restarted meanwhile
-        _send(SIGKILL, told | folder.runners())
-    folder.write_ending(Ending(before.since, told))
-    _wait(told | folder.runners())
-    _check(folder, told)
+        _send(SIGTERM, living - before.asked)
+    else:  # also if the clock has restarted from zero: the computer was rebooted meanwhile
+        _send(SIGKILL, asked | folder.runners())
+    folder.write_ending(Ending(before.since, asked))
+    _wait(asked | folder.runners())
+    _check_gone(folder, asked)
     folder.remove()
 
 
@@ -46,14 +46,14 @@ def _send(number: Signals, processes: Iterable[Process]) -> None:
 def _wait(processes: Iterable[Process]) -> None:
     until = time.monotonic() + WAIT_SECONDS
     while any(process.alive for process in processes) and time.monotonic() < until:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _check(folder: MachineFolder, told: frozenset[Process]) -> None:
-    left = [process for process in told | folder.processes() | folder.runners() if process.alive]
+def _check_gone(folder: MachineFolder, asked: frozenset[Process]) -> None:
+    left = [process for process in asked | folder.processes() | folder.runners() if process.alive]
     if left:
         pids = sorted(process.pid for process in left)
-        raise NotYetGone(f"Processes of the machine still run: {', '.join(map(str, pids))}.", pids=pids)
+        raise NotYetGone(f"Processes of the machine are still running: {', '.join(map(str, pids))}.", pids=pids)
     locks = folder.host_locked or any(attempt.locked for attempt in folder.attempts())
     if locks or folder.starting(START_SECONDS):
-        raise NotYetGone("A process of the machine is starting or ending just now.")
+        raise NotYetGone("A process of the machine is still starting or ending.")

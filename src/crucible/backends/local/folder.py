@@ -1,10 +1,10 @@
-"""The folder of one local machine: what the backend keeps of it on disk, for any later server.
+"""The folder of one local machine: the state of the backend, on disk for any later server.
 
-tags.json       whose machine it is: written before anything is started
-launch.lock     held while a launch or a removal is under way
-launch.json     the process the last launch started
-ending.json     since when termination is under way, and the processes it found
-bootstrap.json  what the host is told; host.lock, host.json, attempts/…: the agent's own
+tags.json       the deployment and id of the machine, written before anything is started
+launch.lock     held during a launch or a removal
+launch.json     the process that the last launch started
+ending.json     when termination began, and the processes that it found
+bootstrap.json  the bootstrap document of the host; host.lock, host.json and attempts/ belong to the agent
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from types import TracebackType
 from crucible.backends.local.processes import group_members, locked, processes_with_variable
 from crucible.wire.process import Process, is_locked
 
-_KEPT_TO_THE_LAST = frozenset({"tags.json", "launch.lock"})
+_REMOVED_LAST = frozenset({"tags.json", "launch.lock"})
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Tags:
 
 @dataclass(frozen=True)
 class Launched:
-    """The last launch: `process` is unknown when the server died right after starting it."""
+    """The last launch. `process`: None if the server died before it could note it."""
 
     process: Process | None
     at: float
@@ -43,7 +43,7 @@ class Launched:
 
 @dataclass(frozen=True)
 class Ending:
-    """`since` is on the clock of the caller of termination; `told` are the processes asked to end."""
+    """A termination. `since` is on the clock of its caller; `asked` are the processes that got SIGTERM."""
 
     since: float
     asked: frozenset[Process]
@@ -55,14 +55,14 @@ class MachineFolder:
 
     @contextlib.contextmanager
     def hold(self, seconds: float = 0.0) -> Iterator[None]:
-        """Hold the lock for launching or removing. Raises TimeoutError, or FileNotFoundError without a folder."""
+        """Hold the lock of launches and removals. Raises TimeoutError, or FileNotFoundError without a folder."""
         with locked(self.path / "launch.lock", seconds):
             yield
 
     def make(self) -> None:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    # What the backend notes
+    # Files of the backend
 
     @property
     def tags(self) -> Tags | None:
@@ -87,23 +87,23 @@ class MachineFolder:
     @property
     def ending(self) -> Ending | None:
         doc = read_doc(self.path / "ending.json")
-        since, told = doc.get("since"), doc.get("told")
-        if not isinstance(since, int | float) or not isinstance(told, list):
+        since, items = doc.get("since"), doc.get("told")
+        if not isinstance(since, int | float) or not isinstance(items, list):
             return None
-        found = (_process(item) for item in told if isinstance(item, dict))
-        return Ending(float(since), frozenset(process for process in found if process))
+        asked = (_process(item) for item in items if isinstance(item, dict))
+        return Ending(float(since), frozenset(process for process in asked if process))
 
     def write_ending(self, ending: Ending) -> None:
-        told = [_doc(process) for process in sorted(ending.asked, key=lambda process: process.pid)]
-        write_doc(self.path / "ending.json", {"since": ending.since, "told": told})
+        asked = [_doc(process) for process in sorted(ending.asked, key=lambda process: process.pid)]
+        write_doc(self.path / "ending.json", {"since": ending.since, "told": asked})
 
-    # What the agent left
+    # Files of the agent
 
     @property
     def host(self) -> Process | None:
         """The living host, or None."""
         process = _process(read_doc(self.path / "host.json"))
-        # Probing the lock takes it for a moment, which could keep out a host that is just starting: probe it last.
+        # Probing takes the lock for a moment, which could keep out a host that is just starting: probe it last.
         return process if process and process.alive and self.host_locked else None
 
     @property
@@ -125,7 +125,7 @@ class MachineFolder:
         return sum(attempt.unfinished for attempt in self.attempts())
 
     def processes(self) -> frozenset[Process]:
-        """Return every living process of this machine except runners: hosts, and what users' code started."""
+        """Return every living process of this machine except runners: hosts, and the processes of users' code."""
         launched = self.launched
         hosts = {_process(read_doc(self.path / "host.json")), launched.process if launched else None}
         attempts = self.attempts()
@@ -141,9 +141,9 @@ class MachineFolder:
     def remove(self) -> None:
         """Remove the folder, its tags last, so that an interrupted removal is found again. Call it inside `hold`."""
         for item in list(self.path.iterdir()):
-            if item.name not in _KEPT_TO_THE_LAST:
+            if item.name not in _REMOVED_LAST:
                 _remove(item)
-        for name in sorted(_KEPT_TO_THE_LAST, reverse=True):
+        for name in sorted(_REMOVED_LAST, reverse=True):
             (self.path / name).unlink(missing_ok=True)
         self.path.rmdir()
 
@@ -173,7 +173,7 @@ class AttemptFolder:
         return process if process and process.alive else None
 
     def group(self) -> frozenset[Process]:
-        """Return the process group of the user's process, while its first process lives."""
+        """Return the process group of the user's process, while the group's leader lives."""
         leader = _process(read_doc(self.path / "process.json")) or self._leader_by_runner()
         return group_members(leader) if leader else frozenset()
 
@@ -242,7 +242,7 @@ def _unlock_and_retry(
     path: str,
     trouble: tuple[type[BaseException], BaseException, TracebackType],
 ) -> None:
-    """Make folders writable and retry: a job may leave read-only ones, and files may vanish meanwhile."""
+    """Make folders writable and retry, for shutil.rmtree: a job may leave read-only ones, and files may vanish."""
     if isinstance(trouble[1], FileNotFoundError):
         return
     for blocked in (os.path.dirname(path), path):

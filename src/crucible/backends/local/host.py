@@ -1,4 +1,4 @@
-"""Start the agent's host on this computer so that it outlives the server."""
+"""Start the agent's host on this computer, detached from the server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from crucible.wire.process import Process, find_process
 _START_SECONDS = 2.0
 _TAIL_BYTES = 2000
 
-# The middle process ends at once: the host is nobody's child, so it leaves no zombie and no signal reaches it
-# from the server's terminal.
+# A double fork: the process in between exits at once, so that the host is no child of the server, which would have to
+# reap it, and gets no signal from its terminal.
 _DETACH = """\
 import os, sys
 pid = os.fork()
@@ -39,7 +39,7 @@ _CREDENTIALS = re.compile(r"://[^/\s]*@")
 
 
 def host_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the server's variables that a host and its jobs may see: known names, without credentials."""
+    """Return the server's variables that a host and its jobs may see: known names, and no URL with credentials."""
     defaults = {"PATH": f"/usr/local/bin:{os.defpath}", "HOME": os.path.expanduser("~")}
     passed = {
         name: value
@@ -50,9 +50,9 @@ def host_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def start_host(settings: BackendSettings, folder: Path, bootstrap: Path) -> Process | None:
-    """Start the host, detached; None if it has ended already.
+    """Start the host, detached, and return its process; None if it has ended already.
 
-    Raises TimeoutError if it may have been started, any other OSError if it was not.
+    Raises TimeoutError if it may have been started, another OSError if it was not.
     """
     host = [settings.python, "-I", str(settings.agent_file), "host", "--bootstrap", str(bootstrap)]
     with open(folder / "host.log", "ab") as log:

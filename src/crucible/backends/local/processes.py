@@ -1,4 +1,4 @@
-"""Processes of this computer that outlive the server: found by group or variable, guarded by locks."""
+"""Find processes that outlive the server, by process group or variable, and lock files against other servers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _RETRY_SECONDS = 0.02
 def group_members(leader: Process) -> frozenset[Process]:
     """Return the processes in the group of a living leader, itself included; empty once the leader has ended.
 
-    After that its pid may name another group.
+    After that, its pid may belong to another group.
     """
-    import psutil  # slow to load; a server needs it when a job ends, not when it starts
+    import psutil  # slow to import; a server needs it only when a job ends
 
     if not leader.alive:
         return frozenset()
-    return _named(pid for pid in psutil.pids() if _group(pid) == leader.pid)
+    return _find_processes(pid for pid in psutil.pids() if _group(pid) == leader.pid)
 
 
 def processes_with_variable(name: str, values: Iterable[str]) -> frozenset[Process]:
@@ -33,15 +33,15 @@ def processes_with_variable(name: str, values: Iterable[str]) -> frozenset[Proce
     def value(process: psutil.Process) -> str | None:
         try:
             return process.environ().get(name)
-        except (psutil.Error, OSError):  # gone meanwhile, or another user's
+        except (psutil.Error, OSError):  # ended meanwhile, or another user's
             return None
 
     wanted = frozenset(values)
     others = (process for process in psutil.process_iter() if process.pid != os.getpid())
-    return _named(process.pid for process in others if value(process) in wanted)
+    return _find_processes(process.pid for process in others if value(process) in wanted)
 
 
-def _named(pids: Iterable[int]) -> frozenset[Process]:
+def _find_processes(pids: Iterable[int]) -> frozenset[Process]:
     return frozenset(found for pid in pids if (found := find_process(pid)) is not None)
 
 
@@ -62,7 +62,7 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if _take(descriptor, path):
+            if _try_lock(descriptor, path):
                 yield
                 return
         finally:
@@ -72,7 +72,7 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
         time.sleep(_RETRY_SECONDS)
 
 
-def _take(descriptor: int, path: Path) -> bool:
+def _try_lock(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # A holder may remove the file: a lock on a removed file guards nothing, so open the new one.

@@ -1,6 +1,6 @@
-"""A simulated cloud to rehearse with: machines are local processes, money is play money.
+"""The backend `rehearsal`: a simulated cloud, whose machines are local processes and whose prices are invented.
 
-`cloud/` is the provider, a program of its own; the rest is the backend that rents from it.
+`cloud/` is the provider, a separate program; the other modules are the backend that calls it.
 """
 
 from crucible.backends.rehearsal.backend import RehearsalBackend, make_backend

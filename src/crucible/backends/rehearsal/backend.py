@@ -1,7 +1,7 @@
-"""The backend `rehearsal`: rents from a simulated cloud as other backends rent from real ones.
+"""The backend `rehearsal`: rents machines from a simulated cloud, as other backends do from real ones.
 
-A machine of ours is every instance that carries its tag. Usually that is one; a provider that ignores tokens
-may have made two, and then the machine lives while either does and both are ended.
+A machine is every instance that carries its tag. Usually that is one; a provider that ignores tokens may have created
+two. Then the machine lives while either does, and both are terminated.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ DEPLOYMENT_TAG = "crucible-deployment"
 LAUNCH_DEADLINE = 10.0
 LIST_LAG = 5.0
 LIST_SECONDS = 15.0
-"""All pages of one list."""
+"""Deadline for all pages of one list."""
 IDLE_EXIT_SECONDS = 60
 STATE = "rehearsal"
-"""The folder of the cloud, in the state folder."""
+"""Name of the cloud's folder in the state folder."""
 LEAVE_SECONDS = 1.0
+"""How long a stopping server waits for its idle cloud to end."""
 _TAGS_A_CALL = 50
 _MISMATCH = "idempotent_parameter_mismatch"
 
@@ -56,8 +57,8 @@ _MISMATCH = "idempotent_parameter_mismatch"
 class RehearsalBackend:
     """`state`: the cloud's folder (start_cloud). `list_lag`: seconds by which its lists may be behind.
 
-    `keep_up` is called each time offers are wanted, and `leave` when the server stops: where the cloud is this
-    deployment's own they start and stop it.
+    `keep_up` is called before each list of offers, and `leave` when the server stops: they start and stop a cloud that
+    belongs to this deployment.
     """
 
     name = "rehearsal"
@@ -93,8 +94,8 @@ class RehearsalBackend:
 
     def offers(self, need: Resources) -> Sequence[Offer]:
         self._keep_up()
-        types = self._ask("GET", "/v1/types")
-        items = self._ask("GET", "/v1/offers")
+        types = self._get("GET", "/v1/types")
+        items = self._get("GET", "/v1/offers")
         return make_offers(self.name, need, list(documents(types, "types")), list(documents(items, "offers")))
 
     def call(self, order: MachineOrder) -> LaunchCall:
@@ -117,10 +118,10 @@ class RehearsalBackend:
         except ErrorAnswer as error:
             return self._not_launched(call, error)
         except CallFailed as error:
-            raise LaunchUnknown("The simulated cloud did not answer.", why=f"{error}.") from error
+            raise LaunchUnknown("The simulated cloud did not respond.", why=f"{error}.") from error
         found = parse_instance(answer.get("instance"))
         if found is None:
-            raise LaunchUnknown("The simulated cloud's answer makes no sense.")
+            raise LaunchUnknown("The simulated cloud's response is invalid.")
         return self._ref(found)
 
     def find(self, token: str) -> MachineRef | None:
@@ -129,7 +130,7 @@ class RehearsalBackend:
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
         try:
-            known = list(self._carrying([ref.machine for ref in refs]))
+            known = list(self._with_tags([ref.machine for ref in refs]))
         except Unreachable as error:
             return [Observation(ref, Seen.UNREACHABLE, str(error)) for ref in refs]
         return [observe(ref, [i for i in known if i.machine == ref.machine]) for ref in refs]
@@ -137,7 +138,7 @@ class RehearsalBackend:
     def terminate(self, ref: MachineRef) -> None:
         """End the instance, listed or not; then other instances of the machine that are listed."""
         ending = self._end(ref.native_id)
-        for instance in self._carrying([ref.machine]):
+        for instance in self._with_tags([ref.machine]):
             if instance.id != ref.native_id and instance.alive:
                 ending |= self._end(instance.id)
         if ending:
@@ -153,7 +154,7 @@ class RehearsalBackend:
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
         """Return what the cloud metered for each instance of these machines."""
-        found = self._carrying([ref.machine for ref in refs], segments="true")
+        found = self._with_tags([ref.machine for ref in refs], segments="true")
         return [Metered(self._ref(instance), instance.segments) for instance in found]
 
     # Launching
@@ -161,12 +162,12 @@ class RehearsalBackend:
     def _request(self, call: LaunchCall, bootstrap: Bootstrap) -> Json:
         script = call.parameters.get("user_data")
         if call.action != ACTION or not isinstance(script, str):
-            raise BadInput(f"{call.action!r} of {call.token!r} is no launch call of the backend 'rehearsal'.")
+            raise BadInput(f"{call.action!r} of {call.token!r} is not a launch call of the backend 'rehearsal'.")
         complete = replace(
             bootstrap,
             machine=call.token,
             agents_url_file=str(self._settings.agents_url_file),
-            # No cloud has this: a real machine builds what its job needs, and what it built ends with it.
+            # Only possible because it runs here: on a real cloud every machine builds its own environments.
             envs=self._settings.home / "envs",
             uv=self._settings.uv,
             idle_exit_seconds=IDLE_EXIT_SECONDS,
@@ -176,25 +177,28 @@ class RehearsalBackend:
         return {**call.parameters, "client_token": call.token, "user_data": filled}
 
     def _not_launched(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:
-        """Turn an error into LaunchRefused only if it says that nothing was made."""
+        """Raise LaunchRefused only for an error that says that nothing was created, else LaunchUnknown."""
         if error.code == _MISMATCH:
             return self._launched_before(call, error)
         if error.status == 429:
             raise _unreachable(error) from error
         if error.status >= 500:
-            raise LaunchUnknown("The simulated cloud failed at creating.", why=f"{error}.") from error
-        raise LaunchRefused("The simulated cloud refused the machine.", why=f"{error}.") from error
+            raise LaunchUnknown("The simulated cloud failed to create the instance.", why=f"{error}.") from error
+        raise LaunchRefused("The simulated cloud refused the instance.", why=f"{error}.") from error
 
     def _launched_before(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:
-        """Find the machine of a token that was used before, with the address of a server that has restarted since."""
+        """Return the machine of a token that was used before with other parameters.
+
+        They differ because the server has restarted since, with another URL for agents.
+        """
         found = self.find(call.token)
         if found is None:
-            raise LaunchUnknown("The machine was made before and is not shown yet.", why=f"{error}.") from error
+            raise LaunchUnknown("The machine was created before, and is not shown yet.", why=f"{error}.") from error
         return found
 
-    # Asking
+    # Calls
 
-    def _ask(self, method: str, path: str) -> Json:
+    def _get(self, method: str, path: str) -> Json:
         try:
             return self._cloud.call(method, path)
         except CallFailed as error:
@@ -207,7 +211,7 @@ class RehearsalBackend:
         except CallFailed as error:
             raise _unreachable(error) from error
 
-    def _carrying(self, machines: Sequence[str], **more: str) -> Iterator[Instance]:
+    def _with_tags(self, machines: Sequence[str], **more: str) -> Iterator[Instance]:
         """Yield every listed instance with the tag of one of these machines."""
         names = sorted(set(machines))
         for start in range(0, len(names), _TAGS_A_CALL):
@@ -215,7 +219,7 @@ class RehearsalBackend:
             yield from self._list(MACHINE_TAG, wanted, **more)
 
     def _end(self, native_id: str) -> bool:
-        """End an instance; return whether it still runs. An unknown one does not."""
+        """Terminate an instance, and return whether it still runs. An unknown one does not."""
         try:
             answer = self._cloud.call("DELETE", f"/v1/instances/{quote(native_id, safe='')}")
         except ErrorAnswer as error:
@@ -234,7 +238,7 @@ class RehearsalBackend:
 def _unreachable(error: CallFailed) -> Unreachable:
     wait = error.retry_after if isinstance(error, ErrorAnswer) else None
     return Unreachable(
-        "The simulated cloud does not answer.",
+        "The simulated cloud does not respond.",
         why=f"{error}.",
         fix="`crucible backends` shows whether it runs.",
         retry_after=wait,
@@ -242,9 +246,9 @@ def _unreachable(error: CallFailed) -> Unreachable:
 
 
 def make_backend(settings: BackendSettings) -> RehearsalBackend:
-    """Return the backend as a server uses it: its cloud is started when it does not run, and stopped when idle.
+    """Return the backend for a server: its cloud is started when it is first used, and stopped with the server if idle.
 
-    Starts nothing yet. A cloud that other servers use too is never stopped from here.
+    A cloud that other servers use too (`rehearsal_state`) is never stopped.
     """
     state = settings.rehearsal_state or settings.home / STATE
     keep_up = partial(start_cloud, state, python=settings.python)

@@ -1,8 +1,8 @@
-"""Calls to the simulated cloud, each with a deadline, each with one of a few kinds of failure.
+"""Calls to the simulated cloud. Each has a deadline, and fails in one of three ways.
 
 NotSent       no connection: the cloud certainly did nothing
-NoAnswer      sent, and no whole answer came: anything may have happened
-ErrorAnswer   the cloud said no, with a status and a code
+NoAnswer      sent, but without a complete response: anything may have happened
+ErrorAnswer   an error response, with a status and a code
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE = 100
 
 
 class CallFailed(Exception):
-    """One of the three below."""
+    """A call failed; see the subclasses."""
 
 
 class NotSent(CallFailed):
@@ -47,7 +47,7 @@ class ErrorAnswer(CallFailed):
 
 @dataclass(frozen=True)
 class Address:
-    """How to reach a cloud, as it says itself in its state folder."""
+    """The address of a running cloud, from the file that it writes to its state folder."""
 
     url: str
     pid: int
@@ -56,7 +56,7 @@ class Address:
 
     @classmethod
     def read(cls, state: Path) -> Address | None:
-        """None when no cloud has ever run in that folder, or its file is not what a cloud writes."""
+        """Read the address; None if no cloud has ever run in this folder, or the file is invalid."""
         try:
             doc = json.loads((state / "cloud.json").read_bytes())
             return cls(str(doc["url"]), int(doc["pid"]), Secret(doc["key"]), Secret(doc["admin_key"]))
@@ -66,7 +66,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Connection:
-    """The cloud of a state folder. Its address is read anew each time: a restarted cloud may have another."""
+    """The cloud of a state folder. Reads its address for each call: a restarted cloud may have another one."""
 
     state: Path
     seconds: float = CALL_SECONDS
@@ -78,7 +78,7 @@ class Connection:
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str] = MappingProxyType({}),
     ) -> Json:
-        """The answer's document. Raises CallFailed."""
+        """Return the JSON document of the response. Raises CallFailed."""
         address = Address.read(self.state)
         if address is None:
             raise NotSent(f"no cloud has been started in {self.state}")
@@ -87,7 +87,7 @@ class Connection:
         return _call(address.url, method, target, key, body, time.monotonic() + self.seconds)
 
     def pages(self, until: float, filters: Mapping[str, str]) -> Iterator[Json]:
-        """Every instance that fits, page by page; NoAnswer when that lasts beyond `until` (monotonic)."""
+        """Yield every instance that matches the filters, page by page. Raises NoAnswer after `until` (monotonic)."""
         query = {**filters, "limit": str(PAGE)}
         while True:
             answer = self.call("GET", "/v1/instances", query=query)
@@ -97,7 +97,7 @@ class Connection:
             if not isinstance(following, str):
                 return
             if time.monotonic() > until:
-                raise NoAnswer("the list is too long for its time")
+                raise NoAnswer("the list takes too long")
             query["cursor"] = following
 
 
@@ -121,18 +121,18 @@ def _call(url: str, method: str, target: str, key: Secret, body: Mapping[str, ob
 def _left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
-        raise TimeoutError("the call's time is over")
+        raise TimeoutError("the call took too long")
     return left
 
 
 def _document(raw: bytes) -> Json:
     document = json.loads(raw)
     if not isinstance(document, dict):
-        raise ValueError("the answer is no JSON object")
+        raise ValueError("the response is not a JSON object")
     return document
 
 
 def _error(status: int, document: Json, retry_after: str | None) -> ErrorAnswer:
     error = document.get("error")
-    said = error if isinstance(error, dict) else {}
-    return ErrorAnswer(status, str(said.get("code", "")), str(said.get("message", "")), retry_after)
+    fields = error if isinstance(error, dict) else {}
+    return ErrorAnswer(status, str(fields.get("code", "")), str(fields.get("message", "")), retry_after)

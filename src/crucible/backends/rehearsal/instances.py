@@ -1,4 +1,4 @@
-"""Instances as the simulated cloud tells of them, and what follows from that for a machine."""
+"""Parse instances of the simulated cloud, and derive the state of a machine from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALIVE = {"pending": Seen.STARTING, "running": Seen.UP, "shutting-down": Seen.UP
 
 @dataclass(frozen=True)
 class Instance:
-    """`machine` is empty when it does not carry our tag."""
+    """An instance as the cloud lists it. `machine`: our id from its tag; empty without the tag."""
 
     id: str
     machine: str
@@ -39,7 +39,7 @@ class Instance:
 
 
 def parse_instance(document: object) -> Instance | None:
-    """None when it is no instance."""
+    """Parse an instance; None if the document is not one."""
     if not isinstance(document, dict) or not isinstance(document.get("id"), str):
         return None
     tags, segments = document.get("tags"), document.get("segments")
@@ -54,12 +54,11 @@ def parse_instance(document: object) -> Instance | None:
 
 
 def observe(ref: MachineRef, instances: Sequence[Instance]) -> Observation:
-    """What the instances of a machine say of it: it is gone only when none of them lives."""
+    """Return the observation of a machine from its instances. It is gone only if none of them lives."""
     living = sorted((i for i in instances if i.alive), key=lambda i: i.id != ref.native_id)
     if living:
         return Observation(ref, _ALIVE[living[0].state], _living_detail(ref, living[0]))
-    taken = next((i for i in instances if i.cause == RECLAIMED), None)
-    if taken:
+    if any(i.cause == RECLAIMED for i in instances):
         return Observation(ref, Seen.INTERRUPTED, _CAUSES[RECLAIMED])
     ended = sorted(instances, key=lambda i: i.id != ref.native_id)
     why = _CAUSES.get(ended[0].cause, ended[0].cause) if ended else "no list of the simulated cloud shows it"

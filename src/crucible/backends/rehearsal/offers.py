@@ -1,4 +1,4 @@
-"""The simulated cloud's price list as offers."""
+"""Convert the simulated cloud's price list to offers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from crucible.core.compute.resources import Capacity, Resources
 from crucible.core.compute.scheduling import why_never
 
 SCARCE = 2
-"""With so few left a launch may well be refused."""
+"""Instances left, up to which a launch may well be refused."""
 
 
 def make_offers(backend: str, need: Resources, types: list[Json], items: list[Json]) -> list[Offer]:
-    """Cheapest first. What is too small or sold out is listed with the reason."""
+    """Return the offers, cheapest first. Those that are too small or sold out have a `why_not`."""
     kinds = {str(kind["name"]): kind for kind in types}
     dated = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     found = (_offer(backend, need, kinds[str(item["type"])], item, dated) for item in items)
@@ -25,7 +25,7 @@ def make_offers(backend: str, need: Resources, types: list[Json], items: list[Js
 def _offer(backend: str, need: Resources, kind: Json, item: Json, dated: str) -> Offer:
     name, market, left = str(item["type"]), Market(str(item["market"])), _int(item, "available")
     capacity = _capacity(kind)
-    sold_out = "" if left else f"the simulated cloud has no {market} {name} left in {item['zone']} just now"
+    sold_out = "" if left else f"the simulated cloud has no {market} {name} left in {item['zone']} at the moment"
     return Offer(
         backend=backend,
         region=str(item["zone"]),
@@ -52,6 +52,7 @@ def _capacity(kind: Json) -> Capacity:
 
 
 def documents(answer: Mapping[str, object], name: str) -> Iterator[Json]:
+    """Yield the JSON objects in a list of a response."""
     found = answer.get(name)
     yield from (item for item in found if isinstance(item, dict)) if isinstance(found, list) else ()
 

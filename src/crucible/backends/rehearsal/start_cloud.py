@@ -16,7 +16,7 @@ from crucible.core.errors import TimedOut, Trouble
 
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _CLOUD = Path(__file__).parent / "cloud"
 
 
@@ -30,22 +30,22 @@ def start_cloud(
     python: str = sys.executable,
     seconds: float = START_SECONDS,
 ) -> Address:
-    """The cloud of this state folder: the one that runs, or one that is started detached.
+    """Return the address of this state folder's cloud, after starting it, detached, if it does not run.
 
-    Its machines, bill and keys are those it had before. Seed, speed and port only count for one that is
-    started. Raises Trouble when it cannot be started, TimedOut when it does not answer.
+    It keeps its machines, bill and keys over restarts. The options apply only if it is started. Raises Trouble if it
+    cannot be started, TimedOut if it does not respond.
     """
-    running = _answering(state)
+    running = _find_running(state)
     if running is not None:
         return running
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     options = {"state": state, "seed": seed, "speed": speed, "price-seconds": price_seconds, "port": port}
-    words = [f"--{name}={value}" for name, value in options.items()]
+    arguments = [f"--{name}={value}" for name, value in options.items()]
     with open(state / "cloud.log", "ab") as log:
         try:
-            # By path and isolated: the cloud sees nothing of ours.
+            # By path and isolated, so that the cloud cannot import any of our code.
             subprocess.run(
-                [python, "-I", str(_CLOUD), "--detach", *words],
+                [python, "-I", str(_CLOUD), "--detach", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -53,17 +53,17 @@ def start_cloud(
                 check=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            fix = f"Look into {state / 'cloud.log'}; then try again."
+            fix = f"See {state / 'cloud.log'}, then try again."
             raise Trouble("The simulated cloud could not be started.", why=f"{error}.", fix=fix) from error
     return _await(state, seconds)
 
 
 def stop_cloud(state: Path, seconds: float = STOP_SECONDS) -> None:
-    """Kill every machine of this cloud, then stop it. Fine when none runs.
+    """Kill every machine of this cloud, then stop it. Does nothing if no cloud runs.
 
-    Raises TimedOut when a machine resists or the cloud does not end, Trouble when it stops answering.
+    Raises TimedOut if a machine or the cloud does not end, Trouble if the cloud stops responding.
     """
-    address = _answering(state)
+    address = _find_running(state)
     if address is None:
         return
     until = time.monotonic() + seconds
@@ -71,23 +71,23 @@ def stop_cloud(state: Path, seconds: float = STOP_SECONDS) -> None:
         while _kill_machines(Connection(state)):
             _pause(until, "A machine of the simulated cloud does not end.", state)
     except CallFailed as error:
-        raise _silent(state, error) from error
+        raise _unresponsive(state, error) from error
     _end(state, address, until)
 
 
 def stop_idle_cloud(state: Path, seconds: float = STOP_SECONDS) -> bool:
-    """Stop this cloud unless a machine lives there; whether none runs now.
+    """Stop this cloud unless it has a live machine. Return whether no cloud runs now.
 
-    Raises TimedOut when it does not end, Trouble when it stops answering.
+    Raises TimedOut if it does not end, Trouble if it stops responding.
     """
-    address = _answering(state)
+    address = _find_running(state)
     if address is None:
         return True
     try:
         if _alive(Connection(state)):
             return False
     except CallFailed as error:
-        raise _silent(state, error) from error
+        raise _unresponsive(state, error) from error
     _end(state, address, time.monotonic() + seconds)
     return True
 
@@ -95,12 +95,12 @@ def stop_idle_cloud(state: Path, seconds: float = STOP_SECONDS) -> bool:
 def _end(state: Path, address: Address, until: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(address.pid, signal.SIGTERM)
-    while _answering(state) is not None:
+    while _find_running(state) is not None:
         _pause(until, "The simulated cloud does not stop.", state)
 
 
 def _kill_machines(connection: Connection) -> int:
-    """How many were alive."""
+    """Kill every live machine, and return how many there were."""
     alive = _alive(connection)
     for id in alive:
         connection.call("POST", f"/admin/instances/{id}/kill")
@@ -114,19 +114,19 @@ def _alive(connection: Connection) -> list[object]:
 
 def _await(state: Path, seconds: float) -> Address:
     until = time.monotonic() + seconds
-    while (found := _answering(state)) is None:
-        _pause(until, "The simulated cloud does not answer.", state)
+    while (found := _find_running(state)) is None:
+        _pause(until, "The simulated cloud does not respond.", state)
     return found
 
 
 def _pause(until: float, what: str, state: Path) -> None:
     if time.monotonic() > until:
-        raise TimedOut(what, fix=f"Look into {state / 'cloud.log'}.")
-    time.sleep(_LOOK_SECONDS)
+        raise TimedOut(what, fix=f"See {state / 'cloud.log'}.")
+    time.sleep(_POLL_SECONDS)
 
 
-def _answering(state: Path) -> Address | None:
-    """The cloud that answers at the address in its folder, if that is itself."""
+def _find_running(state: Path) -> Address | None:
+    """Return the address in the folder if the cloud responds there, and it is this folder's and not another's."""
     address = Address.read(state)
     with contextlib.suppress(CallFailed):
         if address is not None and Connection(state).call("GET", "/health").get("pid") == address.pid:
@@ -134,6 +134,6 @@ def _answering(state: Path) -> Address | None:
     return None
 
 
-def _silent(state: Path, error: CallFailed) -> Trouble:
-    fix = f"Try again; if it stays, look into {state / 'cloud.log'}."
-    return Trouble("The simulated cloud stopped answering.", why=f"{error}.", fix=fix)
+def _unresponsive(state: Path, error: CallFailed) -> Trouble:
+    fix = f"Try again; if that does not help, see {state / 'cloud.log'}."
+    return Trouble("The simulated cloud stopped responding.", why=f"{error}.", fix=fix)

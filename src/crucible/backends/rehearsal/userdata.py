@@ -1,4 +1,4 @@
-"""The script a new machine runs: it writes the host's bootstrap file and becomes the agent's host."""
+"""The user data of a new machine: a script that writes the host's bootstrap file and becomes the agent's host."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 import shlex
 from collections.abc import Mapping
 
-# Reads the bootstrap from its standard input, so that the nonce is on no command line, and adds what only the
-# machine knows.
+# Reads the bootstrap from standard input, so that the nonce appears on no command line, and adds what only the machine
+# knows.
 _BECOME_HOST = """\
 import json, os, sys
 python, agent = sys.argv[1:]
@@ -27,14 +27,14 @@ _BOOTSTRAP = "{bootstrap}"
 
 
 def script_template(python: str, agent_file: str) -> str:
-    """The script without what is secret or changes: what a dry run shows and a launch fills in."""
+    """Return the script without secrets and variables: a dry run shows it, and a launch fills it in."""
     become = " ".join(shlex.quote(word) for word in (python, "-I", "-c", _BECOME_HOST, python, agent_file))
     return f"#!/bin/sh\n{_VARIABLES}\nexec {become} <<'{_END}'\n{_BOOTSTRAP}\n{_END}\n"
 
 
 def fill_script(script: str, bootstrap: Mapping[str, object], variables: Mapping[str, str]) -> str:
-    """The script as it runs. JSON on one line cannot hold the line that ends it."""
-    sayable = sorted((name, value) for name, value in variables.items() if name.isidentifier())
-    exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in sayable)
+    """Return the complete script. The bootstrap is JSON on one line, so it cannot contain the here-document's end."""
+    exportable = sorted((name, value) for name, value in variables.items() if name.isidentifier())
+    exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in exportable)
     filled = script.replace(f"\n{_BOOTSTRAP}\n", f"\n{json.dumps(bootstrap)}\n", 1)
     return filled.replace(_VARIABLES, exports, 1)

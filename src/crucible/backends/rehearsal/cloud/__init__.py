@@ -1,6 +1,6 @@
-"""A simulated cloud: a program of its own whose machines are processes of this computer.
+"""A simulated cloud: a separate program whose machines are processes of this computer.
 
-It stands for a provider, so it shares nothing with the program that rents from it: it imports the standard
-library and itself (relative imports, so that it runs by path too), keeps its own state, and meters and bills
-by its own arithmetic. Its bill is a witness, not an echo.
+It plays a provider, so it shares nothing with the program that rents from it: it imports only the standard library
+and itself (relative imports, so that it also runs by path), keeps its own state, and meters and bills by its own
+arithmetic. Tests can therefore check our costs against its bill.
 """

@@ -1,4 +1,4 @@
-"""Start the cloud: `python -m crucible.backends.rehearsal.cloud --state DIR`, or `python PATH/cloud ...`."""
+"""Run the cloud: `python -m crucible.backends.rehearsal.cloud --state DIR`, or `python PATH/cloud ...`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import sys
 from pathlib import Path
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="cloud", description="A simulated cloud on the loopback.")
-    parser.add_argument("--state", type=Path, required=True, help="folder of instances, bill and keys")
-    parser.add_argument("--port", type=int, default=0, help="0: the one it had before, or any that is free")
-    parser.add_argument("--seed", type=int, default=0, help="of prices and faults")
-    parser.add_argument("--speed", type=float, default=1.0, help="how many times faster its time runs")
-    parser.add_argument("--price-seconds", type=int, default=300, help="between two moves of spot prices")
-    parser.add_argument("--detach", action="store_true", help="go on as nobody's child")
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="cloud", description="A simulated cloud on the loopback address.")
+    parser.add_argument("--state", type=Path, required=True, help="folder for instances, bill and keys")
+    parser.add_argument(
+        "--port", type=int, default=0, help="port to listen on (default: 0, the previous port or a free one)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of prices and faults (default: 0)")
+    parser.add_argument("--speed", type=float, default=1.0, help="factor by which its time runs faster (default: 1)")
+    parser.add_argument(
+        "--price-seconds", type=int, default=300, help="seconds between changes of spot prices (default: 300)"
+    )
+    parser.add_argument("--detach", action="store_true", help="run in the background, detached from this process")
     return parser.parse_args()
 
 
-def _by_path() -> None:
-    """Run by path there is no package to be relative to: make this folder one, without its surroundings."""
+def _become_package() -> None:
+    """Make this folder a package, for relative imports when it is run by path, without importing the one above it."""
     global __package__
     here = Path(__file__).resolve().parent
     sys.path[0] = str(here.parent)
@@ -31,18 +35,18 @@ def _by_path() -> None:
 
 
 def _detach() -> None:
-    """The first process ends at once; the cloud is nobody's child and hears no terminal."""
+    """Continue in a child with its own session, out of reach of the terminal's signals, and exit the parent."""
     if os.fork():
         sys.exit()
     os.setsid()
 
 
 if __name__ == "__main__":
-    given = _arguments()
+    arguments = _parse_arguments()
     if not __package__:
-        _by_path()
-    if given.detach:
+        _become_package()
+    if arguments.detach:
         _detach()
     from .service import Options, serve
 
-    sys.exit(serve(Options(given.state, given.port, given.seed, given.speed, given.price_seconds)))
+    sys.exit(serve(Options(arguments.state, arguments.port, arguments.seed, arguments.speed, arguments.price_seconds)))

@@ -1,18 +1,18 @@
-"""The admin routes: faults, prices, stock, time, and the deaths of machines."""
+"""The admin routes: faults, prices, stock, time, and ending machines."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from .catalogue import REGIONS, TYPES, ZONES, Item, Market, everything
+from .catalogue import REGIONS, TYPES, ZONES, Item, Market, all_items
 from .exchange import Json, Request, Response, Route, number, one_of, route, text, whole
 from .faults import BadFault, Faults
 from .records import Instance
 from .world import Refused, World
 
-LONGEST_JUMP = 24 * 3600
-MOST_MOVES = 1000
-LONGEST_NOTICE = 120
+MAX_JUMP = 24 * 3600
+MAX_MOVES = 1000
+MAX_NOTICE = 120
 
 
 def faults(world: World, request: Request, now: float) -> Response:
@@ -33,30 +33,30 @@ def reset_faults(world: World, request: Request, now: float) -> Response:
 
 
 def reclaim(world: World, request: Request, now: float) -> Response:
-    """`notice` in seconds; without it the instance dies unannounced."""
-    notice = number(request.body, "notice", LONGEST_NOTICE)
-    return _brief(world.reclaim(request.found["id"], notice, now))
+    """Reclaim a spot instance after `notice` seconds; without a notice it dies unannounced."""
+    notice = number(request.body, "notice", MAX_NOTICE)
+    return _brief(world.reclaim(request.params["id"], notice, now))
 
 
 def kill(world: World, request: Request, now: float) -> Response:
-    return _brief(world.kill(request.found["id"], now))
+    return _brief(world.kill(request.params["id"], now))
 
 
 def stop_zone(world: World, request: Request, now: float) -> Response:
-    world.stop_zone(one_of(request.found["zone"], ZONES, "zone"), now)
-    return Response(200, {"zone": request.found["zone"], "out": True})
+    world.stop_zone(one_of(request.params["zone"], ZONES, "zone"), now)
+    return Response(200, {"zone": request.params["zone"], "out": True})
 
 
 def start_zone(world: World, request: Request, now: float) -> Response:
-    world.start_zone(one_of(request.found["zone"], ZONES, "zone"))
-    return Response(200, {"zone": request.found["zone"], "out": False})
+    world.start_zone(one_of(request.params["zone"], ZONES, "zone"))
+    return Response(200, {"zone": request.params["zone"], "out": False})
 
 
 def stock(world: World, request: Request, now: float) -> Response:
-    """`count` of everything that fits `zone`, `type` and `market`; what is not said fits all."""
-    items = [item for item in everything() if _fits(item, request)]
+    """Set the stock of all items with this `zone`, `type` and `market` to `count`. Missing fields match everything."""
+    items = [item for item in all_items() if _matches(item, request)]
     if not items:
-        raise Refused(400, "invalid_parameter", "nothing fits that")
+        raise Refused(400, "invalid_parameter", "no item matches")
     world.store.write_stock(items, whole(request.body, "count"))
     return Response(200, {"items": len(items)})
 
@@ -68,7 +68,7 @@ def quota(world: World, request: Request, now: float) -> Response:
 
 
 def price(world: World, request: Request, now: float) -> Response:
-    """Hold a spot price at `rate`, or with null let it move again."""
+    """Fix a spot price at `rate`, or with null let it move again."""
     zone = one_of(text(request.body, "zone"), ZONES, "zone")
     kind = one_of(text(request.body, "type"), TYPES, "type")
     rate = None if request.body.get("rate") is None else whole(request.body, "rate")
@@ -77,13 +77,13 @@ def price(world: World, request: Request, now: float) -> Response:
 
 
 def move_prices(world: World, request: Request, now: float) -> Response:
-    steps = whole({"steps": 1, **request.body}, "steps", MOST_MOVES)
+    steps = whole({"steps": 1, **request.body}, "steps", MAX_MOVES)
     world.move_prices(steps, now)
     return Response(200, {"steps": steps})
 
 
 def advance(world: World, request: Request, now: float) -> Response:
-    seconds = number(request.body, "seconds", LONGEST_JUMP)
+    seconds = number(request.body, "seconds", MAX_JUMP)
     world.jump(seconds or 0.0)
     return Response(200, {"now": world.clock.now()})
 
@@ -94,7 +94,7 @@ def reset(world: World, request: Request, now: float) -> Response:
 
 
 def census(world: World, request: Request, now: float) -> Response:
-    """Every instance, as it is and not as a list shows it."""
+    """List every instance in its current state, without the lag of customers' lists."""
     return Response(200, {"now": now, "instances": [_brief_document(i) for i in world.store.all()]})
 
 
@@ -114,9 +114,9 @@ def _brief_document(instance: Instance) -> Json:
     }
 
 
-def _fits(item: Item, request: Request) -> bool:
-    has = {"zone": item.zone, "type": item.type, "market": item.market}
-    return all(request.body.get(name) in (None, value) for name, value in has.items())
+def _matches(item: Item, request: Request) -> bool:
+    fields = {"zone": item.zone, "type": item.type, "market": item.market}
+    return all(request.body.get(name) in (None, value) for name, value in fields.items())
 
 
 ADMIN: tuple[Route, ...] = (

@@ -1,7 +1,7 @@
-"""The bill: what each instance costs, from its segments, in whole numbers.
+"""The cost of an instance, from its segments, in integers.
 
-The rule: the seconds it ran, rounded up to the type's granularity, at least its minimum; what rounding and
-minimum add is charged at the last rate; rounded up to a whole micro-dollar once, at the end.
+The rule: the seconds it ran, rounded up to the type's granularity, at least its minimum. Seconds that rounding and
+minimum add are charged at the last rate. The sum is rounded up to a whole micro-dollar once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the cloud rents out: zones, types, markets and list prices. All of it is invented.
+"""The catalogue of the cloud: zones, types, markets and list prices. All of it is invented.
 
 Rates are micro-dollars per hour.
 """
@@ -26,7 +26,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class InstanceType:
-    """`stock` is how many of it a zone has for on-demand, for spot and as reserved ones."""
+    """A type of instance. `stock`: how many a zone has on demand, as spot and as reserved instances."""
 
     name: str
     vcpus: int
@@ -43,7 +43,7 @@ class InstanceType:
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that is for sale: a type in a zone on a market."""
+    """Something to rent: a type in a zone on a market."""
 
     zone: str
     type: str
@@ -66,23 +66,23 @@ TYPES = {
 }  # fmt: skip
 
 VCPU_QUOTA = 1024
-"""vCPUs that may be alive at once in a region."""
+"""vCPUs that may run at once in a region."""
 
 _ZONE_PERCENT = {name: 100 + 3 * index for index, name in enumerate(ZONES)}
 _MARKET_PERCENT = {Market.ON_DEMAND: 100, Market.SPOT: 30, Market.RESERVED: 62}
 
 
 def list_rate(item: Item) -> int:
-    """What it costs by the list; for spot: round which its price moves."""
+    """Return the list price. A spot price moves around it."""
     return TYPES[item.type].rate * _ZONE_PERCENT[item.zone] * _MARKET_PERCENT[item.market] // 10_000
 
 
 def stock(item: Item) -> int:
-    """How many of it there are before anybody rents one."""
+    """Return the number of instances before any is rented."""
     return TYPES[item.type].stock[list(Market).index(item.market)]
 
 
-def everything() -> Iterator[Item]:
+def all_items() -> Iterator[Item]:
     for zone in ZONES:
         for name in TYPES:
             yield from (Item(zone, name, market) for market in Market)

@@ -1,4 +1,4 @@
-"""The cloud's own time: seconds since the epoch that may run faster than the computer's."""
+"""The cloud's clock: seconds since the epoch, which may run faster than the computer's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Anchor:
-    """When it was `wall` on the computer it was `cloud` here. Kept, so that time goes on over restarts."""
+    """One instant on two clocks: `wall` is the computer's, `cloud` ours. Stored, so that time survives restarts."""
 
     wall: float
     cloud: float
@@ -26,23 +26,24 @@ class Clock:
         self.anchor = anchor
 
     def now(self) -> float:
-        """Never goes back, also when the computer's clock is set back."""
+        """Return the time. It never goes back, even if the computer's clock is set back."""
         self._latest = max(self._latest, self.anchor.cloud_time(self._wall()))
         return self._latest
 
     def at(self, wall: float) -> float:
-        """The cloud's time when the computer's is this."""
+        """Convert a time of the computer's clock to the cloud's."""
         return self.anchor.cloud_time(wall)
 
     def wall_seconds(self, seconds: float) -> float:
-        """How long so many seconds of the cloud's take on the computer."""
+        """Convert a duration from the cloud's seconds to the computer's."""
         return seconds / self.anchor.speed
 
     def jump(self, seconds: float) -> Anchor:
-        """Go ahead by so much at once."""
+        """Advance the clock by these seconds at once, and return the new anchor."""
         return self._reset(self.now() + seconds, self.anchor.speed)
 
     def run_at(self, speed: float) -> Anchor:
+        """Continue at this speed, and return the new anchor."""
         return self._reset(self.now(), speed)
 
     def _reset(self, cloud: float, speed: float) -> Anchor:

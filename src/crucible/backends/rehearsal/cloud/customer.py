@@ -1,4 +1,4 @@
-"""The routes of customers: what there is, instances, the bill; and of machines: their metadata."""
+"""The routes of customers (catalogue, instances, bill) and of machines (metadata)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .records import ALIVE, Instance, ListedInstance, OnExit, Segment, State
 from .world import InstanceRequest, Refused, World
 
 PAGE = 50
-LARGEST_PAGE = 100
-LARGEST_USER_DATA = 256 * 1024
+MAX_PAGE = 100
+MAX_USER_DATA = 256 * 1024
 _MARKETS = {market.value: market for market in Market}
 
 
-# What there is
+# Catalogue
 
 
 def regions(world: World, request: Request, now: float) -> Response:
@@ -75,42 +75,44 @@ def offers(world: World, request: Request, now: float) -> Response:
 
 
 def create(world: World, request: Request, now: float) -> Response:
-    instance = world.create(_wish(world, request), now)
-    return Response(201, {"instance": _document(world, _as_it_is(instance))})
+    instance = world.create(_instance_request(world, request), now)
+    return Response(201, {"instance": _document(world, _current(instance))})
 
 
 def show(world: World, request: Request, now: float) -> Response:
-    """As late as a list."""
-    shown = next((shown for shown in world.shown(now, {}) if shown.instance.id == request.found["id"]), None)
-    if shown is None:
-        raise Refused(404, "instance_not_found", f"there is no instance {request.found['id']!r}")
-    return Response(200, {"instance": _document(world, shown)})
+    """Return one instance, with the same lag as a list."""
+    listed = next(
+        (listed for listed in world.list_instances(now, {}) if listed.instance.id == request.params["id"]), None
+    )
+    if listed is None:
+        raise Refused(404, "instance_not_found", f"there is no instance {request.params['id']!r}")
+    return Response(200, {"instance": _document(world, listed)})
 
 
 def index(world: World, request: Request, now: float) -> Response:
-    """A page of what matches, in the order of creation; `next` is where the following page starts."""
-    limit = min(_whole(request, "limit", PAGE), LARGEST_PAGE)
-    after = _whole(request, "cursor", 0)
+    """Return a page of matching instances in the order of creation. `next` is the cursor of the following page."""
+    limit = min(_query_integer(request, "limit", PAGE), MAX_PAGE)
+    after = _query_integer(request, "cursor", 0)
     _check_filters(request)
     tags = {name[4:]: wanted.split(",") for name, wanted in request.query.items() if name.startswith("tag:")}
     metered = request.query.get("segments") == "true"
-    found = world.shown(now, tags, metered=metered)
-    matching = [shown for shown in found if shown.instance.n > after and _matches(shown, request)]
+    found = world.list_instances(now, tags, metered=metered)
+    matching = [listed for listed in found if listed.instance.n > after and _matches(listed, request)]
     page = matching[:limit]
     following = str(page[-1].instance.n) if len(matching) > limit else None
-    return Response(200, {"instances": [_document(world, shown, metered) for shown in page], "next": following})
+    return Response(200, {"instances": [_document(world, listed, metered) for listed in page], "next": following})
 
 
 def terminate(world: World, request: Request, now: float) -> Response:
-    instance = world.terminate(request.found["id"], now)
-    return Response(200, {"instance": _document(world, _as_it_is(instance))})
+    instance = world.terminate(request.params["id"], now)
+    return Response(200, {"instance": _document(world, _current(instance))})
 
 
-# Money
+# Billing
 
 
 def bill(world: World, request: Request, now: float) -> Response:
-    """Every instance there ever was, as metered up to now."""
+    """Return the cost of every instance there ever was, up to now."""
     second = math.ceil(now)
     lines = [_line(world, instance, second) for instance in world.store.all()]
     total = sum(micros for _, micros in lines)
@@ -150,7 +152,7 @@ def metadata(world: World, request: Request, now: float) -> Response:
 
 
 def interruption(world: World, request: Request, now: float) -> Response:
-    """404 until there is a notice. `seconds` are the machine's own, until `time`, the cloud's."""
+    """Return the notice of a reclaim, or 404. `time` is in the cloud's time, `seconds` in the machine's."""
     instance = _by_secret(world, request)
     if instance.notice_at is None or instance.die_at is None:
         raise Refused(404, "no_interruption", "no interruption is planned")
@@ -160,23 +162,23 @@ def interruption(world: World, request: Request, now: float) -> Response:
 
 
 def _by_secret(world: World, request: Request) -> Instance:
-    instance = world.store.by_secret(request.found["secret"])
+    instance = world.store.by_secret(request.params["secret"])
     if instance is None or not instance.alive:
         raise Refused(404, "instance_not_found", "there is no such instance")
     return instance
 
 
-# Reading and writing
+# Parsing requests and building responses
 
 
-def _wish(world: World, request: Request) -> InstanceRequest:
+def _instance_request(world: World, request: Request) -> InstanceRequest:
     body = request.body
     zone = one_of(text(body, "zone"), ZONES, "zone")
     kind = one_of(text(body, "type"), TYPES, "type")
     market = Market(one_of(text(body, "market", Market.ON_DEMAND.value), _MARKETS, "market"))
     user_data = text(body, "user_data")
-    if len(user_data) > LARGEST_USER_DATA:
-        raise Refused(400, "invalid_parameter", f"user_data is larger than {LARGEST_USER_DATA} characters")
+    if len(user_data) > MAX_USER_DATA:
+        raise Refused(400, "invalid_parameter", f"user_data is larger than {MAX_USER_DATA} characters")
     on_exit = one_of(text(body, "on_exit", OnExit.TERMINATE.value), {o.value: o for o in OnExit}, "on_exit")
     wall_end = number(body, "ends_at")
     return InstanceRequest(
@@ -195,26 +197,26 @@ def _hash(parameters: Json) -> str:
     return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
 
 
-def _whole(request: Request, name: str, default: int) -> int:
-    said = request.query.get(name, str(default))
-    if not said.isascii() or not said.isdigit() or len(said) > 15:
+def _query_integer(request: Request, name: str, default: int) -> int:
+    value = request.query.get(name, str(default))
+    if not value.isascii() or not value.isdigit() or len(value) > 15:
         raise Refused(400, "invalid_parameter", f"{name!r} has to be a whole number")
-    return int(said)
+    return int(value)
 
 
-def _matches(shown: ListedInstance, request: Request) -> bool:
-    """Several values of one filter are separated by commas; one of them has to fit."""
-    return all(value in wanted.split(",") for value, wanted in _filters(shown, request))
+def _matches(listed: ListedInstance, request: Request) -> bool:
+    """Return whether an instance passes all filters. A filter lists its values separated by commas."""
+    return all(value in wanted.split(",") for value, wanted in _filters(listed, request))
 
 
-def _filters(shown: ListedInstance, request: Request) -> Iterator[tuple[str, str]]:
+def _filters(listed: ListedInstance, request: Request) -> Iterator[tuple[str, str]]:
     for name, wanted in request.query.items():
         if name == "id":
-            yield shown.instance.id, wanted
+            yield listed.instance.id, wanted
         elif name == "state":
-            yield shown.state, wanted
+            yield listed.state, wanted
         elif name == "client_token":
-            yield shown.instance.token, wanted
+            yield listed.instance.token, wanted
 
 
 def _check_filters(request: Request) -> None:
@@ -223,12 +225,12 @@ def _check_filters(request: Request) -> None:
             raise Refused(400, "invalid_parameter", f"there is no filter {name!r}")
 
 
-def _as_it_is(instance: Instance) -> ListedInstance:
+def _current(instance: Instance) -> ListedInstance:
     return ListedInstance(instance, instance.state, instance.cause)
 
 
-def _document(world: World, shown: ListedInstance, segments: bool = True) -> Json:
-    instance = shown.instance
+def _document(world: World, listed: ListedInstance, segments: bool = True) -> Json:
+    instance = listed.instance
     return {
         "id": instance.id,
         "zone": instance.zone,
@@ -237,11 +239,11 @@ def _document(world: World, shown: ListedInstance, segments: bool = True) -> Jso
         "market": instance.market,
         "tags": dict(instance.tags),
         "client_token": instance.token,
-        "state": shown.state,
-        "cause": shown.cause,
+        "state": listed.state,
+        "cause": listed.cause,
         "created_at": instance.created_at,
-        "running_at": None if shown.state is State.PENDING else instance.running_at,
-        "ended_at": None if shown.state in ALIVE else instance.ended_at,
+        "running_at": None if listed.state is State.PENDING else instance.running_at,
+        "ended_at": None if listed.state in ALIVE else instance.ended_at,
         **({"segments": _segments(world.store.segments(instance.id))} if segments else {}),
     }
 

@@ -1,4 +1,4 @@
-"""Dispatch requests: check the key, strike faults, call the route, and build the response."""
+"""The dispatcher of HTTP requests: check the key, apply faults, call the route, and build the response."""
 
 from __future__ import annotations
 
@@ -15,66 +15,68 @@ from .world import Refused, World
 
 
 class ConnectionCut(Exception):
-    """The connection ends here, without an answer."""
+    """Raised to close the connection without a response."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """`customer` for the API, `admin` for what is done to it."""
+    """The API keys of customers and of the admin routes."""
 
     customer: str = field(repr=False)
     admin: str = field(repr=False)
 
 
 class Dispatcher:
+    """Answers requests. `sleep` waits for slow responses."""
+
     def __init__(self, world: World, keys: Keys, pid: int, sleep: Callable[[float], None] = time.sleep) -> None:
         self._world = world
         self._keys = keys
         self._pid = pid
         self._sleep = sleep
-        self._turns = itertools.count()
+        self._lost_responses = itertools.count()
 
     def answer(self, request: Request, bearer: str) -> Response:
-        """Raises Cut. Whatever else goes wrong is an answer, with a code."""
+        """Return the response. Every error is a response with a code, except ConnectionCut, which is raised."""
         try:
             return self._answer(request, bearer)
-        except Refused as no:
-            return Response(no.status, {"error": {"code": no.code, "message": no.message}})
+        except Refused as error:
+            return Response(error.status, _error(error.code, error.message))
 
     def _answer(self, request: Request, bearer: str) -> Response:
         if request.path == "/health":
             return Response(200, {"pid": self._pid})
         if request.path.startswith("/metadata/"):
-            return self._work(MACHINE, request)
+            return self._call_route(MACHINE, request)
         if request.path.startswith("/admin/"):
             _check(bearer, self._keys.admin)
-            return self._work(ADMIN, request)
+            return self._call_route(ADMIN, request)
         _check(bearer, self._keys.customer)
         return self._with_faults(request)
 
     def _with_faults(self, request: Request) -> Response:
-        """Answer a customer's request, with faults. The bill has none: tests compare with it."""
+        """Answer a customer's request, with faults. The bill has none, because tests compare with it."""
         if request.path == "/v1/bill":
-            return self._work(CUSTOMER, request)
-        faults, (slow, busy, away) = self._world.strike_faults("slow", "throttled", "unavailable")
+            return self._call_route(CUSTOMER, request)
+        faults, (slow, throttled, unavailable) = self._world.strike_faults("slow", "throttled", "unavailable")
         if slow:
             self._sleep(faults.slow_seconds)
-        if busy or away:
-            return _try_later(429 if busy else 503, faults.retry_after)
+        if throttled or unavailable:
+            return _try_later(429 if throttled else 503, faults.retry_after)
         if request.method == "POST":
             return self._create(request)
         if request.method == "DELETE":
             return self._terminate(request)
-        return self._work(CUSTOMER, request)
+        return self._call_route(CUSTOMER, request)
 
     def _create(self, request: Request) -> Response:
-        _, (never, lost) = self._world.strike_faults("lost_requests", "lost_answers")
-        if never:
+        _, (request_lost, response_lost) = self._world.strike_faults("lost_requests", "lost_answers")
+        if request_lost:
             raise ConnectionCut
-        answer = self._work((CREATE,), request)
-        if not lost:
+        answer = self._call_route((CREATE,), request)
+        if not response_lost:
             return answer
-        if next(self._turns) % 2:
+        if next(self._lost_responses) % 2:
             raise ConnectionCut
         return Response(504, _error("gateway_timeout", "no answer in time"))
 
@@ -82,14 +84,14 @@ class Dispatcher:
         _, (fails,) = self._world.strike_faults("terminate_errors")
         if fails:
             return Response(500, _error("internal_error", "something went wrong"))
-        return self._work((TERMINATE,), request)
+        return self._call_route((TERMINATE,), request)
 
-    def _work(self, routes: Sequence[Route], request: Request) -> Response:
+    def _call_route(self, routes: Sequence[Route], request: Request) -> Response:
         for route in routes:
-            found = route.path.fullmatch(request.path)
-            if found and route.method == request.method:
-                with self._world.turn() as now:
-                    return route.work(self._world, replace(request, found=found.groupdict()), now)
+            match = route.path.fullmatch(request.path)
+            if match and route.method == request.method:
+                with self._world.exclusive() as now:
+                    return route.handler(self._world, replace(request, params=match.groupdict()), now)
         raise Refused(404, "no_such_route", f"there is no {request.method} {request.path}")
 
 

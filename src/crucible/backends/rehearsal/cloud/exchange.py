@@ -1,4 +1,4 @@
-"""Requests, responses and routes, and how values are read: an invalid request raises `Refused`."""
+"""HTTP requests, responses and routes, and functions that read fields of a request or raise `Refused`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Json = dict[str, object]
 
 @dataclass(frozen=True)
 class Request:
-    """`query` has the last value of each name; `found` the parts of the path that the route names."""
+    """A request. `query`: the last value of each name; `params`: the parts of the path that the route names."""
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, object] = field(default_factory=dict)
-    found: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,16 @@ class Response:
 
 @dataclass(frozen=True)
 class Route:
-    """`path` is a pattern; `work` runs alone with the world, at the time it is given."""
+    """A route. `handler` is called with the world, which is locked meanwhile, the request and the time."""
 
     method: str
     path: re.Pattern[str]
-    work: Callable[[World, Request, float], Response]
+    handler: Callable[[World, Request, float], Response]
 
 
-def route(method: str, path: str, work: Callable[[World, Request, float], Response]) -> Route:
-    """`{name}` in the path stands for one part of it."""
-    return Route(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), work)
+def route(method: str, path: str, handler: Callable[[World, Request, float], Response]) -> Route:
+    """Make a route. `{name}` in the path matches one part of it."""
+    return Route(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), handler)
 
 
 def text(body: Mapping[str, object], name: str, default: str | None = None) -> str:
@@ -51,7 +51,7 @@ def text(body: Mapping[str, object], name: str, default: str | None = None) -> s
 
 
 def number(body: Mapping[str, object], name: str, most: float = 1e12) -> float | None:
-    """None when it is not said."""
+    """Return the number in a field, or None without one."""
     value = body.get(name)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Prices, stock and quotas: what something costs now and whether it can be had."""
+"""Prices, stock and quotas: what an item costs now, and whether it can be rented."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from .records import Instance
 from .store import Store
 
 _STEP_PERCENT = 8
-_PULL = 0.1
-"""How much of its distance from the usual price a move takes back."""
+_REVERSION = 0.1
+"""Share of the distance to the list price by which each move returns to it."""
 
 
 @dataclass(frozen=True)
 class Refusal:
+    """Why an item cannot be rented: `code` for programs, `message` for people."""
+
     code: str
     message: str
 
 
 class MarketState:
+    """Current prices, stock and quotas, kept in the store."""
+
     def __init__(self, store: Store, seed: int) -> None:
         self._store = store
         self._seed = seed
@@ -41,23 +45,23 @@ class MarketState:
             item: spot[item.zone, item.type][0]
             if item.market is Market.SPOT and (item.zone, item.type) in spot
             else catalogue.list_rate(item)
-            for item in catalogue.everything()
+            for item in catalogue.all_items()
         }
 
     def move(self, step: int) -> None:
-        """One move of every spot price that is not held; the same seed and step give the same move."""
-        dice = random.Random(f"{self._seed}/{step}")  # noqa: S311 - prices, not secrets
+        """Move every spot price that is not fixed. The same seed and step give the same move."""
+        rng = random.Random(f"{self._seed}/{step}")  # noqa: S311 - prices, not secrets
         known = self._store.spot_rates()
         moved = {}
-        for item in catalogue.everything():
+        for item in catalogue.all_items():
             if item.market is Market.SPOT:
-                push = dice.uniform(-_STEP_PERCENT, _STEP_PERCENT) / 100
+                push = rng.uniform(-_STEP_PERCENT, _STEP_PERCENT) / 100
                 rate, held = known.get((item.zone, item.type), (catalogue.list_rate(item), False))
                 moved[item.zone, item.type] = (rate if held else _moved(item, rate, push), held)
         self._store.write_spot_rates(moved)
 
     def hold(self, zone: str, type: str, rate: int | None) -> None:
-        """Set a spot price and keep it there; None lets it move again."""
+        """Fix a spot price; None lets it move again."""
         item = Item(zone, type, Market.SPOT)
         value = (self.rate(item), False) if rate is None else (rate, True)
         self._store.write_spot_rates({(zone, type): value})
@@ -65,6 +69,7 @@ class MarketState:
     # Stock and quotas
 
     def left(self, item: Item, alive: Sequence[Instance]) -> int:
+        """Return how many of the item can still be rented."""
         total = self._store.stock(item)
         total = catalogue.stock(item) if total is None else total
         if item.zone in self._store.outages():
@@ -72,11 +77,11 @@ class MarketState:
         return max(total - sum(instance.item == item for instance in alive), 0)
 
     def quota(self, region: str) -> int:
-        told = self._store.quota(region)
-        return catalogue.VCPU_QUOTA if told is None else told
+        stored = self._store.quota(region)
+        return catalogue.VCPU_QUOTA if stored is None else stored
 
     def refusal(self, item: Item, alive: Sequence[Instance]) -> Refusal | None:
-        """Why this cannot be had now."""
+        """Return why the item cannot be rented now, or None if it can."""
         region = ZONES[item.zone].region
         used = sum(instance.kind.vcpus for instance in alive if instance.region == region)
         if item.zone in self._store.outages():
@@ -91,5 +96,5 @@ class MarketState:
 def _moved(item: Item, rate: int, push: float) -> int:
     usual = catalogue.list_rate(item)
     lowest, highest = usual // 2, catalogue.list_rate(Item(item.zone, item.type, Market.ON_DEMAND))
-    wanted = rate + rate * push + (usual - rate) * _PULL
+    wanted = rate + rate * push + (usual - rate) * _REVERSION
     return min(max(round(wanted), lowest), highest)

@@ -1,7 +1,7 @@
-"""Machines as processes: each runs its user data in a folder and a session of its own.
+"""Machines as processes: each runs its user data in its own folder and session.
 
-What belongs to a machine: its session; whoever has its id, or a path on its disk, in the environment; whoever
-works in its folder; and the children of all these, with their sessions.
+These processes belong to a machine: those in its session; those with its id, or a path on its disk, in their
+environment; those that work in its folder; and the children of all these, with their sessions.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ID_VARIABLE = "CLOUD_INSTANCE_ID"
 _PROC = "/proc"
 _PS_SECONDS = 5.0
 _KILL_SECONDS = 2.0
-_LOOK_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
 class Process:
-    """`started` in the system's own words: a pid alone may be somebody else's tomorrow."""
+    """A process. `started`: its start time in the system's format, because pids are reused."""
 
     pid: int
     started: str
@@ -36,7 +36,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Row:
-    """A living process; one that has ended and was not waited for is none."""
+    """A living process in the process table; zombies are left out."""
 
     pid: int
     parent: int
@@ -45,12 +45,14 @@ class Row:
 
 
 class Machines:
+    """The machines of a cloud. `folder` holds their disks."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def prepare(self, id: str, user_data: str) -> None:
-        """The machine's disk, with its user data, which only its owner can read."""
+        """Create the machine's disk, with its user data, which only its owner can read."""
         folder = self._folder / id
         folder.mkdir(mode=0o700, parents=True)
         descriptor = os.open(folder / "user-data", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -58,7 +60,7 @@ class Machines:
             file.write(user_data)
 
     def boot(self, id: str, environ: Mapping[str, str]) -> Process:
-        """Run the user data. Raises OSError when the machine does not start."""
+        """Run the user data. Raises OSError if the machine does not start."""
         folder = self._folder / id
         with open(folder / "console.log", "ab") as console:
             child = subprocess.Popen(
@@ -74,19 +76,19 @@ class Machines:
         return Process(child.pid, _started(child.pid))
 
     def adopt(self, id: str) -> Process | None:
-        """The machine, if it was started by a cloud that was killed before it could note that."""
+        """Return the machine's process if a cloud started it and was killed before it could note that, else None."""
         leaders = (row for row in _rows() if row.pid == row.session and _instance_of(row.pid) == id)
         return next((Process(row.pid, row.started) for row in leaders), None)
 
     def alive(self, process: Process) -> bool:
-        """Whether the user data still runs."""
+        """Return whether the user data still runs."""
         child = self._children.get(process.pid)
         if child is not None:
             return child.poll() is None
         return any(row.pid == process.pid and row.started == process.started for row in _rows(process.pid))
 
     def ask(self, process: Process | None) -> None:
-        """Tell what runs in the machine's session that it is being shut down."""
+        """Send SIGTERM to everything in the machine's session."""
         rows = list(_rows())
         session = _session(rows, process)
         for row in rows:
@@ -94,23 +96,23 @@ class Machines:
                 _send(row.pid, signal.SIGTERM)
 
     def end(self, id: str, process: Process | None) -> bool:
-        """Switch it off: kill everything on it, also what is started meanwhile. False: something is left."""
+        """Kill everything on the machine, and what starts meanwhile. Return False if something is left."""
         until = time.monotonic() + _KILL_SECONDS
         while members := list(self._members(id, process)):
             for row in members:
                 _send(row.pid, signal.SIGKILL)
             if time.monotonic() > until:
                 return False
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         self._reap(process)
         return True
 
     def remove(self, id: str) -> None:
-        """Its disk goes with it."""
+        """Remove the machine's disk."""
         shutil.rmtree(self._folder / id, onerror=_unlock)
 
     def leftovers(self) -> list[str]:
-        """Machines that have a disk."""
+        """Return the ids of machines that have a disk."""
         return sorted(path.name for path in self._folder.iterdir()) if self._folder.is_dir() else []
 
     def _members(self, id: str, process: Process | None) -> Iterator[Row]:
@@ -125,16 +127,16 @@ class Machines:
         yield from members
 
     def _is_on(self, pid: int, id: str) -> bool:
-        """By what the process was started with, or by where it works."""
+        """Return whether the environment or the working directory of a process belongs to the machine."""
         disk = str(self._folder / id)
         known = _read(f"{_PROC}/{pid}/environ")
         if _instance_in(known) == id or re.search(rb"%s(?![\w-])" % re.escape(disk.encode()), known):
             return True
         try:
-            place = os.readlink(f"{_PROC}/{pid}/cwd")
+            cwd = os.readlink(f"{_PROC}/{pid}/cwd")
         except OSError:
             return False
-        return Path(place).is_relative_to(disk)
+        return Path(cwd).is_relative_to(disk)
 
     def _reap(self, process: Process | None) -> None:
         child = self._children.get(process.pid) if process else None
@@ -143,11 +145,11 @@ class Machines:
 
 
 def _session(rows: list[Row], process: Process | None) -> int | None:
-    """The machine's session, unless its number means somebody else's by now."""
+    """Return the machine's session; None if its pid was reused by another process."""
     if process is None:
         return None
-    taken = any(row.pid == process.pid and row.started != process.started for row in rows)
-    return None if taken else process.pid
+    reused = any(row.pid == process.pid and row.started != process.started for row in rows)
+    return None if reused else process.pid
 
 
 def _follows(row: Row, members: set[Row]) -> bool:
@@ -155,7 +157,7 @@ def _follows(row: Row, members: set[Row]) -> bool:
 
 
 def _not_older(row: Row, process: Process | None) -> bool:
-    """What started before the machine did not come from it; that spares a look at most processes."""
+    """Return whether a process may belong to the machine. One that started before it cannot; this rules out most."""
     if process is None or not (row.started.isdigit() and process.started.isdigit()):
         return True
     return int(row.started) >= int(process.started)
@@ -167,7 +169,7 @@ def _send(pid: int, number: int) -> None:
 
 
 def _rows(*pids: int) -> Iterator[Row]:
-    """The living processes, or those of them that have one of these pids."""
+    """Yield the living processes (default: all), or those with these pids."""
     if not os.path.exists(f"{_PROC}/self/stat"):
         yield from _rows_by_ps(pids)
         return
@@ -189,7 +191,7 @@ def _rows_by_ps(pids: tuple[int, ...]) -> Iterator[Row]:
 
 
 def _read(path: str) -> bytes:
-    """Nothing, when the process has ended or is not ours to look at."""
+    """Read a file of /proc; empty if the process has ended or belongs to another user."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()
@@ -202,7 +204,7 @@ def _started(pid: int) -> str:
 
 
 def _instance_of(pid: int) -> str | None:
-    """The id in the environment the process was started with, where the system tells."""
+    """Return the instance id in the environment of a process, or None."""
     return _instance_in(_read(f"{_PROC}/{pid}/environ"))
 
 
@@ -217,7 +219,7 @@ def _unlock(
     path: str,
     trouble: tuple[type[BaseException], BaseException, TracebackType],
 ) -> None:
-    """A machine may leave folders that are not writable; what cannot be removed at all stays as litter."""
+    """Make folders writable and retry, for shutil.rmtree. What cannot be removed even then stays on disk."""
     with contextlib.suppress(OSError):
         for blocked in (os.path.dirname(path), path):
             mode = os.lstat(blocked).st_mode

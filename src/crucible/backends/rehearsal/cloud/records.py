@@ -1,4 +1,4 @@
-"""Instances as the cloud remembers them, and what time will do to each."""
+"""The records of instances and their segments, and the next step that is due for an instance."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Cause(enum.StrEnum):
 
 
 class OnExit(enum.StrEnum):
-    """What becomes of an instance whose user data has come to its end."""
+    """What happens to an instance when its user data ends."""
 
     TERMINATE = "terminate"
     RUN_ON = "run_on"
 
 
 class Step(enum.StrEnum):
-    """What comes next for an instance by time alone."""
+    """A step in the life of an instance that happens at a set time."""
 
     BOOT = "boot"
     RECLAIM = "reclaim"
@@ -50,7 +50,7 @@ class Step(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Instance:
-    """Times are the cloud's. `n`: the order of creation; `wish`: the hash of all parameters but the token."""
+    """An instance. Times are the cloud's. `n`: order of creation; `wish`: hash of the parameters without the token."""
 
     id: str
     zone: str
@@ -61,17 +61,17 @@ class Instance:
     boot_at: float
     wish: str
     secret: str = field(repr=False)
-    """Names the instance on the metadata address."""
+    """The instance's path on the metadata service."""
     token: str = ""
     on_exit: OnExit = OnExit.TERMINATE
     state: State = State.PENDING
     cause: Cause = Cause.NONE
     running_at: float | None = None
     ends_at: float | None = None
-    """The maximum duration is over then."""
+    """When its maximum duration is over."""
     notice_at: float | None = None
     die_at: float | None = None
-    """A reclaim takes it then, known on the metadata address from `notice_at` on."""
+    """When it is reclaimed; the metadata service shows that from `notice_at` on."""
     off_at: float | None = None
     ended_at: float | None = None
     pid: int | None = None
@@ -96,7 +96,7 @@ class Instance:
 
     @property
     def next(self) -> tuple[float, Step] | None:
-        """The next thing time does to it, and when."""
+        """The next due step and its time, or None."""
         return min(self._steps(), default=None)
 
     def _steps(self) -> Iterator[tuple[float, Step]]:
@@ -113,7 +113,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class ListedInstance:
-    """An instance as a list shows it: possibly as it was a while ago."""
+    """An instance as a list shows it, possibly in an earlier state."""
 
     instance: Instance
     state: State
@@ -122,7 +122,7 @@ class ListedInstance:
 
 @dataclass(frozen=True)
 class Segment:
-    """Whole seconds of the cloud's time at one rate; `until` is None while it lasts."""
+    """A period at one rate, in whole seconds of the cloud's time. `until`: None while it lasts."""
 
     since: int
     until: int | None

@@ -1,4 +1,4 @@
-"""The running cloud: its state folder, its listener and the thread that lets time pass."""
+"""The running cloud: its state folder, its HTTP listener and its main loop."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .store import Store
 from .world import World
 
 HOST = "127.0.0.1"
-LARGEST_BODY = 1024 * 1024
+MAX_BODY = 1024 * 1024
 REQUEST_SECONDS = 30.0
-LONGEST_WAIT = 0.1
-"""Between two looks at the machines, in the computer's time."""
-TAKEN = 3
-"""Exit code when another cloud has the state folder."""
+MAX_WAIT = 0.1
+"""Between two checks of the machines, in the computer's time."""
+ALREADY_RUNNING = 3
+"""Exit code if another cloud uses the state folder."""
 _PASSED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
 
 
@@ -48,10 +48,10 @@ class CloudServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128
-    desk: Dispatcher
+    dispatcher: Dispatcher
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A customer that went away in the middle is nothing to report."""
+        """Do not report clients that disconnected in the middle of a request."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         self.close_connection = True
         try:
-            answer = self.server.desk.answer(self._request(), self._bearer())
+            answer = self.server.dispatcher.answer(self._request(), self._bearer())
         except ValueError as error:
             answer = Response(400, {"error": {"code": "bad_request", "message": str(error)}})
         except ConnectionCut:
@@ -78,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _request(self) -> Request:
         length = int(self.headers.get("Content-Length") or 0)
-        if not 0 <= length <= LARGEST_BODY:
+        if not 0 <= length <= MAX_BODY:
             raise ValueError("the body is too large")
         raw = self.rfile.read(length)
         body = json.loads(raw) if raw else {}
@@ -107,18 +107,18 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged: tests make thousands."""
+        """Do not log requests: tests make thousands."""
 
 
 def serve(options: Options) -> int:
-    """Runs until TERM or INT; its machines live on. Returns the exit code."""
+    """Run until SIGTERM or SIGINT, and return the exit code. Machines outlive the cloud."""
     options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(options.state / "lock", "ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.stderr.write(f"another cloud runs in {options.state}\n")
-            return TAKEN
+            return ALREADY_RUNNING
         os.umask(0o077)
         _run(options)
     return 0
@@ -132,7 +132,7 @@ def _run(options: Options) -> None:
     )  # fmt: skip
     keys = _keys(store)
     listener = _listen(store, options.port)
-    listener.desk = Dispatcher(world, keys, os.getpid())
+    listener.dispatcher = Dispatcher(world, keys, os.getpid())
     url = f"http://{HOST}:{listener.server_port}"
     world.environ = {name: os.environ[name] for name in _PASSED if name in os.environ}
     world.metadata_url = url
@@ -140,13 +140,13 @@ def _run(options: Options) -> None:
     _end_on_signal(stop)
     threading.Thread(target=listener.serve_forever, daemon=True).start()
     _publish(options.state / "cloud.json", url, keys)
-    while not stop.wait(min(world.tick(), LONGEST_WAIT)):
+    while not stop.wait(min(world.tick(), MAX_WAIT)):
         pass
     listener.server_close()
 
 
 def _clock(store: Store, speed: float) -> Clock:
-    """Time goes on where it would be, at the speed asked for now."""
+    """Return the clock. It has continued while the cloud was down, and runs at the new speed from now on."""
     kept = store.note("anchor")
     clock = Clock(Anchor(**json.loads(kept)) if kept else Anchor(0.0, 0.0, 1.0))
     anchor = clock.run_at(speed)
@@ -164,7 +164,7 @@ def _keys(store: Store) -> Keys:
 
 
 def _listen(store: Store, port: int) -> CloudServer:
-    """On the port it had before where that can be had: machines know the metadata address by it."""
+    """Listen on the port, or else on the previous one if it is free: running machines know the metadata URL by it."""
     before = int(store.note("port") or 0)
     try:
         listener = CloudServer((HOST, port or before), Handler)
@@ -186,7 +186,7 @@ def _end_on_signal(stop: threading.Event) -> None:
 
 
 def _publish(path: Path, url: str, keys: Keys) -> None:
-    """How to reach it, whole or not at all, for its owner alone."""
+    """Write the address and keys atomically, readable only by the owner."""
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
     doc = {"url": url, "pid": os.getpid(), "key": keys.customer, "admin_key": keys.admin}

@@ -1,4 +1,4 @@
-"""The cloud's memory: one SQLite file that survives its own `kill -9`."""
+"""The cloud's state: one SQLite file that survives `kill -9`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ALIVE = ", ".join(f"'{state}'" for state in ALIVE)
 
 
 class Store:
-    """Not for several threads at once: the world's lock stands before it."""
+    """The database. Not thread-safe: it is used only under the world's lock."""
 
     def __init__(self, path: Path) -> None:
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -80,7 +80,7 @@ class Store:
         self._db.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, value))
 
     def forget(self) -> None:
-        """Everything but the cloud's own identity: keys, port and time."""
+        """Delete everything except the cloud's keys, port and time."""
         for table in ("instances", "changes", "segments", "spot_rates", "stock", "quotas", "outages"):
             self._db.execute(f"DELETE FROM {table}")  # noqa: S608
         self._db.execute("DELETE FROM notes WHERE name NOT IN ('key', 'admin_key', 'port', 'anchor')")
@@ -93,7 +93,7 @@ class Store:
         self._change(instance, instance.created_at)
 
     def save(self, instance: Instance, changed_at: float | None = None) -> None:
-        """`changed_at`: when its state changed; a list that lags shows the state before until later."""
+        """Save an instance. `changed_at`: when its state changed; a list with a lag shows the earlier one."""
         settings = ", ".join(f"{name} = ?" for name in (*_FIELDS, "due"))
         self._db.execute(
             f"UPDATE instances SET {settings} WHERE id = ?",  # noqa: S608
@@ -109,11 +109,11 @@ class Store:
         return self._one("secret = ?", secret)
 
     def by_token(self, token: str) -> Instance | None:
-        """The first that was made with it."""
+        """Return the first instance that was created with this token, or None."""
         return self._one("token = ? ORDER BY n LIMIT 1", token)
 
     def due(self, now: float) -> Instance | None:
-        """The instance to which something is to be done first."""
+        """Return the instance with the earliest step due by now, or None."""
         return self._one("due <= ? ORDER BY due, n LIMIT 1", now)
 
     def next_due(self) -> float | None:
@@ -126,10 +126,10 @@ class Store:
     def all(self) -> list[Instance]:
         return self._many("1 ORDER BY n")
 
-    def shown(self, at: float, ended_after: float, tags: Mapping[str, Sequence[str]]) -> list[ListedInstance]:
-        """Everything with one of these values of each tag, as it was at that time.
+    def list_instances(self, at: float, ended_after: float, tags: Mapping[str, Sequence[str]]) -> list[ListedInstance]:
+        """Return the instances with one of these values of each tag, in their state at a time.
 
-        What had ended before `ended_after` is left out.
+        Those that ended before `ended_after` are left out.
         """
         query = (
             "SELECT i.*, c.state AS shown_state, c.cause AS shown_cause FROM instances i JOIN changes c"
@@ -165,12 +165,12 @@ class Store:
         return [Segment(row["since"], row["until"], row["rate"]) for row in rows]
 
     def open_rate(self, id: str) -> int | None:
-        """What it costs now."""
+        """Return the current rate of an instance, or None if it is not billed."""
         row = self._db.execute("SELECT rate FROM segments WHERE instance = ? AND until IS NULL", (id,)).fetchone()
         return row["rate"] if row else None
 
     def open_segment(self, id: str, since: int, rate: int) -> None:
-        """From now on it costs this. A rate that lasted no second leaves no trace."""
+        """Begin a segment at a new rate. Drops the last one if it lasted no full second."""
         self._db.execute("DELETE FROM segments WHERE instance = ? AND until IS NULL AND since >= ?", (id, since))
         self.close_segment(id, since)
         self._db.execute("INSERT INTO segments (instance, since, rate) VALUES (?, ?, ?)", (id, since, rate))
@@ -181,7 +181,7 @@ class Store:
     # Market
 
     def spot_rates(self) -> dict[tuple[str, str], tuple[int, bool]]:
-        """By zone and type: the rate, and whether it is held where it is."""
+        """Return, by zone and type, the rate and whether it is fixed."""
         rows = self._db.execute("SELECT * FROM spot_rates")
         return {(row["zone"], row["type"]): (row["rate"], bool(row["held"])) for row in rows}
 

@@ -1,7 +1,7 @@
-"""The cloud itself: instances come, run, cost and go, as time passes and as it is asked.
+"""The state of the simulated cloud and everything that changes it: calls of customers, admin calls, and time.
 
-Everything happens under one lock. Before each call the world catches up with time: what fell due is done in
-the order it fell due, also what fell due while the cloud was not running.
+Everything happens under one lock. Before each call the world catches up with time: steps that fell due are done in
+order, including those that fell due while the cloud was not running.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .records import Cause, Instance, ListedInstance, OnExit, State, Step
 from .store import Store
 
 LISTED_SECONDS = 3600
-"""How long a list still shows what has ended."""
-HARD_END_SECONDS = 1.0
-"""Until something that could not be killed is killed again."""
+"""How long a list still shows an ended instance."""
+KILL_RETRY_SECONDS = 1.0
+"""Delay before processes that survived are killed again."""
 
 
 class Refused(Exception):
-    """The cloud says no: `code` for programs, `message` for people."""
+    """The cloud refuses a request: `code` for programs, `message` for people."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class InstanceRequest:
-    """An instance that somebody wants. `ends_at` is the cloud's time; `hash` covers all but the token."""
+    """Parameters of a new instance. `ends_at` is in the cloud's time; `hash` covers all parameters but the token."""
 
     item: Item
     user_data: str
@@ -53,48 +53,50 @@ class InstanceRequest:
 
 
 class World:
+    """The simulated cloud. Except for `tick`, call its methods inside `exclusive`."""
+
     def __init__(self, store: Store, clock: Clock, machines: Machines, seed: int, price_seconds: int) -> None:
         self._machines = machines
         self._price_seconds = price_seconds
         self._lock = threading.RLock()
-        self._gone = [id for id in machines.leftovers() if not _lives(store.get(id))]
-        self._woke = clock.now()
+        self._disks_to_remove = [id for id in machines.leftovers() if not _lives(store.get(id))]
+        self._started_at = clock.now()
         self.store = store
         self.clock = clock
         self.market = MarketState(store, seed)
         self._seed = seed
         self.faults = Faults(**json.loads(store.note("faults") or "{}"))
         self.environ: dict[str, str] = {}
-        """What every machine sees."""
+        """Environment variables of every machine."""
         self.metadata_url = ""
         with store.transaction():
             self._begin()
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[float]:
-        """Alone with a world that has caught up; gives the time. What is done is kept unless it raises."""
+    def exclusive(self) -> Iterator[float]:
+        """Lock the world, catch up, and yield the time. Changes are committed unless the body raises."""
         with self._lock:
             now = self._catch_up()
             with self.store.transaction():
                 yield now
 
     def strike_faults(self, *chances: str) -> tuple[Faults, list[bool]]:
-        """The faults as they are, and which of those named strike now."""
+        """Return the faults, and for each of these names whether it happens now."""
         with self._lock:
             return self.faults, [self._chance.happens(getattr(self.faults, name)) for name in chances]
 
     def tick(self) -> float:
-        """Catch up; returns the seconds of the computer's time until there is something to do again."""
-        with self.turn() as now:
+        """Catch up, and return the seconds of the computer's time until the next step is due."""
+        with self.exclusive() as now:
             self._notice_exits(now)
             due = self.store.next_due()
-            gone, self._gone = self._gone, []
-        for id in gone:
+            removed, self._disks_to_remove = self._disks_to_remove, []
+        for id in removed:
             self._machines.remove(id)
         step = self._step_at(self._steps_done() + 1)
         return self.clock.wall_seconds(max(min(due if due is not None else step, step) - now, 0.0))
 
-    # Asked by customers
+    # Calls of customers
 
     def create(self, wish: InstanceRequest, now: float) -> Instance:
         known = self.store.by_token(wish.token) if wish.token and self.faults.tokens_honoured else None
@@ -113,7 +115,7 @@ class World:
         return instance
 
     def terminate(self, id: str, now: float) -> Instance:
-        """Idempotent: what is ending goes on ending."""
+        """Begin to shut down an instance. Idempotent."""
         instance = self.get(id)
         return self._shut_down(instance, Cause.USER, now)
 
@@ -123,31 +125,33 @@ class World:
             raise Refused(404, "instance_not_found", f"there is no instance {id!r}")
         return instance
 
-    def shown(self, now: float, tags: Mapping[str, Sequence[str]], *, metered: bool = False) -> list[ListedInstance]:
-        """What a list shows: with the lag, and without what ended long ago. A meter forgets nothing."""
+    def list_instances(
+        self, now: float, tags: Mapping[str, Sequence[str]], *, metered: bool = False
+    ) -> list[ListedInstance]:
+        """Return what a list shows: with the lag, and without instances that ended long ago unless `metered`."""
         ended_after = -math.inf if metered else now - LISTED_SECONDS
-        return self.store.shown(now - self.faults.list_lag, ended_after, tags)
+        return self.store.list_instances(now - self.faults.list_lag, ended_after, tags)
 
-    # Done by the provider
+    # Admin calls
 
     def reclaim(self, id: str, notice: float | None, now: float) -> Instance:
-        """Take a spot instance back after so many seconds' notice; None: without any, at once."""
+        """Reclaim a spot instance after `notice` seconds; None: at once, without a notice."""
         instance = self.get(id)
         if instance.market is not Market.SPOT:
             raise Refused(409, "not_spot", f"{id} is {instance.market}")
         if instance.state not in (State.PENDING, State.RUNNING):
             return instance
-        told = replace(instance, notice_at=None if notice is None else now, die_at=now + (notice or 0.0))
-        self.store.save(told)
-        return told
+        reclaimed = replace(instance, notice_at=None if notice is None else now, die_at=now + (notice or 0.0))
+        self.store.save(reclaimed)
+        return reclaimed
 
     def kill(self, id: str, now: float, cause: Cause = Cause.FAILURE) -> Instance:
-        """It dies at once, without a word."""
+        """End an instance at once, without a notice."""
         instance = self.get(id)
         return self._off(instance, cause, now) if instance.alive else instance
 
     def stop_zone(self, zone: str, now: float) -> None:
-        """Everything in it dies, and nothing can be had there until it is started again."""
+        """Kill every instance in a zone, and refuse new ones there until `start_zone`."""
         self.store.write_outage(zone, True)
         for instance in self.store.alive():
             if instance.zone == zone:
@@ -165,7 +169,7 @@ class World:
         self._reprice(math.floor(now))
 
     def move_prices(self, steps: int, now: float) -> None:
-        """As if so many price moves happened now."""
+        """Move the spot prices this many times now."""
         moved = int(self.store.note("moved") or 0)
         for step in range(moved, moved + steps):
             self.market.move(-1 - step)
@@ -173,13 +177,13 @@ class World:
         self._reprice(math.floor(now))
 
     def jump(self, seconds: float) -> Anchor:
-        """Let so much time pass at once; what falls due in it is done before the next call."""
+        """Advance the time. Steps that fall due are done before the next call."""
         anchor = self.clock.jump(seconds)
         self.store.write_note("anchor", json.dumps(asdict(anchor)))
         return anchor
 
     def reset(self, now: float) -> None:
-        """Start over: no machine, no bill, no fault; the same keys, the same seed."""
+        """Remove all machines, bills and faults; keys and seed stay."""
         for instance in self.store.alive():
             self._off(instance, Cause.FAILURE, now)
         self.store.forget()
@@ -189,7 +193,7 @@ class World:
     # Time
 
     def _begin(self) -> None:
-        """Prices walk from here, and luck with them."""
+        """Start price moves and random faults from the seed."""
         self._chance = SeededChance(self._seed)
         self._begun = int(self.store.note("begun") or self.clock.now())
         self.store.write_note("begun", str(self._begun))
@@ -202,7 +206,7 @@ class World:
                     return now
 
     def _do_next(self, now: float) -> bool:
-        """The one thing that fell due first, if anything did."""
+        """Do the step that fell due first, and return whether there was one."""
         step = self._step_at(self._steps_done() + 1)
         instance = self.store.due(min(now, step))
         if instance is not None:
@@ -226,7 +230,7 @@ class World:
             self._shut_down(instance, Cause.MAX_DURATION, at)
 
     def _notice_exits(self, now: float) -> None:
-        """A machine whose user data ended has shut itself down, if it was made so."""
+        """End instances whose user data has ended, unless they are to run on."""
         for instance in self.store.alive():
             if instance.state is State.RUNNING and instance.on_exit is OnExit.TERMINATE:
                 process = _process(instance)
@@ -246,10 +250,10 @@ class World:
         self.store.write_note("steps", str(step))
         self.market.move(step)
         self._reprice(self._step_at(step))
-        self._take_back(self._step_at(step))
+        self._reclaim_at_random(self._step_at(step))
 
     def _reprice(self, at: int) -> None:
-        """A changed price closes a segment of every running spot instance and opens another."""
+        """Begin a new segment for every running spot instance whose price has changed."""
         rates = self.market.rates()
         for instance in self.store.alive():
             if instance.state is State.RUNNING and instance.market is Market.SPOT:
@@ -257,7 +261,7 @@ class World:
                 if self.store.open_rate(instance.id) != rate:
                     self.store.open_segment(instance.id, at, rate)
 
-    def _take_back(self, at: float) -> None:
+    def _reclaim_at_random(self, at: float) -> None:
         chance = self.faults.reclaims_per_hour * self._price_seconds / 3600
         for instance in self.store.alive():
             spot = instance.market is Market.SPOT and instance.state is State.RUNNING
@@ -297,10 +301,10 @@ class World:
         self.store.open_segment(instance.id, math.floor(at), self.market.rate(instance.item))
 
     def _adopted(self, instance: Instance) -> Process | None:
-        return self._machines.adopt(instance.id) if instance.created_at <= self._woke else None
+        return self._machines.adopt(instance.id) if instance.created_at <= self._started_at else None
 
     def _shut_down(self, instance: Instance, cause: Cause, at: float) -> Instance:
-        """Ask it to end; what does not is switched off a moment later. It costs nothing from here on."""
+        """Send SIGTERM, and switch the instance off a moment later. Its billing ends now."""
         if instance.state is State.PENDING:
             return self._off(instance, cause, at)
         if instance.state is not State.RUNNING:
@@ -313,20 +317,21 @@ class World:
         return ending
 
     def _off(self, instance: Instance, cause: Cause, at: float) -> Instance:
-        """Everything on it is killed and its disk is gone. What resists is tried again, and is not gone."""
+        """Kill everything on the instance; the next tick removes its disk. If a process survives, retry later."""
         self.store.close_segment(instance.id, math.ceil(at))
-        if not self._ended(instance):
-            again = self.clock.now() + HARD_END_SECONDS
-            resists = replace(instance, state=State.SHUTTING_DOWN, cause=cause, off_at=again)
-            self.store.save(resists, at)
-            return resists
+        if not self._kill_processes(instance):
+            again = self.clock.now() + KILL_RETRY_SECONDS
+            surviving = replace(instance, state=State.SHUTTING_DOWN, cause=cause, off_at=again)
+            self.store.save(surviving, at)
+            return surviving
         ended = replace(instance, state=State.TERMINATED, cause=cause, ended_at=at)
         self.store.save(ended, at)
-        self._gone.append(instance.id)
+        self._disks_to_remove.append(instance.id)
         return ended
 
-    def _ended(self, instance: Instance) -> bool:
-        never_booted = instance.pid is None and instance.created_at > self._woke
+    def _kill_processes(self, instance: Instance) -> bool:
+        """Kill everything on the instance. Return False if something survived."""
+        never_booted = instance.pid is None and instance.created_at > self._started_at
         return never_booted or self._machines.end(instance.id, _process(instance))
 
     def _environ(self, instance: Instance) -> dict[str, str]:
