@@ -1,4 +1,4 @@
-"""A corpus of output as real programs print it, and of lines that must give nothing."""
+"""Test the parser with output of real programs, and with lines that must give no values."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ LIGHTNING = [
             total_steps=100,
             metrics={"train_loss": 0.123},
             within_epoch=True,
+            from_zero=True,
         ),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Progress is a fold over what the output said."""
+"""Test the progress of a job that follows from its lines of output."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ def test_steps_within_an_epoch_refine_it() -> None:
     assert (progress.epoch, progress.total_epochs, progress.step, progress.total_steps) == (5, 10, 50, 100)
     assert progress.loss == 0.25
     assert progress.message == "Training epoch 5/10"
+
+
+def test_the_rich_bar_of_lightning_counts_epochs_from_zero_also_after_a_resume() -> None:
+    """Lightning 2.6.6 prints this as the last frame of five epochs, in a pipe as the only one."""
+    last = lines("Epoch 4/4 ━━━━━━━━━━━━━━━━ 20/20 0:00:00 • 0:00:00 371.88it/s v_num: 0.000")
+    assert (last.as_dict()["epoch"], last.fraction, last.message) == (5, 1.0, "Training epoch 5/5")
+    halfway = lines("Epoch 3/9 ━━━━━━━━╺━━━━━━━ 50/100 0:00:10 • 0:00:12 4.5it/s v_num: 0.000 train_loss: 0.123")
+    assert halfway.fraction == pytest.approx(0.35)
 
 
 def test_lightning_epochs_without_a_total_give_no_fraction() -> None:
