@@ -1,4 +1,4 @@
-"""Samples of real processes, of made-up /proc trees, and GPUs through a made-up driver."""
+"""Test samples of real processes, of fake /proc trees, and of GPUs through a fake driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ child.wait()
 
 @pytest.fixture
 def family() -> Iterator[subprocess.Popen[bytes]]:
-    """A parent in a session of its own with a busy child."""
+    """Yield a parent in its own session with a busy child."""
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT],
         stdout=subprocess.PIPE,
@@ -171,7 +171,7 @@ def test_fifty_processes_cost_little(tmp_path: Path) -> None:
 
 
 class Driver:
-    """A driver library with `count` GPUs; calls named in `unsupported` fail, as they do on some GPUs."""
+    """A fake driver library with `count` GPUs. Calls named in `unsupported` fail, as on some real GPUs."""
 
     def __init__(self, count: int = 1, unsupported: tuple[str, ...] = (), init: int = 0) -> None:
         self._count, self._unsupported, self._init = count, unsupported, init
@@ -259,7 +259,7 @@ def test_amd_gpus_from_files(proc: Path, tmp_path: Path) -> None:
 
 
 class Machine:
-    """Answers as a machine would."""
+    """A fake machine."""
 
     def __init__(
         self,
@@ -342,6 +342,11 @@ def test_cuda_and_apple_silicon() -> None:
     apple = detect_devices(Machine(system=("Darwin", "arm64")))
     assert (apple.mps, apple.kind) == (True, "mps")
     assert detect_devices(Machine(system=("Darwin", "x86_64"))).kind == "cpu"
+
+
+def test_only_octal_escapes_of_a_mounted_path_are_decoded() -> None:
+    mounts = Mounts.parse(r"1 2 0:3 /a\040b /größe\040\134n/cg rw - cgroup2 cgroup2 rw", "0::/a b/own")
+    assert mounts.own_folders("") == [r"/größe \n/cg/own", r"/größe \n/cg"]
 
 
 def test_a_group_outside_what_is_mounted_counts_as_the_root() -> None:
