@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from crucible.wire.process import Process, start_time
 log = logging.getLogger(__name__)
 
 END_SECONDS = 10.0
-PREPARE_TRIES = 5
+PREPARE_ATTEMPTS = 5
 
 
 def confinement_name(assignment: Assignment) -> str:
@@ -30,12 +31,12 @@ def confinement_name(assignment: Assignment) -> str:
 
 
 def prepare_confinement(limiter: Limiter, assignment: Assignment, folder: Path) -> tuple[Confinement, str]:
-    """Return a confinement with the assignment's limits and a text of what it enforces.
+    """Return a confinement with the assignment's limits, and a text about what it enforces.
 
     Falls back to limits without cgroups if cgroups fail.
     """
     name, limits = confinement_name(assignment), assignment.limits
-    for _ in range(PREPARE_TRIES):
+    for _ in range(PREPARE_ATTEMPTS):
         try:
             _clear(limiter, name)
             return limiter.prepare(name, limits.memory_bytes, limits.cpus), limiter.describe()
@@ -47,7 +48,7 @@ def prepare_confinement(limiter: Limiter, assignment: Assignment, folder: Path) 
 
 
 def _clear(limiter: Limiter, name: str) -> None:
-    """Remove a confinement of a runner that died while preparing. Nothing of the attempt runs yet."""
+    """Remove the confinement of a runner that died during preparation. No process of the attempt runs yet."""
     left = limiter.find_left(name)
     if left is not None:
         left.kill_all()
@@ -73,7 +74,7 @@ class Stopwatch:
 class UserProcess:
     """`process` leads its own session and process group; `record` is its file in the attempt's folder.
 
-    `variables` are in the environment of all its descendants. After `wait`, `ran` has the time that it ran.
+    `variables` are in the environment of all its descendants. After `wait`, `ran.seconds` is how long it ran.
     """
 
     process: Process
@@ -84,26 +85,26 @@ class UserProcess:
     ran: Stopwatch = field(default_factory=Stopwatch)
 
     @classmethod
-    def prepare(cls, confinement: Confinement, output: int, record: Path, marks: Mapping[str, str]) -> UserProcess:
+    def prepare(cls, confinement: Confinement, output: int, record: Path, variables: Mapping[str, str]) -> UserProcess:
         """Fork the child that becomes the user's process. Call it while there are no threads."""
         launcher = Launcher.prepare(confinement.enter, output)
         process = Process(launcher.pid, start_time(launcher.pid) or "")
-        return cls(process, record, marks, confinement, launcher)
+        return cls(process, record, variables, confinement, launcher)
 
     @classmethod
-    def from_record(cls, record: Path, marks: Mapping[str, str], confinement: Confinement | None) -> UserProcess:
+    def from_record(cls, record: Path, variables: Mapping[str, str], confinement: Confinement | None) -> UserProcess:
         """Return the process of a runner that died, which may still run."""
         doc = read_json(record) or {}
         pid = doc.get("pid")
         process = Process(pid if isinstance(pid, int) else 0, str(doc.get("start_time", "")))
-        return cls(process, record, marks, confinement)
+        return cls(process, record, variables, confinement)
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
     def start(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
-        """Start the command. Raises CannotExecute. The record is on disk before anything of the user's runs."""
+        """Start the command. The record is on disk before any of the user's code runs. Raises CannotExecute."""
         assert self.launcher is not None
         doc: dict[str, object] = {"pid": self.pid, "pgid": self.pid, "start_time": self.process.start_time}
         write_json(self.record, doc, durable=True)
@@ -115,6 +116,7 @@ class UserProcess:
             raise
 
     def abandon(self) -> None:
+        """Let the child exit without starting the command."""
         assert self.launcher is not None
         self.launcher.abandon()
         self._reap()
@@ -131,16 +133,17 @@ class UserProcess:
 
     def wait(self) -> ProcessEnded:
         """Wait for the end of the process, then kill everything it left behind."""
-        if hasattr(os, "waitid"):
-            # WNOWAIT leaves a zombie, which keeps the pid: the group cannot be another one's while we kill it.
+        if hasattr(os, "waitid"):  # macOS has it only from Python 3.13 on
+            # WNOWAIT leaves a zombie, which keeps the pid: the group cannot become another one's while we kill it.
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             self.ran.end()
             self.end_all()
         _, status, usage = os.wait4(self.pid, 0)
         if self.ran.seconds is None:
             self.ran.end()
-        self.end_all()
-        cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        self.end_all()  # without waitid the only call
+        cpu = usage.ru_utime + usage.ru_stime
+        peak = usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024  # macOS counts bytes, others KiB
         oom = False
         if self.confinement is not None:
             oom = self.confinement.oom_killed()
@@ -152,7 +155,7 @@ class UserProcess:
 
     def end_all(self) -> None:
         """Kill the process, its group, its confinement and all processes with its variables; wait for their end."""
-        # The start time shows that the pid is still ours, and not a later process.
+        # The start time shows that the pid still belongs to our process, and not to a later one.
         if start_time(self.pid, zombies=True) == self.process.start_time:
             signal_group(self.pid, signal.SIGKILL)
         try:
