@@ -54,7 +54,7 @@ ALWAYS = float("inf")
 
 
 class NamedIds(SystemIds):
-    """Ids, those of the next attempts as a test named them."""
+    """Makes ids; those of the next attempts are chosen by the test."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,16 +67,16 @@ class NamedIds(SystemIds):
 
 
 class Attempt:
-    """What has arrived of one attempt."""
+    """Everything that has arrived from one attempt."""
 
     def __init__(self, server: AgentsServer, id: str, job: str) -> None:
         self._server = server
         self.id = id
         self.job = job
         self.messages: list[AgentMessage] = []
-        """Those that the listener took, in order."""
+        """Messages that the listener accepted, in order."""
         self.tails: list[bytes] = []
-        """Output as it was shown before it was stored."""
+        """Output that was sent to followers before it was stored."""
 
     def of(self, kind: MessageKind) -> list[AgentMessage]:
         return [message for message in self.messages if message.kind is kind]
@@ -90,7 +90,7 @@ class Attempt:
         return self._server.call(self._server.rig.world, self.job)
 
     def log(self) -> bytes:
-        """Return the stored output; fails unless it is in one piece, and as it was announced."""
+        """Return the stored output. Fails unless it has no gap and matches its announcements."""
         data = b""
         for row in self._rows(t.log_segments):
             piece = self._server.store.get(log_segment_key(self.job, self.id, 0, row["n"]))
@@ -102,13 +102,13 @@ class Attempt:
 
     @property
     def output(self) -> bytes:
-        """The stored output, and what came of it that is not stored yet: what users are shown."""
+        """The output as users see it: the stored part, and the tail that is not stored yet."""
         logs = self._server.rig.logs
         return self._server.call(logs.page, self.job, None, 0, 10**9, None).data
 
     @property
     def artifacts(self) -> dict[str, bytes]:
-        """The stored files by their paths, each verified against what was announced."""
+        """The stored files by path, each verified against its announcement."""
         found = {}
         for row in self._rows(t.artifacts):
             data = found[row["path"]] = self._server.store.get(artifact_key(self.job, self.id, row["path"]))
@@ -117,7 +117,7 @@ class Attempt:
 
     @property
     def checkpoints(self) -> list[dict[str, Any]]:
-        """The rows of stored checkpoints in the order they came, each with its `data`, verified."""
+        """The rows of stored checkpoints in order, each with its verified `data`."""
         found = sorted(self._rows(t.checkpoints), key=lambda row: row["cursor"])
         for row in found:
             row["data"] = self._server.store.get(checkpoint_key(self.job, row["sha256"]))
@@ -136,7 +136,7 @@ class Attempt:
 
 
 class AgentsServer:
-    """A deployment with one machine; its server can die and come back on the same database.
+    """A deployment with one machine, whose server can die and restart on the same database.
 
     Methods are for a test's own thread. `url_file` names the server that runs, as an embedded one does.
     """
@@ -147,9 +147,9 @@ class AgentsServer:
         self.attempts: dict[str, Attempt] = {}
         self.requests: list[tuple[str, str]] = []
         self.connections: set[object] = set()
-        """The far ends of all connections that brought a request."""
+        """The client addresses of all connections that brought a request."""
         self.devices: list[str] = []
-        """What hosts told of their machine, as they sent it."""
+        """The devices that hosts reported, as they sent them."""
         self._scratch = folder / "server"
         self._scratch.mkdir()
         self._changed = threading.Condition()
@@ -166,7 +166,7 @@ class AgentsServer:
         self.call(self._start)
 
     def down(self) -> None:
-        """End it as if it was killed: connections break in the middle of whatever they were doing."""
+        """End the server as if it was killed: connections break at any point."""
         self.call(self._down)
 
     def close(self) -> None:
@@ -225,12 +225,12 @@ class AgentsServer:
         return derive_secret(world.KEY, "attempt", attempt).decode()
 
     def set_terms(self, lease_seconds: float | None = None, ends_in: float | None = None) -> None:
-        """Bound the machine's life from now on; for before its host starts."""
+        """Limit the machine's life from now on. Call it before its host starts."""
         ends_at = None if ends_in is None else self._ports.clock.now() + ends_in
         self.call(self._set_machine, lease_seconds=lease_seconds, ends_at=ends_at)
 
     def run(self, spec: JobSpec, attempt: str, *, cancelled: bool = False) -> Attempt:
-        """Submit a job whose attempt has this id; `cancelled`: its machine never heard that it was to run."""
+        """Submit a job whose attempt has this id. `cancelled`: cancel it before its machine learns of it."""
         self.call(self._run, spec, attempt, cancelled)
         return self.attempts[attempt]
 
@@ -245,11 +245,11 @@ class AgentsServer:
         self.call(self.rig.revival.request_checkpoint, self.attempts[attempt].job)
 
     def forget(self, attempt: str) -> None:
-        """Put an older database in the place of this one: it has no such attempt."""
+        """Replace the database by an older one, which does not have this attempt."""
         self.call(self._forget, attempt)
 
     def hold_ends(self) -> None:
-        """Leave in the machine's document what has ended, so that its host removes nothing, until `release_ends`."""
+        """Keep ended attempts in the machine's document until `release_ends`, so that its host removes nothing."""
         listed: dict[str, Any] = {}
         self._holds_ends = True
 
@@ -264,11 +264,11 @@ class AgentsServer:
         self.publish()
 
     def publish(self) -> None:
-        """Answer the host once more, though nothing else is wanted of it."""
+        """Answer the host once more, although nothing has changed."""
         self.call(self._set_machine, desired_version=t.machines.c.desired_version + 1)
 
     def end_machine(self) -> None:
-        """The machine is not wanted any more."""
+        """Release the machine."""
         self.call(self.rig.change_machine, self.machine, Unwanted("a test"))
 
     def claim(self, native_id: str) -> None:
@@ -282,7 +282,7 @@ class AgentsServer:
     def add_checkpoint(
         self, attempt: str, data: bytes, name: str, form: str = "file", step: int | None = None
     ) -> Resume:
-        """Store a checkpoint of the attempt, as its runner does; returns how one that resumes is told of it."""
+        """Store a checkpoint of the attempt, as its runner does, and return its entry in a resumed assignment."""
         return self.call(self._add_checkpoint, attempt, data, name, form, step)
 
     def set_secret(self, name: str, value: str) -> None:
@@ -341,11 +341,11 @@ class AgentsServer:
         return self.call(self.rig.machine, self.machine).claimed_by
 
     def count(self, end: str) -> int:
-        """Return how many requests came whose path ends so."""
+        """Return the number of requests whose path has this end."""
         return sum(path.endswith(end) for _, path in self.requests)
 
     def wait(self, holds: Callable[[], bool], seconds: float = SECONDS) -> None:
-        """Wait until it holds; it is looked at after every request."""
+        """Wait until the condition holds. It is checked after every request."""
         deadline = time.monotonic() + seconds
         while True:
             seen = self._changes
@@ -363,7 +363,7 @@ class AgentsServer:
         return arrived.of(kind)[0]
 
     def wait_output(self, attempt: str, text: bytes, seconds: float = SECONDS) -> None:
-        """Wait until users are shown this text."""
+        """Wait until users see this text."""
         self.wait(lambda: text in self.attempts[attempt].output, seconds)
 
     def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -371,7 +371,7 @@ class AgentsServer:
         return self.begin(function, *args, **kwargs).result(SECONDS)
 
     def begin(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Begin a call in the server's loop, without waiting for what it returns."""
+        """Start a call in the server's loop without waiting for its result."""
 
         async def run() -> T:
             return await function(*args, **kwargs)
@@ -391,7 +391,7 @@ class AgentsServer:
         self._tell()
 
     async def _record(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, and keep what was taken of an attempt, though the answer may get lost later."""
+        """Serve the request, and record what was accepted from an attempt, even if the response gets lost later."""
         keep = {"messages": self._keep_messages, "tail": self._keep_tail}.get(scope["path"].rpartition("/")[2])
         if keep is None:
             await self._api(scope, receive, send)

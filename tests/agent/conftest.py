@@ -1,4 +1,4 @@
-"""A control plane that a real agent talks to, and a machine with its host."""
+"""Fixtures: a control plane that a real agent connects to, and a machine with its host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def control(tmp_path: Path) -> Iterator[AgentsServer]:
 
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[None]:
-    """Hosts are forked, unless another Python is to run them."""
+    """Fork the hosts of all tests from one process, unless another Python is to run them."""
     if "AGENT_PYTHON" in os.environ:
         yield
         return
@@ -32,7 +32,7 @@ def hosts() -> Iterator[None]:
 
 @pytest.fixture
 def new_interpreters(monkeypatch: pytest.MonkeyPatch, hosts: None) -> None:
-    """Every host of the test is started as a backend starts it."""
+    """Start every host of the test in a new interpreter, as a backend does."""
     monkeypatch.setattr(Machine, "fork_server", None)
 
 

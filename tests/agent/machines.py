@@ -1,4 +1,4 @@
-"""A machine for tests: a real host process in a folder of its own, and ways to hurt it."""
+"""A machine for tests: a real host process in its own folder, and ways to break it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def script(text: str, **fields: Any) -> JobSpec:
 
 
 class Machine:
-    """Starts hosts as the local backend does; `close` ends whatever is left of them."""
+    """Starts hosts as the local backend does. `close` ends everything that is left of them."""
 
     fork_server: ForkServer | None = None
-    """Where hosts are forked, if they need not be new interpreters."""
+    """The server that forks hosts, if they need not be new interpreters."""
 
     def __init__(self, folder: Path, control: AgentsServer, **bootstrap: object) -> None:
         self.control = control

@@ -1,4 +1,4 @@
-"""A metadata address for tests: a real small server on the loopback."""
+"""A metadata service for tests: a small real server on the loopback address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crucible.agent.host.interruption import MetadataUrl
 
 
 class Metadata:
-    """Answers as a place does: 404 until something is announced. `drip` sends a body that never ends."""
+    """Answers like a provider: 404 until a notice is set. `drip` sends a body that never ends."""
 
     def __init__(self) -> None:
         self.status, self.body = 404, b"{}"
@@ -37,7 +37,7 @@ class Metadata:
             daemon_threads = True
 
             def handle_error(self, request: object, client_address: object) -> None:
-                """A client that hangs up is no news."""
+                """Do not report clients that disconnect."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/m/interruption"

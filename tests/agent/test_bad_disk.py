@@ -1,4 +1,4 @@
-"""What a runner writes down, on a disk that takes half of it, or nothing."""
+"""Test a runner's files on a disk that stores only a part of each write, or nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crucible.wire.documents.messages import MessageKind
 
 
 class BadDisk:
-    """Takes everything, or `takes` bytes of each write and then fails."""
+    """Writes everything, or `takes` bytes of each write before it fails."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.takes: int | None = None

@@ -1,4 +1,4 @@
-"""Limits, on the machine's own cgroups where it has them, and by watching everywhere."""
+"""Test limits, by the machine's own cgroups if it has them, and without cgroups everywhere."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def real_cgroup1() -> Cgroup1Limiter | None:
 
 
 def real_cgroup2() -> Path | None:
-    """A folder of the real v2 hierarchy that we may write to, whatever controllers it has."""
+    """Return a writable folder of the real v2 hierarchy, with any controllers."""
     mount = LimitsProbe().mounts().get("") if sys.platform == "linux" else None
     return Path(mount.own) if mount is not None and os.access(Path(mount.own, "cgroup.procs"), os.W_OK) else None
 

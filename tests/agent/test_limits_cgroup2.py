@@ -1,4 +1,4 @@
-"""cgroup v2 on a kernel made of plain files."""
+"""Test cgroup v2 on a fake kernel of plain files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MB = 2**20
 
 
 class Kernel(Files):
-    """Folders with the behaviour of cgroup v2: files appear with a folder, by what the parent hands down."""
+    """Folders that behave like cgroup v2: a new folder has the files that its parent enables."""
 
     COMMON = ("cgroup.procs", "cgroup.subtree_control", "cgroup.kill", "cpu.stat")
 

@@ -1,4 +1,4 @@
-"""The agent's command line, as those call it that start hosts."""
+"""Test the agent's command line."""
 
 from __future__ import annotations
 

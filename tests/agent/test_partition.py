@@ -1,4 +1,4 @@
-"""A runner that nobody hears, in virtual time: what the lease and the silence decide together."""
+"""Test a runner without contact, in virtual time: how its lease and the control plane's timeout work together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TURN = 5.0
 
 
 class Node:
-    """A running runner on a clock of its own. The listener tries once a turn."""
+    """A running runner on a fake clock. The poller makes one request each turn."""
 
     def __init__(self, lease: float | None, seconds: float | None = None) -> None:
         self.now = 1000.0

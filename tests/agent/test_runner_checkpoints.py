@@ -1,4 +1,4 @@
-"""Checkpoints of a real program on a real machine: kept, never torn, and given to the next attempt."""
+"""Test checkpoints of a real program on a real machine: stored, never torn, and passed to the next attempt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = 60.0
 
 
 def told(control: AgentsServer, attempt: str = A1) -> list[tuple[object, object, object]]:
-    """Name, step and metric of what was announced, each verified against what was stored."""
+    """Return name, step and metric of the announced checkpoints, each verified against the stored content."""
     return [(row["name"], row["step"], row["metric"]) for row in control.attempts[attempt].checkpoints]
 
 

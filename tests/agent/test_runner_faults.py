@@ -1,4 +1,4 @@
-"""What a runner and its host survive, and what they do about what they do not."""
+"""Test faults that a runner and its host survive, and how they handle those that they do not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def machine(tmp_path: Path, control: AgentsServer, hosts: None) -> Iterator[Mach
 
 
 def wait_until(path: Path) -> str:
-    """Python code that waits until somebody makes a file."""
+    """Return Python code that waits until a file exists."""
     return f"import os, time\nwhile not os.path.exists({str(path)!r}): time.sleep(0.01)\n"
 
 
@@ -162,7 +162,7 @@ def test_a_runner_killed_while_it_prepares_begins_again(
 
 def test_a_bad_assignment_does_not_stop_the_others(machine: Machine, control: AgentsServer) -> None:
     def with_bad_one(document: dict[str, Any]) -> dict[str, Any]:
-        """A server with a defect; ours makes no such assignment."""
+        """A server with a bug that makes a bad assignment."""
         (good,) = document["assignments"] or (None,)
         bad = good and {**good, "attempt": "../out"}
         return {**document, "assignments": [bad, good] if good else []}

@@ -1,4 +1,4 @@
-"""A real runner whose machine goes away, or that is asked to save: told by what arrives at the control plane."""
+"""Test a real runner whose machine ends, or whose program is asked to save, by the messages that arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crucible.wire.documents.messages import MessageKind
 pytestmark = pytest.mark.enable_socket
 
 SECONDS = 60.0
-"""How long something may take on a busy machine."""
+"""Timeout for a busy machine, in seconds."""
 
 SAVES = """
 import os, signal, sys, time
@@ -51,7 +51,7 @@ def wait_ready(control: AgentsServer) -> None:
 
 
 def told(control: AgentsServer) -> list[MessageKind]:
-    """What was said, from the start of the process on, in order."""
+    """Return the messages in order, from the start of the process on."""
     wanted = (MessageKind.STARTED, MessageKind.NOTICE, MessageKind.ARTIFACT, MessageKind.EXITED, MessageKind.ENDED)
     return [message.kind for message in control.attempts[A1].messages if message.kind in wanted]
 

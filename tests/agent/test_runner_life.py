@@ -1,4 +1,4 @@
-"""The life of an attempt on a real machine, told by what arrives at the control plane."""
+"""Test the life of an attempt on a real machine, by the messages that arrive at the control plane."""
 
 from __future__ import annotations
 

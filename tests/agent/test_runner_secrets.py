@@ -1,4 +1,4 @@
-"""Secrets on a real machine: in the program's variables, and in nothing that is written or told."""
+"""Test secrets on a real machine: they are in the program's variables, and in nothing that is written or sent."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ VALUE = "canary-5ebf+f17/áé-value"
 
 @pytest.fixture
 def control(control: AgentsServer) -> AgentsServer:
-    """One with a secret, and whose hosts keep what jobs leave until a test has seen it."""
+    """A control plane with a secret, whose hosts keep the files of jobs for the test."""
     control.set_secret("TOKEN", VALUE)
     control.hold_ends()
     return control
 
 
 def told(control: AgentsServer) -> str:
-    """All that came of the attempt but its outputs."""
+    """Return everything that arrived from the attempt, except its outputs."""
     attempt = control.attempts[A1]
     messages = json.dumps([dict(message.data) for message in attempt.messages], ensure_ascii=False)
     return messages + attempt.log().decode() + b"".join(attempt.tails).decode()
 
 
 def on_disk(folder: Path) -> list[str]:
-    """Files below the folder in which the value stands, besides what the job wrote itself."""
+    """Return the files below the folder that contain the value, except those that the job wrote."""
     own = ("outputs", "work", "report.jsonl")
     files = [path for path in folder.rglob("*") if path.is_file() and not set(own) & set(path.parts)]
     return [str(path) for path in files if VALUE.encode() in path.read_bytes()]
@@ -124,7 +124,7 @@ def test_one_that_is_refused_fails_the_job_before_it_starts(machine: Machine, co
 
 def test_one_that_the_server_leaves_out_fails_the_job(machine: Machine, control: AgentsServer) -> None:
     def leave_out(answer: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        """A server with a defect."""
+        """A server with a bug."""
         return {"secrets": {name: value for name, value in answer["secrets"].items() if name != "OTHER"}}
 
     control.faults.change("*/secrets", leave_out)

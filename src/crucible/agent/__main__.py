@@ -60,7 +60,7 @@ def _runner(folder: Path) -> int:
 
 
 def _log_to(path: Path) -> None:
-    """Log to the file, and redirect stdout and stderr there: nobody reads the streams we were started with."""
+    """Log to the file, and redirect stdout and stderr there: nothing reads the streams of the parent process."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (descriptor, 1), (descriptor, 2)):

@@ -13,7 +13,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boottime() -> float:
-    """Return seconds on a clock that nobody sets and that counts sleep, where the system has one.
+    """Return seconds on a clock that is never set and counts sleep, if the system has one, else the monotonic clock.
 
     CLOCK_MONOTONIC stands still while a machine sleeps, but leases and rented time do not.
     """
@@ -32,13 +32,14 @@ def boot_id() -> str:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When the machine's time is over: `at` on the boot-time clock. `total` is the whole time there was, in seconds."""
+    """The end of the machine's time, on the boot-time clock. `total`: the seconds from its beginning to its end."""
 
     at: float
     total: float
 
     @classmethod
     def after(cls, seconds: float | None, now: float) -> Deadline | None:
+        """Return the deadline `seconds` from now; None if there is none."""
         return None if seconds is None else cls(now + seconds, max(0.0, seconds))
 
     def to_dict(self, boot: str) -> dict[str, object]:
@@ -56,7 +57,7 @@ class Deadline:
 class Silence:
     """How long the control plane has been silent. Call `tick` at least every few seconds.
 
-    A jump between two ticks means that this machine slept, or the process was frozen: that is no silence of the
+    A jump between two ticks means that this machine slept, or the process was frozen, which is not a silence of the
     control plane. Silence counts again only after a contact has failed that began well after the jump.
     """
 
@@ -77,7 +78,7 @@ class Silence:
         return Silence(now, now)
 
     def failed(self, now: float, began: float) -> Silence:
-        """Record that a contact failed, which was attempted from `began` until now."""
+        """Record a failed contact that was attempted from `began` until now."""
         ticked = self.tick(now)
         if ticked.jumped_at is not None and began >= ticked.jumped_at + AWAKE_SECONDS:
             return replace(ticked, jumped_at=None)

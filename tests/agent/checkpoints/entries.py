@@ -17,13 +17,13 @@ def file(name: str, version: int = 1, size: int = 10) -> CheckpointEntry:
 
 
 def folder(name: str, *versions: int, inode: int = 1) -> CheckpointEntry:
-    """A folder with a file for each version."""
+    """Make a folder with a file for each version."""
     marks = tuple(FileStamp(f"f{n}", 10, version, n) for n, version in enumerate(versions))
     return CheckpointEntry(name, True, inode, 1, marks)
 
 
 def zipped() -> bytes:
-    """As `torch.save` and `numpy.savez` write: stored, the data behind a header each."""
+    """Make a zip like `torch.save` and `numpy.savez`: entries are stored uncompressed, each after its header."""
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w") as file:
         file.writestr("archive/data.pkl", b"\x80\x02}q\x00.")
@@ -36,7 +36,7 @@ def zipped() -> bytes:
 
 
 def zipped64() -> bytes:
-    """With the large form of the end, which torch always writes."""
+    """Add the zip64 end, which torch always writes."""
     plain = zipped()
     at = plain.rfind(b"PK\x05\x06")
     _, _, _, _, count, length, start, _ = struct.unpack_from("<4s4H2LH", plain, at)
@@ -102,4 +102,4 @@ KNOWN = {
     "state.pkl.gz": gzipped(),
     "state.json": jsoned(),
 }
-"""A whole file of each known format, by a name it may have."""
+"""A complete file of each known format, by a name that it may have."""

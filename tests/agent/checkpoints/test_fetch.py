@@ -1,4 +1,4 @@
-"""The checkpoint to start from arrives whole, or the job does not start."""
+"""Test that the checkpoint to resume from arrives complete, or the job does not start."""
 
 from __future__ import annotations
 

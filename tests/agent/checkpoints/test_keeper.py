@@ -1,4 +1,4 @@
-"""From a folder and a program's end to what is announced."""
+"""Test which checkpoints of a folder are announced, depending on how the program ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was renamed into the folder is whole, however its program ended."""
+"""Test that a checkpoint which was renamed into the folder is whole, however its program ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crucible.agent.checkpoints.listing import CheckpointEntry, read_entry
 from crucible.agent.checkpoints.watch import FolderScan, FolderWatch, ProgramState, WholeReason, record_scan
 
 LATER = 50_000_000
-"""Nanoseconds; the clock that stamps files may be slow to tick."""
+"""Nanoseconds; the clock of the file system may be coarse."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def seen(folder: Path, name: str) -> CheckpointEntry:
 
 
 def written_before(path: Path) -> None:
-    """As if some time had passed since it was written."""
+    """Set the file's times back, as if some time had passed since it was written."""
     info = path.stat()
     os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns - LATER))
 

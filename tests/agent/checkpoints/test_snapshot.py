@@ -1,4 +1,4 @@
-"""Snapshots hold one moment of a checkpoint or are not made."""
+"""Test that a snapshot holds one state of a checkpoint, or is not made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints are announced when they are stored, and only then."""
+"""Test that checkpoints are announced once they are stored, and not before."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nothing() -> None:
 
 @dataclass
 class Store:
-    """Takes checkpoints as the server does. `cuts` break an upload after so many bytes, `failures` answer it."""
+    """A fake server. `cuts` break uploads after that many bytes, `failures` are raised as responses."""
 
     cuts: Iterator[int] = field(default_factory=lambda: iter(()))
     failures: Iterator[ChannelError] = field(default_factory=lambda: iter(()))
@@ -139,7 +139,7 @@ def test_an_upload_that_breaks_anywhere_is_never_announced_before_it_is_stored(r
 
 
 def test_overwritten_while_it_is_sent_the_copy_is_stored(run: Run) -> None:
-    """The program goes on writing to the same file, in place, all the time that it runs."""
+    """The program writes to the same file, in place, as long as it runs."""
     run.write("last.bin", b"old" * 1000)
     run.store.meanwhile = lambda: run.write("last.bin", b"new" * 900)
     run.offer("last.bin")
@@ -151,7 +151,7 @@ def test_overwritten_while_it_is_sent_the_copy_is_stored(run: Run) -> None:
 
 
 def test_overwritten_after_all_it_is_refused_and_forgotten(run: Run) -> None:
-    """A stranger writes after the end, when files are sent from where they are."""
+    """Another process writes after the program's end, when files are sent without a copy."""
     run.write("last.bin", b"old" * 100_000)
     run.store.meanwhile = lambda: run.write("last.bin", b"NEW" * 100_000)
     run.offer("last.bin")

@@ -1,4 +1,4 @@
-"""Which checkpoint is stored next."""
+"""Test which checkpoint is stored next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def waiting(*names: str, size: int = 10, metrics: dict[str, float] | None = None
 
 
 def order(found: UploadQueue, mode: Mode) -> list[str]:
-    """The names that are stored, when each is stored as soon as it is the next."""
+    """Return the names in the order in which they would be stored."""
     names = []
     while (candidate := found.next(mode)) is not None:
         names.append(candidate.name)

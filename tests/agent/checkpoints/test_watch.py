@@ -1,4 +1,4 @@
-"""When a name in the checkpoint folder counts as whole."""
+"""Test when an entry of the checkpoint folder counts as whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def look(at: float, *entries: CheckpointEntry, program: ProgramState = ProgramSt
 
 
 def run(*looks: FolderScan, notes: tuple[SaveNote, ...] = ()) -> list[tuple[WholeEntry, ...]]:
-    """What each look finds; the notes come with the last."""
+    """Return the whole entries after each scan. The notes come with the last one."""
     watch, found = FolderWatch(), []
     for one in looks:
         watch, wholes = record_scan(watch, one, notes if one is looks[-1] else ())

@@ -1,4 +1,4 @@
-"""A file torn at any byte is known to be torn."""
+"""Test that a file truncated at any byte is recognized as truncated."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def listing(*names: str, release: bool = False) -> Desired:
 
 
 class Play:
-    """Feeds events and collects what the host would do."""
+    """Feeds events to the reducer and collects its actions."""
 
     def __init__(self, idle: float = 60.0) -> None:
         self.now = 0.0
@@ -24,7 +24,7 @@ class Play:
         return actions
 
     def tick(self, seconds: float) -> tuple[hs.Action, ...]:
-        """Time passes in steps, as it does for a host that is awake."""
+        """Let time pass in small steps, as for a host that does not sleep."""
         actions: tuple[hs.Action, ...] = ()
         end = self.now + seconds
         while self.now < end:
@@ -116,7 +116,7 @@ def test_an_idle_host_quits_after_a_silence() -> None:
     play = Play(idle=60.0)
     play(hs.DesiredReceived(listing(), 0.0))
     assert play.tick(50.0) == ()
-    assert play.tick(20.0) == (hs.ExitHost("idle, and the control plane does not answer"),)
+    assert play.tick(20.0) == (hs.ExitHost("idle, and the control plane does not respond"),)
 
 
 def test_a_contact_keeps_an_idle_host() -> None:
@@ -130,7 +130,9 @@ def test_a_busy_host_outlives_any_silence() -> None:
     play = Play(idle=60.0)
     play(hs.DesiredReceived(listing("a"), 0.0))
     assert play.tick(100_000.0) == ()
-    assert play(hs.RunnerEnded("a", 0, True, play.now)) == (hs.ExitHost("idle, and the control plane does not answer"),)
+    assert play(hs.RunnerEnded("a", 0, True, play.now)) == (
+        hs.ExitHost("idle, and the control plane does not respond"),
+    )
 
 
 def test_a_machine_that_slept_asks_once_before_it_believes_in_silence() -> None:
@@ -138,4 +140,4 @@ def test_a_machine_that_slept_asks_once_before_it_believes_in_silence() -> None:
     assert play(hs.Tick(5000.0)) == ()
     assert play(hs.ContactLost(5001.0, began=10.0)) == ()
     assert play(hs.Tick(5040.0)) == ()
-    assert play(hs.ContactLost(5041.0, began=5040.0)) == (hs.ExitHost("idle, and the control plane does not answer"),)
+    assert play(hs.ContactLost(5041.0, began=5040.0)) == (hs.ExitHost("idle, and the control plane does not respond"),)

@@ -1,4 +1,4 @@
-"""The watch on a metadata address, against a real small server and its bad days."""
+"""Test the watch on a metadata service, with a small real server and its faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def metadata() -> Iterator[Metadata]:
 
 
 def ask_patiently(metadata: Metadata) -> float | None:
-    """The machine of a test may be slower than a metadata address is allowed to be."""
+    """Raise the timeout: the machine of a test may be slower than a metadata service may be."""
     return fetch_notice(metadata.address, 10.0)
 
 

@@ -1,4 +1,4 @@
-"""Cutting output into lines: every split of the same bytes gives the same lines, in bounded memory."""
+"""Test that every split of the same bytes gives the same lines, in bounded memory."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from crucible.agent.output.output_log import OutputLimits, OutputLog
 
 
 class World:
-    """A clock and a disk to turn by hand, and the notes that were made."""
+    """A fake clock and disk, and the notes that were made."""
 
     def __init__(self, folder: Path, **room: int) -> None:
         self.now = 0.0
@@ -20,7 +20,7 @@ class World:
         return OutputLog(self.folder, self.notes.append, self.room, announced, lambda: self.now)
 
     def sent(self) -> bytes:
-        """What is finished, as it would be stored; checks that the pieces fit."""
+        """Return the finished segments as one text, and check that they have no gap."""
         data = b""
         while True:
             segment = self.log.unsent()

@@ -1,4 +1,4 @@
-"""Points that wait to be sent, from the output and from the program's own reports."""
+"""Test the buffer of points from a program's output and its own reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crucible.agent.output.telemetry import ReportFile, Telemetry
 
 
 class Job:
-    """A program that prints and reports, and what would be sent of it."""
+    """A program that prints and reports, and the points that would be sent."""
 
     def __init__(self, folder: Path) -> None:
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""What the program writes on its way to the log, with secrets in it."""
+"""Test the way of a program's output to the log, with secrets in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUE = "s3cr3t-value"
 
 
 class Piped:
-    """A pump at the other end of a pipe."""
+    """A pump at the reading end of a pipe."""
 
     def __init__(self, folder: Path, *secrets: str) -> None:
         self.log = OutputLog(folder / "log", lambda text: None)

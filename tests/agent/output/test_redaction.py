@@ -18,7 +18,7 @@ from crucible.agent.output.secret_forms import SHORTEST, secret_forms
 
 SECRET = "s3cr3t-Válue/with+odd=chars"
 values = st.text(min_size=4, max_size=30).filter(lambda value: any(map(long_enough, re.split("[\r\n]+", value))))
-"""Each line of a value is looked for by itself, and none that is shorter than the shortest."""
+"""Each line of a value is searched for separately, except lines that are too short."""
 
 
 def long_enough(line: str) -> bool:
@@ -30,7 +30,7 @@ def through(redactor: Redactor, pieces: list[bytes]) -> bytes:
 
 
 def cut(text: bytes, seed: int) -> list[bytes]:
-    """Into pieces of 1 to 7 bytes."""
+    """Split the data into pieces of 1 to 7 bytes."""
     dice, at, found = random.Random(seed), 0, []
     while at < len(text):
         size = dice.randint(1, 7)

@@ -22,7 +22,7 @@ UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']
 
 
 class Talk:
-    """What a build said."""
+    """The output of a build."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -37,7 +37,7 @@ def builder(tmp_path: Path, talk: Talk, uv: str | None = UV, path: str | None = 
 
 
 def wheel(folder: Path, name: str = "demo") -> str:
-    """A tiny package as a requirement line that needs no index."""
+    """Return a requirement line for a tiny package that needs no index."""
     path = folder / f"{name}-1.0-py3-none-any.whl"
     info = f"{name}-1.0.dist-info"
     with zipfile.ZipFile(path, "w") as packed:
@@ -118,7 +118,7 @@ NOT_FOUND = "error: No solution found\n  cause: Because x was not found in the p
 
 
 def failing_uv(tmp_path: Path, said: str) -> str:
-    """A uv that makes no environment and says why."""
+    """Make a fake uv that fails with a message."""
     return fake_program(tmp_path / "uv", f"echo 'Using Python'; echo '{said}'; exit 1")
 
 

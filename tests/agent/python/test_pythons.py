@@ -20,7 +20,7 @@ def program(path: Path, text: str) -> str:
 
 
 def fake_python(path: Path, version: str) -> str:
-    """A program that answers as a Python of that version."""
+    """Make a program that answers like a Python of this version."""
     lines = (version, str(path), str(path.parent.parent), "linux-x86_64", "cpython")
     return program(path, "\n".join(f"echo {line}" for line in lines))
 
@@ -128,7 +128,7 @@ def test_bin_ls_is_no_python(tmp_path: Path) -> None:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """A virtual environment as far as folders go, whose Python is a link out of it."""
+    """Make the folders of a virtual environment, whose Python is a link out of it."""
     packages = tmp_path / "lib" / "python3.12" / "site-packages"
     for name in ("numpy-2.4.1", "torch-2.13.0+cpu", "Ruamel_Yaml-0.18", "pip-25.0", "half"):
         (packages / f"{name}.dist-info").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""How a job ended, from one runner to the next."""
+"""Test the record of a job's exit that one runner leaves to the next."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_huge_folder_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.
     assert staged.note() is None
 
     def is_said() -> bool:
-        """Written again until the file's time, which is coarse, is later than the look."""
+        """Write the file again until its time, which is coarse, is later than the scan."""
         write(tmp_path, *(f"a{number}" for number in range(10)))
         return (staged.note() or "").startswith("at least 5 files written")
 

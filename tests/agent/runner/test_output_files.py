@@ -14,7 +14,7 @@ from crucible.agent.runner.output_files import NOTE_AFTER, OutputStorer, StoredF
 
 @dataclass
 class Server:
-    """Takes files; `failures` are raised first, one per try. Only the part of a channel that outputs use."""
+    """The part of a channel that outputs use. It accepts files after it has raised each of `failures`."""
 
     failures: Iterator[ChannelError] = field(default_factory=lambda: iter(()))
     files: dict[str, bytes] = field(default_factory=dict)

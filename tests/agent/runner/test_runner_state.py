@@ -22,7 +22,7 @@ class Play:
         self.state, self.done = rs.begin(grace, seconds, 0.0, ends, checkpoint)
 
     def __call__(self, *events: ev.Event) -> list[ev.Action]:
-        """Feed the events; what the last one led to."""
+        """Feed the events, and return the actions of the last one."""
         actions: ev.Actions = ()
         for event in events:
             self.state, actions = rs.step(self.state, event)
@@ -175,14 +175,14 @@ def test_a_settled_attempt_stops_delivering() -> None:
     assert play(ev.AttemptReleased()) == [ev.Finish(deliver=False)]
 
 
-# The provider takes the machine back
+# The provider reclaims the machine
 
 
 def test_a_notice_is_told_and_stops_in_time_to_send_what_is_saved() -> None:
     play = Play(grace=100.0).started()
     notice, *rest = play(ev.Tick(5.0), ev.InterruptionNoticed(120.0))
     assert notice == ev.SendMessage(
-        MessageKind.NOTICE, {"seconds": 120.0, "text": "the provider takes the machine back in 120 seconds"}
+        MessageKind.NOTICE, {"seconds": 120.0, "text": "the provider will reclaim the machine in 120 seconds"}
     )
     assert rest == [ev.WriteStopFile(), TERM]
     assert play(ev.Tick(94.9)) == []

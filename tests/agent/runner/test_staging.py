@@ -129,7 +129,7 @@ def test_local_data_is_linked(stager: Stager, folder: AttemptFolder, tmp_path: P
 
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[str]:
-    """The address of somebody's web server, with the file `set.bin`."""
+    """Yield the URL of a web server with the file `set.bin`."""
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "set.bin").write_bytes(b"x" * 500_000)
@@ -211,7 +211,7 @@ def test_programs_of_an_environment_come_first(folder: AttemptFolder, tmp_path: 
 
 
 def run(shim: Path, code: str, *paths: Path, cwd: Path | None = None) -> str:
-    """Run code as a job would, where only `paths` and then the shim are importable."""
+    """Run code like a job, with only `paths` and then the shim importable."""
     env = {"PYTHONPATH": ":".join(map(str, [*paths, shim]))}
     done = subprocess.run(
         [sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True, timeout=30, cwd=cwd

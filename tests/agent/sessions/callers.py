@@ -1,4 +1,4 @@
-"""The users' end of sessions, at the real agents' listener, and what came of each session."""
+"""The users' end of sessions, at the real agents' listener, and a record of each session."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def new_session() -> str:
 
 @dataclass
 class Seen:
-    """All that came of a session up to its end."""
+    """Everything that arrived from a session up to its end."""
 
     stdout: bytes = b""
     stderr: bytes = b""
@@ -47,7 +47,7 @@ class Seen:
 
 
 class Caller:
-    """The user's end of a session. What it sends reaches the agent as it is: the relay would refuse some of it."""
+    """The user's end of a session. It sends frames directly to the agent, even those that the relay would refuse."""
 
     def __init__(self, control: AgentsServer, hold: Callable[[Caller], Awaitable[None]]) -> None:
         self._control = control
@@ -57,7 +57,7 @@ class Caller:
         self.seen = Seen()
 
     async def hold(self, session: AgentSession) -> None:
-        """Stay until the test lets the caller leave."""
+        """Wait until the test ends the session."""
         self._agent.set_result(await session.wait_for_agent())
         await self._left.wait()
 
@@ -78,7 +78,7 @@ class Caller:
         return await act(await self.agent())
 
     def take(self) -> s.FrameKind:
-        """The next frame, added to what was seen. Credit is given at once."""
+        """Return the next frame, and record it. Credit is granted at once."""
         frame = self.frame()
         kind = s.frame_kind(frame, s.FROM_AGENT)
         if kind is s.FrameKind.DATA:
@@ -119,7 +119,7 @@ class Caller:
 
 
 class Callers:
-    """Users who open sessions of an attempt; its agent finds them at the agents' listener."""
+    """Users who open sessions of an attempt. Its agent gets the requests from the agents' listener."""
 
     def __init__(self, control: AgentsServer) -> None:
         self._control = control
@@ -127,7 +127,7 @@ class Callers:
         self._channel = HttpChannel(self._address, self._attempt.id, 0, self._secret)
         self._open: list[Caller] = []
         self.sessions: list[str] = []
-        """The ids of those that were opened."""
+        """The ids of opened sessions."""
 
     @property
     def _address(self) -> ServerAddress:
@@ -139,7 +139,7 @@ class Callers:
 
     @property
     def dialled(self) -> list[str]:
-        """The sessions that the agent dialled, in order."""
+        """The sessions that the agent connected to, in order."""
         return [path.rpartition("/")[2] for _, path in self._control.requests if "/sessions/" in path]
 
     def dial(self, request: SessionRequest) -> SessionSocket:
@@ -147,7 +147,7 @@ class Callers:
         return open_session_socket(self._address, path, self._secret)
 
     def call(self, sessions: SessionManager) -> Caller:
-        """Open another session, and let the agent hear of it."""
+        """Open another session, and let the agent know."""
         self.sessions.append(id := new_session())
         target = SessionTarget(OWNER.user, self._attempt.job, self._attempt.id, self._control.machine)
 

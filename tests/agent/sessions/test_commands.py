@@ -1,4 +1,4 @@
-"""Commands of sessions, as real processes with a real socket to whoever asked for them."""
+"""Test commands of sessions, as real processes with a real socket to the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sh(text: str, terminal: s.Size | None = None) -> s.Command:
 
 
 def left_of(callers: Callers) -> list[object]:
-    """Return the processes that are left of the sessions."""
+    """Return the remaining processes of the sessions."""
     return [process for id in callers.sessions for process in find_by_variables({command.SESSION: id})]
 
 
@@ -45,7 +45,7 @@ def test_variables_are_the_jobs_and_nothing_of_the_agents(
 
 
 def test_signals_are_those_of_a_new_process(callers: Callers, tmp_path: Path) -> None:
-    """The runner ignores some; what it starts here must not."""
+    """The runner ignores some signals; processes that it starts must not."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         seen = callers.open(around(tmp_path), sh("kill -HUP $$; echo still here")).to_the_end()
@@ -75,7 +75,7 @@ def test_much_input_comes_with_credit_and_passes_untouched(callers: Callers, tmp
 
 
 def test_a_command_that_reads_nothing_holds_nothing_up(callers: Callers, tmp_path: Path) -> None:
-    """Its input waits within the window, and its output still comes."""
+    """Its input waits within the window, and its output still arrives."""
     caller = callers.open(around(tmp_path), sh("sleep 0.3; echo done")).ready()
     caller.send(*(s.data_frame(b"x" * s.CHUNK) for _ in range(s.WINDOW // s.CHUNK)))
     assert caller.to_the_end().stdout == b"done\n"
@@ -225,7 +225,7 @@ def test_a_job_that_does_not_run_has_nothing_to_enter(callers: Callers) -> None:
 
 
 def test_a_job_that_ends_meanwhile_leaves_no_command(callers: Callers, tmp_path: Path) -> None:
-    """What is started when the job's processes have been ended already was not among them."""
+    """A command that starts after the job's processes were killed was not killed with them."""
     alive = iter([False])
     over = (
         callers.open(around(tmp_path, alive=lambda: next(alive, False)), s.Command(("sleep", "1000"))).to_the_end().over
@@ -301,7 +301,7 @@ def test_many_sessions_leave_no_descriptors_and_no_threads(callers: Callers, tmp
 
 @pytest.mark.parametrize("terminal", [None, s.Size(24, 80)])
 def test_a_folder_that_has_gone_costs_no_descriptors(tmp_path: Path, terminal: s.Size | None) -> None:
-    """A program may remove the folder it runs in; whoever tries again and again must not starve its runner."""
+    """A program may remove its own folder; repeated sessions must not use up the runner's descriptors."""
     before = os.listdir("/proc/self/fd")
     for _ in range(3):
         with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Connections of sessions: to what processes of the job listen on, and to nothing else."""
+"""Test connections of sessions: they reach ports on which the job listens, and no others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ while True:
 
 @pytest.fixture
 def echo() -> Iterator[tuple[int, int]]:
-    """A process that answers once the other side has ended; its pid and port."""
+    """Start a process that answers once the other side has ended, and yield its pid and port."""
     with subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield process.pid, int(process.stdout.readline())
@@ -66,7 +66,7 @@ def test_a_port_of_somebody_else_is_refused_and_the_jobs_own_are_named(
 
 
 def test_a_connection_of_the_job_elsewhere_is_no_port_it_listens_on(callers: Callers, tmp_path: Path) -> None:
-    """That a process speaks to a server does not lead others there."""
+    """A server that a job's process is connected to must not be reachable."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         text = f"import socket; s = socket.create_connection(('127.0.0.1', {port})); print('on', flush=True); input()"

@@ -1,4 +1,4 @@
-"""The line of a session: dialled, refused, closed, and never believed blindly."""
+"""Test the socket of a session: opening, refusals, closing, and invalid data from the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.enable_socket
 
 
 def answering(answer: bytes) -> str:
-    """A server that says this to whoever comes first; its address."""
+    """Start a server that sends this to its first client, and yield its address."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""A bucket as mail: signed URLs over plain HTTP, and a server with bad days."""
+"""Test the mailbox in a bucket: signed URLs over plain HTTP, and a server with faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOB = "parties/p/blobs/x"
 
 
 class Bucket(ThreadingHTTPServer):
-    """Objects by path. `fault` is the status of the next answer; `ranges`: whether it knows them."""
+    """A fake bucket. `fault` is the status of the next response; `ranges`: whether it supports range requests."""
 
     daemon_threads = True
 

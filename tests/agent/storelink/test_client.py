@@ -1,4 +1,4 @@
-"""A speaker in a mailbox: what it believes, when it is in contact, what it asks for."""
+"""Test a mailbox client: which documents it accepts, when it has contact, and what it requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ME = "att-1.0"
 
 
 class Side:
-    """The party, its clock, and the control plane's pen."""
+    """A client, its clock, and a writer for the control plane's side."""
 
     def __init__(self, folder: Path, urls: SignedUrls | None = None) -> None:
         self.now = 1000.0

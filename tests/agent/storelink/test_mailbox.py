@@ -1,4 +1,4 @@
-"""A shared folder as mail: whole or not at all, and never outside the mailbox."""
+"""Test the mailbox in a shared folder: writes are atomic, and never outside the mailbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: watch a program's checkpoint folder, verify what is whole, upload it; and fetch one to resume from.
+"""Watch a program's checkpoint folder, verify and upload complete checkpoints, and fetch one to resume from.
 
 listing ──▶ watch ──▶ upload_queue ──▶ snapshot (whole) ──▶ upload ──▶ CHECKPOINT message
 """

@@ -1,4 +1,4 @@
-"""Fetches the checkpoint that a job resumes from."""
+"""Fetch the checkpoint that a job resumes from."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from crucible.wire.files.tar_stream import BadArchive
 MAX_BYTES = 1024**4
 MAX_FILES = 1_000_000
 BAD_TRIES = 5
-"""Retries after a wrong answer: a store may lag behind, or a transfer may be damaged."""
+"""Retries after a wrong response: a store may lag behind, or a transfer may be damaged."""
 KEEP_FREE = 256 * 1024**2
 _CHUNK = 1024 * 1024
 
 
 class _Wrong(Exception):
-    """The server answered with something that is not the checkpoint."""
+    """The response of the server is not the checkpoint."""
 
 
 def fetch(resume: Resume, job: str, target: Path, channel: Channel, work: StagingContext) -> None:
@@ -93,7 +93,7 @@ class _Fetch:
                     self.work.check_aborted()
                     file.write(chunk)
         except Refused as error:
-            if error.status != 416:  # range beyond the end: what we have is checked below
+            if error.status != 416:  # the range is beyond the end: the local file is checked below
                 raise _Wrong(str(error)) from error
         if not self._is_right(part):
             part.unlink()

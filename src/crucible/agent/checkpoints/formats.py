@@ -1,4 +1,4 @@
-"""Checks whether a file of a known format is complete, by its own headers. Never raises for bad content.
+"""Check whether a file of a known format is complete, by its own headers. Never raises for bad content.
 
 Each function returns whether the open file of `size` bytes is complete; None if that would cost too much to find out.
 Only truncation is detected; contents are not checked.
@@ -29,7 +29,7 @@ _NPY_TYPE = re.compile(r"[<>|=]([biufcSVU])(\d{1,6})")
 
 
 def is_zip_whole(file: BinaryIO, size: int) -> bool | None:
-    """`torch.save`, `.npz`, `.keras`: the directory stands at the very end and what it lists is there."""
+    """Check a zip (`torch.save`, `.npz`, `.keras`): its directory is at the very end, and all listed entries exist."""
     end = _zip_end(file, size)
     if end is None:
         return False
@@ -46,7 +46,7 @@ def is_zip_whole(file: BinaryIO, size: int) -> bool | None:
 
 
 def _zip_end(file: BinaryIO, size: int) -> tuple[int, int, int, int] | None:
-    """Number of entries, start and length of the directory, and where the record after it stands."""
+    """Return number of entries, start and length of the directory, and the offset of the record after it, or None."""
     tail = min(size, _END.size + 0xFFFF)
     data = _read(file, size - tail, tail)
     at = data.rfind(b"PK\x05\x06")
@@ -62,7 +62,7 @@ def _zip_end(file: BinaryIO, size: int) -> tuple[int, int, int, int] | None:
 
 
 def _before_locator(file: BinaryIO, stands_at: int) -> int:
-    """Some writers (torch) add the large form of the end even where the small one would do."""
+    """Return where the directory must end: some writers (torch) add a zip64 record even if it is not needed."""
     found = _zip64_end(file, stands_at)
     return stands_at if found is None else found[3]
 
@@ -80,7 +80,7 @@ def _zip64_end(file: BinaryIO, stands_at: int) -> tuple[int, int, int, int] | No
 
 
 def _zip_entry(file: BinaryIO, directory: bytes, at: int, end: int) -> int:
-    """Where the next entry of the directory begins; -1 when this one is broken or names what is not there."""
+    """Return where the next entry of the directory begins; -1 if this one is broken or its content is missing."""
     if at + _CENTRAL.size > len(directory) or directory[at : at + 4] != b"PK\x01\x02":
         return -1
     values = _CENTRAL.unpack_from(directory, at)
@@ -91,7 +91,7 @@ def _zip_entry(file: BinaryIO, directory: bytes, at: int, end: int) -> int:
 
 
 def is_safetensors_whole(file: BinaryIO, size: int) -> bool | None:
-    """The header's last offset is the end of the file."""
+    """Check that the last offset in the header is the end of the file."""
     raw = _read(file, 0, 8)
     length = int.from_bytes(raw, "little")
     if len(raw) < 8 or length > min(MAX_HEADER, size - 8):
@@ -110,7 +110,7 @@ def _offset_end(tensor: object) -> int | None:
 
 
 def is_npy_whole(file: BinaryIO, size: int) -> bool | None:
-    """The header's shape and type fill the file."""
+    """Check that the file has the size that follows from the shape and type in its header."""
     head = _read(file, 0, 12)
     if len(head) < 10:
         return False
@@ -133,7 +133,7 @@ def is_npy_whole(file: BinaryIO, size: int) -> bool | None:
 
 
 def is_hdf5_whole(file: BinaryIO, size: int) -> bool | None:
-    """The end that its superblock names is the end of the file. Before it is closed it is not."""
+    """Check that the superblock names the end of the file, which it does only after the file was closed."""
     raw = _read(file, 0, 128)
     version = raw[8] if len(raw) > 13 else None
     if version in (0, 1):
@@ -153,7 +153,7 @@ def is_json_whole(file: BinaryIO, size: int) -> bool | None:
     if size > MAX_JSON:
         return None
     value = _json(_read(file, 0, size))
-    # A number that lost its last digits is still a valid number.
+    # A truncated number is still a valid number, so it shows nothing.
     return None if isinstance(value, (int, float)) and not isinstance(value, bool) else value is not _BROKEN
 
 
@@ -169,7 +169,7 @@ def _json(data: bytes) -> object:
 
 
 def is_gzip_whole(file: BinaryIO, size: int) -> bool | None:
-    """Decompress to the end, which is the only way to know."""
+    """Check a gzip file by decompressing all of it, which is the only way."""
     if size > MAX_GZIP:
         return None
     file.seek(0)
@@ -183,11 +183,11 @@ def is_gzip_whole(file: BinaryIO, size: int) -> bool | None:
 
 
 def _after_member(file: BinaryIO, data: bytes) -> bytes | None:
-    """What was read beyond the end of the gzip member that begins with `data`; None when it has no end."""
+    """Return what was read beyond the end of the gzip member that begins with `data`; None if it is truncated."""
     member = zlib.decompressobj(wbits=31)
     try:
         while data:
-            # A little at a time: a small file may hold very much.
+            # In small chunks, because a small file may decompress to a very large one.
             unpacked = member.decompress(data, _CHUNK)
             while member.unconsumed_tail or (len(unpacked) == _CHUNK and not member.eof):
                 unpacked = member.decompress(member.unconsumed_tail, _CHUNK)
@@ -200,7 +200,7 @@ def _after_member(file: BinaryIO, data: bytes) -> bytes | None:
 
 
 def is_tar_whole(file: BinaryIO, size: int) -> bool | None:
-    """Header by header to the empty block at its end."""
+    """Check that the headers of a tar lead to the empty blocks at its end."""
     at = 0
     while at + tarfile.BLOCKSIZE <= size:
         block = _read(file, at, tarfile.BLOCKSIZE)
@@ -221,7 +221,7 @@ _TAR_RECORDS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarf
 
 
 def _has_size_record(file: BinaryIO, info: tarfile.TarInfo, at: int) -> bool:
-    """Whether the next member's size stands elsewhere than in its header, as with very large ones."""
+    """Return whether a pax record holds the next member's size instead of its header, as for very large members."""
     return info.type == tarfile.XHDTYPE and b" size=" in _read(file, at + tarfile.BLOCKSIZE, min(info.size, _CHUNK))
 
 

@@ -1,4 +1,4 @@
-"""Watches a program's checkpoint folder while it runs, and has its checkpoints uploaded."""
+"""Watch a program's checkpoint folder while it runs, and upload its checkpoints."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ class CheckpointKeeper:
         self._wake.set()
 
     def watch(self, lives: Callable[[], bool]) -> None:
-        """Start scanning the folder; `lives` returns whether the program still runs."""
+        """Start to scan the folder. `lives` returns whether the program still runs."""
         self._lives = lives
         self._uploader.start()
         self._watcher = threading.Thread(target=self._scan_loop, name="watch", daemon=True)
         self._watcher.start()
 
     def store_newest_only(self) -> None:
-        """Upload only the newest checkpoint: the machine is about to be taken away."""
+        """Upload only the newest checkpoint from now on, because the machine is about to be reclaimed."""
         self._uploader.store_newest_only()
 
     def finish(self, exited: Mapping[str, object]) -> None:
-        """Store every whole checkpoint that is not stored yet, retrying forever. `exited` is how the program ended.
+        """Store every complete checkpoint that is not stored yet, retrying forever. `exited`: how the program ended.
 
         Call it after the last `add_note`. Raises Gone.
         """

@@ -1,4 +1,4 @@
-"""Lists the checkpoint folder: its entries, and for each file the stamp by which a change is noticed."""
+"""List the checkpoint folder: its entries, and for each file a stamp that shows changes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CheckpointEntry:
 def list_entries(folder: Path) -> tuple[CheckpointEntry, ...]:
     """Return everything in the folder that may be a checkpoint, by name.
 
-    Skips unfinished names, links, special files, and what disappears meanwhile.
+    Skips names of unfinished files, links, special files, and entries that disappear meanwhile.
     """
     try:
         names = sorted(name for name in os.listdir(folder) if not is_unfinished(name))
@@ -60,7 +60,7 @@ def list_entries(folder: Path) -> tuple[CheckpointEntry, ...]:
 
 
 def read_entry(folder: Path, name: str) -> CheckpointEntry | None:
-    """Return the entry as it is now; None if there is none, or if it changes too fast to be read."""
+    """Return the current entry; None if it does not exist, or changes too fast to be read."""
     path = folder / name
     try:
         info = path.lstat()
@@ -74,7 +74,7 @@ def read_entry(folder: Path, name: str) -> CheckpointEntry | None:
 
 
 def _entry(name: str, info: os.stat_result, files: tuple[FileStamp, ...]) -> CheckpointEntry:
-    """Writing sets both times of a file to the same instant; a rename sets only the time of its change."""
+    """Make an entry. One whose ctime is after all mtimes was moved in: writing sets both times, a rename only ctime."""
     written = max([info.st_mtime_ns, *(file.mtime_ns for file in files)])
     folder = stat.S_ISDIR(info.st_mode)
     return CheckpointEntry(name, folder, info.st_ino, info.st_mtime_ns, files, moved_in=info.st_ctime_ns > written)

@@ -1,4 +1,4 @@
-"""Notes in the report file, which `crucible.checkpoint.save` writes when a checkpoint is complete and on disk."""
+"""Notes in the report file, which `crucible.checkpoint.save` writes once a checkpoint is complete and on disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crucible.wire.documents.checkpoint_names import MAX_STEP
 
 @dataclass(frozen=True)
 class SaveNote:
-    """`inode` and `mtime_ns` identify the content that was saved under the name; None if the note has none."""
+    """A note. `inode` and `mtime_ns` identify the content that was saved under the name, if the note has them."""
 
     name: str
     step: int | None = None
@@ -21,7 +21,7 @@ class SaveNote:
     mtime_ns: int | None = None
 
     def means(self, entry: CheckpointEntry) -> bool:
-        """Return whether the note is about this content, not about what was written to the name since."""
+        """Return whether the note is about this content, and not about later content of the same name."""
         if entry.name != self.name:
             return False
         return self.inode is None or (self.inode, self.mtime_ns) == (entry.inode, entry.mtime_ns)

@@ -1,4 +1,4 @@
-"""Copies a checkpoint while the program may write to it, and detects whether it did."""
+"""Copy a checkpoint while the program may write to it, and detect whether it did."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Snapshotter:
         return snapshot
 
     def clear(self) -> None:
-        """Remove copies that a runner left when it died."""
+        """Remove the copies of a runner that died."""
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         for path in self.scratch.iterdir():
             path.unlink()
@@ -91,7 +91,7 @@ class Snapshotter:
             raise Torn(f"its name {error.why}") from error
 
     def _take_file(self, entry: CheckpointEntry, verify: bool, copy: bool) -> CheckpointCopy:
-        """Work on the open file, so that a rename over its name does not matter."""
+        """Copy the open file, so that a rename over its name does not matter."""
         with _open_regular(self.folder / entry.name) as file:
             _check_same_file(file, entry)
             why = why_torn(file, entry.name) if verify else None
@@ -122,7 +122,7 @@ class Snapshotter:
 
     @contextlib.contextmanager
     def _new_file(self, entry: CheckpointEntry) -> Iterator[tuple[BinaryIO, Path]]:
-        """Yield a new file in the scratch folder; it is removed after an error."""
+        """Yield a new file in the scratch folder. It is removed after an error."""
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         target = self.scratch / f"{entry.inode}-{entry.newest_ns}"
         try:

@@ -1,4 +1,4 @@
-"""Uploads checkpoints in the background: one at a time, retrying forever, announced once they are stored.
+"""Upload checkpoints in the background: one at a time, retrying forever, announced once they are stored.
 
 The program never waits for it. At most one copy is on disk at a time.
 """
@@ -27,9 +27,9 @@ from crucible.agent.link.connection import ChannelError, Gone, Refused, Unreacha
 log = logging.getLogger(__name__)
 
 NOTE_AFTER = 20
-"""Failed attempts, about a minute of them, before the user is told."""
+"""Failed uploads, about a minute of them, before the user gets a note."""
 FULL_DISK_TRIES = 20
-"""Attempts after the program has ended; while it runs, it may still free space."""
+"""Attempts after the program has ended. While it runs there is no limit, because it may still free space."""
 MAX_NOTES = 100
 NICE = 5
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -39,7 +39,7 @@ _RETRIED = (401, 422)
 
 @dataclass(frozen=True)
 class CheckpointCallbacks:
-    """`announce` reports a stored checkpoint, `note` tells the user, `release` that the attempt is unwanted."""
+    """`announce` reports a stored checkpoint, `note` adds a note to the job, `release` reports an unwanted attempt."""
 
     announce: Callable[[Mapping[str, object]], None]
     note: Callable[[str], None]
@@ -48,7 +48,7 @@ class CheckpointCallbacks:
 
 @dataclass
 class UploadRecord:
-    """What was announced of an attempt's checkpoints, on disk for a later runner. `hashes` has the last of each name.
+    """The announced checkpoints of an attempt, on disk for a later runner. `hashes` has the last one of each name.
 
     `before_ns` is when the newest checkpoint that an earlier runner announced was written. Older ones that it skipped
     must not be announced after it, because jobs resume from the last announced.
@@ -78,7 +78,7 @@ class UploadRecord:
 
 
 class CheckpointUploader(threading.Thread):
-    """`record` is the file of what was announced, for this runner and a later one."""
+    """The upload thread. `record` is the file of announced checkpoints, for this runner and a later one."""
 
     def __init__(self, channel: Channel, photographer: Snapshotter, record: Path, tell: CheckpointCallbacks) -> None:
         super().__init__(name="checkpoints", daemon=True)
@@ -114,7 +114,7 @@ class CheckpointUploader(threading.Thread):
             self._mode = Mode.HURRY
 
     def finish(self, *, hurry: bool) -> None:
-        """Return once everything offered is stored, or cannot be. Raises Gone.
+        """Wait until every offered checkpoint is stored, or cannot be. Raises Gone.
 
         Call it when nothing writes to the files any more.
         """
@@ -148,7 +148,7 @@ class CheckpointUploader(threading.Thread):
             self._channel.close()
 
     def _next(self) -> Candidate | None:
-        """Wait for the next checkpoint to store; returns None if no more will come."""
+        """Wait for the next checkpoint to store, and return it; None if no more will come."""
         with self._changed:
             while True:
                 candidate = self._waiting.next(self._mode)
@@ -187,7 +187,7 @@ class CheckpointUploader(threading.Thread):
         return self._photographer.take(candidate.entry, verify=not noted, copy=not self._finishing)
 
     def _send(self, candidate: Candidate, snapshot: CheckpointCopy) -> bool:
-        """Upload, retrying; returns whether it was stored. False: another one is due now, or it cannot be stored."""
+        """Upload, with retries. Return False if it was not stored: another one is due first, or it cannot be stored."""
         while True:
             try:
                 with open(snapshot.path, "rb") as content:
@@ -203,7 +203,7 @@ class CheckpointUploader(threading.Thread):
                     return False
                 self._later(candidate, error)
                 if error.status == 422:
-                    return False  # from a new snapshot
+                    return False  # retried with a new snapshot
             except OSError as error:
                 self._leave_out(candidate, error.strerror or "it cannot be read")
                 return False
@@ -244,7 +244,7 @@ class CheckpointUploader(threading.Thread):
         if isinstance(error, NoRoom) or self._tries == NOTE_AFTER:
             self._note(f"the checkpoint {candidate.name!a} is not stored yet: {error}; retrying until it is")
         with self._changed:
-            # A newer checkpoint does not shorten the wait; the end of the program does, once.
+            # A newer checkpoint does not shorten the wait, but the end of the program does, once.
             finishing = self._finishing
             self._changed.wait_for(lambda: self._finishing and not finishing, self._backoff.next())
 
@@ -255,7 +255,7 @@ class CheckpointUploader(threading.Thread):
 
 
 def _be_nice() -> None:
-    """Lower this thread's priority. On Linux only: elsewhere it would be that of the whole process."""
+    """Lower this thread's priority, on Linux only: elsewhere it would be that of the whole process."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -1,4 +1,4 @@
-"""Decides which checkpoint is uploaded next. Pure.
+"""Decide which checkpoint is uploaded next. Pure.
 
 Jobs resume from the checkpoint that was announced last, so checkpoints are announced in the order in which they became
 whole, and older ones are dropped. A short queue is uploaded completely. Of a long one only the newest is, and those
@@ -29,7 +29,7 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A whole checkpoint that is not stored yet; `order` counts up as checkpoints become whole."""
+    """A complete checkpoint that is not stored yet. `order` rises as checkpoints become complete."""
 
     order: int
     entry: CheckpointEntry
@@ -59,7 +59,7 @@ class UploadQueue:
     metrics: tuple[float, float] = (math.inf, -math.inf)
 
     def offer(self, whole: WholeEntry) -> UploadQueue:
-        """Add an entry; it replaces one of the same name, whose content is overwritten by now."""
+        """Add an entry. It replaces one of the same name, whose content has been overwritten."""
         added = Candidate(self.offered + 1, whole.entry, whole.how, whole.note)
         others = tuple(c for c in self.candidates if c.name != added.name)
         return replace(self, candidates=(*others, added), offered=added.order)

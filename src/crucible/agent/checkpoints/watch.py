@@ -1,4 +1,4 @@
-"""Decides which entries of the checkpoint folder are whole. Pure: scans of the folder in, whole entries out.
+"""Decide which entries of the checkpoint folder are whole, that is complete. Pure: scans in, whole entries out.
 
 An entry is whole when `crucible.checkpoint.save` noted it, when it has not changed for a while under a running program,
 or when the program ended in order. If the program was killed or crashed, what it wrote in its last moments is whole
@@ -20,7 +20,7 @@ FOLDER_SETTLE_SECONDS = 5.0
 
 
 class ProgramState(enum.Enum):
-    """What is known about the program after a scan."""
+    """The state of the program after a scan."""
 
     LIVES = "lives"
     ENDED = "ended"  # exit code 0, or it obeyed a stop

@@ -1,4 +1,4 @@
-"""Checks whether a checkpoint file or folder is truncated, by the structure of its files."""
+"""Check whether a checkpoint file or folder is truncated, by the structure of its files."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _NEEDS_START: dict[str, bytes] = {
     ".hdf5": b"\x89HDF\r\n\x1a\n",
     ".npy": b"\x93NUMPY",
 }
-"""Files with these suffixes begin like this; else they are truncated, or of another format."""
+"""First bytes of files with these suffixes. Other files are truncated, or of another format."""
 
 
 def why_folder_torn(path: Path, entry: CheckpointEntry) -> str | None:
-    """Return why the folder at `path` is not whole; None if nothing speaks against it. Raises OSError."""
+    """Return why the folder at `path` is not whole, or None if nothing shows that. Raises OSError."""
     files = [mark.path for mark in entry.files if not mark.path.endswith("/")]
     if not files:
         return "there is no file in it"
@@ -75,6 +75,6 @@ def _is_whole(file: BinaryIO, size: int, name: str) -> bool | None:
 
 
 def _is_begun(start: bytes, size: int) -> bool | None:
-    """A file that holds only the first bytes of a known format is truncated."""
+    """Return False (truncated) if the file ends within the first bytes of a known format, else None."""
     begun = size < 8 and any(beginning.startswith(start) for beginning, _ in _BY_START)
     return False if begun else None

@@ -51,8 +51,8 @@ def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None
         log.info("exiting: this machine has a host already")
         return
     me = this_process()
-    about = {"pid": me.pid, "start_time": me.start_time, "native_id": bootstrap.native_id}
-    write_json(bootstrap.work / "host.json", {**about, "version": __version__})
+    identity = {"pid": me.pid, "start_time": me.start_time, "native_id": bootstrap.native_id}
+    write_json(bootstrap.work / "host.json", {**identity, "version": __version__})
     try:
         secret = claim(bootstrap, bootstrap.work / "secret")
     except MachineNotNeeded as reason:
@@ -69,26 +69,26 @@ def claim(bootstrap: Bootstrap, secret_file: Path, clock: Callable[[], float] = 
     """Return the machine's secret, from an earlier claim or a new one. Raises MachineNotNeeded."""
     if secret_file.exists():
         return secret_file.read_text(encoding="utf-8").strip()
-    line = open_machine_channel(bootstrap, None)
+    channel = open_machine_channel(bootstrap, None)
     backoff, began = Backoff(), clock()
     while True:
         try:
-            secret = line.claim(bootstrap.nonce, bootstrap.native_id)
+            secret = channel.claim(bootstrap.nonce, bootstrap.native_id)
             write_file(secret_file, secret.encode(), durable=True)
             return secret
         except (ClaimedByAnother, Gone, Refused) as error:
             raise MachineNotNeeded(str(error)) from error
         except Unreachable as error:
             if clock() - began > bootstrap.idle_exit_seconds:
-                raise MachineNotNeeded(f"the control plane does not answer: {error}") from error
+                raise MachineNotNeeded(f"the control plane does not respond: {error}") from error
         time.sleep(backoff.next())
 
 
 class Host:
     """Keeps one long poll open, or waits to retry it, and notices ended runners meanwhile."""
 
-    def __init__(self, bootstrap: Bootstrap, line: MachineChannel, runners: RunnerProcesses, devices: str) -> None:
-        self._line = line
+    def __init__(self, bootstrap: Bootstrap, channel: MachineChannel, runners: RunnerProcesses, devices: str) -> None:
+        self._channel = channel
         self._runners = runners
         self._devices: str | None = devices
         self._state = hs.begin(bootstrap.idle_exit_seconds, boottime())
@@ -96,10 +96,11 @@ class Host:
         self._deadline: Deadline | None = None
         self._version = 0
         self._backoff = Backoff()
-        self._ask_at = 0.0
-        self._asked: float | None = None
-        self._asked_at = boottime()
-        self._trouble = ""
+        self._request_at = 0.0
+        self._overdue_at: float | None = None
+        """When the answer to the open request is overdue; None without an open request."""
+        self._requested_at = boottime()
+        self._last_error = ""
         self._quit = False
         self._wakeup = _wakeup_pipe()
 
@@ -111,8 +112,8 @@ class Host:
             self._turn()
 
     def _turn(self) -> None:
-        if self._asked is None and time.monotonic() >= self._ask_at:
-            self._ask()
+        if self._overdue_at is None and time.monotonic() >= self._request_at:
+            self._request_desired()
         if self._wait():
             self._read_answer()
         for key, done in self._runners.ended():
@@ -121,36 +122,36 @@ class Host:
 
     # Poll the desired document
 
-    def _ask(self) -> None:
-        self._asked_at = boottime()
+    def _request_desired(self) -> None:
+        self._requested_at = boottime()
         try:
-            seconds = self._line.ask(self._version, WAIT_SECONDS, self._devices)
-            self._asked = time.monotonic() + seconds
+            seconds = self._channel.ask(self._version, WAIT_SECONDS, self._devices)
+            self._overdue_at = time.monotonic() + seconds
         except ChannelError as error:
             self._failed(error)
 
     def _wait(self) -> bool:
         """Wait a turn for the answer or the end of a child. Returns whether the answer is there, or overdue."""
-        socket = self._line.socket if self._asked is not None else None
+        socket = self._channel.socket if self._overdue_at is not None else None
         if isinstance(socket, ssl.SSLSocket) and socket.pending():
             return True  # TLS has decrypted bytes that select does not see
         pause = TURN_SECONDS
-        if self._asked is None:
-            pause = min(pause, max(0.0, self._ask_at - time.monotonic()))
+        if self._overdue_at is None:
+            pause = min(pause, max(0.0, self._request_at - time.monotonic()))
         watched = [self._wakeup] if socket is None else [self._wakeup, socket.fileno()]
         ready, _, _ = select.select(watched, [], [], pause)
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
-        overdue = self._asked is not None and time.monotonic() > self._asked
+        overdue = self._overdue_at is not None and time.monotonic() > self._overdue_at
         return overdue or (socket is not None and socket.fileno() in ready)
 
     def _read_answer(self) -> None:
-        self._asked = None
+        self._overdue_at = None
         try:
-            desired = self._line.answer()
+            desired = self._channel.answer()
         except Gone:
             self._step(hs.MachineReleased(boottime()))
-            self._ask_at = time.monotonic() + self._backoff.next()
+            self._request_at = time.monotonic() + self._backoff.next()
             return
         except ChannelError as error:
             self._failed(error)
@@ -166,16 +167,16 @@ class Host:
     def _on_contact(self) -> None:
         self._devices = None
         self._backoff.reset()
-        if self._trouble:
+        if self._last_error:
             log.info("in contact again")
-        self._trouble = ""
+        self._last_error = ""
 
     def _failed(self, error: ChannelError) -> None:
-        if str(error) != self._trouble:
+        if str(error) != self._last_error:
             log.info("no contact: %s", error)
-        self._trouble = str(error)
-        self._ask_at = time.monotonic() + self._backoff.next()
-        self._step(hs.ContactLost(boottime(), self._asked_at))
+        self._last_error = str(error)
+        self._request_at = time.monotonic() + self._backoff.next()
+        self._step(hs.ContactLost(boottime(), self._requested_at))
 
     # Decide and act
 

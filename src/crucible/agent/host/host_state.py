@@ -17,8 +17,8 @@ Key = tuple[str, int]
 """Attempt and rank."""
 
 RETRY_FIRST = 1.0
-RETRY_MOST = 60.0
-REMEMBERED = 4096
+RETRY_MAX = 60.0
+MAX_FINISHED = 4096
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ContactMade:
 
 @dataclass(frozen=True)
 class ContactLost:
-    """A request failed, which was under way from `began` until `now`."""
+    """A request failed that was open from `began` until `now`."""
 
     now: float
     began: float
@@ -136,7 +136,7 @@ def begin(idle_exit_seconds: float, now: float) -> HostState:
 
 def step(state: HostState, event: Event) -> Step:
     """Return the state after the event, and the actions to perform now, in order."""
-    state = _note(state, event)
+    state = _apply(state, event)
     state, started = _start(state)
     state, recovered = _recover(state)
     state, removed = _remove(state)
@@ -144,19 +144,19 @@ def step(state: HostState, event: Event) -> Step:
     return state, started + recovered + removed + ended
 
 
-def _note(state: HostState, event: Event) -> HostState:
+def _apply(state: HostState, event: Event) -> HostState:
     if isinstance(event, DesiredReceived):
         listed = {(a.attempt, a.rank): a for a in event.desired.assignments}
-        heard = state.silence.contacted(event.now)
-        return replace(state, assignments=listed, released=event.desired.release, silence=heard)
+        silence = state.silence.contacted(event.now)
+        return replace(state, assignments=listed, released=event.desired.release, silence=silence)
     if isinstance(event, MachineReleased):
         return replace(state, assignments={}, released=True, silence=state.silence.contacted(event.now))
     if isinstance(event, RunnerAdopted):
         retry_at = None if event.alive or event.done else event.now
         state = replace(state, silence=state.silence.tick(event.now))
-        return _with(state, (event.attempt, event.rank), RunnerStatus(event.alive, event.done, 0, retry_at))
+        return _set_runner(state, (event.attempt, event.rank), RunnerStatus(event.alive, event.done, 0, retry_at))
     if isinstance(event, RunnerEnded):
-        return _note_end(state, event)
+        return _apply_end(state, event)
     if isinstance(event, ContactMade):
         return replace(state, silence=state.silence.contacted(event.now))
     if isinstance(event, ContactLost):
@@ -164,22 +164,22 @@ def _note(state: HostState, event: Event) -> HostState:
     return replace(state, silence=state.silence.tick(event.now))
 
 
-def _note_end(state: HostState, event: RunnerEnded) -> HostState:
+def _apply_end(state: HostState, event: RunnerEnded) -> HostState:
     key = (event.attempt, event.rank)
     state = replace(state, silence=state.silence.tick(event.now))
     deaths = state.runners.get(key, RunnerStatus(True)).deaths
     if event.done:
-        return _with(state, key, RunnerStatus(False, True, deaths))
+        return _set_runner(state, key, RunnerStatus(False, True, deaths))
     # The first successor starts at once; after more deaths the wait doubles.
-    wait = 0.0 if deaths == 0 else min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(deaths - 1, 10))
-    return _with(state, key, RunnerStatus(False, False, deaths + 1, event.now + wait))
+    wait = 0.0 if deaths == 0 else min(RETRY_MAX, RETRY_FIRST * 2.0 ** min(deaths - 1, 10))
+    return _set_runner(state, key, RunnerStatus(False, False, deaths + 1, event.now + wait))
 
 
 def _start(state: HostState) -> Step:
     actions = []
     for key, assignment in (state.assignments or {}).items():
         if key not in state.runners and key not in state.finished:
-            state = _with(state, key, RunnerStatus(True))
+            state = _set_runner(state, key, RunnerStatus(True))
             actions.append(StartRunner(assignment))
     return state, tuple(actions)
 
@@ -188,7 +188,7 @@ def _recover(state: HostState) -> Step:
     actions = []
     for key, runner in state.runners.items():
         if runner.retry_at is not None and runner.retry_at <= state.silence.last_tick:
-            state = _with(state, key, replace(runner, alive=True, retry_at=None))
+            state = _set_runner(state, key, replace(runner, alive=True, retry_at=None))
             actions.append(RecoverRunner(*key))
     return state, tuple(actions)
 
@@ -197,12 +197,12 @@ def _remove(state: HostState) -> Step:
     if state.assignments is None:
         return state, ()
     listed = state.assignments
-    gone = [key for key, runner in state.runners.items() if runner.done and key not in listed]
-    if not gone:
+    finished = [key for key, runner in state.runners.items() if runner.done and key not in listed]
+    if not finished:
         return state, ()
-    runners = {key: runner for key, runner in state.runners.items() if key not in gone}
-    finished = (state.finished + tuple(gone))[-REMEMBERED:]
-    return replace(state, runners=runners, finished=finished), tuple(RemoveAttempt(*key) for key in gone)
+    runners = {key: runner for key, runner in state.runners.items() if key not in finished}
+    remembered = (state.finished + tuple(finished))[-MAX_FINISHED:]
+    return replace(state, runners=runners, finished=remembered), tuple(RemoveAttempt(*key) for key in finished)
 
 
 def _quit(state: HostState) -> Step:
@@ -212,9 +212,9 @@ def _quit(state: HostState) -> Step:
     if state.released:
         return replace(state, quitting=True), (ExitHost("the machine was released"),)
     if state.silence.has_lasted(state.idle_exit_seconds):
-        return replace(state, quitting=True), (ExitHost("idle, and the control plane does not answer"),)
+        return replace(state, quitting=True), (ExitHost("idle, and the control plane does not respond"),)
     return state, ()
 
 
-def _with(state: HostState, key: Key, runner: RunnerStatus) -> HostState:
+def _set_runner(state: HostState, key: Key, runner: RunnerStatus) -> HostState:
     return replace(state, runners={**state.runners, key: runner})

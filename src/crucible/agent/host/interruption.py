@@ -1,7 +1,7 @@
-"""Watches the provider's metadata address for the notice that it will take this machine back.
+"""Watch the provider's metadata service for the notice that it will reclaim this machine.
 
-404 means that nothing was announced. 200 with `{"action", "seconds"}` is a notice. Every other answer, or none, is
-ignored: a failing address says nothing about the machine.
+404 means that nothing was announced. 200 with `{"action", "seconds"}` is a notice. Any other response, or none, is
+ignored: a failing metadata service says nothing about the machine.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ EVERY_SECONDS = 1.0
 ANSWER_SECONDS = 1.0
 MAX_ANSWER = 16 * 1024
 UNKNOWN_SECONDS = 30.0
-"""Assumed time left, if a notice does not say."""
+"""Assumed time left if a notice does not state it."""
 EARLIER_SECONDS = 1.0
 """A notice counts as a new one if it names a time at least this much earlier."""
 
 
 class BadMetadataUrl(ValueError):
-    """The URL is not a metadata address of this machine."""
+    """The URL is not a metadata URL of this machine."""
 
 
 @dataclass(frozen=True)
 class MetadataUrl:
+    """The parsed URL of a metadata service."""
+
     host: str
     port: int
     path: str
@@ -50,14 +52,14 @@ class MetadataUrl:
             host, port = parts.hostname or "", parts.port or 80
             address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
         except ValueError as error:
-            raise BadMetadataUrl(f"not a metadata address: {error}") from error
+            raise BadMetadataUrl(f"not a metadata URL: {error}") from error
         if parts.scheme != "http" or not (address.is_loopback or address.is_link_local):
-            raise BadMetadataUrl("a metadata address is http:// on the loopback or link-local")
+            raise BadMetadataUrl("a metadata URL is http:// with a loopback or link-local address")
         return cls(str(address), port, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
 def fetch_notice(address: MetadataUrl, seconds: float = ANSWER_SECONDS) -> float | None:
-    """Return seconds until the machine is taken back; None if nothing was announced, or the request failed."""
+    """Return the seconds until the machine is reclaimed; None if nothing was announced, or the request failed."""
     client = HttpClient(BaseUrl("http", address.host, address.port))
     try:
         response = client.send(Request("GET", address.path, seconds, seconds, {"Connection": "close"}))
@@ -79,12 +81,12 @@ def _parse_notice(body: bytes) -> float | None:
 
 
 class InterruptionWatch(threading.Thread):
-    """Polls every second; calls `noticed` for the first notice, and for later ones that leave less time."""
+    """Polls every second; calls `on_notice` for the first notice, and for later ones that leave less time."""
 
-    def __init__(self, address: MetadataUrl, noticed: Callable[[float], None], every: float = EVERY_SECONDS) -> None:
+    def __init__(self, address: MetadataUrl, on_notice: Callable[[float], None], every: float = EVERY_SECONDS) -> None:
         super().__init__(name="interruption", daemon=True)
         self._address = address
-        self._noticed = noticed
+        self._on_notice = on_notice
         self._every = every
         self._interrupted_at = math.inf
         self._ending = threading.Event()
@@ -103,18 +105,18 @@ class InterruptionWatch(threading.Thread):
         interrupted_at = time.monotonic() + seconds
         if interrupted_at < self._interrupted_at - EARLIER_SECONDS:
             self._interrupted_at = interrupted_at
-            log.info("the provider takes the machine back in %.0f seconds", seconds)
-            self._noticed(seconds)
+            log.info("the provider will reclaim the machine in %.0f seconds", seconds)
+            self._on_notice(seconds)
 
 
-def start_interruption_watch(url: str | None, noticed: Callable[[float], None]) -> InterruptionWatch | None:
-    """Start a watch; returns None if there is no usable URL."""
+def start_interruption_watch(url: str | None, on_notice: Callable[[float], None]) -> InterruptionWatch | None:
+    """Start a watch and return it; None if there is no usable URL."""
     if not url:
         return None
     try:
-        watching = InterruptionWatch(MetadataUrl.parse(url), noticed)
+        watch = InterruptionWatch(MetadataUrl.parse(url), on_notice)
     except BadMetadataUrl as error:
         log.warning("interruptions of this machine will not be noticed: %s", error)
         return None
-    watching.start()
-    return watching
+    watch.start()
+    return watch

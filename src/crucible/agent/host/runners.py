@@ -1,4 +1,4 @@
-"""The runners of a host as processes: fork them, adopt those of an earlier host, notice when they end."""
+"""The runner processes of a host: fork them, adopt those of an earlier host, and notice when they end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class RunnerProcesses:
-    """`after_fork` runs first in each child, to set up logging again. The host must have no threads."""
+    """Forks runners. `after_fork` runs first in each child, to set up logging again. The host must have no threads."""
 
     def __init__(self, bootstrap: Bootstrap, machine: MachineFacts, after_fork: Callable[[], None]) -> None:
         self._bootstrap = bootstrap
@@ -69,14 +69,14 @@ class RunnerProcesses:
 
     def ended(self) -> Iterator[tuple[Key, bool]]:
         """Yield the runners that ended since the last call, and whether their attempt is done."""
-        for key in [*self._reap(), *self._lost()]:
+        for key in [*self._reap(), *self._ended_adopted()]:
             yield key, self.folder(key).done.exists()
 
     def remove(self, key: Key) -> None:
         self.folder(key).remove()
 
     def _run(self, key: Key) -> int:
-        signal.set_wakeup_fd(-1)  # it is the host's pipe
+        signal.set_wakeup_fd(-1)  # the inherited descriptor is the host's pipe
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()  # signals to the host's group or terminal do not reach the runner
         close_descriptors(frozenset())
@@ -96,7 +96,7 @@ class RunnerProcesses:
                 log.info("the runner of %s ended with status %s", key, status)
                 yield key
 
-    def _lost(self) -> Iterator[Key]:
+    def _ended_adopted(self) -> Iterator[Key]:
         """Yield adopted runners that ended. They are not our children, so their lock file shows it."""
         for key in list(self._adopted):
             if not is_locked(self.folder(key).lock):

@@ -1,1 +1,1 @@
-"""Talking to the control plane."""
+"""The connection to the control plane: channels, the spool of messages, and the uploader."""

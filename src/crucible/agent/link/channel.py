@@ -38,7 +38,7 @@ _SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 class Gap(ChannelError):
-    """The receiver has messages up to `acked`, and was sent later ones without those between."""
+    """The receiver has the messages up to `acked`, and got later ones without those in between."""
 
     def __init__(self, acked: int) -> None:
         super().__init__(f"the receiver has messages up to {acked}")
@@ -62,7 +62,7 @@ class OptionalSeconds:
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """A session that a user waits for. `server_url`: the server they are connected to, if it is another."""
+    """A session that a user requested. `server_url`: the server that the user is connected to, if it is another one."""
 
     id: str
     server_url: str | None = None
@@ -94,7 +94,7 @@ class LogSegment:
 class Channel(Protocol):
     """The channel of one runner, for one thread.
 
-    `is_direct`: the control plane itself answers. Else a store does, and a successful call is no sign of contact.
+    `is_direct`: the control plane itself answers. Else a store does, and a successful call proves no contact.
     """
 
     is_direct: bool
@@ -115,7 +115,7 @@ class Channel(Protocol):
         """Store a file of the outputs. Raises NoRoom."""
 
     def put_checkpoint(self, sha256: str, content: BinaryIO, size: int) -> None:
-        """Store a checkpoint; it is stored under its hash when this returns. Raises NoRoom."""
+        """Store a checkpoint under its hash. Raises NoRoom."""
 
     def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
         """Yield the bundle's bytes from `start` on."""
@@ -145,9 +145,9 @@ class HttpChannel:
         self._link.close()
 
     def desired(self, known: DesiredAttempt, wait: float) -> DesiredAttempt | None:
-        asked = urlencode({"stop": int(known.stop), "checkpoint": known.checkpoint, "wait": f"{wait:g}"})
-        asked += "&" + urlencode({"sessions": ",".join(called.id for called in known.sessions)})
-        answer = self._link.ask(Request("GET", f"{self._path}/desired?{asked}", seconds=wait + LONG_POLL_SLACK))
+        query = urlencode({"stop": int(known.stop), "checkpoint": known.checkpoint, "wait": f"{wait:g}"})
+        query += "&" + urlencode({"sessions": ",".join(session.id for session in known.sessions)})
+        answer = self._link.ask(Request("GET", f"{self._path}/desired?{query}", seconds=wait + LONG_POLL_SLACK))
         if answer.status != 200:
             return None
         return read_desired_attempt(answer.json())
@@ -160,7 +160,7 @@ class HttpChannel:
             raise Gap(acked)
         self._link.check(answer)
         if not isinstance(acked, int):
-            raise Unreachable("the server did not say what it stored")
+            raise Unreachable("the server did not confirm which messages it stored")
         return acked
 
     def put_log(self, segment: LogSegment) -> str:
@@ -191,10 +191,10 @@ class HttpChannel:
             raise
 
     def secrets(self) -> dict[str, str]:
-        found = self._link.ask(Request("GET", f"{self._path}/secrets")).json().get("secrets")
-        if not isinstance(found, dict):
-            raise Unreachable("the server did not hand over the secrets")
-        return {str(name): str(value) for name, value in found.items()}
+        values = self._link.ask(Request("GET", f"{self._path}/secrets")).json().get("secrets")
+        if not isinstance(values, dict):
+            raise Unreachable("the server did not send the secrets")
+        return {str(name): str(value) for name, value in values.items()}
 
     def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
         return self._get_file(f"/agent/v1/bundles/{sha256}?{urlencode({'attempt': self._attempt})}", start)
@@ -256,7 +256,7 @@ class HttpMachineChannel:
             raise ClaimedByAnother("another machine has claimed this nonce")
         secret = self.connection.check(answer).json().get("secret")
         if not isinstance(secret, str):
-            raise Unreachable("the server did not hand out a secret")
+            raise Unreachable("the server did not send the machine's secret")
         return secret
 
     @property
@@ -282,7 +282,7 @@ class HttpMachineChannel:
             return None
         try:
             return decode_desired(answer.body)
-        except (BadDesired, AttributeError) as error:  # AttributeError: JSON of quite another shape
+        except (BadDesired, AttributeError) as error:  # AttributeError: JSON of another shape
             raise Refused(200, str(error)) from error
 
 
@@ -316,7 +316,7 @@ def _optional_seconds(doc: Mapping[str, object], name: str) -> OptionalSeconds |
 
 
 def upload_seconds(size: int) -> float:
-    """Return how long the answer to an upload may take: the server makes it durable first, on a slow disk perhaps."""
+    """Return the timeout of an upload of this size: the server first makes it durable, perhaps on a slow disk."""
     return UPLOAD_SECONDS + size / UPLOAD_RATE
 
 

@@ -1,4 +1,4 @@
-"""Makes the channels of an agent: over https, or through a store if the bootstrap names one."""
+"""Make an agent's channels to the control plane: over https, or through a store if the bootstrap names one."""
 
 from __future__ import annotations
 
@@ -31,28 +31,27 @@ RETRY_SECONDS = 0.25
 
 def runner_channel_factory(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[], Channel]:
     """Return a function that makes channels for one runner; each channel is for one thread."""
-    a = assignment
+    attempt, rank, secret = assignment.attempt, assignment.rank, assignment.secret
     if bootstrap.store is None:
-        return lambda: HttpChannel(server_address(bootstrap), a.attempt, a.rank, a.secret)
-    name = runner_party(a.attempt, a.rank)
-    client = _mailbox_client(bootstrap, bootstrap.store, name, runner_key(a.secret.encode(), name))
-    return lambda: StoreChannel(client, a.attempt, a.rank, a.secret)
+        return lambda: HttpChannel(server_address(bootstrap), attempt, rank, secret)
+    name = runner_party(attempt, rank)
+    client = _mailbox_client(bootstrap, bootstrap.store, name, runner_key(secret.encode(), name))
+    return lambda: StoreChannel(client, attempt, rank, secret)
 
 
 def session_socket_factory(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[SessionRequest], SessionSocket]:
-    """Return a function that opens a session's socket. Sessions exist over https only."""
-    a = assignment
-    path = f"/agent/v1/attempts/{quote(a.attempt, safe='')}/{a.rank}/sessions"
+    """Return a function that opens a session's socket. Sessions work only over https."""
+    path = f"/agent/v1/attempts/{quote(assignment.attempt, safe='')}/{assignment.rank}/sessions"
 
     def open_socket(request: SessionRequest) -> SessionSocket:
         address = server_address(bootstrap) if request.server_url is None else ServerAddress(request.server_url)
         for _ in range(CONNECT_ATTEMPTS - 1):
             try:
-                return open_session_socket(address, f"{path}/{request.id}", a.secret)
+                return open_session_socket(address, f"{path}/{request.id}", assignment.secret)
             except Refused:
                 # Several servers may share one address, and another one may have the session.
                 time.sleep(RETRY_SECONDS)
-        return open_session_socket(address, f"{path}/{request.id}", a.secret)
+        return open_session_socket(address, f"{path}/{request.id}", assignment.secret)
 
     return open_socket
 
@@ -69,7 +68,7 @@ def open_machine_channel(bootstrap: Bootstrap, secret: str | None) -> MachineCha
 
 
 def check_channel(bootstrap: Bootstrap) -> None:
-    """Raise NoCryptography if this machine's documents have to be encrypted and its Python cannot."""
+    """Raise NoCryptography if this machine's documents must be encrypted and its Python cannot do that."""
     if bootstrap.store is None:
         return
     folder = _folder(bootstrap, bootstrap.store)
@@ -81,7 +80,7 @@ def _mailbox_client(bootstrap: Bootstrap, store: Mapping[str, object], name: str
     folder = _folder(bootstrap, store)
     if folder is not None:
         return MailboxClient(folder, name, key)
-    urls = SignedUrls({**_strings(store.get("urls")), **_strings(read_json(_urls_file(bootstrap)))})
+    urls = SignedUrls({**_string_map(store.get("urls")), **_string_map(read_json(_urls_file(bootstrap)))})
     return MailboxClient(BucketMailbox(urls), name, key, urls)
 
 
@@ -100,5 +99,5 @@ def _save_urls(path: Path, urls: Mapping[str, str]) -> None:
         write_file(path, json.dumps(dict(urls)).encode())
 
 
-def _strings(value: object) -> dict[str, str]:
+def _string_map(value: object) -> dict[str, str]:
     return {str(name): str(url) for name, url in value.items()} if isinstance(value, dict) else {}

@@ -1,8 +1,8 @@
 """A connection to the agents' listener, and the errors of every channel.
 
 ChannelError
-├── Unreachable    no answer, or one that says "later": retry
-├── Refused        an answer that a retry will hardly change (`status`, `text`)
+├── Unreachable    no response, or one that asks for a retry
+├── Refused        a response that a retry is unlikely to change (`status`, `text`)
 └── Gone           the control plane no longer wants the machine or attempt (410)
 """
 
@@ -17,7 +17,7 @@ from crucible.wire.http.client import BaseUrl, Exchange, HttpClient, HttpError, 
 
 ANSWER_SECONDS = 15.0
 MAX_ANSWER = 16 * 1024 * 1024
-_LATER = frozenset({408, 425, 429})
+_RETRY_STATUSES = frozenset({408, 425, 429})
 
 
 class ChannelError(Exception):
@@ -82,7 +82,7 @@ def connect(address: ServerAddress, bearer: str | None = None) -> HttpClient:
 
 
 class ServerConnection:
-    """Connects on demand, reading the address each time; for one thread. Every request has to be idempotent."""
+    """Connects on demand, and reads the address each time. For one thread. Every request must be idempotent."""
 
     def __init__(self, address: ServerAddress, bearer: str | None = None) -> None:
         self._address = address
@@ -135,14 +135,14 @@ class ServerConnection:
         return self._answer(response)
 
     def check(self, answer: ServerReply) -> ServerReply:
-        """Return the reply if it is a 2xx or 304; else raise the error that its status stands for."""
+        """Return the reply if it is a 2xx or 304; else raise the ChannelError for its status."""
         if answer.status < 300 or answer.status == 304:
             return answer
         self.close()
         text = str(answer.json().get("detail") or answer.json().get("title") or "")[:500]
         if answer.status == 410:
             raise Gone(text or "no longer wanted")
-        if answer.status >= 500 or answer.status in _LATER:
+        if answer.status >= 500 or answer.status in _RETRY_STATUSES:
             raise Unreachable(f"the server answered {answer.status} {text}".strip())
         raise Refused(answer.status, text)
 

@@ -1,4 +1,4 @@
-"""Sends a runner's messages: redacted, cleaned, and into the spool first."""
+"""Send a runner's messages: redact and clean them, and store them in the spool first."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Reporter:
         self.send(MessageKind.STAGING, {"what": self._short(what)})
 
     def _short(self, text: str) -> str:
-        """Redact before cutting: half a secret would not be recognized."""
+        """Return the text, redacted and then cut: half a secret would not be recognized."""
         cleaned = clean_text(text)
         if self.redactor is not None:
             cleaned = self.redactor.text(cleaned)

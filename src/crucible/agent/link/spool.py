@@ -189,7 +189,7 @@ class Spool:
         return (len(self._segments) - 1) * SEGMENT_BYTES + self._end
 
     def _thin(self, kind: MessageKind, data: Mapping[str, object]) -> Mapping[str, object] | None:
-        """Return what to keep of a message when much is unsent: the last of the points, nothing of progress."""
+        """Return what to keep of a message if much is unsent: the last point of each series, and no progress."""
         if kind not in (MessageKind.POINTS, MessageKind.PROGRESS) or self._size() <= self._thin_above:
             return data
         series = data.get("series")
@@ -207,7 +207,7 @@ class Spool:
             return 0
 
     def _messages_from(self, n: int) -> Iterator[tuple[Message, int]]:
-        """Yield messages from `n` on with their sizes. Remembers the position, where the next call usually starts."""
+        """Yield messages from `n` on with their sizes. Remembers the position: the next call usually starts there."""
         position = self._read_at if self._read_at is not None and self._read_at.n == n else self._find(n)
         for segment in self._segments[self._segments.index(position.segment) :]:
             start = position.offset if segment == position.segment else 0
@@ -246,7 +246,7 @@ def _records(segment: Path, offset: int) -> Iterator[tuple[Message, int, int]]:
 
 
 def _message(body: bytes) -> Message | None:
-    """Return the message; None if no spool wrote it. The job runs as the same user and could forge a checksum."""
+    """Return the message; None if it is invalid. The job runs as the same user, and could write a valid checksum."""
     try:
         n, kind, at, data = json.loads(body)
         return Message(int(n), MessageKind(kind), float(at), dict(data))

@@ -1,4 +1,4 @@
-"""Uploads everything a runner has on disk: log segments and messages, retrying forever.
+"""Upload everything that a runner has on disk, log segments and messages, retrying forever.
 
 Messages go in the order of the spool. A log segment is stored before the message that announces it.
 """
@@ -21,7 +21,7 @@ TAIL_EVERY = 0.25
 
 
 class Uploader(threading.Thread):
-    """Call `wake` after writing something; `stop` ends it, delivered or not."""
+    """The thread that uploads. Call `wake` after writing something; `stop` ends it, even with data left."""
 
     def __init__(self, channel: Channel, spool: Spool, log: OutputLog, contacts: ContactTracker) -> None:
         super().__init__(name="uploader", daemon=True)
@@ -109,7 +109,7 @@ class Uploader(threading.Thread):
         try:
             acked = self._channel.send(messages)
         except Gap as gap:
-            if gap.acked == self._last_gap:  # going back there has not helped
+            if gap.acked == self._last_gap:  # sending again from there has not helped
                 raise
             acked = self._last_gap = gap.acked
         self._on_success()
@@ -123,5 +123,5 @@ class Uploader(threading.Thread):
         if tail is None:
             return
         self._tail_at = time.monotonic()
-        with contextlib.suppress(Refused):  # the tail is only a hint: the segment brings the same output
+        with contextlib.suppress(Refused):  # the tail is only a preview: a segment delivers the same output
             self._channel.put_tail(*tail)

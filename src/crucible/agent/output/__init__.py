@@ -1,1 +1,1 @@
-"""A job's output: read, stored, parsed for metrics, and redacted."""
+"""Read, store and redact a job's output, and parse it for metrics."""

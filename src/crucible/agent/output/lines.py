@@ -1,4 +1,4 @@
-"""Splits a job's output into lines, in bounded memory."""
+"""Split a job's output into lines, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class OutputLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The line for the parser; the log stores `data` unchanged."""
+        """The decoded line, for the parser; the log stores `data` unchanged."""
         return self.data.decode("utf-8", "replace")
 
 
 class LineCutter:
-    """Chunks in, complete lines out; holds at most `limit` bytes of a line.
+    """Turns chunks into complete lines, and holds at most `limit` bytes of a line.
 
     A longer line is cut after `limit` bytes, with a marker that says how many bytes are missing. Redraws of a progress
     bar come out as transient lines; blank redraws are dropped.
@@ -82,7 +82,7 @@ class LineCutter:
 
 
 class RedrawThinner:
-    """Chooses the lines to store: of a bar's redraws only the last one before a full line or a `flush`.
+    """Chooses the lines to store: of a bar's redraws, only the last one before a `flush`.
 
     Call `flush` about every second and at the end, so that a long-lived bar is visible.
     """

@@ -1,4 +1,4 @@
-"""A job's output on disk until it is uploaded, as numbered segments.
+"""A job's output on disk, as numbered segments, until it is uploaded.
 
 The folder holds finished segments `<n>-<start>-<lines>.log` and the open one `<n>-<start>.part`. A segment has the same
 bytes however often it is sent, and is removed once it is stored and announced, so the disk holds only what is unsent.
@@ -86,7 +86,7 @@ class OutputLog:
             return self._start + self._size
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """Store lines, each without its end. If the disk is full they are dropped and counted; the job never waits."""
+        """Store lines, without their ends. On a full disk they are dropped and counted, so that the job never waits."""
         with self._lock:
             if self._refuses(sum(len(line) + 1 for line in lines)):
                 self._left_out += len(lines)
@@ -94,7 +94,7 @@ class OutputLog:
             self._append(lines)
 
     def cut_if_due(self) -> None:
-        """Finish the open segment when it is old enough."""
+        """Finish the open segment if it is old enough."""
         with self._lock:
             every = EARLY_EVERY if self._clock() - self._began < EARLY_SECONDS else LATER_EVERY
             if self._size and self._clock() - self._opened_at >= every:
@@ -107,7 +107,7 @@ class OutputLog:
             self._cut()
 
     def unsent(self) -> LogSegment | None:
-        """The oldest finished segment."""
+        """Return the oldest finished segment, or None."""
         with self._lock:
             names = sorted(name for name in os.listdir(self._folder) if name.endswith(".log"))
             return _segment(self._folder / names[0]) if names else None
@@ -146,7 +146,7 @@ class OutputLog:
         self._keep(batch)
 
     def _keep(self, lines: Sequence[bytes]) -> None:
-        """Write lines, after a mark that counts those dropped before them."""
+        """Write lines, after a marker that counts those dropped before them."""
         marks = [_marker(f"{self._left_out} lines left out: the disk was full")] if self._left_out else []
         kept = [*marks, *lines]
         if not kept:
@@ -171,7 +171,7 @@ class OutputLog:
     def _open(self) -> BinaryIO:
         if self._file is None:
             path = self._folder / f"{self._n:08d}-{self._start}.part"
-            # Unbuffered: what was read from the job survives a kill of this process.
+            # Unbuffered, so that output read from the job survives a kill of this process.
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115
             self._opened_at = self._clock()
         return self._file
@@ -240,9 +240,9 @@ class OutputLog:
     # After a restart
 
     def _recover(self, announced: tuple[int, int]) -> tuple[int, int]:
-        """Finish segments that an earlier runner left open. Returns number and start of the next segment.
+        """Finish segments that an earlier runner left open. Return number and start of the next segment.
 
-        A torn last line gets an end, so that offsets stay those of whole lines.
+        An incomplete last line gets an end, so that every segment consists of whole lines.
         """
         for part in sorted(self._folder.glob("*.part")):
             data = part.read_bytes()

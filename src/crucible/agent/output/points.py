@@ -1,4 +1,4 @@
-"""Buffers the points of a job's series until they are sent, from its output and its reports."""
+"""Buffer the points of a job's series, from its output and its reports, until they are sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Points = dict[str, list[list[object]]]
 
 
 class PointBuffer:
-    """Bounded in memory. `at` is the time of a point, `now` a monotonic clock in seconds.
+    """A buffer of points, bounded in memory. `at` is the time of a point, `now` a monotonic clock in seconds.
 
     Once a name is reported, it is no longer read from the output, and its unsent printed points are dropped: a program
     that prints its loss and reports it gets one series with each point once.
@@ -46,7 +46,7 @@ class PointBuffer:
             self._printed_since.setdefault(name, now)
 
     def take(self, now: float, last: bool = False) -> Points | None:
-        """Return the next points, as many as fit a message, or None. `last`: do not hold back printed points."""
+        """Return the next points, as many as fit into a message, or None. `last`: do not hold back printed points."""
         taken: Points = {}
         room = MESSAGE_POINTS
         for name in list(self._points):
@@ -79,7 +79,7 @@ class PointBuffer:
         self._counts[name] -= dropped
 
     def _halve(self) -> None:
-        """Keep every other point: the job reports faster than points can be sent."""
+        """Drop every other point, because the job reports faster than points can be sent."""
         self._points = {name: points[-1::-2][::-1] for name, points in self._points.items()}
         self._pending = sum(len(points) for points in self._points.values())
 

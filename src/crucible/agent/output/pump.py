@@ -1,4 +1,4 @@
-"""Drains a job's output as fast as it comes, so that the job never waits for the runner."""
+"""Drain a job's output as fast as it comes, so that the job never waits for the runner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crucible.agent.output.redaction import Redactor
 from crucible.agent.output.telemetry import Telemetry
 
 PIPE_BYTES = 1024 * 1024
-_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which the fcntl module names only from Python 3.10 on
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which the fcntl module has only from Python 3.10 on
 READ_BYTES = 256 * 1024
 REDRAW_SECONDS = 1.0
 PARSE_SHARE = 0.3
@@ -25,7 +25,7 @@ PARSE_SHARE = 0.3
 
 
 def make_pipe() -> tuple[int, int]:
-    """Return a pipe with the largest buffer that the system gives, so that a burst of output does not block the job."""
+    """Return a pipe with a buffer of PIPE_BYTES, if the system allows it, so that bursts do not block the job."""
     reading, writing = os.pipe()
     with contextlib.suppress(OSError):
         fcntl.fcntl(writing, _SET_PIPE_SIZE, PIPE_BYTES)
@@ -35,7 +35,7 @@ def make_pipe() -> tuple[int, int]:
 class Pump(threading.Thread):
     """Reads `descriptor` to its end (or until `stop`), writes lines to `log`, and parses them for metrics.
 
-    The redactor comes first, so neither sees a secret. It never holds back a complete line.
+    The redactor comes first, so neither the log nor the parser sees a secret. It never holds back a complete line.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Pump(threading.Thread):
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Read what is in the pipe, then end, even if another process still holds its writing end."""
+        """Read what is in the pipe, then end, even if another process still holds the writing end."""
         self._stopping.set()
 
     def run(self) -> None:

@@ -1,8 +1,8 @@
-"""Redaction: replaces secrets in a job's output by `***`, also those that are split over two reads.
+"""Replace secrets in a job's output by `***`, including those that are split over two reads.
 
-A secret is searched for as it is, and in the encodings that programs write (see `secret_forms`). A tail that may be the
-beginning of a secret is held back until the next bytes decide. No form contains the end of a line, so a complete line
-is never held back.
+A secret is searched for in plain text, and in the encodings that programs write (see `secret_forms`). A tail that may
+be the beginning of a secret is held back until the next bytes decide. No form contains the end of a line, so a
+complete line is never held back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MASK = b"***"
 
 
 class Redactor:
-    """Call `feed` with pieces as they come, then `finish`; the output holds no secret, in one piece or across two.
+    """Call `feed` with pieces as they come, then `finish`. The result holds no secret, not even one across two pieces.
 
     `text` and `data` redact complete values. They do not touch the stream, and are usable from any thread.
     """
@@ -30,7 +30,7 @@ class Redactor:
 
     @property
     def held(self) -> int:
-        """Number of bytes held back for now."""
+        """Number of bytes that are held back."""
         return len(self._held)
 
     @property
@@ -55,7 +55,7 @@ class Redactor:
         return self._pattern.sub(MASK, text[:keep])
 
     def finish(self) -> bytes:
-        """Return what was held back; call it at the end."""
+        """Return the bytes that were held back, masked. Call it at the end."""
         rest, self._held = self._held, b""
         return self._mask(rest)
 
@@ -75,7 +75,7 @@ class Redactor:
         return [self.data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     def _has_secret(self, text: bytes) -> bool:
-        """Return whether any form is in the text. Many plain searches are several times faster than one regex."""
+        """Return whether any form is in the text. Several plain searches are much faster than one regex."""
         return any(form in text for form in self._forms)
 
     def _mask(self, text: bytes) -> bytes:
@@ -94,7 +94,7 @@ def _pattern(found: list[bytes]) -> Optional[re.Pattern[bytes]]:
 
 
 class _Starts:
-    """Finds where a text may end in the beginning of a form."""
+    """Finds where the end of a text may be the beginning of a form."""
 
     def __init__(self, found: list[bytes]) -> None:
         self._longest = max(map(len, found), default=1) - 1
@@ -106,7 +106,7 @@ class _Starts:
         self._heads = re.compile(b"|".join(map(re.escape, sorted(self._alike)))) if found else None
 
     def in_tail_of(self, text: bytes) -> int:
-        """Return the first index from which the rest of the text is the beginning of a form; its length if none is."""
+        """Return the first index from which the rest of the text is the beginning of a form, or the text's length."""
         if self._heads is None or not text:
             return len(text)
         at = max(0, len(text) - self._longest)

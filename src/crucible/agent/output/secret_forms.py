@@ -1,8 +1,9 @@
 """The forms in which a secret may appear in a program's output.
 
-These are: plain, base64 (also inside a longer text, and wrapped into lines), hexadecimal, percent-encoded (only what
-has to be, or every byte), and escaped as in JSON, Python, HTML and the shell. No form contains the end of a line: each
-line of a multi-line secret is a form of its own. Other encodings (compressed, encrypted, reversed) are not recognized.
+These are: plain, base64 (also inside a longer text, and wrapped into lines), hexadecimal, percent-encoded (only the
+necessary bytes, or every byte), and escaped as in JSON, Python, HTML and the shell. No form contains the end of a line:
+each line of a multi-line secret is a separate form. Other encodings (compressed, encrypted, reversed) are not
+recognized.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _forms_of(value: str) -> Iterator[bytes]:
     raw = value.encode("utf-8", "surrogateescape")
     if len(raw) < SHORTEST:
         return
-    # Programs often strip what they read.
+    # Programs often strip values that they read.
     for one in {value, value.strip()} - {""}:
         plain = one.encode("utf-8", "surrogateescape")
         yield plain

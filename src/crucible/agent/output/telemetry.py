@@ -1,4 +1,4 @@
-"""Gathers a job's metrics and progress until they are sent."""
+"""Gather a job's metrics and progress until they are sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_BYTES = 256 * 1024
 
 
 class Telemetry:
-    """Fed by the pump and the report file, emptied by the runner. Thread-safe, and bounded in memory."""
+    """Metrics and progress, written by the pump and the report file, taken by the runner. Thread-safe and bounded."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
@@ -46,14 +46,14 @@ class Telemetry:
                 self._points.add_reported(name, _step(values), value, at)
 
     def add_sample(self, values: Mapping[str, float]) -> None:
-        """Add values of now that belong to no step of the job."""
+        """Add current values that belong to no step of the job."""
         with self._lock:
             at = self._wall_clock()
             for name, value in values.items():
                 self._points.add_reported(name, None, value, at)
 
     def take_points(self, last: bool = False) -> Points | None:
-        """Return the next points, as many as fit a message, or None. `last`: do not hold back printed points."""
+        """Return the next points, as many as fit into a message, or None. `last`: do not hold back printed points."""
         with self._lock:
             return self._points.take(self._clock(), last)
 
@@ -76,7 +76,7 @@ def _step(seen: LineValues) -> int | None:
 
 
 class ReportFile:
-    """Reads the lines that a job appends to its report file; `noted` is called for each checkpoint that it saved.
+    """Reads the lines that a job appends to its report file. `noted` is called for each checkpoint that it saved.
 
     `redact` is applied to a line before metrics are read from it.
     """
@@ -91,9 +91,9 @@ class ReportFile:
         self._rest = b""
 
     def read(self) -> bool:
-        """Read what was appended, up to READ_BYTES; returns whether there may be more."""
+        """Read appended lines, up to READ_BYTES. Return whether there may be more."""
         try:
-            # Non-blocking: opening a pipe that the job put there would hang.
+            # Non-blocking, because opening a named pipe that the job put there would hang.
             with open(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
                 file.seek(self._offset)
                 data = file.read(READ_BYTES)

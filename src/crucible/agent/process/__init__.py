@@ -1,1 +1,1 @@
-"""The user's process: how it is started, limited, measured and ended."""
+"""Start, limit, measure and end the user's process."""

@@ -23,7 +23,7 @@ def job_environment(
     machine_has_gpus: bool,
     machine_cpus: int | None = None,
 ) -> dict[str, str]:
-    """Return the job's environment: BASE of the host's, overridden by the assignment's, and the paths of the job."""
+    """Return the job's environment: BASE from the host's, overridden by the assignment's, and the job's own paths."""
     env = {name: host_env[name] for name in BASE if name in host_env}
     env.setdefault("PATH", DEFAULT_PATH)
     env["PYTHONUNBUFFERED"] = "1"
@@ -37,7 +37,7 @@ def job_environment(
 
 
 def _threads(cpus: float | None, machine_cpus: int | None) -> dict[str, str]:
-    """Return thread limits: numeric libraries start a thread per core of the machine, whatever the job may use."""
+    """Return thread limits, because numeric libraries start a thread for each core of the machine, limit or not."""
     if cpus is None or machine_cpus is None or cpus >= machine_cpus:
         return {}
     return dict.fromkeys(THREADS, str(max(1, math.ceil(cpus))))

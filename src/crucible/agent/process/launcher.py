@@ -1,8 +1,8 @@
-"""Starts the user's process from a runner that has threads.
+"""Start the user's process from a runner that has threads.
 
 A process with threads must not run Python code between fork and exec: another thread may hold a lock that the child
 would wait for forever. So the runner forks a child while it still has one thread; the child waits on a pipe for its
-order and then becomes the user's process. Its pid is known, and on disk, before anything of the user's runs.
+order and then becomes the user's process. Its pid is known, and on disk, before any of the user's code runs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Callable
 from crucible.agent.files import close_descriptors
 
 OOM_SCORE = 500
-"""Out of 1000; other processes usually have 0."""
+"""Of 1000; most processes have 0."""
 _OOM_SCORE = "/proc/self/oom_score_adj"
 _MAX_ERROR = 4096
 
 
 class CannotExecute(Exception):
-    """`code` is what a shell would report: 127 if the command is not found, 126 otherwise."""
+    """The command cannot be executed. `code` is a shell's exit code: 127 if it is not found, 126 otherwise."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -57,12 +57,12 @@ class Launcher:
             _wait_for_order(orders_in, errors_out, output, enter)
         for descriptor in (orders_in, errors_out, ready_out):
             os.close(descriptor)
-        os.read(ready_in, 1)  # until setsid is done: from then on `pid` is a process group that can be signalled
+        os.read(ready_in, 1)  # wait for setsid: only then is `pid` a process group that can be signalled
         os.close(ready_in)
         return cls(pid, orders_out, errors_in)
 
     def launch(self, command: Sequence[str], folder: str, env: Mapping[str, str]) -> None:
-        """Let the child execute the command; returns once it has. Raises CannotExecute."""
+        """Let the child execute the command, and wait until it has. Raises CannotExecute."""
         order = json.dumps({"command": list(command), "folder": folder, "env": dict(env)})
         with open(self._orders, "wb") as pipe:
             pipe.write(order.encode())
@@ -100,8 +100,8 @@ def _wait_for_order(orders: int, errors: int, output: int, enter: Callable[[], N
 
 def _exec_user_order(order: Mapping[str, object], errors: int, output: int, enter: Callable[[], None]) -> None:
     def get_ready() -> None:
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        devnull = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((devnull, 0), (output, 1), (output, 2)):
             os.dup2(source, target, inheritable=True)
         raise_oom_score()
         enter()
@@ -121,7 +121,7 @@ def exec_order(order: Mapping[str, object], errors: int, get_ready: Callable[[],
     except OSError as error:
         code = 127 if isinstance(error, (FileNotFoundError, NotADirectoryError)) else 126
         os.write(errors, f"{code} cannot run {command[0]!r}: {error.strerror}".encode()[:_MAX_ERROR])
-    except BaseException as error:  # noqa: BLE001  report whatever it was
+    except BaseException as error:  # noqa: BLE001  report any error
         os.write(errors, f"126 cannot start the process: {error!r}".encode()[:_MAX_ERROR])
 
 
@@ -134,7 +134,7 @@ def raise_oom_score() -> None:
 
 
 def exec_session_command(arguments: Sequence[str]) -> int:
-    """Execute the command of a session in this process; returns an exit code if that fails, or no order comes.
+    """Execute the command of a session in this process. Return an exit code if that fails, or no order comes.
 
     Arguments are the descriptors `orders` and `errors`, and the path of a terminal or an empty string. A session starts
     while the runner has threads, so this runs in a new interpreter, which waits until it is under the job's limits.
@@ -170,4 +170,4 @@ def _restore_signals() -> None:
             except (OSError, ValueError, RuntimeError):
                 continue
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    sys.stdout = sys.stderr = None  # nothing buffered by the parent may be flushed into the job's output
+    sys.stdout = sys.stderr = None  # the parent's buffers must not be flushed into the job's output

@@ -1,4 +1,4 @@
-"""Samples a running job every few seconds, and enforces its memory limit where the kernel does not."""
+"""Sample a running job every few seconds, and enforce its memory limit where the kernel does not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Meter:
 
     def _sample(self) -> Sample:
         if self._sampler is None:
-            # Loaded late: a short job must not wait for NVML.
+            # Loaded late, so that a short job does not wait for NVML.
             self._sampler = SystemSampler(nvml=Nvml.load())
         return self._sampler.sample(self._confinement.pids(), self._pgid)
 

@@ -1,4 +1,4 @@
-"""Finds and kills processes by group or by environment variable, until none is left."""
+"""Find and kill processes by process group or environment variable, until none is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROC = Path("/proc")
 
 
 def signal_group(pgid: int, number: int) -> bool:
-    """Send the signal to every process of the group; returns False if there is none left."""
+    """Send the signal to every process of the group. Return False if there is none left."""
     try:
         os.killpg(pgid, number)
     except ProcessLookupError:
@@ -43,7 +43,7 @@ def find_by_variables(wanted: dict[str, str]) -> list[Process]:
 
 
 def kill_until_gone(find: Callable[[], list[Process]], seconds: float) -> bool:
-    """Kill what `find` returns until it returns nothing; returns False if some are left after `seconds`."""
+    """Kill the processes that `find` returns until it returns none. Return False if some are left after `seconds`."""
     deadline = time.monotonic() + seconds
     pause = 0.002
     while True:

@@ -1,4 +1,4 @@
-"""Notifies the user's process: by signals, and by files that it may check."""
+"""Notify the user's process, by signals and by files that it may check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKPOINT_SIGNAL = "CRUCIBLE_CHECKPOINT_SIGNAL"
 
 
 class ProcessSignals:
-    """`ended_first`: the process had ended before the runner sent the first signal to end it."""
+    """`ended_first`: the process had already ended when the first signal was sent."""
 
     def __init__(self, folder: AttemptFolder, user: UserProcess) -> None:
         self._folder = folder
@@ -35,9 +35,9 @@ class ProcessSignals:
         self._user.send(number)
 
     def request_checkpoint(self, env: Mapping[str, str]) -> None:
-        """Touch the file, and send SIGUSR1 if the program wants it: by default this signal kills.
+        """Touch the file, and send SIGUSR1 if the program asked for it: by default this signal kills.
 
-        Only the main process gets it: its children did not ask for it.
+        Only the main process gets it, because its children may not handle it.
         """
         _touch(self._folder.checkpoint_now)
         if env.get(CHECKPOINT_SIGNAL) == "USR1":

@@ -1,1 +1,1 @@
-"""Finds or builds the Python of a job."""
+"""Find or build the Python of a job."""

@@ -1,4 +1,4 @@
-"""Builds a Python environment: with uv, or with pip if uv fails in a way that pip may not."""
+"""Build a Python environment with uv, or with pip if uv fails in a way that pip may not."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from crucible.wire.documents.desired import Environment
 BUILD_SECONDS = 3600.0
 _NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", "node_modules")
 _PIP_MAY_SUCCEED = re.compile(
-    # a uv that does not run here, or does not understand this Python
+    # uv does not run here, or does not support this Python
     r"^cannot run |failed to (inspect|query) python"
-    # TLS and the network: pip has other certificates, proxies and passwords
+    # TLS and the network: pip may have other certificates, proxies and passwords
     r"|peer certificate|unknownissuer|tls handshake|error sending request|client error \(connect\)|dns error"
     r"|connection (refused|reset|closed)|timed out|network is unreachable|\(40[137] |server error \(5"
     # indexes that uv reads differently from pip
@@ -118,7 +118,7 @@ def scratch_folder(home: Path) -> Path:
 
 
 def _error_in(text: str) -> str:
-    """Return the text from where the error begins: the job's reason is limited in length."""
+    """Return the text from the beginning of the error on, because the length of a job's reason is limited."""
     lines = text.splitlines()
     begins = (number for number, line in enumerate(lines) if _ERROR_BEGINS.match(line))
     return "\n".join(lines[next(begins, 0) :])

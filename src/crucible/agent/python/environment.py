@@ -1,4 +1,4 @@
-"""Chooses the Python of a job: a named interpreter, a built environment, or the machine's own."""
+"""Choose the Python of a job: a named interpreter, a built environment, or the machine's own."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class EnvironmentBuilder:
             lock.remove()
 
     def _clear_left_over(self, ours: Path) -> None:
-        """Remove what killed builds left. A lock file that no process holds is the sign of one."""
+        """Remove what killed builds left. A lock file that no process holds shows one."""
         for path in self.envs.glob("*.lock"):
             home = path.with_name(path.name[: -len(".lock")])
             lock = None if home == ours else RemovableLock.take(path)
@@ -118,7 +118,7 @@ class EnvironmentBuilder:
             lock.remove()
 
     def _variables(self, job_env: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of a build: the host's, without those that make one Python read another's files."""
+        """Return the variables of a build: the host's, without those that make a Python read another one's files."""
         kept = {
             name: value
             for name, value in self.host_env.items()
@@ -160,7 +160,7 @@ def _key(
     env: Mapping[str, str],
     job_env: Mapping[str, str],
 ) -> str:
-    """Return the hash of all that decides an environment's content, independent of paths on the machine."""
+    """Return a hash of everything that an environment's content depends on, independent of paths on the machine."""
     wanted = f"as uv finds it: {environment.python}"
     parts = [
         BUILDER_VERSION,
@@ -176,7 +176,7 @@ def _key(
 
 
 def _is_of_the_build(name: str, job_env: Mapping[str, str]) -> bool:
-    """Return whether the variable affects the content: of the host's only those that choose packages do."""
+    """Return whether a variable of the host affects the content: only those that choose packages do."""
     is_known = name in job_env or any(word in name for word in _CHOOSES_PACKAGES)
     return name.startswith(_PASSED_ON) and is_known
 

@@ -1,4 +1,4 @@
-"""Translates pip's configuration for uv, which does not read it: certificates and package indexes."""
+"""Translate pip's configuration of certificates and package indexes for uv, which does not read it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 SYSTEM_FILE = Path("/etc/pip.conf")
 _UV_CERTIFICATES = ("UV_SYSTEM_CERTS", "UV_NATIVE_TLS")
-"""The same switch in newer and older uv; the older name alone causes a warning."""
+"""The same switch in newer and older versions of uv. The older name alone causes a warning."""
 _UV_SOURCES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
 
 
@@ -33,7 +33,7 @@ def _sources(pip: Mapping[str, str]) -> dict[str, str]:
     }
     found = {name: value for name, value in lists.items() if value}
     if found:
-        # pip takes the best version of all indexes; uv by default only looks in the first that has the package.
+        # pip takes the best version from all indexes, but uv by default only searches the first one with the package.
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return found
 
@@ -66,7 +66,7 @@ def _read(path: Path) -> dict[str, str]:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, configparser.Error):  # pip itself will report it
+    except (OSError, UnicodeDecodeError, configparser.Error):  # pip itself reports it
         return {}
     found: dict[str, str] = {}
     for section in ("global", "install"):

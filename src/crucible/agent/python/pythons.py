@@ -1,4 +1,4 @@
-"""Finds and checks the Pythons of a machine, and lists the packages installed in one."""
+"""Find and check the Pythons of a machine, and list the packages that are installed in one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FOLDER = re.compile(r"python(?P<version>3\.[0-9]+)")
 
 
 class BadPython(Exception):
-    """An interpreter cannot be used; the text says why and what to do."""
+    """An interpreter cannot be used. The text says why, and what to do."""
 
 
 class NoPython(BadPython):
@@ -49,7 +49,7 @@ class Python:
 
 
 class Pythons:
-    """Finds a Python for a job with these variables; the agent's own only if it is named."""
+    """Finds a Python for a job with these variables. The agent's own is used only if it is named."""
 
     def __init__(self, env: Mapping[str, str], uv: str | None = None, own: str = sys.prefix) -> None:
         """`uv` finds more Pythons than PATH has. `own` is the prefix of the agent's Python.
@@ -92,7 +92,7 @@ class Pythons:
         )
 
     def _candidates(self, wanted: str | None) -> Iterator[str]:
-        """Yield candidates, first those on PATH: if `python3` matches, users get what they get in a shell."""
+        """Yield candidates, those on PATH first, so that users get the same `python3` as in a shell."""
         folders = [folder for folder in self._env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
         paths = (os.path.join(folder, name) for name in ("python3", "python") for folder in folders)
         yield from (path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK))
@@ -100,7 +100,7 @@ class Pythons:
             yield from self._found_by_uv(self._uv, wanted)
 
     def _found_by_uv(self, uv: str, wanted: str) -> list[str]:
-        """Return at most one: a `python3.N` on PATH, or one that uv downloaded earlier. Downloads none."""
+        """Return at most one path: of a `python3.N` on PATH, or of one that uv has downloaded. Downloads nothing."""
         try:
             done = _run([uv, *_FIND, wanted], self._env)
         except BadPython:
@@ -149,7 +149,7 @@ def _run(command: list[str], env: Mapping[str, str]) -> subprocess.CompletedProc
 
 
 def _why_not(path: str, code: int, stderr: str) -> str:
-    """Return why it does not run, in one sentence. Its own message is included if it is a single line."""
+    """Return a sentence about why it does not run. Its own message is included if it is a single line."""
     if "shims" in Path(path).parts:
         return (
             f"{path} is a shim of a version manager that has no such Python active; "

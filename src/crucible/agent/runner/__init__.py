@@ -1,1 +1,1 @@
-"""The runner: one process per attempt. `runner.py` tells its life from top to bottom."""
+"""The runner: one process per attempt. `runner.py` lists its steps; start reading there."""

@@ -1,4 +1,4 @@
-"""Runs the attempt in a folder: as its first runner, or as the successor of a runner that died."""
+"""Run the attempt in a folder, as its first runner or as the successor of a runner that died."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from crucible.wire.process import this_process
 log = logging.getLogger(__name__)
 
 MAX_RUNNERS = 5
-"""Runners that may die before the program starts; then the attempt is given up."""
+"""Number of runners that may die before the program starts, until the attempt is given up."""
 
 
 def run_attempt(folder: AttemptFolder, machine: MachineFacts) -> int:
-    """Run or finish the attempt in the folder. Returns at once when another runner has it, or it is done.
+    """Run or finish the attempt in the folder, and return an exit code. Returns at once if it is locked or done.
 
-    Call it in a process of its own that has no threads.
+    Call it in its own process, without other threads.
     """
     lock = Lock.take(folder.lock)
     if lock is None or folder.done.exists():
         return 0
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # A machine that shuts down signals every process. The runner stays, to report how the job ended.
+        # A machine that shuts down signals every process. The runner stays to report how the job ended.
         signal.signal(number, signal.SIG_IGN)
     threading.excepthook = _exit_on_thread_failure
     runners = _count_runners(folder)
@@ -47,7 +47,7 @@ def run_attempt(folder: AttemptFolder, machine: MachineFacts) -> int:
 
 
 def _count_runners(folder: AttemptFolder) -> int:
-    """Record this process as the attempt's runner; returns how many there have been, this one included."""
+    """Record this process as the attempt's runner, and return the number of runners so far, including this one."""
     before = (read_json(folder.runner) or {}).get("tries")
     count = (before if isinstance(before, int) else 0) + 1
     me = this_process()
@@ -57,7 +57,7 @@ def _count_runners(folder: AttemptFolder) -> int:
 
 
 def _exit_on_thread_failure(problem: threading.ExceptHookArgs) -> None:
-    """End the process: a runner that lost a thread to a bug would wait forever, a successor can finish the attempt."""
+    """Exit: a runner that lost a thread to a bug would wait forever, but a successor can finish the attempt."""
     name = problem.thread.name if problem.thread is not None else "a thread"
     log.error("%s failed", name, exc_info=problem.exc_value)
     os._exit(70)  # sys.exit would end this thread alone
@@ -66,7 +66,7 @@ def _exit_on_thread_failure(problem: threading.ExceptHookArgs) -> None:
 class RecoveryRunner(Runner):
     """Finishes an attempt whose runner died, perhaps after the program was started.
 
-    Starts nothing: ends the processes that are left, reports the exit, and delivers what is on disk.
+    It starts nothing: it ends the remaining processes, reports the exit, and delivers what is on disk.
     """
 
     def _make_user_process(self) -> tuple[UserProcess, str]:
@@ -88,14 +88,14 @@ class RecoveryRunner(Runner):
         return state, (message, ev.StoreOutputs())
 
     def _store_outputs(self) -> None:
-        """Fetch the secrets again to redact names and results; if they are refused, go on without."""
+        """Fetch the secrets again to redact names and results, or continue without them if they are refused."""
         channel = self._new_channel()
         try:
             self._redact(tuple(channel.secrets().values()) if self._assignment.secrets else ())
         except Gone:
             self._contacts.release_attempt()
         except ChannelError as error:
-            log.warning("what is left of the job is not redacted: %s", error)
+            log.warning("the job's remaining outputs are not redacted: %s", error)
         finally:
             channel.close()
         super()._store_outputs()

@@ -13,9 +13,9 @@ from crucible.wire.files.paths import safe_name
 
 @dataclass(frozen=True)
 class AttemptFolder:
-    """`process` is written before the user's program starts: once it exists, the program is never started again.
+    """The paths. `process` is written before the user's program starts: once it exists, the program is never restarted.
 
-    `exited` exists once the exit of the program is recorded; `done` once everything is acknowledged.
+    `exited` exists once the exit of the program is recorded, `done` once everything is acknowledged.
     """
 
     root: Path

@@ -1,4 +1,4 @@
-"""Collects what a job left: its result, its output files, and notes about files that are not kept."""
+"""Collect a job's result and output files, and note files that are not kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, decode
 class OutputCollector:
     folder: AttemptFolder
     rank: int
-    voice: Reporter
+    reporter: Reporter
 
     def report(self, baseline: FolderBaseline | None) -> None:
         """Report the result, and note files that are not kept.
@@ -33,35 +33,38 @@ class OutputCollector:
         self._note(empty_folders_note(self.folder.outputs))
 
     def store(self, channel: Channel) -> tuple[bool, str]:
-        """Store the outputs, retrying forever. Returns whether all were stored, and else how many not. Raises Gone."""
-        redactor = self.voice.redactor
+        """Store the outputs, retrying forever. Return whether all were stored, and a text about those that were not.
+
+        Raises Gone.
+        """
+        redactor = self.reporter.redactor
         hide = redactor.text if redactor is not None else str
-        return OutputStorer(self.folder.outputs, channel, self._stored, self.voice.note, time.sleep, hide).store()
+        return OutputStorer(self.folder.outputs, channel, self._stored, self.reporter.note, time.sleep, hide).store()
 
     def _report_result(self) -> None:
         """Send the result; only rank 0 has one."""
         if self.rank != 0:
             return
         try:
-            found = read_result(self.folder.result)
+            result = read_result(self.folder.result)
         except BadResult as error:
             self._note(f"the result was not kept: {error}")
             return
-        if found is not None:
-            self.voice.send(MessageKind.RESULT, {"kind": found.kind, "value": found.value})
+        if result is not None:
+            self.reporter.send(MessageKind.RESULT, {"kind": result.kind, "value": result.value})
 
     def _stored(self, stored: StoredFile) -> None:
-        self.voice.send(MessageKind.ARTIFACT, {"path": stored.path, "size": stored.size, "sha256": stored.sha256})
+        self.reporter.send(MessageKind.ARTIFACT, {"path": stored.path, "size": stored.size, "sha256": stored.sha256})
 
     def _note(self, text: str | None) -> None:
         if text is not None:
-            self.voice.note(text)
+            self.reporter.note(text)
 
 
 def read_result(path: Path) -> Result | None:
     """Return the job's result, or None. Raises BadResult if the file is invalid."""
     try:
-        # Non-blocking: opening a pipe that the job left there would hang.
+        # Non-blocking, because opening a named pipe that the job left there would hang.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BadResult("it is not a regular file")

@@ -43,7 +43,7 @@ class ExitRecord:
         self._written: Mapping[str, object] | None = None
 
     def write(self, exited: ExitData) -> None:
-        """Write the record. A failing disk is only logged: a successor then knows less, but this runner goes on."""
+        """Write the record. A disk error is only logged: this runner continues, though a successor would know less."""
         self._written = exited.data
         try:
             write_json(self._path, {"after": exited.after, "data": dict(exited.data)}, durable=True)

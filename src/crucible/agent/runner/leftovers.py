@@ -111,7 +111,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _is_tool_file(name: str) -> bool:
-    """Return whether tools create such files by themselves, so that the user need not hear of them."""
+    """Return whether tools create such files by themselves, so that no note about them is needed."""
     is_cache = name.startswith(".") and name.endswith("cache")
     return name in _TOOL_NAMES or is_cache or name.endswith(_TOOL_SUFFIXES)
 
@@ -121,5 +121,5 @@ def _mark(info: os.stat_result) -> tuple[int, int, int]:
 
 
 def _format_names(names: list[str]) -> str:
-    shown = [name if name.isprintable() else ascii(name) for name in names[:NAMED]]
-    return ", ".join([*shown, "…"] if len(names) > NAMED else shown)
+    listed = [name if name.isprintable() else ascii(name) for name in names[:NAMED]]
+    return ", ".join([*listed, "…"] if len(names) > NAMED else listed)

@@ -1,4 +1,4 @@
-"""Watches a running job: its output, its report file and its resource usage, sent as messages."""
+"""Watch a running job, and send messages about its output, its report file and its resource usage."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DRAIN_SECONDS = 5.0
 
 
 class Monitor:
-    """`report` is the file that the job appends to; `noted` is called for each checkpoint that the job saved."""
+    """`report` is the file that the job appends to; `on_save` is called for each checkpoint that the job saved."""
 
-    def __init__(self, report: Path, log: OutputLog, voice: Reporter, noted: Callable[[SaveNote], None]) -> None:
+    def __init__(self, report: Path, log: OutputLog, reporter: Reporter, on_save: Callable[[SaveNote], None]) -> None:
         self._telemetry = Telemetry()
-        self._report = ReportFile(report, self._telemetry, noted)
+        self._report = ReportFile(report, self._telemetry, on_save)
         self._log = log
-        self._voice = voice
+        self._reporter = reporter
         self._pump: Pump | None = None
         self._meter: Meter | None = None
         self._sent_at = 0.0
@@ -41,9 +41,9 @@ class Monitor:
         self._report.redact = redactor.text
 
     def start(self, user: UserProcess, output: int, gpus: tuple[int, ...], wake: Callable[[], None]) -> None:
-        """Start watching. `output` is the reading end of the job's pipe; `wake` is called when output ends."""
+        """Start watching. `output` is the reading end of the job's pipe; `wake` is called when the output ends."""
         assert user.confinement is not None
-        self._pump = Pump(output, self._log, self._telemetry, wake, self._voice.redactor)
+        self._pump = Pump(output, self._log, self._telemetry, wake, self._reporter.redactor)
         self._pump.start()
         self._meter = Meter(user.pid, user.confinement, self._telemetry, gpus)
 
@@ -56,9 +56,9 @@ class Monitor:
             self._send()
 
     def finish(self) -> None:
-        """Read the rest of the output, and send what is left. All processes of the job have ended.
+        """Read the rest of the output and send it. Call it when all processes of the job have ended.
 
-        The pipe then has no writer, unless a process outside the job holds it open: so the wait is bounded.
+        The wait is bounded, because a process outside the job may hold the pipe open.
         """
         if self._pump is not None:
             self._pump.join(DRAIN_SECONDS)
@@ -72,8 +72,8 @@ class Monitor:
             pass
         points = self._telemetry.take_points(last)
         while points is not None:
-            self._voice.send(MessageKind.POINTS, {"series": points})
+            self._reporter.send(MessageKind.POINTS, {"series": points})
             points = self._telemetry.take_points(last)
         progress = self._telemetry.take_progress()
         if progress is not None:
-            self._voice.send(MessageKind.PROGRESS, progress)
+            self._reporter.send(MessageKind.PROGRESS, progress)

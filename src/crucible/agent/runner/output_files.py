@@ -1,4 +1,4 @@
-"""Stores the files in a job's output folder as artifacts."""
+"""Store the files in a job's output folder as artifacts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crucible.wire.files.paths import UnsafePath, is_inside, safe_name
 
 MAX_FILES = 10_000
 NOTE_AFTER = 20
-"""Failed attempts, about a minute of them, before the user is told."""
+"""Failed uploads, about a minute of them, before the user gets a note."""
 _CHUNK = 1024 * 1024
 
 
@@ -44,7 +44,7 @@ class OutputStorer:
     """Masks secrets. A file whose name it changes is not stored."""
 
     def store(self) -> tuple[bool, str]:
-        """Store everything, retrying forever. Returns whether all was stored, and else how much not. Raises Gone."""
+        """Store everything, retrying forever. Return whether all was stored, and a text about the rest. Raises Gone."""
         left_out: list[str] = []
         delay = _DelayNotes(self.note)
         for number, (name, path) in enumerate(_files(self.folder)):
@@ -60,7 +60,7 @@ class OutputStorer:
         return not left_out, _count_text(len(left_out))
 
     def _store(self, name: str, path: Path, delay: _DelayNotes) -> str | None:
-        """Store one file; returns None, or why it was not stored."""
+        """Store one file. Return None, or why it was not stored."""
         if self.redact(name) != name:
             return "its name contains a secret"
         try:
@@ -75,23 +75,23 @@ class OutputStorer:
             return error.strerror or "it cannot be read"
 
     def _send(self, name: str, path: Path, delay: _DelayNotes) -> str | None:
-        # Non-blocking: opening a pipe that the job left there would hang.
+        # Non-blocking, because opening a named pipe that the job left there would hang.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as content:
             if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
                 return "it is not a regular file"
             sha256, size = _digest(content.fileno())
             backoff = Backoff()
-            for tries in itertools.count(1):
+            for failures in itertools.count(1):
                 try:
                     content.seek(0)
                     self.channel.put_artifact(name, content, size, sha256)
                     break
                 except Unreachable as error:
-                    delay.note_failure(name, tries, error)
+                    delay.note_failure(name, failures, error)
                 except Refused as error:
                     if error.status != 401:
                         return str(error)
-                    delay.note_failure(name, tries, error)
+                    delay.note_failure(name, failures, error)
                 self.wait(backoff.next())
         self.stored(StoredFile(name, size, sha256))
         return None
@@ -104,26 +104,26 @@ def _count_text(left_out: int) -> str:
 
 
 class _DelayNotes:
-    """Notes why outputs are not stored yet: each kind of error once, however many files and attempts."""
+    """Notes why outputs are not stored yet: once for each kind of error, not for each file or upload."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._known: set[type[ChannelError]] = set()
 
-    def note_failure(self, name: str, tries: int, error: ChannelError) -> None:
-        lasting = isinstance(error, NoRoom) or tries >= NOTE_AFTER
+    def note_failure(self, name: str, failures: int, error: ChannelError) -> None:
+        lasting = isinstance(error, NoRoom) or failures >= NOTE_AFTER
         if lasting and type(error) not in self._known:
             self._known.add(type(error))
             self._note(f"the output {name!a} is not stored yet: {error}; retrying until it is")
 
 
 def _digest(descriptor: int) -> tuple[str, int]:
-    found, size = hashlib.sha256(), 0
+    digest, size = hashlib.sha256(), 0
     while True:
         chunk = os.pread(descriptor, _CHUNK, size)
         if not chunk:
-            return found.hexdigest(), size
-        found.update(chunk)
+            return digest.hexdigest(), size
+        digest.update(chunk)
         size += len(chunk)
 
 

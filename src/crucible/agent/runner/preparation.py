@@ -1,4 +1,4 @@
-"""Prepares a job: from its assignment to a command that can be executed."""
+"""Prepare a job: turn its assignment into a command that can be executed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crucible.wire.shim import write_shim
 
 PYTHON = "{python}"
 NOTE_AFTER = 2
-"""Failed requests for the secrets, before the user is told what the job waits for."""
+"""Failed requests for the secrets before the status shows that the job waits for them."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def prepare(
     except OSError as error:
         raise StagingError(f"the job could not be prepared: {error}; check the disk of the machine") from error
     cpus = os.cpu_count()
-    # Last: a secret is held in memory no longer than needed, and the newest value is used.
+    # Last, so that secrets are in memory no longer than needed, and their newest values are used.
     secrets = fetch_secrets(assignment.secrets, channel, work)
     env = job_environment(assignment, folder, chosen.python, host_env, machine_has_gpus, cpus)
     env.update(secrets)
@@ -82,7 +82,7 @@ def prepare(
 
 
 def fetch_secrets(wanted: Sequence[str], channel: Channel, work: StagingContext) -> dict[str, str]:
-    """Return the secrets by variable, retrying while the server is away. They are written nowhere.
+    """Return the secrets by variable, retrying while the server is unreachable. They are never written to disk.
 
     Raises StagingError, StagingAborted, Gone.
     """

@@ -62,12 +62,12 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.1
 LAST_TURN_SECONDS = 0.01
-"""Once everything is done, the runner looks this often whether all of it is delivered: a waiting user notices."""
+"""Poll interval while only the delivery is left. Short, because users wait for it."""
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What the host found out about its machine, so that its runners need not."""
+    """What the host detected about its machine, once for all its runners."""
 
     limiter: Limiter
     env: Mapping[str, str]
@@ -118,7 +118,7 @@ class Runner:
         )
 
     def run(self) -> None:
-        """Run the attempt; returns once everything is acknowledged, or the control plane wants nothing more of it."""
+        """Run the attempt. Returns once everything is acknowledged, or the control plane has released the attempt."""
         self._uploader.start()
         state, actions = self._begin()
         self._listen()
@@ -134,17 +134,17 @@ class Runner:
                 self._monitor.tick()
         self._leave()
 
-    # What happens
+    # Events
 
     def _begin(self) -> rs.Step:
         self._reporter.staging("preparing")
         a = self._assignment
-        if a.stop:  # asked for before there was a runner
+        if a.stop:  # requested before this runner started
             self._events.put(ev.StopRequested())
         return rs.begin(a.grace, a.limits.seconds, boottime(), self._assignment_file.deadline, a.checkpoint)
 
     def _listen(self) -> None:
-        """Start the threads that bring news: what the control plane wants, and interruption notices."""
+        """Start the threads that poll for the desired state and for interruption notices."""
         known = DesiredAttempt(self._assignment.stop, self._assignment.checkpoint)
         DesiredPoller(self._new_channel(), self._contacts, self._on_desired, known).start()
         url = self._assignment_file.bootstrap.interruption_url
@@ -161,7 +161,7 @@ class Runner:
         self._sessions.start_sessions(desired.sessions)
 
     def _next_events(self) -> tuple[ev.Event, ...]:
-        """Wait a turn for an event. A tick comes before it, so that the state knows the time of the event."""
+        """Wait one turn for an event. A tick comes before it, so that the state knows the time of the event."""
         try:
             first = self._events.get(timeout=LAST_TURN_SECONDS if self._finish else TURN_SECONDS)
         except queue.Empty:
@@ -170,7 +170,7 @@ class Runner:
             first = replace(first, by_itself=self._signals.ended_first)
         return (ev.Tick(boottime()), first)
 
-    # What to do
+    # Actions
 
     def _perform(self, actions: ev.Actions) -> None:
         for action in actions:
@@ -186,7 +186,7 @@ class Runner:
         elif isinstance(action, ev.StartProcess):
             self._events.put(self._start_process())
             if self._monitor.started:
-                # Waited for only now: the end of a short process must not be seen before its start.
+                # Wait only now, so that the end of a short process is not handled before its start.
                 self._start_thread(lambda: self._events.put(self._user.wait()), "wait")
         elif isinstance(action, ev.SendSignal):
             self._signals.send_signal(action.number)
@@ -210,7 +210,7 @@ class Runner:
         data = dict(self._reporter.redact(clean_data(action.data)))
         if action.kind is MessageKind.EXITED:
             data.setdefault("seconds", self._user.ran.seconds)
-            # Before the message: a successor then reports the same exit, and reports it once.
+            # Before the message, so that a successor reports the same exit, and reports it once.
             self._exit.write(ExitData(self._spool.last, data))
         elif action.kind is MessageKind.NOTICE:
             self._checkpoints.store_newest_only()
@@ -237,13 +237,13 @@ class Runner:
             channel.close()
 
     def _redact(self, secrets: Collection[str]) -> None:
-        """Replace the secrets in everything that is written or reported from now on."""
+        """Mask these secrets in everything that is written or reported from now on."""
         if secrets:
             self._reporter.redactor = redactor = Redactor(secrets)
             self._monitor.redact(redactor)
 
     def _log_line(self, text: str) -> None:
-        """Write a line of our own into the job's log."""
+        """Write a text of the agent, marked as such, into the job's log."""
         if self._reporter.redactor is not None:
             text = self._reporter.redactor.text(text)
         self._log.write([f"[crucible] {line}".encode("utf-8", "replace") for line in text.splitlines()])
@@ -251,16 +251,16 @@ class Runner:
     # 2. Start
 
     def _make_user_process(self) -> tuple[UserProcess, str]:
-        """Fork the child that becomes the user's process later; a process with threads could not fork safely."""
+        """Fork the child that later becomes the user's process: only a process without threads can fork safely."""
         self._folder.clear_stage()
         confinement, limits = prepare_confinement(self._machine.limiter, self._assignment, self._folder.root)
         self._output, writing = make_pipe()
         user = UserProcess.prepare(confinement, writing, self._folder.process, self._job_variables())
-        os.close(writing)  # else the pipe would have no end when the job's processes have gone
+        os.close(writing)  # else the pipe would stay open when the job's processes have ended
         return user, limits
 
     def _job_variables(self) -> Mapping[str, str]:
-        """Variables by which every process of this attempt is found, wherever it moved."""
+        """Return the variables by which every process of this attempt is found, whatever its process group."""
         return {"CRUCIBLE_ATTEMPT_ID": self._assignment.attempt, "CRUCIBLE_RANK": str(self._assignment.rank)}
 
     def _start_process(self) -> ev.Event:
@@ -292,7 +292,7 @@ class Runner:
     # 3. Watch
 
     def _job_context(self) -> JobContext | None:
-        """Return what sessions need of the job; None while its program does not run."""
+        """Return what sessions need to know of the job; None while its program does not run."""
         prepared, user = self._prepared, self._user
         if prepared is None or user.confinement is None or not self._monitor.started or not user.process.alive:
             return None
@@ -316,7 +316,7 @@ class Runner:
         try:
             self._checkpoints.finish(self._exit.exit_data())
             complete, text = self._collector.store(channel)
-            # Followers stop reading the log at ENDED, so all of the log has to be stored before it.
+            # Users who follow the log stop reading at ENDED, so all of the log must be stored before it.
             while not self._uploader.is_log_done:
                 time.sleep(LAST_TURN_SECONDS)
             self._events.put(ev.OutputsStored(complete, text))
@@ -335,6 +335,6 @@ class Runner:
     def _leave(self) -> None:
         self._sessions.end()
         if self._user.launcher is not None and not self._folder.process.exists():
-            self._user.abandon()  # the child still waits for its order
+            self._user.abandon()  # the forked child still waits for its order
         self._user.remove_confinement()
         write_file(self._folder.done, b"", durable=True)

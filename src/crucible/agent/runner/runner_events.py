@@ -62,14 +62,14 @@ class LeaseExpired:
 
 @dataclass(frozen=True)
 class InterruptionNoticed:
-    """The provider announced that it takes the machine back in this many seconds."""
+    """The provider announced that it will reclaim the machine in this many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class DeadlineChanged:
-    """The machine's deadline as known now; None if it has none."""
+    """The machine has a new deadline, or none."""
 
     deadline: Deadline | None
 

@@ -4,8 +4,8 @@
 
 A stop writes the stop file and sends SIGTERM. SIGKILL follows after the grace period, repeatedly until the process is
 gone. The time limit, an expired lease, an interruption notice and the machine's deadline stop the process in the same
-way, with another cause in the report. If the machine is about to go, SIGKILL comes early enough that what was saved can
-still be sent.
+way, with another cause in the report. If the machine is about to end, SIGKILL comes early enough to upload what was
+saved.
 
 The first cause wins, except that a requested stop replaces a cause after which another attempt would follow. A process
 that ended before the first signal ended by itself. One that ends later counts as stopped, whatever its exit code: a
@@ -51,7 +51,7 @@ from crucible.wire.documents.messages import Cause, MessageKind
 
 KILL_AGAIN_SECONDS = 5.0
 SEND_SECONDS, SEND_SHARE = 2.0, 0.25
-"""Part of the remaining time that is kept for uploads: seconds, or a share if that is more."""
+"""Part of the remaining time that is reserved for uploads: seconds, or a share if that is more."""
 MIN_KILL_DELAY = 1.0
 SUSPEND_MIN, SUSPEND_MAX, SUSPEND_SHARE = 30.0, 300.0, 0.05
 RETRIED = frozenset({Cause.INTERRUPTED, Cause.SUSPENDED})
@@ -67,7 +67,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class RunnerState:
-    """All times are of the boot-time clock. `stopping` is why the runner ends the process, once it does.
+    """All times are of the boot-time clock. `stopping`: why the runner ends the process; None until it does.
 
     `seconds` is the time limit. `starting`: the process is being started. `released`: the control plane wants nothing
     more. `deadline` is the end of the machine's time, `interrupted_at` the end that the provider announced.
@@ -193,11 +193,11 @@ def _kill_at(state: RunnerState) -> float:
 def _interrupt(state: RunnerState, seconds: float) -> Step:
     notice: Actions = ()
     if state.interrupted_at is None and not state.released:
-        text = f"the provider takes the machine back in {max(0.0, seconds):.0f} seconds"
+        text = f"the provider will reclaim the machine in {max(0.0, seconds):.0f} seconds"
         notice = (SendMessage(MessageKind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
-    taken_at = state.now + max(0.0, seconds)
+    reclaimed_at = state.now + max(0.0, seconds)
     state = replace(
-        state, interrupted_at=taken_at if state.interrupted_at is None else min(state.interrupted_at, taken_at)
+        state, interrupted_at=reclaimed_at if state.interrupted_at is None else min(state.interrupted_at, reclaimed_at)
     )
     if state.kill_at is not None:
         state = replace(state, kill_at=min(state.kill_at, _kill_at(state)))
@@ -209,7 +209,7 @@ def _interrupt(state: RunnerState, seconds: float) -> Step:
 
 
 def _checkpoint(state: RunnerState, count: int) -> Step:
-    """Request a checkpoint from a running program: before the start there is none, and a stop saves one anyway."""
+    """Request a checkpoint, if the program runs and is not being stopped (then it saves one anyway)."""
     if count <= state.checkpoint:
         return state, ()
     runs = state.phase is Phase.RUNNING and state.kill_at is None
@@ -252,7 +252,7 @@ def _process_ended(state: RunnerState, event: ProcessEnded) -> Step:
 
 def _exit_cause(state: RunnerState, event: ProcessEnded) -> tuple[Cause, str]:
     stopping = None if event.by_itself else state.stopping
-    # Before the memory check: a worker may have been killed long ago, and these causes are no failure of the job.
+    # Before the memory check: a worker may have been killed long ago, and these causes are not failures of the job.
     if stopping in RETRIED:
         return stopping, _TEXTS[stopping]
     # Only if the job failed: a worker may have been killed for memory while the job as a whole succeeded.
@@ -270,7 +270,7 @@ def _exit_cause(state: RunnerState, event: ProcessEnded) -> tuple[Cause, str]:
 _TEXTS = {
     Cause.STOPPED: "stopped on request",
     Cause.FENCED: "stopped because the machine was out of contact for longer than its lease",
-    Cause.INTERRUPTED: "stopped because the provider takes the machine back",
+    Cause.INTERRUPTED: "stopped because the provider reclaims the machine",
     Cause.SUSPENDED: "stopped because the machine's time is nearly over",
 }
 
@@ -295,7 +295,7 @@ def _exited_message(
 
 
 def _release(state: RunnerState) -> Step:
-    """End what runs, and exit without delivering anything."""
+    """Stop the process, and finish without delivering anything."""
     if state.phase is Phase.ENDED:
         return replace(state, released=True), (Finish(deliver=False),)
     if state.released:
@@ -310,7 +310,7 @@ def _release(state: RunnerState) -> Step:
 
 
 def kill_delay(grace: float, now: float, ends: Iterable[float | None]) -> float:
-    """Return seconds between SIGTERM and SIGKILL: the grace, or less if the machine ends before an upload could."""
+    """Return the seconds between SIGTERM and SIGKILL: the grace period, or less if uploads need the time."""
     known = [at for at in ends if at is not None]
     if not known:
         return grace
@@ -321,12 +321,12 @@ def kill_delay(grace: float, now: float, ends: Iterable[float | None]) -> float:
 def suspend_time(deadline: Deadline, grace: float) -> float:
     """Return when to stop the program, so that it can save and upload before the deadline."""
     lead = grace + max(SUSPEND_MIN, min(SUSPEND_MAX, SUSPEND_SHARE * deadline.total))
-    # On a machine that lives hardly longer than that, the program gets half of the time.
+    # On a machine whose whole time is hardly longer than that, the program gets half of it.
     return deadline.at - min(lead, deadline.total / 2)
 
 
 def merge_deadlines(new: Deadline | None, known: Deadline | None) -> Deadline | None:
-    """Return the new deadline with the longer total: later documents name the time left, not the whole."""
+    """Return the new deadline with the larger total: later documents name the time left, not the whole time."""
     if new is None or known is None:
         return new
     return Deadline(new.at, max(new.total, known.total))

@@ -1,4 +1,4 @@
-"""Stages a job's code and inputs on this machine."""
+"""Stage a job's code and inputs on this machine."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MAX_BUNDLE_FILES = 1_000_000
 CACHE_FILES = 64
 STALL_SECONDS = 60.0
 DOWNLOAD_SECONDS = 6 * 3600.0
-DOWNLOAD_TRIES = 5
-KEEP_FREE = 256 * 1024 * 1024
+DOWNLOAD_ATTEMPTS = 5
+MIN_FREE = 256 * 1024 * 1024
 _CHUNK = 256 * 1024
 
 
 @dataclass(frozen=True)
 class Stager:
-    """`cache` keeps bundles for later attempts; None on a machine that runs only one."""
+    """Stages into an attempt's folder. `cache` keeps bundles for later attempts; None on a single-attempt machine."""
 
     channel: Channel
     work: StagingContext
@@ -55,6 +55,7 @@ class Stager:
         return folder.work
 
     def data(self, items: tuple[DataItem, ...], folder: AttemptFolder) -> None:
+        """Stage the inputs. Raises StagingError, StagingAborted."""
         for item in items:
             try:
                 target = safe_join(folder.data, item.name)
@@ -85,7 +86,7 @@ class Stager:
         try:
             if not path.exists() or _sha256(path) != sha256:
                 self._fetch(sha256, path)
-                _forget_oldest(self.cache, keep=path)
+                _remove_oldest(self.cache, keep=path)
             os.utime(path)
         finally:
             lock.remove()
@@ -110,14 +111,14 @@ class Stager:
         os.replace(part, path)
 
     def _download(self, sha256: str, part: Path) -> None:
-        have = part.stat().st_size if part.exists() else 0
+        start = part.stat().st_size if part.exists() else 0
         try:
             with open(part, "ab") as file:
-                for chunk in self.channel.bundle(sha256, have):
+                for chunk in self.channel.bundle(sha256, start):
                     self.work.check_aborted()
                     file.write(chunk)
         except Refused as error:
-            if error.status != 416:  # range beyond the end: we have all of it, or other bytes; the hash decides
+            if error.status != 416:  # the range is beyond the end: the file is complete or wrong, and the hash decides
                 raise
         except OSError as error:
             raise StagingError(f"the job's code cannot be written: {error}") from error
@@ -149,7 +150,7 @@ class Stager:
 
     def _download_data(self, item: DataItem, target: Path) -> None:
         backoff = Backoff(first=0.5)
-        for left in reversed(range(DOWNLOAD_TRIES)):
+        for left in reversed(range(DOWNLOAD_ATTEMPTS)):
             self.work.check_aborted()
             try:
                 self._copy_url(item.source, target)
@@ -167,7 +168,7 @@ class Stager:
         request = urllib.request.Request(url, headers={"User-Agent": "crucible"})  # noqa: S310  scheme checked
         with urllib.request.urlopen(request, timeout=STALL_SECONDS) as answer, open(target, "wb") as file:  # noqa: S310
             size = answer.headers.get("Content-Length")
-            if size is not None and int(size) > shutil.disk_usage(target.parent).free - KEEP_FREE:
+            if size is not None and int(size) > shutil.disk_usage(target.parent).free - MIN_FREE:
                 raise StagingError(f"{url} has {size} bytes, more than the disk has free")
             while True:
                 self.work.check_aborted()
@@ -182,14 +183,14 @@ class Stager:
 
 
 def _sha256(path: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         for chunk in iter(lambda: file.read(_CHUNK), b""):
-            found.update(chunk)
-    return found.hexdigest()
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
-def _forget_oldest(cache: Path, keep: Path) -> None:
+def _remove_oldest(cache: Path, keep: Path) -> None:
     bundles = sorted(cache.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
     for path in bundles[:-CACHE_FILES]:
         if path != keep:

@@ -1,4 +1,4 @@
-"""What staging needs from its runner: reporting, running programs, and noticing that it was aborted."""
+"""What staging needs from its runner: status reports, running programs, and the signal to abort."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StagingAborted(Exception):
 
 
 class RemovableLock(Lock):
-    """A lock whose file is removed with it. All who lock that file must use this class."""
+    """A lock whose file is removed with it. Every user of that file must use this class."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         super().__init__(descriptor)
@@ -38,11 +38,11 @@ class RemovableLock(Lock):
 
     @classmethod
     def take(cls, path: Path) -> RemovableLock | None:
-        """Take the lock; returns None if another process holds it, or removed the file meanwhile."""
+        """Take the lock; return None if another process holds it, or removed the file meanwhile."""
         lock = Lock.take(path)
         if lock is None:
             return None
-        # The holder may have removed the file between our open and our lock: then we locked a file without a name.
+        # The holder may have removed the file between our open and our lock: then we hold a lock on a deleted file.
         ours = cls(lock._descriptor, path)
         if ours._is_there():
             return ours
@@ -71,6 +71,7 @@ class StagingContext:
     aborted: threading.Event = field(default_factory=threading.Event)
 
     def check_aborted(self) -> None:
+        """Raise StagingAborted if the job was stopped meanwhile."""
         if self.aborted.is_set():
             raise StagingAborted
 
@@ -86,7 +87,7 @@ class StagingContext:
         return lock
 
     def run(self, command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float) -> tuple[bool, str]:
-        """Run a program with its output in the job's log. Returns whether it succeeded, and its last lines."""
+        """Run a program with its output in the job's log. Return whether it succeeded, and its last lines."""
         self.log("$ " + " ".join(command))
         try:
             process = subprocess.Popen(
@@ -102,7 +103,7 @@ class StagingContext:
             return False, f"cannot run {command[0]}: {error.strerror}"
         try:
             last, in_time = self._follow(process, time.monotonic() + seconds)
-            # Its output is closed, so it is about to exit; one that lingers anyway counts as failed.
+            # Its output is closed, so it should exit soon; if it does not, it counts as failed.
             ended = in_time and process.wait(timeout=30) == 0
         except subprocess.TimeoutExpired:
             ended = False

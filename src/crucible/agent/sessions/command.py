@@ -31,11 +31,11 @@ from crucible.wire.http.sessions import Command, FrameKind, Over, Size
 log = logging.getLogger(__name__)
 
 SESSION = "CRUCIBLE_SESSION_ID"
-"""The variable by which every process of a session is found."""
+"""Environment variable by which every process of a session is found."""
 HANG_UP_SECONDS = 5.0
-"""Between SIGHUP and SIGKILL, for a command whose user has disconnected."""
+"""Seconds between SIGHUP and SIGKILL, for a command whose user has disconnected."""
 DRAIN_SECONDS = 1.0
-"""How long to read output after the command has ended: its background processes may hold the pipe open."""
+"""Seconds to read output after the command has ended, because its background processes may hold the pipe open."""
 KILL_SECONDS = 5.0
 JOB_END_SECONDS = 1.0
 """The end of a job kills its program and its sessions, one shortly after the other."""
@@ -46,7 +46,7 @@ _BOOT = (
     "from crucible.agent.process.launcher import exec_session_command; sys.exit(exec_session_command(sys.argv[2:]))"
 )
 _MARKS = (SESSION, "CRUCIBLE_ATTEMPT_ID", "CRUCIBLE_RANK")
-"""The starting process has only these, by which it is found and killed with the job from the first moment on."""
+"""The variables of the starting process: by them it is found and killed with the job from its first moment on."""
 _ROOT = str(Path(__file__).parents[3])
 
 
@@ -77,7 +77,7 @@ class CommandEndpoint:
     # Starting
 
     def _start(self, words: tuple[str, ...], env: Mapping[str, str], size: Optional[Size]) -> subprocess.Popen[bytes]:
-        """Start the process. Descriptors of the command are closed here once it has them, also after a failure."""
+        """Start the process. The command's descriptors are closed in this process afterwards, even after a failure."""
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             orders_in, orders = _pipe(theirs, ours)
             errors, errors_out = _pipe(ours, theirs)
@@ -122,7 +122,7 @@ class CommandEndpoint:
         return (stdin, self._output(FrameKind.DATA, theirs), self._output(FrameKind.ERROR_DATA, theirs)), ""
 
     def _output(self, kind: FrameKind, theirs: contextlib.ExitStack) -> int:
-        """Add a pipe that is read from as `kind`; returns its writing end."""
+        """Add a pipe as a source of this kind, and return its writing end."""
         source, end = os.pipe()
         theirs.callback(os.close, end)
         self.sources[source] = kind
@@ -144,7 +144,7 @@ class CommandEndpoint:
             received = os.read(source, size)
         except BlockingIOError:
             return b""
-        except OSError:  # a terminal that no process has open any more
+        except OSError:  # no process has the terminal open any more
             received = b""
         if not received:
             del self.sources[source]
@@ -197,7 +197,7 @@ class CommandEndpoint:
         return True
 
     def leave(self) -> None:
-        """Send SIGHUP, wait, send SIGKILL: to the command and all its descendants. Idempotent."""
+        """Send SIGHUP to the command and all its descendants, wait, and send SIGKILL. Idempotent."""
         if not self._left:
             self._left = True
             if not self._ended.is_set():
@@ -212,13 +212,13 @@ class CommandEndpoint:
         self._close()
 
     def end_now(self) -> None:
-        """End it without a grace period."""
+        """End the command without a grace period."""
         if not self._ended.is_set():
             signal_group(self._process.pid, signal.SIGKILL)
         self.leave()
 
     def _wait(self) -> None:
-        """Wait for the command's end. WNOWAIT leaves a zombie, which keeps the pid while its group is signalled."""
+        """Wait until the command ends. WNOWAIT leaves a zombie, which keeps the pid while its group is signalled."""
         if hasattr(os, "waitid"):
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
             signal_group(self._process.pid, signal.SIGHUP)

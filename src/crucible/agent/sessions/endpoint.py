@@ -1,4 +1,4 @@
-"""What a session works with: the job that it runs at, and the endpoint that it is connected to."""
+"""The two ends of a session: the job that it belongs to, and the endpoint that it is connected to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crucible.wire.http import sessions as s
 
 @dataclass(frozen=True)
 class JobContext:
-    """The running job. `admit` puts a process under its limits, `pids` returns its processes, `alive` if it runs."""
+    """A running job. `admit` puts a process under its limits, `pids` returns its processes, `alive` whether it runs."""
 
     folder: Path
     env: Mapping[str, str] = field(repr=False)
@@ -28,15 +28,15 @@ class SessionEndpoint(Protocol):
     sources: dict[int, s.FrameKind]
     """Descriptors to read from, and the kind of frame for their data."""
     sink: Optional[int]
-    """The descriptor that input is written to; None once it takes no more."""
+    """The descriptor that input is written to; None once it accepts no more."""
     waker: Optional[int]
     """Becomes readable when `over` may return a result."""
 
     def read(self, source: int, size: int) -> bytes:
-        """Read what is there, perhaps nothing. At its end the source is removed from `sources`."""
+        """Return the available data, perhaps none. At its end the source is removed from `sources`."""
 
     def write(self, data: bytes) -> int:
-        """Write; returns how many bytes were taken. `sink` becomes None if it is broken."""
+        """Write data, and return how many bytes were accepted. `sink` becomes None if it is broken."""
 
     def end_input(self) -> None:
         """Signal the end of input."""
@@ -44,7 +44,7 @@ class SessionEndpoint(Protocol):
     def resize(self, size: s.Size) -> None: ...
 
     def over(self) -> Optional[s.Over]:
-        """Return how it ended; None while it runs."""
+        """Return how the endpoint ended; None while it runs."""
 
     def leave(self) -> None:
-        """End it and leave nothing behind. Idempotent."""
+        """End the endpoint and everything that it started. Idempotent."""

@@ -15,7 +15,7 @@ CONNECT_SECONDS = 5.0
 
 
 class NoConnection(Exception):
-    """The port cannot be connected to; `problem` says why, and what to do."""
+    """The port cannot be connected to. `problem` says why, and what to do."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.what)
@@ -41,7 +41,7 @@ class PortEndpoint:
             received = self._socket.recv(size)
         except BlockingIOError:
             return b""
-        except OSError:  # reset: nothing goes either way
+        except OSError:  # connection reset
             received, self.sink = b"", None
         if not received:
             self.sources.clear()
@@ -62,10 +62,10 @@ class PortEndpoint:
             self._socket.shutdown(socket.SHUT_WR)
 
     def resize(self, size: Size) -> None:
-        """A connection has no size."""
+        """Do nothing: a connection has no window size."""
 
     def over(self) -> Optional[Over]:
-        """Return the end once both sides have ended, or the connection is broken."""
+        """Return the result once both sides have ended, or the connection is broken."""
         return Over(code=0) if not self.sources and self.sink is None else None
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""The sessions of one attempt: opened when the server requests them, each in a thread of its own.
+"""The sessions of one attempt. Each is opened when the server requests it, and has its own thread.
 
 A session must not harm the job: an error in one ends that session only.
 """
@@ -30,10 +30,14 @@ REMEMBERED = 1000
 END_SECONDS = 10.0
 
 NOT_RUNNING = s.Problem(
-    "conflict", 409, "The job's program does not run.", "It has not begun, or has ended.", "See `crucible status`."
+    "conflict",
+    409,
+    "The job's program is not running.",
+    "It has not started yet, or has ended.",
+    "See `crucible status`.",
 )
 TOO_MANY = s.Problem(
-    "too_many_tries", 429, "Too many sessions are open at this job.", f"{MAX_OPEN} are the most.", "End one of them."
+    "too_many_tries", 429, "Too many sessions are open at this job.", f"The limit is {MAX_OPEN}.", "End one of them."
 )
 
 
@@ -41,10 +45,10 @@ class SessionManager:
     """`open_socket` connects to the server; `job` returns the running job, or None while it does not run."""
 
     def __init__(
-        self, dial: Callable[[SessionRequest], SessionSocket], around: Callable[[], Optional[JobContext]]
+        self, open_socket: Callable[[SessionRequest], SessionSocket], job: Callable[[], Optional[JobContext]]
     ) -> None:
-        self._dial = dial
-        self._around = around
+        self._open_socket = open_socket
+        self._running_job = job
         self._lock = threading.Lock()
         self._known: deque[str] = deque(maxlen=REMEMBERED)
         self._open = 0
@@ -52,73 +56,73 @@ class SessionManager:
         self._changed = threading.Condition()
         self._closed = False
 
-    def start_sessions(self, calls: Sequence[SessionRequest]) -> None:
+    def start_sessions(self, requests: Sequence[SessionRequest]) -> None:
         """Start the requested sessions, except those that were started before."""
-        for called in calls:
-            if called.id not in self._known:
-                self._known.append(called.id)
-                threading.Thread(target=self._serve, args=(called,), name="session", daemon=True).start()
+        for request in requests:
+            if request.id not in self._known:
+                self._known.append(request.id)
+                threading.Thread(target=self._serve, args=(request,), name="session", daemon=True).start()
 
-    def _serve(self, called: SessionRequest) -> None:
+    def _serve(self, request: SessionRequest) -> None:
         with self._lock:
             self._open += 1
         try:
-            line = self._dial(called)
+            socket = self._open_socket(request)
             try:
-                self._hold(called.id, line)
+                self._run_session(request.id, socket)
             finally:
-                line.close()
+                socket.close()
         except (ChannelError, SocketLost) as error:
-            log.info("session %s: %s", called.id, error)
+            log.info("session %s: %s", request.id, error)
         except Exception:  # a failing thread ends the runner (see attempt.py), and with it the job
-            log.exception("session %s failed", called.id)
+            log.exception("session %s failed", request.id)
         finally:
             with self._lock:
                 self._open -= 1
 
-    def _hold(self, id: str, line: SessionSocket) -> None:
+    def _run_session(self, id: str, socket: SessionSocket) -> None:
         try:
-            self._answer(id, line)
+            self._answer(id, socket)
         except s.BadFrame as error:
             what = "The session was ended: it sent an invalid frame."
-            line.send(
+            socket.send(
                 s.over_frame(
                     s.Over(problem=s.Problem("bad_input", 422, what, f"{error}.", "See docs/attach.md, Frames."))
                 )
             )
         except NoConnection as error:
-            line.send(s.over_frame(s.Over(problem=error.problem)))
+            socket.send(s.over_frame(s.Over(problem=error.problem)))
         except CannotExecute as error:
-            line.send(s.data_frame(f"crucible: {error.text}\n".encode("utf-8", "replace"), s.FrameKind.ERROR_DATA))
-            line.send(s.over_frame(s.Over(code=error.code)))
+            socket.send(s.data_frame(f"crucible: {error.text}\n".encode("utf-8", "replace"), s.FrameKind.ERROR_DATA))
+            socket.send(s.over_frame(s.Over(code=error.code)))
         except OSError as error:
             what = "The session could not be started on the machine."
-            fix = "Its folder may have gone, or its memory, processes or files may be used up: see `crucible metrics`."
-            line.send(s.over_frame(s.Over(problem=s.Problem("trouble", 503, what, f"{error}.", fix))))
+            fix = "Its folder may be gone, or its memory, processes or files may be used up: see `crucible metrics`."
+            socket.send(s.over_frame(s.Over(problem=s.Problem("trouble", 503, what, f"{error}.", fix))))
 
-    def _answer(self, id: str, line: SessionSocket) -> None:
-        frame = line.wait_for_frame(OPEN_SECONDS)
+    def _answer(self, id: str, socket: SessionSocket) -> None:
+        frame = socket.wait_for_frame(OPEN_SECONDS)
         s.frame_kind(frame, frozenset({s.FrameKind.OPEN}))
-        wanted, around = s.read_opening(frame), self._around()
-        problem = NOT_RUNNING if around is None or self._closed else TOO_MANY if self._open > MAX_OPEN else None
-        if problem is not None or around is None:
-            line.send(s.over_frame(s.Over(problem=problem)))
-        elif isinstance(wanted, s.Ports):
-            line.send(s.over_frame(s.Over(code=0, ports=tuple(sorted(listening_ports(around))))))
-        elif isinstance(wanted, s.Connection):
-            _talk(line, PortEndpoint(wanted.port, around), tells_end=True)
+        opening, job = s.read_opening(frame), self._running_job()
+        problem = NOT_RUNNING if job is None or self._closed else TOO_MANY if self._open > MAX_OPEN else None
+        if problem is not None or job is None:
+            socket.send(s.over_frame(s.Over(problem=problem)))
+        elif isinstance(opening, s.Ports):
+            socket.send(s.over_frame(s.Over(code=0, ports=tuple(sorted(listening_ports(job))))))
+        elif isinstance(opening, s.Connection):
+            _relay(socket, PortEndpoint(opening.port, job), sends_end=True)
         else:
-            self._command(id, line, wanted, around)
+            self._command(id, socket, opening, job)
 
-    def _command(self, id: str, line: SessionSocket, wanted: s.Command, around: JobContext) -> None:
+    def _command(self, id: str, socket: SessionSocket, opening: s.Command, job: JobContext) -> None:
         with self._counted():
-            peer = CommandEndpoint(id, wanted, around)
-            # The job may have ended while the command was started: too late to be killed with it, so it ends here.
-            if self._closed or not around.alive():
+            peer = CommandEndpoint(id, opening, job)
+            # The job may have ended while the command was started, too late to kill it with the job: end it here.
+            if self._closed or not job.alive():
                 peer.end_now()
-                line.send(s.over_frame(s.Over(problem=NOT_RUNNING)))
+                socket.send(s.over_frame(s.Over(problem=NOT_RUNNING)))
             else:
-                _talk(line, peer, around.secrets)
+                _relay(socket, peer, job.secrets)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -138,10 +142,10 @@ class SessionManager:
             self._changed.wait_for(lambda: not self._commands, seconds)
 
 
-def _talk(
-    line: SessionSocket, peer: SessionEndpoint, secrets: tuple[str, ...] = (), *, tells_end: bool = False
+def _relay(
+    socket: SessionSocket, peer: SessionEndpoint, secrets: tuple[str, ...] = (), *, sends_end: bool = False
 ) -> None:
     try:
-        SessionRelay(line, peer, secrets, tells_end=tells_end).run()
+        SessionRelay(socket, peer, secrets, sends_end=sends_end).run()
     finally:
         peer.leave()

@@ -1,4 +1,4 @@
-"""Finds the ports on which a job listens. Only these are forwarded: the machine may be a personal computer."""
+"""Find the ports on which a job listens. Only these are forwarded: the machine may be a personal computer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLES = (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6))
 
 
 class PortsUnknown(Exception):
-    """The system does not show which process listens on which port."""
+    """Raised if the system does not show which process listens on which port."""
 
 
 @dataclass(frozen=True)

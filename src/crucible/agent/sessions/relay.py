@@ -1,4 +1,4 @@
-"""Relays the bytes of one session between its socket and its endpoint, without blocking on either."""
+"""Relay the bytes of one session between its socket and its endpoint, without blocking on either."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from crucible.wire.http import sessions as s
 
 TURN_SECONDS = 1.0
 CREDIT_BYTES = s.WINDOW // 4
-"""Credit is granted in steps of this size: the other side has room for more meanwhile."""
+"""Credit is granted in steps of this size, while the other side still has some."""
 
 
 class SessionRelay:
     """One session from READY to OVER. Raises SocketLost, and BadFrame for a frame that the client may not send."""
 
     def __init__(
-        self, line: SessionSocket, peer: SessionEndpoint, secrets: tuple[str, ...] = (), *, tells_end: bool = False
+        self, socket: SessionSocket, peer: SessionEndpoint, secrets: tuple[str, ...] = (), *, sends_end: bool = False
     ) -> None:
-        """`tells_end`: send END at the end of the source, which does not end the session (a half-closed connection)."""
-        self._line = line
+        """`sends_end`: send END at the end of the source, which does not end the session (a half-closed connection)."""
+        self._socket = socket
         self._peer = peer
-        self._hiding = {source: Redactor(secrets) for source in peer.sources}
-        self._tells_end = tells_end
+        self._redactors = {source: Redactor(secrets) for source in peer.sources}
+        self._sends_end = sends_end
         self._window, self._allowed = s.CreditWindow(), s.CreditWindow()
         self._input = b""
         self._input_ended = False
-        self._passed_on = 0
+        self._written = 0
 
     def run(self) -> None:
-        self._line.send(s.ready_frame())
+        self._socket.send(s.ready_frame())
         over = None
         while over is None:
             self._turn()
             over = self._peer.over()
-        self._line.send(s.over_frame(over))
+        self._socket.send(s.over_frame(over))
 
     def _turn(self) -> None:
         peer = self._peer
         sources = list(peer.sources) if self._window.room > 0 else []
-        reading = [self._line.fileno(), *sources, *([] if peer.waker is None else [peer.waker])]
+        reading = [self._socket.fileno(), *sources, *([] if peer.waker is None else [peer.waker])]
         writing = [peer.sink] if self._input and peer.sink is not None else []
-        pause = 0.0 if self._line.has_more else TURN_SECONDS
+        pause = 0.0 if self._socket.has_more else TURN_SECONDS
         ready, writable, _ = select.select(reading, writing, [], pause)
-        if self._line.fileno() in ready or self._line.has_more:
-            for frame in self._line.receive():
-                self._take(frame)
+        if self._socket.fileno() in ready or self._socket.has_more:
+            for frame in self._socket.receive():
+                self._receive_frame(frame)
         for source in sources:
             if source in ready:
-                self._show(source)
+                self._send_output(source)
         if writable or (self._input and peer.sink is None):
-            self._pass_on()
+            self._write_input()
 
-    def _take(self, frame: bytes) -> None:
+    def _receive_frame(self, frame: bytes) -> None:
         kind = s.frame_kind(frame, s.FROM_CLIENT)
         if kind is s.FrameKind.DATA:
             self._allowed.receive(len(frame) - 1)
@@ -67,18 +67,18 @@ class SessionRelay:
             self._peer.resize(s.read_size(frame))
         else:
             raise s.BadFrame("a session is opened once")
-        self._pass_on()
+        self._write_input()
 
-    def _pass_on(self) -> None:
+    def _write_input(self) -> None:
         """Write input to the sink; drop it if there is no sink any more."""
         taken = self._peer.write(self._input) if self._input and self._peer.sink is not None else 0
         count = self._dropped() or taken
         self._input = self._input[count:]
         self._allowed.grant(count)
-        self._passed_on += count
-        if self._passed_on >= CREDIT_BYTES:
-            self._line.send(s.credit_frame(self._passed_on))
-            self._passed_on = 0
+        self._written += count
+        if self._written >= CREDIT_BYTES:
+            self._socket.send(s.credit_frame(self._written))
+            self._written = 0
         if self._input_ended and not self._input:
             self._input_ended = False
             self._peer.end_input()
@@ -86,13 +86,13 @@ class SessionRelay:
     def _dropped(self) -> int:
         return len(self._input) if self._peer.sink is None else 0
 
-    def _show(self, source: int) -> None:
-        kind, hiding = self._peer.sources[source], self._hiding[source]
+    def _send_output(self, source: int) -> None:
+        kind, redactor = self._peer.sources[source], self._redactors[source]
         received = self._peer.read(source, min(s.CHUNK, self._window.room))
         ended = source not in self._peer.sources
-        shown = hiding.feed(received) + (hiding.finish() if ended else b"")
-        for at in range(0, len(shown), s.CHUNK):
-            self._line.send(s.data_frame(shown[at : at + s.CHUNK], kind))
-        self._window.spend(len(shown))
-        if ended and self._tells_end:
-            self._line.send(s.end_frame())
+        masked = redactor.feed(received) + (redactor.finish() if ended else b"")
+        for at in range(0, len(masked), s.CHUNK):
+            self._socket.send(s.data_frame(masked[at : at + s.CHUNK], kind))
+        self._window.spend(len(masked))
+        if ended and self._sends_end:
+            self._socket.send(s.end_frame())

@@ -22,7 +22,7 @@ class SocketLost(Exception):
 
 
 class SessionSocket:
-    """Frames to and from the other end. For one thread."""
+    """A socket of frames to and from the other end. For one thread."""
 
     def __init__(self, connection: socket.socket, rest: bytes = b"") -> None:
         self._socket = connection
@@ -35,13 +35,13 @@ class SessionSocket:
 
     @property
     def has_more(self) -> bool:
-        """Whether something can be received although the descriptor is not readable (buffered here or in TLS)."""
+        """Whether buffered data can be received (here or in TLS) although the descriptor is not readable."""
         return bool(self._early or self._frames) or (
             isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         )
 
     def receive(self) -> list[bytes]:
-        """Return received frames, perhaps none; blocks only if nothing is readable. Raises SocketLost."""
+        """Return received frames, perhaps none. Blocks only if nothing is readable. Raises SocketLost."""
         if self._frames:
             frames, self._frames = self._frames, []
             return frames
@@ -61,7 +61,7 @@ class SessionSocket:
         return frames
 
     def wait_for_frame(self, seconds: float) -> bytes:
-        """Wait for a frame and return it; further ones are kept for `receive`. Raises SocketLost."""
+        """Wait for a frame and return it. Further ones are kept for `receive`. Raises SocketLost."""
         deadline = time.monotonic() + seconds
         while True:
             self._socket.settimeout(max(0.01, deadline - time.monotonic()))
@@ -73,11 +73,11 @@ class SessionSocket:
                 raise SocketLost("nothing came")
 
     def send(self, frame: bytes) -> None:
-        """Send a frame. Raises SocketLost if it is not taken in time."""
+        """Send a frame. Raises SocketLost if it cannot be sent in time."""
         self._send(ws.BINARY, frame)
 
     def close(self) -> None:
-        """Close, and read what the other side still sends.
+        """Close the socket, and read what the other side still sends.
 
         Closing a TCP socket with unread input resets the connection, and the reset may discard our last frames.
         """
@@ -102,7 +102,7 @@ class SessionSocket:
         except OSError as error:
             raise SocketLost(str(error)) from error
         if not received:
-            raise SocketLost("the other end has gone")
+            raise SocketLost("the other end has disconnected")
         return received
 
 

@@ -1,4 +1,4 @@
-"""A mailbox in a bucket: plain HTTP on signed URLs, without credentials."""
+"""A mailbox in a bucket, through plain HTTP requests to signed URLs, without credentials."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AZURE = {"x-ms-blob-type": "BlockBlob"}
 
 
 class BucketMailbox:
-    """A signed URL cannot create only: `put_new` relies on names that are never used twice."""
+    """A mailbox over signed URLs. They cannot create only, so `put_new` relies on names that are never used twice."""
 
     pace = 2.0
     is_private = False
@@ -83,5 +83,5 @@ class BucketMailbox:
 
 
 def _is_own(name: str) -> bool:
-    """Return whether URLs are learned through this object: waiting for its own URL would never end."""
+    """Return whether URLs arrive through this object: waiting for its own URL would never end."""
     return name == CLAIM or name.endswith(("/alive", "/down"))

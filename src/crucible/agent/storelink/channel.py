@@ -57,10 +57,10 @@ class StoreChannel:
         return None
 
     def send(self, messages: Sequence[Message]) -> int:
-        """Put a batch into the store, at most one per `pace`: more would only fill the store."""
+        """Put a batch into the store, at most one per `pace`, because more would only fill the store."""
         self._sleep(max(0.0, self._sent_at + self._mail.pace - time.monotonic()))
         body = encode_batch(Batch(self._attempt, self._rank, tuple(messages)), self._secret)
-        # Each name is used once: after a failed put, it is unknown whether the object exists.
+        # Each name is used once, because after a failed put the object may exist or not.
         while not self._mail.put_new(self._party.next_segment(), body):
             continue
         self._sent_at = time.monotonic()
@@ -89,7 +89,7 @@ class StoreChannel:
         return self._fetch(f"checkpoints/{sha256}", start)
 
     def secrets(self) -> dict[str, str]:
-        """Request the secrets, which are encrypted and in the store only while requested. Raises NoCryptography."""
+        """Request the secrets. They are in the store, encrypted, only while requested. Raises NoCryptography."""
         check_cryptography()
         self._party.want(SECRETS)
         try:

@@ -31,7 +31,7 @@ BEAT_SECONDS = 10.0
 SOON_SECONDS = 1.0
 """Seconds between heartbeats when there are new requests."""
 QUIET_SECONDS = 30.0
-"""Without an echo for this long, the control plane counts as away."""
+"""Without an echo for this long, the control plane counts as unreachable."""
 
 
 class MailboxClient:
@@ -63,7 +63,7 @@ class MailboxClient:
 
     @property
     def in_touch(self) -> bool:
-        """Whether there was an echo lately, or could not have been one yet."""
+        """Whether there was a recent echo, or it is too early for one."""
         return self._clock() - self._heard_at <= QUIET_SECONDS
 
     def send_heartbeat(self, devices: str | None = None) -> None:
@@ -81,12 +81,12 @@ class MailboxClient:
             self._count, self._beat_at, self._asked = alive.count, self._clock(), wants
 
     def want(self, *also: str) -> None:
-        """Set what the next heartbeats request besides URLs; nothing, to request no more."""
+        """Set what the next heartbeats request in addition to URLs (an empty request ends it)."""
         with self._lock:
             self._also = also
 
     def fetch_document(self) -> ControlDocument | None:
-        """Return the newest document to this incarnation; None before the first."""
+        """Return the newest document for this process; None before the first one."""
         raw = self.mail.get(control_document_name(self.name), MAX_DOCUMENT)
         with self._lock:
             if raw is not None:
@@ -123,12 +123,12 @@ class MailboxClient:
             return segment_name(self.name, self._life, self._segments)
 
     def sent(self, last: int) -> None:
-        """A segment with messages up to `last` is in the store."""
+        """Record that a segment with messages up to `last` is in the store."""
         with self._lock:
             self._sent.append(last)
 
     def _ask_ahead(self) -> None:
-        """Request URLs for the next segments: with those, batches are stored even while the control plane is away."""
+        """Request URLs for the next segments, so that batches can be stored while the control plane is unreachable."""
         if self.urls is not None:
             for n in range(self._segments, self._segments + MAX_OUTSTANDING // 4):
                 self.urls.want("PUT", segment_name(self.name, self._life, n))
@@ -136,7 +136,7 @@ class MailboxClient:
 
 @contextlib.contextmanager
 def unreachable_without_cryptography() -> Iterator[None]:
-    """Raise Unreachable if the encryption package is missing: messages wait until it is installed."""
+    """Raise Unreachable if the encryption package is missing, so that messages wait until it is installed."""
     try:
         yield
     except NoCryptography as error:

@@ -25,24 +25,24 @@ class StoreMachineChannel:
         self,
         party: MailboxClient,
         key: bytes,
-        tell: Callable[[Mapping[str, str]], None] = lambda urls: None,
+        on_urls: Callable[[Mapping[str, str]], None] = lambda urls: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._party = party
         self._mail = party.mail
         self._key = key
-        self._tell = tell
+        self._on_urls = on_urls
         self._sleep = sleep
         self._version = 0
         self._devices: str | None = None
 
     @property
     def socket(self) -> socket.socket | None:
-        """None: the answer is polled."""
+        """None, because the answer has to be polled."""
         return None
 
     def claim(self, nonce: str, native_id: str) -> str:
-        """Return the key once the control plane has named this host. Raises as a claim over https."""
+        """Return the key once the control plane has named this host. Raises like a claim over https."""
         with unreachable_without_cryptography():
             self._put_claim(native_id)
         until = time.monotonic() + GRANT_SECONDS
@@ -66,21 +66,21 @@ class StoreMachineChannel:
         found = self._mail.get(CLAIM, MAX_DOCUMENT)
         try:
             holder = decode_claim(self._key, found or b"").native_id
-        except BadDocument:  # not one of ours
+        except BadDocument:  # not a document for this host
             self._mail.put(CLAIM, raw, len(raw))
             return
         if holder != native_id:
             raise ClaimedByAnother("another machine has claimed this mailbox")
 
     def ask(self, version: int, wait: float, devices: str | None) -> float:
-        """Send a heartbeat; returns the seconds after which to poll the answer."""
+        """Send a heartbeat. Return the seconds after which to poll for the answer."""
         self._version = version
         self._devices = devices or self._devices
         self._party.send_heartbeat(self._devices)
         return self._mail.pace
 
     def answer(self) -> Desired | None:
-        """Return the document if it is another version, else None. Raises Gone, Unreachable."""
+        """Return the document if its version is new, else None. Raises Gone, Unreachable."""
         down = self._party.fetch_document()
         if not self._party.in_touch:
             raise Unreachable("the control plane has not read the mailbox lately")
@@ -95,5 +95,5 @@ class StoreMachineChannel:
             raise Refused(200, str(error)) from error
         if desired.version == self._version:
             return None
-        self._tell(down.urls)
+        self._on_urls(down.urls)
         return desired

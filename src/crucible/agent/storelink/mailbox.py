@@ -38,17 +38,17 @@ class Mailbox(Protocol):
         """Return the object; None if it does not exist or is larger than `limit`."""
 
     def put(self, name: str, content: Content, size: int) -> None:
-        """Store the object atomically; it is durable when this returns."""
+        """Store the object atomically and durably."""
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Store the object unless it exists; returns False then. A bucket cannot tell, and always returns True."""
+        """Store the object if it does not exist, else return False. A bucket cannot check that, and returns True."""
 
     def fetch(self, name: str, key: str | None, start: int) -> Iterator[bytes]:
         """Yield an object that the control plane shares, from byte `start`; `key` is its key in the store."""
 
 
 class FolderMailbox:
-    """A mailbox in a shared folder. Mount a network file system so that calls fail instead of hanging."""
+    """A mailbox in a shared folder. Mount a network file system with options that make calls fail, not hang."""
 
     pace = 0.5
 

@@ -1,4 +1,4 @@
-"""Parses training progress and metrics from a job's output. Pure: text in, values out."""
+"""Parse training progress and metrics from a job's output. Pure: text in, values out."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Parses the output of Keras 2 and 3, with verbose 1 and 2.
+"""Parse the output of Keras 2 and 3, with verbose 1 and 2.
 
     Epoch 3/10
     12/100 [==>...........................] - ETA: 3s - loss: 0.1234 - accuracy: 0.9012
     100/100 ━━━━━━━━━━━━━━━━━━━━ 1s 5ms/step - accuracy: 0.9012 - loss: 0.1234 - val_loss: 0.2345
     100/100 - 1s - 5ms/step - loss: 0.1234
 
-The epoch is on a line of its own, so it is remembered for the bars that follow.
+The epoch is on a separate line, so it is remembered for the bars that follow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _METRIC = re.compile(rf" - ([A-Za-z_][\w./@-]{{0,60}}): ({NUMBER})(?=\s|$)")
 
 
 class Keras:
-    """Remembers the last epoch line."""
+    """A parser that remembers the last epoch line."""
 
     def __init__(self) -> None:
         self._epoch: Optional[int] = None
@@ -46,6 +46,6 @@ class Keras:
         if self._steps is None:
             self._steps = total
         if total != self._steps or not metrics:
-            # Another number of steps after the epoch's own: an evaluation or a prediction.
+            # A bar with another number of steps after the epoch's own: an evaluation or a prediction.
             return LineValues(metrics=metrics) if metrics else None
         return LineValues(step, self._epoch, total, self._total_epochs, metrics, within_epoch=True)

@@ -14,7 +14,7 @@ MAX_METRICS = 64
 
 _EXPONENT = r"(?:[eE][-+]?\d{1,4})?"
 NUMBER = rf"[-+]?(?:\d{{1,20}}(?:\.\d{{0,20}})?{_EXPONENT}|\.\d{{1,20}}{_EXPONENT}|[nN]a[nN]|[iI]nf(?:inity)?)"
-"""Every repetition is bounded, so that no text makes matching slow."""
+"""Matches a number. Every repetition is bounded, so that no text makes matching slow."""
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -32,9 +32,9 @@ _NOT_METRICS = word_set(
 class LineValues:
     """Epochs and steps as printed (some programs count from 0), and metrics by name.
 
-    `within_epoch`: the step counts from the start of the epoch. `bare`: it comes from a bar without metrics, which may
-    show any work; it counts only while nothing better is known. `from_zero`: the program says that its first epoch is
-    0, which no number shows after a resume.
+    `within_epoch`: the step counts from the start of the epoch. `bare`: the values come from a bar without metrics,
+    which may show any work; they count only while nothing better is known. `from_zero`: the first epoch is 0, which the
+    numbers alone do not show after a resume.
     """
 
     step: Optional[int] = None

@@ -1,4 +1,4 @@
-"""Parses lines of words and numbers: nanoGPT, and hand-written training loops.
+"""Parse lines of words and numbers: nanoGPT, and hand-written training loops.
 
     iter 100: loss 2.4543, time 23.11ms, mfu 1.20%
     Epoch [3/10], Step [100/600], Loss: 0.1234
@@ -79,7 +79,7 @@ def _values(line: str, epoch: Optional[re.Match[str]], step: Optional[re.Match[s
 
 
 def _announces(line: str, found: re.Match[str]) -> bool:
-    """Without metrics a position counts when it is the whole message, not part of a sentence."""
+    """Return whether a position without metrics is the whole message, and not part of a sentence."""
     before = _WORD_BEFORE.search(line[max(0, found.start() - 44) : found.start()])
     if before is not None and before[1].lower() not in _OPENERS:
         return False

@@ -1,4 +1,4 @@
-"""Parses one line of output."""
+"""Parse one line of output."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _ESCAPES = re.compile(rf"{_COLORS}|{_TITLES}|\x1b[()][A-B0-2]|[\b\x00]")
 
 
 class OutputParser:
-    """Feed it every line, redraws included. Never raises; reads the first 4 KB of a line, in linear time.
+    """Feed it every line, including redraws. It never raises, and reads the first 4 KB of a line, in linear time.
 
-    Formats are tried from the most to the least specific, and the first that matches wins. The only state is the epoch
-    that Keras prints on a line of its own.
+    Formats are tried from the most to the least specific, and the first match wins. The only state is the epoch, which
+    Keras prints on a separate line.
     """
 
     def __init__(self) -> None:
@@ -62,6 +62,6 @@ class OutputParser:
             if record is not None:
                 return record
         if "%|" in line:
-            # A drawn bar is a bar: its label and numbers are not read as words.
+            # The label and numbers of a bar must not be parsed as words.
             return bars.parse(line)
         return bars.parse(line) or self._keras.parse(line) or pairs.parse(line)

@@ -1,4 +1,4 @@
-"""A job's progress: a fold over the values of its lines."""
+"""A job's progress, computed from the values of its lines one after another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMOOTHED_OVER = 60.0
 """Seconds over which the rate is smoothed."""
 
 MEASURED_OVER = 1.0
-"""Seconds between two measures of the rate; shorter ones are noise."""
+"""Minimum seconds between two measurements of the rate; shorter ones are noise."""
 
 _BARE, _STEPS, _EPOCHS = 1, 2, 3
 
@@ -26,7 +26,7 @@ Value = Union[None, int, float, str]
 
 @dataclass(frozen=True)
 class Rate:
-    """Fraction per second, smoothed; `fraction` and `at` are the last measure."""
+    """The smoothed rate, as a fraction per second. `fraction` and `at` are of the last measurement."""
 
     fraction: float
     at: float
@@ -35,7 +35,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Progress:
-    """What users see of a running job. `fraction` is 0..1, or None while no total is known.
+    """The progress of a running job, as shown to users. `fraction` is 0..1, or None while no total is known.
 
     Epochs of a total take precedence over steps of a total; a bare bar counts only if there is neither. `epoch` is as
     the program counts; `shown_epoch` counts from 1, so that the last of two is 2 of 2.
@@ -55,7 +55,7 @@ class Progress:
 
     @property
     def shown_epoch(self) -> Optional[Epoch]:
-        """The epoch counted from 1, whatever the program begins with; a fractional epoch stays as it is."""
+        """The epoch counted from 1, whether the program begins with 0 or 1. A fractional epoch is not changed."""
         counted = self.from_zero and isinstance(self.epoch, int)
         return self.epoch + 1 if counted and self.epoch is not None else self.epoch
 
@@ -92,7 +92,7 @@ def _bar_counts(progress: Progress, line: LineValues) -> bool:
         return False
     if progress.source < _BARE or line.total_steps == progress.total_steps:
         return True
-    # Another bar beside the one followed: the longer one is the work, unless the followed one is done.
+    # Another bar beside the current one: the longer one counts, unless the current one is done.
     return progress.fraction == 1.0 or (line.total_steps or 0) > (progress.total_steps or 0)
 
 
@@ -109,7 +109,7 @@ def _position(progress: Progress, line: LineValues) -> Progress:
 
 
 def _from_zero(progress: Progress, line: LineValues) -> bool:
-    """Return whether epochs count from 0. A fractional epoch says nothing about it: 0.0 is a beginning."""
+    """Return whether epochs count from 0. Fractional epochs do not show it, because they always begin at 0.0."""
     if isinstance(line.epoch, float):
         return False
     return progress.from_zero or line.from_zero or line.epoch == 0
@@ -130,7 +130,7 @@ def _epochs_done(after: Progress, line: LineValues) -> float:
     before = line.epoch if after.from_zero else line.epoch - 1
     if line.within_epoch and line.step is not None and line.total_steps:
         return before + min(1.0, line.step / line.total_steps)
-    # A line with results is printed after the epoch, one without when it begins.
+    # A line with metrics is printed after the epoch, one without at its beginning.
     return before + (1 if line.metrics and line.step is None else 0)
 
 

@@ -1,10 +1,10 @@
-"""Parses lines that are one record: JSON, a Python dict as the Hugging Face Trainer prints it, `crucible.report`.
+"""Parse lines that are one record: JSON, a Python dict as the Hugging Face Trainer prints it, `crucible.report`.
 
     {"step": 5, "loss": 0.1}
     {'loss': 0.5, 'learning_rate': 5e-05, 'epoch': 0.5}
     {"crucible": 1, "step": 5, "metrics": {"loss": 0.1}}
 
-A record counts when it has a step, an epoch or a name that can only be a metric; a report always does.
+A record counts if it has a step, an epoch or a name that can only be a metric; a report always counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parse(line: str) -> Optional[LineValues]:
 
 def _load(text: str) -> Mapping[str, object]:
     if text.startswith("{'"):
-        # Never evaluated: a flat dict is read item by item; a nested one is no record of metrics.
+        # Never evaluated: the items of a flat dict are read by a regex; a nested one is not a record of metrics.
         return dict(_ITEM.findall(text)) if text.count("{") == 1 else {}
     try:
         document = json.loads(text)

@@ -1,6 +1,6 @@
 """Memory, CPU and process limits for the processes of one attempt.
 
-`choose_limiter` returns the best mechanism that the machine allows: cgroup v2, cgroup v1, or watching without cgroups.
+`choose_limiter` returns the best mechanism that the machine allows: cgroup v2, cgroup v1, or checks by the runner.
 """
 
 from __future__ import annotations

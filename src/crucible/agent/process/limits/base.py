@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Optional
 
 KILL_DEADLINE = 10.0
-"""Seconds to wait for killed processes to be gone."""
+"""Seconds to wait until killed processes are gone."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -24,11 +24,11 @@ class Confinement(ABC):
 
     @abstractmethod
     def enter(self) -> None:
-        """Put the calling process in. For the child, between fork and exec; what it starts is in too."""
+        """Put the calling process, and thereby all its descendants, in. The child calls it between fork and exec."""
 
     @abstractmethod
     def admit(self, pid: int) -> None:
-        """Put another process in, which has started nothing yet. Raises OSError."""
+        """Put another process in, which must not have started children yet. Raises OSError."""
 
     @abstractmethod
     def oom_killed(self) -> bool:
@@ -64,7 +64,7 @@ class Limiter(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return a text for users: the mechanism, what it enforces and what not."""
+        """Return a text for users: the mechanism, what it enforces and what it does not."""
 
     @abstractmethod
     def prepare(

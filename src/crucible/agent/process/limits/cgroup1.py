@@ -24,45 +24,49 @@ _PROOF = {
 class Cgroup1Confinement(CgroupConfinement):
     def __init__(self, files: Files, folders: Mapping[str, Path]) -> None:
         super().__init__(files, list(dict.fromkeys(folders.values())))
-        self._by = dict(folders)
+        self._folder_of = dict(folders)
 
     def oom_killed(self) -> bool:
-        folders = self._files.subtree(self._by["memory"])
+        folders = self._files.subtree(self._folder_of["memory"])
         return any(field(self._files.read(folder / "memory.oom_control"), "oom_kill") for folder in folders)
 
     def usage(self) -> tuple[float, int]:
-        memory = self._by["memory"]
+        memory = self._folder_of["memory"]
         cached = field(self._files.read(memory / "memory.stat"), "total_inactive_file")
         used = number(self._files.read(memory / "memory.usage_in_bytes"))
-        seconds = number(self._files.read(self._by["cpuacct"] / "cpuacct.usage")) / 1e9 if "cpuacct" in self._by else 0
+        seconds = (
+            number(self._files.read(self._folder_of["cpuacct"] / "cpuacct.usage")) / 1e9
+            if "cpuacct" in self._folder_of
+            else 0
+        )
         return seconds, max(0, used - cached)
 
     def peak_memory(self) -> int:
-        return number(self._files.read(self._by["memory"] / "memory.max_usage_in_bytes"))
+        return number(self._files.read(self._folder_of["memory"] / "memory.max_usage_in_bytes"))
 
     def limit(self, memory_bytes: Optional[int], cpus: Optional[float], pids: Optional[int]) -> None:
         if memory_bytes is not None:
-            self._limit_memory(self._by["memory"], memory_bytes)
-        if cpus is not None and "cpu" in self._by:
-            self._files.write(self._by["cpu"] / "cpu.cfs_period_us", str(PERIOD))
-            self._files.write(self._by["cpu"] / "cpu.cfs_quota_us", str(quota(cpus)))
-        if pids is not None and "pids" in self._by:
-            self._files.write(self._by["pids"] / "pids.max", str(pids))
+            self._limit_memory(self._folder_of["memory"], memory_bytes)
+        if cpus is not None and "cpu" in self._folder_of:
+            self._files.write(self._folder_of["cpu"] / "cpu.cfs_period_us", str(PERIOD))
+            self._files.write(self._folder_of["cpu"] / "cpu.cfs_quota_us", str(quota(cpus)))
+        if pids is not None and "pids" in self._folder_of:
+            self._files.write(self._folder_of["pids"] / "pids.max", str(pids))
 
     def _limit_memory(self, folder: Path, limit: int) -> None:
         both = folder / "memory.memsw.limit_in_bytes"
         swap_counts = self._files.exists(both)
         if swap_counts:
-            # The kernel refuses a memory limit above that of memory with swap, so an earlier one is lifted first.
+            # The kernel refuses a memory limit above the one for memory with swap, so lift that one first.
             self._files.write(both, "-1")
         self._files.write(folder / "memory.limit_in_bytes", str(limit))
         if swap_counts:
             self._files.write(both, str(limit))
 
     def _stop_forks(self) -> None:
-        if "pids" in self._by:
+        if "pids" in self._folder_of:
             with contextlib.suppress(OSError):
-                self._files.write(self._by["pids"] / "pids.max", "0")
+                self._files.write(self._folder_of["pids"] / "pids.max", "0")
 
 
 class Cgroup1Limiter(Limiter):
@@ -111,7 +115,7 @@ class Cgroup1Limiter(Limiter):
         near = self._folders[controller] / name
         if self._files.exists(near):
             return near
-        # An earlier host, in another cgroup than ours, prepared it.
+        # An earlier host, in another cgroup than ours, may have prepared it.
         mount = self._mounts.get(controller)
         return None if mount is None else self._files.find(Path(mount.root), (FOLDER, name))
 

@@ -94,7 +94,7 @@ class Cgroup2Limiter(Limiter):
         return None if found is None else Cgroup2Confinement(self._files, found)
 
     def _probe(self) -> list[str]:
-        """Return the controllers that work in a folder of ours, found by making one."""
+        """Return the controllers that work in a folder of ours, by creating one as a test."""
         probe = self._folder / "probe"
         try:
             self._files.make(self._folder)
@@ -111,7 +111,7 @@ class Cgroup2Limiter(Limiter):
     def _enable_controllers(self) -> None:
         for folder in (self._folder.parent, self._folder):
             for controller in _CONTROLLERS:
-                # One at a time: a missing controller must not prevent the others.
+                # One at a time, so that a missing controller does not prevent the others.
                 with contextlib.suppress(OSError):
                     if controller not in self._files.read(folder / "cgroup.subtree_control").split():
                         self._files.write(folder / "cgroup.subtree_control", f"+{controller}")

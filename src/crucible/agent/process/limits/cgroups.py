@@ -1,4 +1,4 @@
-"""What confinements by cgroup v1 and v2 have in common."""
+"""The common part of confinements by cgroup v1 and v2."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CgroupConfinement(Confinement):
     def remove(self) -> None:
         wait_until(self._removed, KILL_DEADLINE, "a control group is still in use")
         for folder in self._folders:
-            # Fails while other attempts use the parent.
+            # This fails while other attempts use the parent.
             with contextlib.suppress(OSError):
                 self._files.remove(folder.parent)
 

@@ -1,4 +1,4 @@
-"""The file operations that cgroups need, as an object, so that tests can simulate a kernel."""
+"""The file operations that limiters use, as an object, so that tests can simulate a kernel."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 from typing import Optional
 
-WALK_AT_MOST = 20000
+MAX_FOLDERS = 20000
 
 
 class Files:
+    """The real file system."""
+
     def read(self, path: Path) -> str:
         """Return the content; empty if the file cannot be read."""
         try:
@@ -29,7 +31,7 @@ class Files:
                 path.parent.mkdir(exist_ok=True)
                 path.mkdir(exist_ok=True)
                 return
-            # Another attempt has ended just now and removed the empty parent: again.
+            # Another attempt has just ended and removed the empty parent: retry.
         path.mkdir(exist_ok=True)
 
     def remove(self, path: Path) -> None:
@@ -48,7 +50,7 @@ class Files:
         for count, (folder, below, _) in enumerate(os.walk(root)):
             if os.path.basename(folder) == name[0] and name[1] in below:
                 return Path(folder, name[1])
-            if count > WALK_AT_MOST:
+            if count > MAX_FOLDERS:
                 return None
         return None
 

@@ -1,4 +1,4 @@
-"""Limits without cgroups: memory watched by the runner, whole CPUs by affinity."""
+"""Limits without cgroups: the runner checks memory, and CPU affinity limits whole CPUs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from crucible.agent.process.sampling.processes import (
     tree,
 )
 
-_NICER = 5
+_NICE_INCREMENT = 5
 _MEMORY, _CPUS, _ROOT, _OOM, _PEAK = "memory", "cpus", "root", "oom", "peak"
 
 
 class RlimitConfinement(Confinement):
-    """Keeps its state for a restart in a small append-only file of `name value` lines."""
+    """Keeps its state in a small append-only file of `name value` lines, for a restart."""
 
     def __init__(self, path: Path, proc: str = "/proc") -> None:
         self._path = path
@@ -50,7 +50,7 @@ class RlimitConfinement(Confinement):
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(pid, _some_cpus(self._path.name, math.ceil(cpus)))
         if cpus != int(cpus):
-            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid) + _NICER)
+            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid) + _NICE_INCREMENT)
 
     def oom_killed(self) -> bool:
         return self._value(_OOM) is not None
@@ -99,12 +99,12 @@ class RlimitConfinement(Confinement):
         return not left
 
     def _members(self) -> list[ProcessInfo]:
-        """Return every process that was ever in the tree of those that entered, or has the attempt's variable."""
+        """Return every process that was ever a descendant of those that entered, or has the attempt's variable."""
         table = read_table(self._proc)
         entered = self._roots()
-        roots = {pid for pid, start in entered | self._known if _is(table.get(pid), start)}
+        roots = {pid for pid, start in entered | self._known if _is_same(table.get(pid), start)}
         # A process group outlives its leader, and no other process gets the leader's pid meanwhile.
-        leaders = {pid for pid, start in entered if pid not in table or _is(table[pid], start)}
+        leaders = {pid for pid, start in entered if pid not in table or _is_same(table[pid], start)}
         group = {p.pid for p in table.values() if p.sid in leaders or p.pgid in leaders}
         members = tree(table, roots | group | set(self._with_variable()))
         self._known = {(process.pid, process.start) for process in members}
@@ -164,11 +164,11 @@ class RlimitLimiter(Limiter):
 
 
 def _some_cpus(name: str, count: int) -> set[int]:
-    """Return `count` of the CPUs we may use, starting at a different one for each attempt."""
+    """Return `count` of the CPUs that this process may use, starting at a different one for each attempt."""
     allowed = sorted(os.sched_getaffinity(0))
     first = zlib.crc32(name.encode()) % len(allowed)
     return {allowed[(first + i) % len(allowed)] for i in range(max(1, count))}
 
 
-def _is(process: Optional[ProcessInfo], start: int) -> bool:
+def _is_same(process: Optional[ProcessInfo], start: int) -> bool:
     return process is not None and process.start == start

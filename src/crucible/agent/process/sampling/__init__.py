@@ -1,4 +1,4 @@
-"""A machine's hardware and a job's usage of it, from /proc, /sys, NVML and `ps`."""
+"""Read a machine's hardware and a job's usage of it from /proc, /sys, NVML and `ps`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detects a machine's CPUs, memory and GPUs, within the limits that apply to the agent itself."""
+"""Detect a machine's CPUs, memory and GPUs, within the limits that apply to the agent itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU, CUDA, MPS = "cpu", "cuda", "mps"
 
 @dataclass(frozen=True)
 class Devices:
-    """`cpus` may be a fraction under a quota; `kind` is what training would use: cuda, mps or cpu."""
+    """Detected devices. `cpus`: a fraction under a quota; `kind`: what training would use (cuda, mps or cpu)."""
 
     cpus: float
     memory_bytes: int
@@ -30,7 +30,7 @@ class GpuLister(Protocol):
 
 
 class MachineProbe(Protocol):
-    """What is read from a machine; tests have their own."""
+    """What `detect_devices` reads from a machine."""
 
     def system(self) -> tuple[str, str]: ...
     def allowed_cpus(self) -> int: ...
@@ -43,8 +43,8 @@ class Probe:
     """Reads this machine."""
 
     def system(self) -> tuple[str, str]:
-        about = os.uname()
-        return about.sysname, about.machine
+        uname = os.uname()
+        return uname.sysname, uname.machine
 
     def allowed_cpus(self) -> int:
         if hasattr(os, "sched_getaffinity"):

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML by ctypes, and AMD GPUs through /sys."""
+"""Read NVIDIA GPUs through NVML by ctypes, and AMD GPUs through /sys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One GPU now. `util` in percent, memory in bytes, `temperature` in Celsius, `power` in watts."""
+    """The state of a GPU. `util` in percent, memory in bytes, `temperature` in Celsius, `power` in watts."""
 
     index: int
     util: Optional[float]
@@ -66,23 +66,23 @@ class Nvml:
 
     def _handle(self, index: int) -> Any:
         handle = ctypes.c_void_p()
-        asked = self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle))
-        return handle if asked == 0 else None
+        status = self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle))
+        return handle if status == 0 else None
 
     def _reading(self, index: int, handle: Any) -> GpuReading:
         memory, load = _Memory(), _Utilization()
         has_memory = self._library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) == 0
         has_load = self._library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(load)) == 0
-        heat, milliwatts = ctypes.c_uint(), ctypes.c_uint()
+        temperature, milliwatts = ctypes.c_uint(), ctypes.c_uint()
         sensor = ctypes.c_int(0)
-        has_heat = self._library.nvmlDeviceGetTemperature(handle, sensor, ctypes.byref(heat)) == 0
+        has_temperature = self._library.nvmlDeviceGetTemperature(handle, sensor, ctypes.byref(temperature)) == 0
         has_power = self._library.nvmlDeviceGetPowerUsage(handle, ctypes.byref(milliwatts)) == 0
         return GpuReading(
             index,
             float(load.gpu) if has_load else None,
             int(memory.used) if has_memory else None,
             int(memory.total) if has_memory else None,
-            float(heat.value) if has_heat else None,
+            float(temperature.value) if has_temperature else None,
             milliwatts.value / 1000 if has_power else None,
         )
 
@@ -104,9 +104,9 @@ def amd_readings(sys: str = "/sys") -> list[GpuReading]:
 
 
 def _amd(index: int, device: Path) -> GpuReading:
-    heat = next(iter(sorted(device.glob("hwmon/hwmon*/temp1_input"))), device / "none")
+    temperature = next(iter(sorted(device.glob("hwmon/hwmon*/temp1_input"))), device / "none")
     power = next(iter(sorted(device.glob("hwmon/hwmon*/power1_average"))), device / "none")
-    celsius, microwatts = _integer(heat), _integer(power)
+    celsius, microwatts = _integer(temperature), _integer(power)
     return GpuReading(
         index,
         _integer(device / "gpu_busy_percent"),

@@ -1,4 +1,4 @@
-"""Lists the machine's processes, and finds those that belong together."""
+"""List the machine's processes, and find those that belong together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PS_DEADLINE = 5.0
 
 
 class ProcessInfo(NamedTuple):
-    """One process. `start` tells processes with a reused pid apart; `seconds` is CPU time."""
+    """One process. `start` distinguishes processes with a reused pid; `seconds` is CPU time."""
 
     pid: int
     ppid: int
@@ -49,9 +49,9 @@ def tree(table: Table, pids: Iterable[int] = (), pgid: int | None = None) -> lis
     return [table[pid] for pid in sorted(chosen) if not table[pid].zombie]
 
 
-def pids_with_variable(mark: str, proc: str = "/proc") -> list[int]:
-    """Return processes started with `mark` (`NAME=value`) in their environment, in any process group."""
-    wanted = mark.encode()
+def pids_with_variable(variable: str, proc: str = "/proc") -> list[int]:
+    """Return the pids of processes with `variable` (`NAME=value`) in their environment, in any process group."""
+    wanted = variable.encode()
     return [pid for pid in _pids(proc) if wanted in _read(f"{proc}/{pid}/environ").split(b"\0")]
 
 
@@ -103,7 +103,7 @@ def _ps_row(row: list[str]) -> ProcessInfo:
 
 
 def _ps_time(text: str) -> float:
-    """[[days-]hours:]minutes:seconds[.hundredths]."""
+    """Parse `[[days-]hours:]minutes:seconds[.hundredths]`."""
     days, _, clock = text.rpartition("-")
     seconds = 0.0
     for part in re.split(":", clock):
@@ -128,7 +128,7 @@ def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError:
-        # It ended since the listing, or we may not read it.
+        # It has ended since the listing, or we may not read it.
         return b""
 
 

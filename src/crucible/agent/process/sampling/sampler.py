@@ -1,4 +1,4 @@
-"""Samples the resource usage of a job's processes and their machine."""
+"""Sample the resource usage of a job's processes and their machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GpuReader(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """Sizes in bytes; `cpu_percent` is 100 for one busy CPU, and None in the first sample.
+    """One sample. Sizes in bytes; `cpu_percent` is 100 for one busy CPU, and None in the first sample.
 
     `read_bytes` and `write_bytes` are totals of the processes alive now. None: not available on this machine.
     """
@@ -54,7 +54,7 @@ class SystemSampler:
     ) -> None:
         self._proc, self._sys, self._nvml, self._disk = proc, sys, nvml, disk
         self._clock, self._table = clock, table
-        self._before: Optional[tuple[float, dict[tuple[int, int], float]]] = None
+        self._last: Optional[tuple[float, dict[tuple[int, int], float]]] = None
 
     def sample(self, pids: Iterable[int] = (), pgid: Optional[int] = None) -> Sample:
         """Return a sample of the processes with these pids or in this group, and all their descendants."""
@@ -77,7 +77,7 @@ class SystemSampler:
     def _busy(self, members: list[ProcessInfo]) -> Optional[float]:
         now = self._clock()
         spent = {(process.pid, process.start): process.seconds for process in members}
-        before, self._before = self._before, (now, spent)
+        before, self._last = self._last, (now, spent)
         if before is None or now <= before[0]:
             return None
         # A process that started since has spent all its CPU time since.
