@@ -118,7 +118,7 @@ class Server:
         )
         agents = build_agents_api(control.agents, self.closing)
         tls = self.reach.tls
-        return UvicornListener(api, self.api, tls=tls), UvicornListener(agents, self.agents, connections=1000, tls=tls)
+        return UvicornListener(api, self.api, tls=tls), UvicornListener(agents, self.agents, tls=tls)
 
     async def _announce(self, control: ControlPlane) -> None:
         from crucible.server.http.listen import port_of

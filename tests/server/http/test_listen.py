@@ -93,7 +93,7 @@ def test_that_no_connection_can_be_taken_is_told_once_in_a_while() -> None:
 def test_a_process_lets_itself_open_more_files(limits: tuple[int, int], then: tuple[int, int]) -> None:
     code = (
         "import resource\nfrom crucible.server.http.listen import raise_file_limit\n"
-        f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits!r})\nraise_file_limit()\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits!r})\nraise_file_limit(4000)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < limits[1]:

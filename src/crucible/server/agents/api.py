@@ -25,10 +25,12 @@ from crucible.core.views.agents import AckedView, ClaimedView, DesiredAttemptVie
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import AgentsControl, Sha256
 from crucible.server.http import error_handlers
+from crucible.server.http.connections import accept_connection
 from crucible.server.http.lingering_close import LingeringClose
 from crucible.server.http.middleware import RejectNul, RequestMiddleware
 from crucible.server.http.stored_files import send_file
 from crucible.server.security.auth import ForeignSite, bearer
+from crucible.server.security.concurrency import ConcurrencyLimit, agent_limits
 from crucible.server.security.size_limits import (
     MAX_ARTIFACT,
     MAX_CHECKPOINT,
@@ -66,16 +68,19 @@ async def _no_browsers(connection: HTTPConnection) -> None:
 
 async def _machine(machine: Name, request: Request, control: AgentsControl) -> None:
     control.check_machine(machine, bearer(request.headers))
+    accept_connection(request.scope)
 
 
 async def _attempt(attempt: Name, connection: HTTPConnection, control: AgentsControl) -> None:
     control.check_attempt(attempt, bearer(connection.headers))
+    accept_connection(connection.scope)
 
 
 async def _attempt_in_query(
     attempt: Annotated[str, Query(min_length=1, max_length=64)], request: Request, control: AgentsControl
 ) -> None:
     control.check_attempt(attempt, bearer(request.headers))
+    accept_connection(request.scope)
 
 
 def _router(path: str, *checks: Callable[..., Awaitable[None]]) -> APIRouter:
@@ -96,6 +101,7 @@ def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> F
     app.state.closing = closing or asyncio.Event()
     error_handlers.add_error_handlers(app)
     app.add_middleware(BodyLimit, streams=STREAMED, limit=MAX_BATCH_BYTES)
+    app.add_middleware(ConcurrencyLimit, limits=agent_limits)
     app.add_middleware(RejectNul)
     app.add_middleware(LingeringClose)
     app.add_middleware(RequestMiddleware)

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from crucible.core.errors import Trouble
+from crucible.server.http.connections import HEAD_SECONDS, ConnectionPool, HttpProtocol
 
 STUCK_MILLISECONDS = 120_000
 """The kernel drops a connection whose peer acknowledges no data for this long."""
@@ -27,9 +28,7 @@ STUCK_MILLISECONDS = 120_000
 LOG_SECONDS = 30.0
 """Minimum time between two log lines about connections that cannot be accepted."""
 
-CONNECTIONS = 2000
-"""Maximum number of concurrent requests and sockets; further ones get 503."""
-FILES = 2 * CONNECTIONS
+FILES = 65_536
 """Limit of open files that the server asks for: connections of both listeners, and everything else."""
 
 log = structlog.get_logger("crucible.server")
@@ -133,26 +132,37 @@ class _WebSocketProtocol(WebSocketsSansIOProtocol):
 class UvicornListener(uvicorn.Server):
     """A uvicorn server in an event loop that it shares. It installs no signal handlers."""
 
-    def __init__(
-        self, app: ASGIApp, bound: socket.socket, *, connections: int = CONNECTIONS, tls: TlsFiles | None = None
-    ) -> None:
-        super().__init__(_config(app, connections, tls))
+    def __init__(self, app: ASGIApp, bound: socket.socket, *, tls: TlsFiles | None = None) -> None:
+        super().__init__(_config(app, tls))
         self._bound = bound
+        self._pool = ConnectionPool()
         self.listening = asyncio.Event()
 
     async def run_until_stopped(self) -> None:
         await self.serve(sockets=[self._bound])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Listen as uvicorn does, with our connections and a time limit on TLS handshakes."""
+        loop, tls = asyncio.get_running_loop(), self.config.ssl
+        handshake = HEAD_SECONDS if tls is not None else None
+        self.servers = [
+            await loop.create_server(
+                self._connection, sock=bound, ssl=tls, ssl_handshake_timeout=handshake, backlog=self.config.backlog
+            )
+            for bound in sockets or ()
+        ]
+        self.started = True
         self.listening.set()
+
+    def _connection(self) -> HttpProtocol:
+        return HttpProtocol(self._pool, config=self.config, server_state=self.server_state, app_state={})
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-def _config(app: ASGIApp, connections: int, tls: TlsFiles | None) -> uvicorn.Config:
+def _config(app: ASGIApp, tls: TlsFiles | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="none",
@@ -167,7 +177,6 @@ def _config(app: ASGIApp, connections: int, tls: TlsFiles | None) -> uvicorn.Con
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=connections,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=1,
         ssl_certfile=None if tls is None else tls.certificate,

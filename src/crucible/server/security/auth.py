@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from crucible.core.errors import CrucibleError, NotAllowed
 from crucible.core.people.identity import OWNER, Identity
 from crucible.core.secret import Secret
+from crucible.server.http.connections import accept_connection
 from crucible.server.http.problems import problem_response, request_id
 
 OPEN_PATHS = frozenset(
@@ -68,6 +69,8 @@ class AuthMiddleware:
             await problem_response(error, request_id(HTTPConnection(scope)))(scope, receive, send)
             return
         scope[IDENTITY] = who
+        if who is not None:
+            accept_connection(scope)
         await self.app(scope, receive, send)
 
     async def _still_allowed(self, token: str, who: Identity) -> bool:
