@@ -25,7 +25,7 @@ from crucible.wire.documents.messages import MessageKind
 OWNERS = "o" * 64
 CODE = b"print('hello')"
 MODEL = b"weights"
-PACE = StreamTiming(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01, recheck=0.02)
+PACE = StreamTiming(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01, recheck=60.0)
 
 PEOPLE: Mapping[str, tuple[str, Role] | None] = {
     "stranger": ("beta", Role.MEMBER),

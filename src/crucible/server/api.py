@@ -46,6 +46,7 @@ from crucible.server.routes import (
 )
 from crucible.server.security import rate_limits
 from crucible.server.security.auth import LOOPBACK, OPEN_PATHS, AuthMiddleware
+from crucible.server.security.concurrency import ConcurrencyLimit, user_limits
 from crucible.server.security.proxies import THIS_COMPUTER, Network, ProxyHeaders
 from crucible.server.security.size_limits import MAX_BUNDLE, BodyLimit
 from crucible.server.streams import sessions, sockets
@@ -129,6 +130,7 @@ def build_api(
     error_handlers.add_error_handlers(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(RejectNul)
+    app.add_middleware(ConcurrencyLimit, limits=user_limits)
     app.add_middleware(rate_limits.RateLimit, users=rate_limits.USERS, anonymous=rate_limits.ANONYMOUS)
     app.add_middleware(AuthMiddleware, token=token, identify=control.tokens.identify, hosts=LOOPBACK | hosts)
     if secure:

@@ -251,7 +251,7 @@ async def test_a_client_that_takes_nothing_is_let_go(job: Job, monkeypatch: pyte
 
 
 async def test_a_token_that_ends_takes_its_session_along(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def at_once(socket: object, seconds: float) -> None:
+    async def at_once(socket: object) -> None:
         await job.asked()
 
     monkeypatch.setattr(sessions, "until_access_ends", at_once)

@@ -13,6 +13,9 @@ from crucible.control.people import audit, projects
 from crucible.control.runtime.ports import Clock
 from crucible.core.people.identity import OWNER, Identity, Permission
 
+CHANGED = "access"
+"""Topic of wake-ups: somebody's token ended, or what somebody may do has changed."""
+
 
 @dataclass(frozen=True)
 class Access:

@@ -11,6 +11,7 @@ import structlog
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, passwords, tokens, users
+from crucible.control.resources.access import CHANGED
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import Forbidden, NotAllowed, NotFound
 from crucible.core.ids import Prefix
@@ -149,6 +150,7 @@ class Login:
         if who.token is not None and who.via is LoginMethod.SESSION:
             token = who.token
             await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
+            self._ports.wakeups.wake(CHANGED)
 
     async def _verify(self, name: str, password: str) -> str | None:
         """Return the user of this name and password; None if either is wrong. Raises TooManyAttempts."""

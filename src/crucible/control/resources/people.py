@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from crucible.control.db.statement import Row
 from crucible.control.jobs.views import iso
 from crucible.control.people import audit, passwords, projects, tokens, users
-from crucible.control.resources.access import Access
+from crucible.control.resources.access import CHANGED, Access
 from crucible.control.resources.login import Login
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import Conflict, Forbidden, NotFound
@@ -97,9 +97,11 @@ class People:
             await self._login.confirm_password(name, change.old_password)
         kept = None if change.password is None else await self._hash_password(change.password)
         issuer = "" if change.subject is None else self._login.openid.issuer
-        return await self._ports.write(
+        changed = await self._ports.write(
             lambda conn, now: _change_user(conn, who, name, change, now, password=kept, issuer=issuer)
         )
+        self._ports.wakeups.wake(CHANGED)
+        return changed
 
     async def me(self, who: Identity) -> MeView:
         visible = await self._ports.db.read(lambda conn: projects.list_projects(conn, who.projects(Permission.READ)))
@@ -149,7 +151,9 @@ class People:
             audit.record(conn, who, "member.set", user, now, project=project, data={"role": role.value})
             return MemberView(project=project, name=user, role=role.value)
 
-        return await self._ports.write(join)
+        member = await self._ports.write(join)
+        self._ports.wakeups.wake(CHANGED)
+        return member
 
     async def remove_member(self, who: Identity, project: str, user: str) -> None:
         await self._access.require_project(who, project, Permission.MANAGE)
@@ -161,6 +165,7 @@ class People:
             audit.record(conn, who, "member.remove", user, now, project=project)
 
         await self._ports.write(leave)
+        self._ports.wakeups.wake(CHANGED)
 
     # the audit log
 

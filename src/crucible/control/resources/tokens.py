@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, tokens
-from crucible.control.resources.access import Access
-from crucible.control.runtime.ports import Ports
+from crucible.control.resources.access import CHANGED, Access
+from crucible.control.runtime.ports import Listener, Ports
 from crucible.core.ids import Prefix
 from crucible.core.people.identity import Identity, LoginMethod, Permission
 from crucible.core.requests import NewToken
@@ -79,7 +80,13 @@ class Tokens:
                 audit.record(conn, who, "token.revoke", row["id"], now, project=row["project"])
             return RevokedView(id=row["id"], name=row["name"])
 
-        return await self._ports.write(end)
+        revoked = await self._ports.write(end)
+        self._ports.wakeups.wake(CHANGED)
+        return revoked
+
+    def watch_access(self) -> AbstractContextManager[Listener]:
+        """Return what is woken whenever a token ended, or what somebody may do has changed."""
+        return self._ports.wakeups.listening(CHANGED)
 
     async def _issue(self, who: Identity, **of: Any) -> TokenView:
         id = self._ports.ids.new(Prefix.TOKEN)

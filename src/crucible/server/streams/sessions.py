@@ -36,7 +36,7 @@ async def session(socket: WebSocket, id: JobRef, control: Control, who: Who) -> 
     await socket.accept(chosen_protocol(socket.scope))
     client = SocketConnection(socket)
     running = asyncio.ensure_future(_run_session(client, job))
-    leaving = asyncio.ensure_future(until_access_ends(socket, stream_timing(socket).recheck))
+    leaving = asyncio.ensure_future(until_access_ends(socket))
     try:
         await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
         error = running.result() if running.done() else ACCESS_ENDED

@@ -71,7 +71,7 @@ async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: Strea
     await socket.accept(chosen_protocol(socket.scope))
     following = asyncio.ensure_future(follower.run())
     leaving = asyncio.ensure_future(_until_closed(socket))
-    access_ended = asyncio.ensure_future(until_access_ends(socket, pace.recheck))
+    access_ended = asyncio.ensure_future(until_access_ends(socket))
     try:
         await asyncio.wait({following, leaving, access_ended}, return_when=asyncio.FIRST_COMPLETED)
         if following.done():
@@ -88,13 +88,16 @@ async def _until_closed(socket: WebSocket) -> None:
         pass
 
 
-async def until_access_ends(socket: WebSocket, seconds: float) -> None:
-    """Return when the caller's token is no longer valid or its permissions have changed."""
+async def until_access_ends(socket: WebSocket) -> None:
+    """Return when the caller's token is no longer valid or its permissions have changed.
+
+    A change wakes it at once. Tokens also expire, and a wake-up may be lost: it checks now and then in any case.
+    """
+    control: ControlPlane = socket.app.state.control
     still_allowed = socket.scope.get(STILL_ALLOWED, _always)  # not set for the owner, whose token cannot be revoked
-    while True:
-        await asyncio.sleep(seconds)
-        if not await still_allowed():
-            return
+    with control.tokens.watch_access() as changes:
+        while await still_allowed():
+            await changes.wait(stream_timing(socket).recheck)
 
 
 async def _always() -> bool:
