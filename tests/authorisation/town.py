@@ -101,7 +101,7 @@ async def _settle(control: ControlPlane) -> None:
 
 
 async def token_of(control: ControlPlane, user: str, *, revoked: bool = False, **more: Any) -> str:
-    given = {"scopes": frozenset(Permission), "days": 1 / 24, **more}
+    given = {"scopes": frozenset(Permission), "days": 30.0, **more}
     made = await control.tokens.create(OWNER, NewToken(name="test", user=user, **given))
     if revoked:
         await control.tokens.revoke(OWNER, made.id)

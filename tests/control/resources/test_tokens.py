@@ -92,6 +92,46 @@ async def test_a_token_makes_none_that_reaches_further(town: Town) -> None:
         await tokens.create(narrow, NewToken(name="elsewhere", scopes=READ, days=None, project="beta"))
 
 
+async def test_a_token_makes_none_that_outlives_it(town: Town) -> None:
+    tokens = town.control.tokens
+    brief = await tokens.identify(await token_of(town.control, "admin", days=9 / DAY))
+    assert brief
+    made = [
+        await tokens.create(brief, NewToken(name="longer", scopes=READ, days=days)) for days in (None, 90.0, 1 / DAY)
+    ]
+    made.append(await tokens.share(brief, town.job, "alpha", "link", 90 * DAY))
+    town.rig.clock.time += 5
+    assert [bool(await tokens.identify(str(view.token))) for view in made] == [True, True, False, True]
+    town.rig.clock.time += 5
+    assert [await tokens.identify(str(view.token)) for view in made] == [None] * 4
+
+
+async def test_a_token_that_ends_soon_logs_no_browser_in(town: Town) -> None:
+    brief = await town.control.tokens.identify(await token_of(town.control, "member", days=6.0))
+    assert brief
+    with pytest.raises(Forbidden, match="expires too soon"):
+        await town.control.login.create_link(brief)
+
+
+async def test_a_token_sees_and_ends_none_that_reaches_further(town: Town) -> None:
+    tokens = town.control.tokens
+    narrow = await tokens.identify(await token_of(town.control, "member", scopes=READ, project="alpha"))
+    same = await tokens.identify(await token_of(town.control, "member", scopes=READ, project="alpha"))
+    member = await town.identity("member")
+    assert narrow
+    assert same
+    listed = {view.id for view in (await tokens.list_tokens(narrow)).items}
+    assert {narrow.token, same.token} <= listed
+    assert member.token not in listed
+    with pytest.raises(NotFound):
+        await tokens.revoke(narrow, str(member.token))
+    with pytest.raises(Forbidden):  # to read is not to change
+        await tokens.revoke(narrow, str(same.token))
+    await tokens.revoke(narrow, str(narrow.token))
+    await tokens.revoke(member, str(same.token))
+    assert await town.identity("member") == member
+
+
 async def test_lists_show_ones_own_and_everybodys_to_administrators(town: Town) -> None:
     tokens = town.control.tokens
     own = await tokens.list_tokens(await town.identity("member"))

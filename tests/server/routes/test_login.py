@@ -55,6 +55,29 @@ async def log_in(browser: httpx2.AsyncClient) -> str:
     return browser.cookies["crucible_session"]
 
 
+async def test_a_browsers_session_is_no_bearer_token(town: Town, browser: httpx2.AsyncClient) -> None:
+    session = await log_in(browser)
+    assert (await browser.get("/api/v1/me")).status_code == 200
+    browser.cookies.clear()
+    refused = await browser.get("/api/v1/me", headers={"Authorization": f"Bearer {session}"})
+    assert (refused.status_code, refused.json()["code"]) == (401, "not_allowed")
+    protocols = {"sec-websocket-protocol": f"crucible.v1, crucible.bearer.{session}"}
+    async with SocketClient(town.api, "/api/v1/stream", protocols) as socket:
+        assert (await socket.refusal())[0] == 401
+
+
+async def test_a_program_gets_a_token_and_a_page_a_cookie(town: Town, browser: httpx2.AsyncClient) -> None:
+    await town.control.people.change_user(OWNER, "member", UserChange(password="correct horse battery"))
+    body = {"name": "member", "password": "correct horse battery"}
+    program = await browser.post("/api/v1/login", json=body)
+    assert "set-cookie" not in program.headers
+    bearer = {"Authorization": f"Bearer {program.json()['token']}"}
+    assert (await browser.get("/api/v1/me", headers=bearer)).json()["via"] == "session"
+    page = await browser.post("/api/v1/login", json=body, headers=OWN)
+    assert page.json().get("token") is None
+    assert (await browser.get("/api/v1/me")).json()["via"] == "browser"
+
+
 async def test_looking_at_a_link_does_not_use_it_up(browser: httpx2.AsyncClient) -> None:
     url = await link(browser)
     for _ in range(2):
@@ -95,7 +118,7 @@ async def test_the_address_of_a_page_is_told_to_no_other_site(browser: httpx2.As
 
 async def test_a_session_reads_and_changes_from_our_own_page(browser: httpx2.AsyncClient) -> None:
     await log_in(browser)
-    assert (await browser.get("/api/v1/me")).json()["via"] == "session"
+    assert (await browser.get("/api/v1/me")).json()["via"] == "browser"
     assert (await browser.post("/api/v1/projects", json={"name": "gamma"}, headers=OWN)).status_code == 201
 
 
@@ -151,7 +174,7 @@ async def test_a_person_with_only_a_browser_logs_in(town: Town, browser: httpx2.
     assert (done.status_code, "logged in as ada" in done.text) == (200, True)
     assert "samesite=strict" in done.headers["set-cookie"].lower()
     me = (await browser.get("/api/v1/me")).json()
-    assert (me["user"], me["via"]) == ("ada", "session")
+    assert (me["user"], me["via"]) == ("ada", "browser")
 
 
 @pytest.mark.parametrize(

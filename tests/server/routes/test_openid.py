@@ -66,7 +66,7 @@ async def test_a_browser_lands_with_a_session(town: Town, browser: httpx2.AsyncC
     landed = await browser.get(await back(town, browser))
     assert (landed.status_code, "logged in as ada" in landed.text) == (200, True)
     me = (await browser.get("/api/v1/me")).json()
-    assert (me["user"], me["via"]) == ("ada", "session")
+    assert (me["user"], me["via"]) == ("ada", "browser")
     assert (await browser.post("/api/v1/logout", headers=OWN)).status_code == 204
     assert (await browser.get("/api/v1/me")).status_code == 401
 

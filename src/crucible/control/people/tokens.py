@@ -85,11 +85,13 @@ def issue(
     """Store a token, and record who created it. Only the returned view contains the token itself.
 
     `seconds`: lifetime, or None for a token that does not expire. `project` and `job` restrict it to one. `user`: name
-    of its user (default: the creator).
+    of its user (default: the creator). What a token makes ends with it; a login is not limited by that.
     """
     users.ensure_owner(conn, now)
     secret, names = new_token(), sorted(scopes)
-    expires_at = None if seconds is None else now + min(seconds, MAX_SECONDS)
+    maker_ends_at = who.expires_at if who.via is LoginMethod.TOKEN else None
+    ends = [maker_ends_at, None if seconds is None else now + min(seconds, MAX_SECONDS)]
+    expires_at = min((end for end in ends if end is not None), default=None)
     _ADD.run(
         conn,
         id=id,
@@ -117,11 +119,9 @@ def issue(
     )
 
 
-def start_session(conn: Connection, who: Identity, token: str, now: float) -> TokenView:
-    """Issue a browser session. `token`: the id of its row."""
-    return issue(
-        conn, who, token, now, name="session", via=LoginMethod.SESSION.value, scopes=who.scopes, seconds=SESSION_SECONDS
-    )
+def start_session(conn: Connection, who: Identity, token: str, now: float, via: LoginMethod) -> TokenView:
+    """Issue a session, for a program or a browser. `token`: the id of its row."""
+    return issue(conn, who, token, now, name="session", via=via.value, scopes=who.scopes, seconds=SESSION_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -246,6 +246,7 @@ def _identity(conn: Connection, row: Row) -> Identity:
         project=row["project"],
         job=row["job"],
         token=row["id"],
+        expires_at=row["expires_at"],
     )
 
 

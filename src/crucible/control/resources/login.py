@@ -19,6 +19,7 @@ from crucible.core.people.identity import (
     EVERY_PERMISSION,
     LONGEST_PASSWORD,
     NOBODY,
+    SESSION_SECONDS,
     Identity,
     LoginMethod,
     Permission,
@@ -92,12 +93,18 @@ class Login:
             or who.scopes != EVERY_PERMISSION
         ):
             raise who.token_error(Permission.OPERATE, None)
+        if who.expires_at is not None and who.expires_at < self._ports.clock.now() + LINK_SECONDS + SESSION_SECONDS:
+            raise Forbidden(
+                "This token expires too soon to log in a browser.",
+                why="A browser's session lasts 7 days, and must not outlive the token that made it.",
+                fix="Use a token that is valid for longer, or log in at /login with name and password.",
+            )
         id, link = self._ports.ids.new(Prefix.TOKEN), {"name": "login link", "via": tokens.LOGIN}
         return await self._ports.write(
             lambda conn, now: tokens.issue(conn, who, id, now, **link, scopes=who.scopes, seconds=LINK_SECONDS)
         )
 
-    async def redeem(self, code: str) -> TokenView:
+    async def redeem(self, code: str, via: LoginMethod = LoginMethod.SESSION) -> TokenView:
         """Return a session for a login link, or the share link itself, which can be opened any number of times.
 
         Raises NotAllowed for a link that is used, expired or revoked.
@@ -106,7 +113,7 @@ class Login:
 
         def open_link(conn: Connection, now: float) -> TokenView | None:
             user = tokens.redeem(conn, code, now)
-            return tokens.share_link(conn, code, now) if user is None else _start_session(conn, user, session, now)
+            return tokens.share_link(conn, code, now) if user is None else _start_session(conn, user, session, now, via)
 
         view = await self._ports.write(open_link)
         if view is None:
@@ -117,14 +124,14 @@ class Login:
             )
         return view
 
-    async def login(self, name: str, password: str) -> TokenView:
+    async def login(self, name: str, password: str, via: LoginMethod = LoginMethod.SESSION) -> TokenView:
         """Return a session for a name and password. A wrong password takes as long to check as a right one."""
         user = await self._verify(name, password)
         if user is None:
             fix = "Try again, or ask an administrator to set a new password."
             raise NotAllowed("The name or the password is wrong.", fix=fix)
         session = self._ports.ids.new(Prefix.TOKEN)
-        return await self._ports.write(lambda conn, now: _start_session(conn, user, session, now))
+        return await self._ports.write(lambda conn, now: _start_session(conn, user, session, now, via))
 
     async def confirm_password(self, name: str, password: str | None) -> None:
         """Raise Forbidden unless the password is the user's.
@@ -147,7 +154,7 @@ class Login:
 
     async def logout(self, who: Identity) -> None:
         """End the session. A token or share link stays: others may use it too."""
-        if who.token is not None and who.via is LoginMethod.SESSION:
+        if who.token is not None and who.via in (LoginMethod.SESSION, LoginMethod.BROWSER):
             token = who.token
             await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
             self._ports.wakeups.wake(CHANGED)
@@ -193,8 +200,8 @@ class Login:
         await asyncio.gather(*self._audit_tasks, return_exceptions=True)
 
 
-def _start_session(conn: Connection, user: str, session: str, now: float) -> TokenView:
-    return tokens.start_session(conn, users.session_identity(users.get_user(conn, user)), session, now)
+def _start_session(conn: Connection, user: str, session: str, now: float, via: LoginMethod) -> TokenView:
+    return tokens.start_session(conn, users.session_identity(users.get_user(conn, user)), session, now, via)
 
 
 def _read_credentials(conn: Connection, name: str) -> _Credentials:

@@ -84,7 +84,7 @@ class People:
         `subject` links the user to an account of the OpenID provider, by the provider's own id; a new address (also
         an empty one) unlinks them. Disabling a user, a new password and either of these revokes their tokens.
         """
-        own = name == who.name and who.via in (LoginMethod.OWNER, LoginMethod.SESSION)
+        own = name == who.name and who.via in (LoginMethod.OWNER, LoginMethod.SESSION, LoginMethod.BROWSER)
         if not own or any(value is not None for value in (change.admin, change.disabled, change.email, change.subject)):
             who.require(Permission.OPERATE)
         if name == OWNER.name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -33,12 +34,13 @@ class Tokens:
         return identified.who
 
     async def list_tokens(self, who: Identity, *, all: bool = False) -> TokenPage:
-        """Return the caller's tokens; with `all`, for administrators, those of all users."""
+        """Return the caller's tokens that reach no further than the one used; with `all`, for administrators, all."""
         _refuse_share_link(who)
         if all:
             who.require(Permission.OPERATE)
         user, now = None if all else who.user, self._ports.clock.now()
-        return TokenPage(items=tuple(await self._ports.db.read(lambda conn: tokens.list_tokens(conn, user, now))))
+        views = await self._ports.db.read(lambda conn: tokens.list_tokens(conn, user, now))
+        return TokenPage(items=tuple(view for view in views if all or _manages(who, view.scopes, view.project)))
 
     async def create(self, who: Identity, new: NewToken) -> TokenView:
         """Create a token; only this view contains the token itself. It grants no more than the caller has."""
@@ -69,13 +71,19 @@ class Tokens:
         )
 
     async def revoke(self, who: Identity, ref: str) -> RevokedView:
-        """Revoke a token; idempotent. Administrators may revoke those of all users."""
+        """Revoke a token that reaches no further than the one used; idempotent.
+
+        A token may always revoke itself. Administrators may revoke those of all users.
+        """
         _refuse_share_link(who)
 
         def end(conn: Connection, now: float) -> RevokedView:
             row = tokens.find_token(conn, ref)
-            if row["user"] != who.user and not who.may(Permission.OPERATE):
+            own = row["user"] == who.user and _manages(who, row["scopes"].split(), row["project"])
+            if not own and row["id"] != who.token and not who.may(Permission.OPERATE):
                 raise tokens.not_found(ref)
+            if row["id"] != who.token and Permission.WRITE not in who.scopes:
+                raise who.token_error(Permission.WRITE, row["project"])
             if tokens.revoke(conn, row["id"], now):
                 audit.record(conn, who, "token.revoke", row["id"], now, project=row["project"])
             return RevokedView(id=row["id"], name=row["name"])
@@ -91,6 +99,10 @@ class Tokens:
     async def _issue(self, who: Identity, **of: Any) -> TokenView:
         id = self._ports.ids.new(Prefix.TOKEN)
         return await self._ports.write(lambda conn, now: tokens.issue(conn, who, id, now, **of))
+
+
+def _manages(who: Identity, scopes: Iterable[str], project: str | None) -> bool:
+    return who.covers((Permission(name) for name in scopes), project)
 
 
 def _refuse_share_link(who: Identity) -> None:

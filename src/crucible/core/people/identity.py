@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -65,6 +65,9 @@ class LoginMethod(enum.StrEnum):
     """The token in the state folder: anyone who can read that file owns the server."""
     TOKEN = "token"
     SESSION = "session"
+    """A login whose token was handed to a program."""
+    BROWSER = "browser"
+    """A login whose token is only in a browser's cookie, and is no bearer token."""
     SHARE = "share"
 
 
@@ -82,12 +85,18 @@ class Identity:
     job: str | None = None
     token: str | None = None
     """The id of the token, if one was used."""
+    expires_at: float | None = None
+    """When that token ends; None: not by itself."""
 
     @property
     def authority(self) -> Hashable:
         """Everything that decides what the caller may see; callers with equal authority get the same responses."""
-        own = {name: value for name, value in vars(self).items() if name not in ("roles", "token")}
+        own = {name: value for name, value in vars(self).items() if name not in ("roles", "token", "expires_at")}
         return (*own.items(), frozenset(self.roles.items()))
+
+    def covers(self, scopes: Iterable[Permission], project: str | None) -> bool:
+        """Return whether a token with these restrictions reaches no further than the caller."""
+        return self.job is None and self.scopes >= frozenset(scopes) and self.project in (None, project)
 
     def may(self, permission: Permission, project: str | None = None) -> bool:
         """Return whether the caller has the permission in a project, or, with None, outside all projects."""

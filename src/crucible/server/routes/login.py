@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from crucible.control import control_plane
 from crucible.core.errors import BadInput, CrucibleError
-from crucible.core.people.identity import LONGEST_PASSWORD, MAX_USER
+from crucible.core.people.identity import LONGEST_PASSWORD, MAX_USER, LoginMethod
 from crucible.core.people.openid import VERIFIER_PATTERN
 from crucible.core.requests import PLAIN
 from crucible.core.views.people import LinkView, TokenView, WaysView
@@ -75,16 +75,19 @@ async def ways(control: Control) -> WaysView:
 
 
 @router.post("/api/v1/login", responses=problem_responses(404, 429))
-async def login(body: Credentials, control: Control, server: Server, response: Response) -> TokenView:
-    """Log in. Returns the session's token, and sets it as a cookie for browsers."""
+async def login(body: Credentials, control: Control, server: Server, request: Request, response: Response) -> TokenView:
+    """Log in. A program gets the session's token; a page (its requests have an Origin) gets a cookie instead."""
+    via = LoginMethod.BROWSER if "origin" in request.headers else LoginMethod.SESSION
     if body.code is not None and body.verifier is not None:
-        session = await control.login.openid.fetch(body.code, body.verifier)
-    elif body.code is not None:
-        session = await control.login.redeem(body.code)
+        return await control.login.openid.fetch(body.code, body.verifier)
+    if body.code is not None:
+        session = await control.login.redeem(body.code, via)
     else:
-        session = await control.login.login(str(body.name), str(body.password))
+        session = await control.login.login(str(body.name), str(body.password), via)
+    if via is LoginMethod.SESSION:
+        return session
     set_session_cookie(response, session, server)
-    return session
+    return session.model_copy(update={"token": None})
 
 
 @router.post("/api/v1/login/links", status_code=201)
@@ -124,7 +127,9 @@ async def use(control: Control, request: Request, server: Server) -> Response:
     form = parse_qs((await read_body(request, MAX_FORM, "The form")).decode("ascii", "replace"))
     code, name, password = (form.get(field, [""])[0] for field in ("code", "name", "password"))
     try:
-        session = await (control.login.redeem(code) if code else _by_password(control, name, password))
+        session = await (
+            control.login.redeem(code, LoginMethod.BROWSER) if code else _by_password(control, name, password)
+        )
     except CrucibleError as error:
         form_html = None if code else login_form(_provider_link(control.login.provider), name[:MAX_USER], error)
         return refusal_response(error, request, form_html)
@@ -150,7 +155,7 @@ async def _by_password(control: control_plane.ControlPlane, name: str, password:
             why=f"A name has 1 to {MAX_USER} characters, a password 1 to {LONGEST_PASSWORD}.",
             fix="Fill in both.",
         ) from None
-    return await control.login.login(str(credentials.name), str(credentials.password))
+    return await control.login.login(str(credentials.name), str(credentials.password), LoginMethod.BROWSER)
 
 
 def _provider_link(provider: str | None) -> str | None:

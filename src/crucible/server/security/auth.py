@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import CrucibleError, NotAllowed
-from crucible.core.people.identity import OWNER, Identity
+from crucible.core.people.identity import OWNER, Identity, LoginMethod
 from crucible.core.secret import Secret
 from crucible.server.http.connections import accept_connection
 from crucible.server.http.problems import problem_response, request_id
@@ -89,7 +89,8 @@ class AuthMiddleware:
         if self.token.matches(token):
             return OWNER
         who = await self.identify(token)
-        if who is None:
+        in_cookie = not bearer(headers) and not protocol_bearer(scope)
+        if who is None or (who.via is LoginMethod.BROWSER and not in_cookie):
             raise _missing_token("The token is not valid on this server, or not any more.")
         scope[STILL_ALLOWED] = partial(self._still_allowed, token, who)
         return who

@@ -27,7 +27,7 @@ async def test_a_user_whom_the_provider_vouches_for_gets_a_session(house: Gateho
     landing = await house.sign_in("/jobs?all=1")
     assert (landing.user, landing.path, landing.handover) == ("ada", "/jobs?all=1", None)
     who = await house.who(landing)
-    assert (who.name, who.via, who.admin) == ("ada", LoginMethod.SESSION, False)
+    assert (who.name, who.via, who.admin) == ("ada", LoginMethod.BROWSER, False)
 
 
 async def test_the_browser_is_sent_with_a_challenge_a_state_and_a_nonce(house: Gatehouse) -> None:
@@ -179,7 +179,7 @@ async def test_people_of_a_domain_become_members_of_a_project(house: Gatehouse) 
         who = await house.who(await welcoming.sign_in())
         assert (who.name, dict(who.roles), who.admin) == (EVE["email"], {"newcomers": Role.MEMBER}, False)
     actions = [deed.action for deed in await house.deeds()]
-    assert [actions.count(name) for name in ("user.tie", "session.create")] == [1, 2]
+    assert [actions.count(name) for name in ("user.tie", "browser.create")] == [1, 2]
     assert {"user.create", "member.set"} <= set(actions)
 
 
@@ -197,7 +197,7 @@ async def test_it_is_written_down_who_came_and_who_did_not(house: Gatehouse) -> 
         await house.sign_in()
     newest, session, tied = (await house.deeds())[:3]
     assert (newest.action, newest.target, newest.data["why"]) == ("login.refuse", EVE["email"], "unknown")
-    assert (session.action, session.user) == ("session.create", "ada")
+    assert (session.action, session.user) == ("browser.create", "ada")
     assert (tied.action, tied.data["subject"]) == ("user.tie", ADA["sub"])
 
 

@@ -18,7 +18,7 @@ from crucible.control.people.openid.transport import trouble
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import BadInput, NotAllowed, TimedOut
 from crucible.core.ids import Prefix
-from crucible.core.people.identity import Identity
+from crucible.core.people.identity import Identity, LoginMethod
 from crucible.core.people.openid import (
     LoginRedirect,
     LoginRefusal,
@@ -89,7 +89,7 @@ class OpenIdLogin:
         who = await self._admit(person)
         if signin.command is not None:
             return LoginResult(who.name, handover=await self._hand_over(who, signin.command))
-        return LoginResult(who.name, await self._start_session(who), signin.path)
+        return LoginResult(who.name, await self._start_session(who, LoginMethod.BROWSER), signin.path)
 
     async def fetch(self, code: str, verifier: str) -> TokenView:
         """Start the session of a command, with the code that its listener got. Raises NotAllowed."""
@@ -101,11 +101,11 @@ class OpenIdLogin:
                 why="It works once, within two minutes, and only for the command that requested it.",
                 fix="Run `crucible login` again.",
             )
-        return await self._start_session(who)
+        return await self._start_session(who, LoginMethod.SESSION)
 
-    async def _start_session(self, who: Identity) -> TokenView:
+    async def _start_session(self, who: Identity, via: LoginMethod) -> TokenView:
         id = self._ports.ids.new(Prefix.TOKEN)
-        return await self._ports.write(lambda conn, now: tokens.start_session(conn, who, id, now))
+        return await self._ports.write(lambda conn, now: tokens.start_session(conn, who, id, now, via))
 
     async def _call_provider(self, work: Callable[[], T]) -> T:
         """Run `work` in the provider's own lane, so that a provider that hangs delays only sign-ins."""
