@@ -1,4 +1,4 @@
-"""Prints docs/lifecycle.md from the table of allowed transitions.
+"""Print docs/lifecycle.md from the table of allowed transitions.
 
 python -m tests.core.lifecycle.page > docs/lifecycle.md
 """
@@ -16,82 +16,81 @@ from crucible.core.lifecycle import facts as f
 
 COMMAND = "python -m tests.core.lifecycle.page > docs/lifecycle.md"
 
-INTRO = f"""# The life of jobs, attempts and machines
+INTRO = f"""# The lifecycle of jobs, attempts and machines
 
 Three state machines in two pure functions: `advance(world, fact, now)` moves a job with its attempts,
-`advance_machine(machine, fact, now)` a machine (`src/crucible/core/lifecycle/`). A *fact* is anything that comes in.
-What follows is a new state, *events* (what is now true) and *effects* (what must be done outside: launch or terminate
-a machine).
+`advance_machine(machine, fact, now)` a machine (`src/crucible/core/lifecycle/`). A *fact* is an input. The result is
+a new state, *events* (what is now true) and *effects* (what must be done outside: launch or terminate a machine).
 
-This page is printed from `tests/core/lifecycle/allowed.txt`, which is written by hand:
+This page is generated from `tests/core/lifecycle/allowed.txt`, which is written by hand:
 
 ```sh
 {COMMAND}
 ```
 
-`tests/core/lifecycle/test_explore.py` walks through every state that can be reached (worlds that differ in nothing that
-rules ask for count as one) and applies every fact there: each row below happens, and nothing else does.
-`tests/control/test_exploration.py` applies the same facts through the database, on SQLite and on PostgreSQL, and random
-histories with crashes, conflicts, doubled and late facts.
+`tests/core/lifecycle/test_explore.py` visits every reachable state (treating states that no rule distinguishes as
+one) and applies every fact there: each row below happens, and nothing else does. `tests/control/test_exploration.py`
+applies the same facts, and random histories with crashes, conflicts, duplicate and late facts, through the database,
+on SQLite and on PostgreSQL.
 
-How to read the tables: a word with `?` comes in some cases only. A pair of state and fact that has no row changes
-nothing, and is listed as such. In any state, nothing follows from a fact about an attempt other than the live one, nor
-from an outdated placement: decided before a cancel, applied twice, or on a machine that is being released.
+In the tables, a word with `?` occurs in some cases only. A pair of state and fact without a row changes nothing and
+is listed as such. In every state, facts about an attempt other than the live one have no effect, and neither has an
+outdated placement: from before a cancellation, a repeated one, or one on a machine that is being released.
 """
 
 JOB_WORDS = {
     JobState.PENDING: "accepted, not planned yet",
-    JobState.BLOCKED: "waits for another job; nothing leads here yet",
-    JobState.QUEUED: "waits to be placed, for its first attempt or the next",
+    JobState.BLOCKED: "waits for another job; not used yet",
+    JobState.QUEUED: "waits for a machine, for its first or next attempt",
     JobState.PROVISIONING: "placed; its machine is not up",
     JobState.STARTING: "its machine is up, or its runner prepares code, environment and data",
     JobState.RUNNING: "its program runs, or has ended and its outputs are being saved",
-    JobState.STOPPING: "a user cancelled it, and part of it may still run",
+    JobState.STOPPING: "a user cancelled it, and its processes may still run",
     JobState.COMPLETED: "its program completed",
-    JobState.FAILED: "it ended otherwise and has no retry left",
-    JobState.CANCELLED: "a user cancelled it, and no part of it runs",
+    JobState.FAILED: "it did not complete and has no attempts left",
+    JobState.CANCELLED: "a user cancelled it, and nothing of it runs",
 }
 ATTEMPT_WORDS = {
     AttemptState.PLACED: "has a slot on a machine that is up",
-    AttemptState.LAUNCHING: "its machine must be made, or is being made",
+    AttemptState.LAUNCHING: "its machine is to be launched, or is being launched",
     AttemptState.STAGING: "its runner prepares code, environment and data",
     AttemptState.RUNNING: "its program runs",
     AttemptState.SAVING: "its program has ended; outputs are being stored",
     AttemptState.ENDED: "over, with a reason",
 }
 MACHINE_WORDS = {
-    MachineState.INTENDED: "its row and its launch are stored; the call may not have been made",
-    MachineState.CREATING: "the backend has answered; its host has not made contact yet, or is being restarted",
+    MachineState.INTENDED: "its row and its launch are stored; the call may not have been sent",
+    MachineState.CREATING: "its provider has responded; its host has not made contact, or is being restarted",
     MachineState.UP: "its host has made contact",
-    MachineState.RELEASING: "it is no longer wanted; its termination is retried until the backend says that it is gone",
-    MachineState.GONE: "the backend says so, or refused to make it",
+    MachineState.RELEASING: "it is not needed; its termination is retried until its provider reports it gone",
+    MachineState.GONE: "its provider reports it gone, or refused to launch it",
 }
 FACT_WORDS: dict[type, str] = {
     f.Planned: "analysis and planning are done",
     f.Waits: "the scheduler could not place the job, and says why",
-    f.Placed: "the scheduler chose a machine for the next attempt",
-    f.Impossible: "no connected backend can ever run the job",
-    f.NothingSaved: "the last attempt had all its machine's time and saved nothing",
-    f.MovedOn: "the backend that the job waits for has nothing for it; it moves on to the next",
+    f.Placed: "the scheduler chose slots for the next attempt",
+    f.Impossible: "no connected backend can ever hold the job",
+    f.NothingSaved: "the last attempt used all of its machine's time and saved nothing",
+    f.MovedOn: "the backend has nothing for the job, which moves to its next backend",
     f.CancelRequested: "a user cancels the job",
     f.ResumeRequested: "a user resumes the ended job",
-    f.CheckpointRequested: "a user asks the running program to save now",
-    f.RunnerStaging: "the runner prepares something",
+    f.CheckpointRequested: "a user requests a checkpoint from the running program",
+    f.RunnerStaging: "the runner prepares the attempt",
     f.RunnerStarted: "the program has been started",
-    f.RunnerExited: "the program has ended, and how",
-    f.RunnerEnded: "the runner is done and its outputs are in",
+    f.RunnerExited: "the program has ended, with its exit report",
+    f.RunnerEnded: "the runner is done and the outputs are stored",
     f.InterruptionNoticed: "the provider announced that it takes the machine back",
-    f.RunnerContacted: "any contact by the runner",
-    f.Tick: "time passed, or something around the job changed: check again",
-    f.LaunchSent: "the call is about to be made",
-    f.LaunchAnswered: "the call was answered with the machine's own id",
-    f.LaunchRefused: "the backend refused, and this call made nothing",
-    f.LaunchLost: "the call gave no answer: there may be a machine",
+    f.RunnerContacted: "any message from the runner",
+    f.Tick: "time passed, or something related to the job changed",
+    f.LaunchSent: "the launch call is about to be sent",
+    f.LaunchAnswered: "the call returned the machine's native ID",
+    f.LaunchRefused: "the provider refused and launched nothing",
+    f.LaunchLost: "the call got no response: there may be a machine",
     f.FoundNothing: "a search by the launch's token found nothing",
     f.HostSeen: "the machine's host made contact",
-    f.SeenUp: "the backend lists it",
-    f.SeenHalted: "the backend lists it, but our host on it has stopped",
-    f.SeenGone: "the backend says it is gone, or does not list it",
+    f.SeenUp: "the provider reports that it is up",
+    f.SeenHalted: "the machine exists, but the agent's host does not run",
+    f.SeenGone: "the provider reports it gone, or does not list it",
     f.Unwanted: "its owner no longer needs it",
 }
 
@@ -118,10 +117,10 @@ def _job_states() -> Iterator[tuple[str, ...]]:
 def _attempts() -> Iterator[str]:
     facts = [fact.__name__ for fact in typing.get_args(f.Fact)]
     yield "## Attempts\n"
-    yield "At most one attempt of a job is live. `none` is a job without one: only a placement begins the next.\n"
+    yield "At most one attempt of a job is live. `none` is a job without one; only a placement starts the next.\n"
     yield from _table(("state", "what it means"), ((s.value, words) for s, words in ATTEMPT_WORDS.items()))
     yield from _diagram(ATTEMPTS, NONE)
-    yield f"*As reported* stands for what exit reports say: {', '.join(EXITS.split())} and their like.\n"
+    yield f"*As reported* stands for the reason of the exit report: {', '.join(EXITS.split())} or similar.\n"
     for state in (NONE, *(s.value for s in AttemptState)):
         yield f"### {'No live attempt' if state == NONE else f'An attempt that is {state}'}\n"
         yield from _transitions(ATTEMPTS, state, facts, ("why",))
@@ -130,7 +129,7 @@ def _attempts() -> Iterator[str]:
 def _machines() -> Iterator[str]:
     facts = [fact.__name__ for fact in typing.get_args(f.MachineFact)]
     yield "## Machines\n"
-    yield "A host's claim (which one it is) is stored beside these and moves nothing by itself.\n"
+    yield "A host's claim (its identity) is stored too, and causes no transition.\n"
     yield from _table(("state", "what it means"), ((s.value, words) for s, words in MACHINE_WORDS.items()))
     yield from _diagram(MACHINES, "intended")
     for state in MachineState:
@@ -141,7 +140,7 @@ def _machines() -> Iterator[str]:
 def _facts() -> Iterator[str]:
     yield "## Facts\n"
     for title, union in (("fact about a job", f.Fact), ("fact about a machine", f.MachineFact)):
-        yield from _table((title, "what it says"), ((k.__name__, FACT_WORDS[k]) for k in typing.get_args(union)))
+        yield from _table((title, "meaning"), ((k.__name__, FACT_WORDS[k]) for k in typing.get_args(union)))
 
 
 def _transitions(rules: Iterable[Rule], state: str, facts: list[str], columns: tuple[str, ...]) -> Iterator[str]:
@@ -155,7 +154,7 @@ def _transitions(rules: Iterable[Rule], state: str, facts: list[str], columns: t
 
 def _row(rule: Rule, columns: tuple[str, ...]) -> tuple[str, ...]:
     becomes = "stays" if rule.becomes == rule.state else f"**{rule.becomes}**"
-    fact = "any, beside what it does" if rule.fact == ANY else rule.fact
+    fact = "any, in addition" if rule.fact == ANY else rule.fact
     return fact, becomes, *(_words(getattr(rule, column)) for column in columns), rule.when
 
 
@@ -167,7 +166,7 @@ def _words(words: tuple[str, ...]) -> str:
 
 
 def _diagram(rules: Iterable[Rule], *starts: str) -> Iterator[str]:
-    """States and the facts that lead from one to another."""
+    """Yield a diagram of the states and the facts that lead from one to another."""
     edges: dict[tuple[str, str], list[str]] = {}
     for rule in rules:
         if rule.state != rule.becomes:
