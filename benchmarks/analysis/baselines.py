@@ -1,4 +1,4 @@
-"""What a few lines of code would say: regular expressions over the text, and the most frequent answer."""
+"""Baselines: regular expressions over the text, and the most frequent answer."""
 
 from __future__ import annotations
 

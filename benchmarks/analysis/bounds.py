@@ -1,4 +1,4 @@
-"""What reading takes: long, deep and broken programs, in a fork that tells what it used; and what it never does."""
+"""Measure the analysis of long, deep and broken programs in forks, and check that it has no side effects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READINGS = 100
 
 @dataclass(frozen=True)
 class Taken:
-    """Seconds of processor time; bytes of memory at the most, in use and reserved."""
+    """CPU seconds, and peak bytes of resident and reserved memory."""
 
     seconds: float
     resident: int
@@ -43,7 +43,7 @@ class Taken:
 
 
 def taken(code: bytes) -> Taken:
-    """Read in a fork of this process, as a worker does it."""
+    """Analyse the program in a fork of this process, as a worker does."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -56,7 +56,7 @@ def taken(code: bytes) -> Taken:
         used = answer.read()
     os.waitpid(child, 0)
     if not used:
-        raise ChildProcessError("the process that read it died")
+        raise ChildProcessError("the process that analysed it died")
     return Taken(*json.loads(used))
 
 
@@ -70,7 +70,7 @@ def _used(code: bytes) -> tuple[float, int, int]:
 
 
 def hard_programs() -> int:
-    """Prints a line for each; how many went beyond the bounds."""
+    """Print a line for each program; return how many exceeded the bounds."""
     beyond = 0
     for kind, programs in (("huge", HUGE), ("deep", DEEP)):
         for name, code in programs.items():
@@ -81,11 +81,11 @@ def hard_programs() -> int:
 
 
 def broken_programs(count: int, seed: int) -> int:
-    """As many snippets, broken in all ways; how many crashed, went beyond the bounds or did something."""
+    """Analyse broken snippets; return how many crashed, exceeded the bounds or had a side effect."""
     chance = random.Random(seed)  # noqa: S311
     analyse(
         Sources({"a.py": "é = = (\nfor x in".encode()}, "a.py")
-    )  # loads the tolerant parser, and the names of characters
+    )  # loads the tolerant parser and the table of character names
     slowest, bad = 0.0, 0
     with watched() as done:
         for number in range(count):
@@ -93,7 +93,7 @@ def broken_programs(count: int, seed: int) -> int:
             begun = time.process_time()
             try:
                 analyse(Sources({"a.py": code}, "a.py"))
-            except Exception as error:  # noqa: BLE001, whatever it is, it is what is looked for
+            except Exception as error:  # noqa: BLE001, any exception is a finding
                 bad += 1
                 _say(f"crash  snippet {number} of seed {seed}: {type(error).__name__}: {error}")
             spent = time.process_time() - begun
@@ -106,12 +106,12 @@ def broken_programs(count: int, seed: int) -> int:
 _DEEDS = ("open", "exec", "import", "os.", "subprocess.", "socket.", "shutil.", "ctypes.", "pty.", "webbrowser.")
 
 _LOOKS_FOR_THE_LINE = ("open", "<unknown>")
-"""Python's parser does, to show the line of an error; there is no such file."""
+"""Python's parser opens this file, which does not exist, to show the line of an error."""
 
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """What Python itself says is done in the meantime, of what a program could do to its surroundings."""
+    """Record the side effects that Python's audit hook reports."""
     done: list[str] = []
     watching = True
 
@@ -119,7 +119,7 @@ def watched() -> Iterator[list[str]]:
         if watching and event.startswith(_DEEDS) and (event, *about[:1]) != _LOOKS_FOR_THE_LINE:
             done.append(event)
 
-    sys.addaudithook(hook)  # for good: there is no way to take one away
+    sys.addaudithook(hook)  # an audit hook cannot be removed
     try:
         yield done
     finally:
@@ -127,7 +127,7 @@ def watched() -> Iterator[list[str]]:
 
 
 def long_programs() -> None:
-    """Two programs of 2,000 lines again and again."""
+    """Time two programs of 2,000 lines repeatedly."""
     for name, text in (("one program", whole_program(LINES)), ("trainings", long_program(LINES))):
         seconds = [taken(text.encode()).seconds for _ in range(READINGS)]
         late, median = percentile(seconds, 0.95), percentile(seconds, 0.5)

@@ -1,4 +1,4 @@
-"""The evaluation: labels against what the reader says, broken code, and speed."""
+"""Evaluate the analysis: compare it with labels, feed it broken code, and measure its speed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crucible.analysis import Sources, analyse, gather_sources
 from crucible.core.routing.profile import Profile
 
 WITHIN = 0.05
-"""Parameters count as right within this share."""
+"""Relative error within which a number of parameters counts as correct."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,7 +54,7 @@ def _say(line: str) -> None:
 
 
 def evaluate(rows: list[Label], folder: Path) -> None:
-    """Prints every miss, then the scores with those of the baselines beside them."""
+    """Print every miss, then the scores with those of the baselines."""
     profiles = [analyse(gather_sources(row.path)) for row in rows]
     for row, profile in zip(rows, profiles, strict=True):
         for miss in misses(row, profile):
@@ -94,7 +94,7 @@ def _near(said: int | None, true: int | None) -> bool:
 
 
 def timed(programs: list[bytes]) -> None:
-    """Processor time, so that other work on the machine does not count."""
+    """Measure CPU time, so that other work on the machine does not count."""
     seconds = []
     for data in programs:
         begun = time.process_time()

@@ -1,4 +1,4 @@
-"""A labelled corpus: scripts in a folder, and what readers said of them."""
+"""A labelled corpus: scripts in a folder, and their labels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LABELS = "labels.csv"
 OURS = Path(__file__).parent / "labels.jsonl"
 NEEDS = ("none", "optional", "required")
 HELD = 3
-"""Of the first 140 every so many-th file is held out."""
+"""Of the first 140 files, every N-th is held out."""
 SECOND = 2
-"""What `set` says of the labels that were added later."""
+"""Value of `set` for the labels that were added later."""
 
 
 class Part(enum.StrEnum):
@@ -25,7 +25,7 @@ class Part(enum.StrEnum):
     SHOWN = "shown"
     HELD = "held"
     SECOND = "second"
-    """Drawn and labelled after the others, before anything was mended with what was read then."""
+    """Whether the script was drawn and labelled later, before the analysis changed again."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Corpus:
-    """`changed` are files that are not what their label was given to."""
+    """`changed` are files that changed after they were labelled."""
 
     labels: list[Label]
     changed: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def _sha1(path: Path) -> str:
 def _all_there(paths: Iterable[Path]) -> None:
     missing = [str(path) for path in paths if not path.is_file()]
     if missing:
-        raise FileNotFoundError(f"labelled, but not there: {', '.join(missing)}")
+        raise FileNotFoundError(f"labelled but missing: {', '.join(missing)}")
 
 
 def _label(path: Path, row: Mapping[str, Any]) -> Label:

@@ -1,4 +1,4 @@
-"""Programs that are hard on their reader: very long, or very deep."""
+"""Programs that are hard to analyse: very long, or deeply nested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published training runs: what was trained, on what, how long it took, and who says so."""
+"""Published training runs: the model, the hardware, the run time and the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long published runs would take by the analysis and the router, beside how long they took."""
+"""Compare predicted run times of published runs with their actual ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Predicted:
 
     @property
     def ratio(self) -> float:
-        """Over one: it was expected to take longer than it did."""
+        """Ratio of predicted to actual time; above one: the prediction was too long."""
         return self.hours / self.run.hours
 
 
@@ -38,15 +38,15 @@ def profile_of(file: str, arguments: tuple[str, ...]) -> Profile:
 
 
 def predict(run: Run) -> Predicted:
-    """The way the product goes: hours on the reference from the code alone, then what the router makes of them."""
+    """Predict as the product does: hours on the reference GPU from the code, converted by the router."""
     profile = profile_of(run.file, run.arguments)
     if profile.runtime_hours.value is None or profile.precision.value is None:
-        raise ValueError(f"{run.name}: its time is unknown: {profile.runtime_hours.question}")
+        raise ValueError(f"{run.name}: its run time is unknown: {profile.runtime_hours.question}")
     told = ComputeTime(profile.runtime_hours.value * 3600, REFERENCE, 1, profile.precision.value.value)
     work = Workload(Resources(gpus=run.gpus), GpuNeed.REQUIRED, with_load(told, profile))
     seconds, _ = duration(work, _machine(run), DataSheetSpeeds())
     if seconds is None:
-        raise ValueError(f"{run.name}: the router does not know how long it takes.")
+        raise ValueError(f"{run.name}: the router cannot predict its run time.")
     return Predicted(run, seconds / 3600)
 
 
@@ -63,12 +63,12 @@ def _machine(run: Run) -> Offer:
 
 
 def middle(found: Sequence[Predicted]) -> float:
-    """The median of how many times too long or too short."""
+    """Return the median factor by which predictions are too long or too short."""
     return statistics.median(max(one.ratio, 1 / one.ratio) for one in found)
 
 
 def report(runs: Sequence[Run], say: Callable[[str], None]) -> None:
-    """Each run, then the medians of those that the constants were set with and of the others."""
+    """Print each run, then the medians of fitted and other runs."""
     found = [predict(run) for run in runs]
     say(f"{'run':36} {'on':18} {'predicted h':>11} {'published h':>11} {'ratio':>6}")
     for one in found:

@@ -1,4 +1,4 @@
-"""Scores: how often answers agree with labels, and F1 over the classes."""
+"""Scores: the share of answers that agree with labels, and macro-F1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def accuracy(said: Sequence[object], true: Sequence[object]) -> float:
 
 
 def macro_f1(said: Sequence[str], true: Sequence[str]) -> float:
-    """The mean of F1 over the classes that occur."""
+    """Return the mean F1 over the classes that occur."""
     classes = sorted({*said, *true})
     return sum(_f1(said, true, each) for each in classes) / len(classes) if classes else 0.0
 

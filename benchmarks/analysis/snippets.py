@@ -1,4 +1,4 @@
-"""Snippets to read: words at random, and a sound program with something done to it."""
+"""Generate snippets to analyse: random words, and mutations of a valid program."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ for epoch in range(3):
 
 
 def snippet(chance: random.Random) -> str:
-    """Words at random, or a sound program with something done to it."""
+    """Return random words, or a mutation of a valid program."""
     if chance.random() < 0.5:
         return " ".join(chance.choice(WORDS) for _ in range(chance.randrange(1, 60)))
     text = list(WHOLE)
@@ -78,7 +78,7 @@ def snippet(chance: random.Random) -> str:
 
 
 def long_program(lines: int) -> str:
-    """Trainings, each in a function under a name of its own, all of which are called at the end."""
+    """Return a program of several trainings, each in its own function, all called at the end."""
     body = WHOLE.replace("\n", "\n    ")
     count = max(1, lines // (body.count("\n") + 2))
     text = "\n".join([f"def part{n}():{body}" for n in range(count)] + [f"part{n}()" for n in range(count)])

@@ -1,1 +1,1 @@
-"""What it costs to ask, start, submit, search and follow: one real deployment, measured from outside."""
+"""Speed of commands, server starts, submissions, searches and sockets, measured on one real deployment."""

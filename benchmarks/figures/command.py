@@ -1,4 +1,4 @@
-"""`python -m benchmarks.figures`: what commands, starts, submissions, searches and sockets cost on this computer.
+"""`python -m benchmarks.figures`: measure commands, starts, submissions, searches and sockets on this computer.
 
 Prints each figure with its bound, and keeps them, with the computer and the commit they are of, in
 benchmarks/results/figures.json.
@@ -25,7 +25,7 @@ KEPT = ROOT / "benchmarks" / "results" / "figures.json"
 
 
 class Measured(BaseModel):
-    """Figures, when they were measured, on what and of what. `load`: how many processes wanted a CPU before."""
+    """Figures, with their time, computer and commit. `load`: the load average before the run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +37,7 @@ class Measured(BaseModel):
 
 
 def main(words: Sequence[str]) -> None:
-    """Report: a figure over its bound says so, and is no failure."""
+    """Report the figures; one above its bound is marked, but is not a failure."""
     asked = _parser().parse_args(words)
     load = _load()
     with tempfile.TemporaryDirectory(prefix="crucible-figures-") as folder:
@@ -73,7 +73,7 @@ ON_A_SERVER: dict[str, Measure] = {
     "search": lambda server, asked: measurements.search(server, asked.lines, 5),
     "plans": lambda server, asked: plans.plans(server, asked.plans),
 }
-"""Each on a fresh server of its own: what one leaves behind is no burden to the next."""
+"""Measurements, each on a fresh server, so that none affects the next."""
 
 
 def _measured(folder: Path, asked: argparse.Namespace) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""A real server on a state folder of its own, and the command beside it."""
+"""Start a real server on its own state folder, and run commands against it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLEEPS: Mapping[str, Any] = {"command": ["sleep", "3600"], "name": "has the whol
 
 @dataclass(frozen=True)
 class Running:
-    """A server that answered `/readyz`: how long that took, and the CPU it spent until then."""
+    """A server that is ready: how long its start took, and the CPU time until then."""
 
     home: Path
     pid: int
@@ -36,14 +36,14 @@ class Running:
 
     @property
     def memory_mb(self) -> float:
-        """What it holds in memory now."""
+        """Return its resident memory."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * resource.getpagesize() / 1e6
 
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Running]:
-    """A server on the state folder below `folder`, until it is ready; whatever it started ends with it."""
+    """Yield a ready server on a state folder below `folder`; everything it started ends with it."""
     with contextlib.closing(Deployment(folder)) as deployment:
         took = deployment.start()
         assert deployment.server is not None
@@ -53,7 +53,7 @@ def running(folder: Path) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def busy(server: Running) -> Iterator[httpx2.Client]:
-    """While one job has the whole computer, others are stored and wait: a submission and nothing else."""
+    """Let one job use the whole computer, so that further submissions are only stored."""
     with server.client() as client:
         job = client.post("/api/v1/jobs", json=SLEEPS).raise_for_status().json()["id"]
         until(lambda: client.get(f"/api/v1/jobs/{job}").json()["phase"] == "running", SECONDS, "the job to run")
@@ -61,13 +61,13 @@ def busy(server: Running) -> Iterator[httpx2.Client]:
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of CPU, of the user's and the system's, that a process spent."""
+    """Return a process's user and system CPU time in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def command_cpu(home: Path, *words: str) -> float:
-    """Seconds of CPU that `crucible` spends on these words."""
+    """Return the CPU seconds of `crucible` with these arguments."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-m", "crucible", *words],

@@ -1,4 +1,4 @@
-"""A figure: what was measured, its bound, and whether it is held."""
+"""A figure: its measured value, its bound, and whether the bound is held."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Figure(BaseModel):
-    """`value` is what the bound is for; `also` are numbers beside it, such as other percentiles."""
+    """`value` is compared with the bound; `also` are further numbers, such as other percentiles."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,6 +34,6 @@ def median(took: Sequence[float]) -> float:
 
 
 def percentile(took: Sequence[float], part: float) -> float:
-    """The value that `part` (0 to 1) of all do not exceed."""
+    """Return the percentile `part` (0 to 1) of the values."""
     ordered = sorted(took)
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)]

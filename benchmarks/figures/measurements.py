@@ -1,4 +1,4 @@
-"""Each figure, measured on a running server or on fresh ones."""
+"""Measure each figure on a running server or on fresh ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRITER = (
 
 
 def starts(home: Path, times: int) -> list[Figure]:
-    """From the start of the process until `/readyz` is good, the state folder being there; and idle memory then."""
+    """Measure the time from process start to `/readyz` on an existing state folder, and the idle memory afterwards."""
     took, cpu, memory = [], [], 0.0
     for n in range(times + 1):
         with running(home) as server:
@@ -46,7 +46,7 @@ def starts(home: Path, times: int) -> list[Figure]:
 
 
 def commands(server: Running, times: int) -> list[Figure]:
-    """CPU of commands while a server with some jobs is up; the first of each only warms the files."""
+    """Measure the CPU time of commands with a server that has some jobs; the first run only warms the page cache."""
     with busy(server) as client:
         submit(client, SOME_JOBS)
         return [_command(server, words, bound, times) for words, bound in (("--help", 0.15), ("status", 0.3))]
@@ -58,7 +58,7 @@ def _command(server: Running, words: str, bound: float, times: int) -> Figure:
 
 
 def submits(server: Running, times: int) -> list[Figure]:
-    """Durable submissions over HTTP, one after the other, on one connection."""
+    """Measure durable submissions over HTTP, one after the other, on one connection."""
     with busy(server) as client:
         submit(client, SOME_JOBS)
         took = submit(client, times)
@@ -67,7 +67,7 @@ def submits(server: Running, times: int) -> list[Figure]:
 
 
 def submit(client: httpx2.Client, times: int) -> list[float]:
-    """Milliseconds of each."""
+    """Return the milliseconds of each submission."""
     took = []
     for _ in range(times):
         began = time.perf_counter()
@@ -78,7 +78,7 @@ def submit(client: httpx2.Client, times: int) -> list[float]:
 
 
 def search(server: Running, lines: int, times: int) -> list[Figure]:
-    """One line found among many of a real job's output, which stands near their end."""
+    """Measure the search for one line near the end of a real job's output."""
     with server.client() as client:
         spec = {"command": ["{python}", "-c", WRITER, str(lines), NEEDLE], "name": "a long log"}
         job = client.post("/api/v1/jobs", json=spec).raise_for_status().json()["id"]
@@ -90,7 +90,7 @@ def search(server: Running, lines: int, times: int) -> list[Figure]:
 
 
 def searched(client: httpx2.Client, job: str) -> tuple[float, int]:
-    """Seconds until the line was found, and the lines that were looked at."""
+    """Return the seconds until the line was found, and the number of lines searched."""
     began, seen, cursor, hits = time.perf_counter(), 0, None, 0
     while True:
         query = {"q": NEEDLE, **({"cursor": cursor} if cursor else {})}

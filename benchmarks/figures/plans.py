@@ -1,4 +1,4 @@
-"""What a plan costs: the choice over the whole catalog, and a plan of a short and of a long program."""
+"""Measure plans: the choice among the whole catalog, and plans of a short and a long program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crucible.core.routing.profile import GpuNeed
 from crucible.core.routing.workload import ComputeTime, Workload
 
 Numbered = Callable[[int], object]
-"""What is timed; it is told which time it is."""
+"""The function to time; it gets the number of the repetition."""
 
 LINES = 2000
 TYPED = """\
@@ -57,7 +57,7 @@ def _chosen(times: int) -> Figure:
 
 
 def _plan(server: Running, name: str, program: str, bound: float, times: int) -> Figure:
-    """Over HTTP, each text a little different from the one before."""
+    """Measure plans over HTTP, each with a slightly different text."""
     with server.client() as client:
 
         def ask(number: int) -> None:
@@ -68,7 +68,7 @@ def _plan(server: Running, name: str, program: str, bound: float, times: int) ->
 
 
 def _timed(work: Numbered, times: int) -> list[float]:
-    """Milliseconds of each but the first, which only warms up."""
+    """Return the milliseconds of each call except the first, which warms up."""
     took = []
     for number in range(times + 1):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""One event to many sockets: how long until each has it.
+"""Measure how long an event takes to reach many sockets.
 
 The readers are plain sockets in one process that only looks when bytes come, so that little of what is measured is
 theirs; they share the computer with the server all the same. Time runs from before the request that makes the event.
@@ -25,7 +25,7 @@ MAX_MESSAGE = 1 << 20
 
 
 def crowd(server: Running, sockets: int, events: int) -> list[Figure]:
-    """The feed of all jobs, followed by `sockets` readers, while one job after the other is submitted."""
+    """Measure the feed of all jobs with `sockets` readers while jobs are submitted one after the other."""
     with busy(server) as client, Readers(server, sockets).opened() as readers:
         submit(client, 1)
         readers.settle()
@@ -43,7 +43,7 @@ def crowd(server: Running, sockets: int, events: int) -> list[Figure]:
 
 
 class Readers:
-    """WebSockets of the feed that begin after all that has happened so far."""
+    """WebSockets that follow the feed from now on."""
 
     def __init__(self, server: Running, count: int) -> None:
         self._server = server
@@ -65,19 +65,19 @@ class Readers:
             self._poll.close()
 
     def first_messages(self) -> list[float]:
-        """When each of the sockets got the first of what comes now."""
+        """Return when each socket got the next message."""
         came: dict[int, float] = {}
         deadline = time.monotonic() + EVENT_SECONDS
         while len(came) < self._count:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{self._count - len(came)} of {self._count} sockets got nothing")
+                raise RuntimeError(f"{self._count - len(came)} of {self._count} sockets received nothing")
             for number, _ in self._poll.poll(1.0, self._count):
                 if self._read(number):
                     came.setdefault(number, time.perf_counter())
         return list(came.values())
 
     def settle(self) -> None:
-        """Read until no message has come for a while; of many sockets one is always pinged."""
+        """Read until no message has arrived for a while. Pings do not count: of many sockets, one is always pinged."""
         quiet_at = time.monotonic() + QUIET_SECONDS
         while (left := quiet_at - time.monotonic()) > 0:
             for number, _ in self._poll.poll(left, self._count):
@@ -85,7 +85,7 @@ class Readers:
                     quiet_at = time.monotonic() + QUIET_SECONDS
 
     def _read(self, number: int) -> int:
-        """How many messages came; pings are answered and do not count."""
+        """Return the number of messages; pings are answered and do not count."""
         return self._take(number, self._sockets[number].recv(1 << 16))
 
     def _take(self, number: int, data: bytes) -> int:

@@ -1,1 +1,1 @@
-"""How long lists of many jobs take over HTTP, filter by filter, and how long a submission does beside them."""
+"""Speed of lists of many jobs over HTTP, filter by filter, and of a submission to such a database."""

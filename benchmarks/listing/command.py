@@ -1,4 +1,4 @@
-"""`python -m benchmarks.listing`: fills a database with jobs, serves it, and measures each filter over HTTP."""
+"""`python -m benchmarks.listing`: fill a database with jobs, serve it, and measure each filter over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START_SECONDS = 60.0
 SPEC = {"command": ["true"], "resources": {"cpus": 1000}, "name": "one more", "backend": "local"}
 
 WHOLE_PAGE = "a page of 500"
-"""Ten times the usual page: told, and not held to the bound."""
+"""Ten times the default page: reported, but not compared with the bound."""
 
 FILTERS = (
     ("all", ""),
@@ -68,7 +68,7 @@ class Figure:
 
 
 def main(words: Sequence[str]) -> None:
-    """Report: a filter over the bound says so, and is no failure."""
+    """Report the figures; a filter above the bound is marked, but is not a failure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listing", description=__doc__)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--times", type=int, default=TIMES, help="requests of each kind")
@@ -85,7 +85,7 @@ def main(words: Sequence[str]) -> None:
 
 
 def _postgres(stack: contextlib.ExitStack) -> str:
-    """The URL of an empty database, on a server with the settings it comes with."""
+    """Yield the URL of an empty database on a PostgreSQL server with default settings."""
     from tests.postgres import server
 
     return stack.enter_context(stack.enter_context(server()).database())
@@ -103,7 +103,7 @@ async def fill(database: str, count: int) -> float:
 
 @contextlib.contextmanager
 def serving(database: str, folder: Path) -> Iterator[httpx2.Client]:
-    """A server in a process of its own, and a client that keeps its connection."""
+    """Yield a client, with a kept connection, of a server in its own process."""
     command = [sys.executable, "-m", "benchmarks.listing.serve", database, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -129,7 +129,7 @@ def measured(client: httpx2.Client, name: str, query: str, times: int) -> Figure
 
 
 def submitted(client: httpx2.Client, times: int) -> Figure:
-    """Durable submissions, one after the other."""
+    """Measure durable submissions, one after the other."""
     took = []
     for n in range(times * 5 + WARM):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A made-up history of a busy deployment: jobs of many names, places and tags, most of them ended."""
+"""Generate the history of a busy deployment: jobs with many names, backends and tags, most of them ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Rows = dict[Table, list[dict[str, Any]]]
 
 
 def write(conn: Connection, count: int, seed: int = 1) -> None:
-    """`count` jobs, one a minute, the same ones for the same seed."""
+    """Store `count` jobs, one per minute, the same for the same seed."""
     _add(conn, {t.machines: [codec.machine_row(_machine())]})
     for rows in batches(count, random.Random(seed)):  # noqa: S311  no secret comes of it
         _add(conn, rows)

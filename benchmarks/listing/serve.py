@@ -1,4 +1,4 @@
-"""The API over a database that is already full; nothing in it is carried out.
+"""Serve the API on a prefilled database without performing anything in it.
 
     python -m benchmarks.listing.serve DATABASE FOLDER
 
@@ -25,7 +25,7 @@ TOKEN = "b" * 64
 
 
 def control_over(database: str, folder: Path) -> ControlPlane:
-    """A control plane whose rounds never start: what waits goes on waiting."""
+    """A control plane whose background tasks never start, so that waiting jobs keep waiting."""
     url_file = folder / "agents.url"
     url_file.write_text("http://127.0.0.1:9", encoding="utf-8")
     given = ControlOptions(

@@ -1,1 +1,1 @@
-"""`make prove`: the proofs of docs/reliability.md at their full size, and the figures that they leave."""
+"""`make prove`: the tests of docs/reliability.md at full scale, and their figures."""

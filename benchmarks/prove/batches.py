@@ -1,6 +1,6 @@
-"""A long row is done in pieces: an interruption costs one of them, and the rest is done by the next run.
+"""Split a long row into pieces, so that an interruption loses at most one and the next run does the rest.
 
-What a piece measured counts only beside others of the very same commit.
+Results of pieces are combined only if they are of the same commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.prove.rows import Row
 
 @dataclass(frozen=True)
 class Piece:
-    """The `number`th of a row's pieces. It takes `scale`; what it counts begins at `first`."""
+    """One piece of a row, of the size `scale`; its counting starts at `first`."""
 
     number: int
     of: int
@@ -29,7 +29,7 @@ class Piece:
 
 
 def pieces(row: Row, scale: str) -> tuple[Piece, ...]:
-    """All of it in one piece, unless the row says of what how much is one."""
+    """Return the row's pieces: one, unless the row defines which number to split and by how much."""
     if row.piece is None:
         return (Piece(1, 1, 1, scale),)
     name, size = row.piece
@@ -43,14 +43,14 @@ def pieces(row: Row, scale: str) -> tuple[Piece, ...]:
 
 @dataclass(frozen=True)
 class Kept:
-    """The pieces of a row that held, in `folder`, until all of them are there."""
+    """The passed pieces of a row, kept in `folder` until all are done."""
 
     folder: Path
     row: Row
     source: Source
 
     def load(self, piece: Piece) -> Result | None:
-        """None where it has to be run: it never was, or did not hold, or was of another commit."""
+        """Return the piece's result; None if it never ran, failed, or ran at another commit."""
         try:
             found = Result.model_validate_json(self._path(piece).read_bytes())
         except (OSError, ValidationError):
@@ -70,7 +70,7 @@ class Kept:
 
 
 def together(results: Sequence[Result], scale: str) -> Result:
-    """What the pieces of one row come to."""
+    """Combine the results of a row's pieces."""
     first = results[0]
     clean = all(each.source == first.source and each.source.clean for each in results)
     return first.model_copy(

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.prove`: runs rows one after the other, keeps what they measured, and renders the page."""
+"""`python -m benchmarks.prove`: run rows one after the other, store their results, and render the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run works, what it keeps and what it renders; all paths are below `root`."""
+    """Paths of a run, all below `root`: the results file, and the page to render."""
 
     root: Path = ROOT
     results: Path = RESULTS
@@ -37,7 +37,7 @@ class Place:
 
 
 def main(words: Sequence[str], rows: tuple[Row, ...] = ROWS, place: Place | None = None) -> int:
-    """Exit code 0 when all of it held, 1 when not, 2 for what cannot be understood, 130 when interrupted."""
+    """Run the command; return 0 if all rows held, 1 if not, 2 for invalid arguments, 130 if interrupted."""
     asked = _parser(rows).parse_args(words)
     try:
         return _obey(asked, rows, _place(asked, place or Place()))
@@ -48,12 +48,18 @@ def main(words: Sequence[str], rows: tuple[Row, ...] = ROWS, place: Place | None
 
 def _parser(rows: tuple[Row, ...]) -> argparse.ArgumentParser:
     names = ", ".join(row.name for row in rows)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove", description="The long proofs.")
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"run these, not all: {names}")
-    parser.add_argument("--scale", default="prove", help="how much (tests/scale.py): kills=1,seeds=5; needs --results")
-    parser.add_argument("--results", type=Path, help=f"keep the results there and leave {RESULTS} and {PAGE} alone")
-    parser.add_argument("--render", action="store_true", help=f"run nothing, make the figures in {PAGE} anew")
-    parser.add_argument("--list", action="store_true", help="run nothing, say what there is to run")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.prove", description="Run the tests of docs/reliability.md at full scale."
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"rows to run (default: all): {names}")
+    parser.add_argument(
+        "--scale", default="prove", help="sizes (tests/scale.py), such as kills=1,seeds=5; needs --results"
+    )
+    parser.add_argument(
+        "--results", type=Path, help=f"write the results to this file and leave {RESULTS} and {PAGE} unchanged"
+    )
+    parser.add_argument("--render", action="store_true", help=f"run nothing; render the figures in {PAGE} again")
+    parser.add_argument("--list", action="store_true", help="run nothing; list the rows")
     return parser
 
 
@@ -78,7 +84,7 @@ def _check_scale(scale: str, place: Place) -> None:
     except pytest.UsageError as error:
         raise BadInput(f"{error}.") from error
     if scale != "prove" and place.page is not None:
-        raise BadInput(f"{place.page} tells of full runs only.", fix="Keep this one elsewhere: --results FILE.")
+        raise BadInput(f"{place.page} contains full runs only.", fix="Write this run to another file: --results FILE.")
 
 
 def _list(rows: tuple[Row, ...]) -> int:
@@ -94,7 +100,7 @@ def _render(place: Place) -> int:
 
 
 def _run(rows: tuple[Row, ...], runner: Runner, place: Place) -> int:
-    """What was done before an interruption is kept, rows and pieces of them."""
+    """Run the rows; finished rows and pieces survive an interruption."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     done: dict[str, Result] = {}
@@ -122,7 +128,7 @@ def _summarise(rows: tuple[Row, ...], done: dict[str, Result], place: Place) -> 
             _say(f"{row.name:<12} not done: interrupted")
         else:
             _say(f"{row.name:<12} {format_duration(result.seconds):>9}  {_outcome(result)}")
-    _say(f"Kept in {place.results}; the output is in {LOGS}.")
+    _say(f"Results: {place.results}. Output: {LOGS}.")
 
 
 def _outcome(result: Result) -> str:

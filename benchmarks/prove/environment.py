@@ -1,4 +1,4 @@
-"""On what and of what a figure was measured. Nothing here names the computer or a person."""
+"""The computer and the commit of a measurement, without names of the computer or a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 GIT_DEADLINE = 60.0
 OWN = ("benchmarks/results", "docs/reliability.md")
-"""What a run itself writes does not make the tree another."""
+"""Files that a run itself writes; they do not count as changes of the tree."""
 
 
 class Machine(BaseModel):
@@ -28,7 +28,7 @@ class Machine(BaseModel):
 
 
 class Source(BaseModel):
-    """`commit` is None where there is no git; `clean` when the tree is exactly that commit."""
+    """`commit` is None without git; `clean` is true if the tree equals that commit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

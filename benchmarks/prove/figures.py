@@ -1,7 +1,7 @@
-"""What the tests of a row measured: lines of JSON (tests/scale.py) and the counts that commands print last.
+"""Measurements of a row: lines of JSON from its tests (tests/scale.py), and the counts that commands print last.
 
-A test may measure the same thing many times. Lines of one test with the same words are told together; of a number the
-least and the most are kept, so that nothing is added up that should not be.
+A test may measure the same thing many times. Lines of one test with the same texts are combined, keeping the lowest and
+highest value of each number; nothing is added up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crucible.core.errors import Trouble
 Number = int | float
 COUNT = re.compile(r"(\d+) ([a-z]+(?: [a-z]+)?)(?=,| in |$)")
 ABOUT = ("row", "test")
-"""Names in a line that say what it is about."""
+"""Keys of a line that identify it."""
 
 
 class Spread(BaseModel):
@@ -31,7 +31,7 @@ class Spread(BaseModel):
 
 
 class Measured(BaseModel):
-    """What a test measured under one name and with the same words, so many times."""
+    """Measurements of one test with the same name and texts, combined from `times` lines."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +43,7 @@ class Measured(BaseModel):
 
 
 def read(path: Path) -> tuple[Measured, ...]:
-    """Nothing was measured where there is no file. Raises Trouble for a line that cannot be read."""
+    """Return the measurements in a file, or none without a file. Raises Trouble for an invalid line."""
     if not path.exists():
         return ()
     lines = [_line(text, number) for number, text in enumerate(path.read_text().splitlines(), start=1)]
@@ -54,7 +54,7 @@ def read(path: Path) -> tuple[Measured, ...]:
 
 
 def together(found: Iterable[Measured]) -> tuple[Measured, ...]:
-    """What several runs measured under the same names and words."""
+    """Combine measurements of several runs with the same names and texts."""
     alike: dict[tuple[str, ...], list[Measured]] = {}
     for each in found:
         alike.setdefault((each.name, each.test, *each.words.values()), []).append(each)
@@ -62,7 +62,7 @@ def together(found: Iterable[Measured]) -> tuple[Measured, ...]:
 
 
 def counts(output: str) -> dict[str, int]:
-    """`12 passed, 1 skipped in 3.21s` and `200 seeds, 398 virtual hours, 0 broken, 190 s`, by their words."""
+    """Return the counts in the last line of output, such as `12 passed, 1 skipped in 3.21s`, by their words."""
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
     return {what: int(number) for number, what in COUNT.findall(last) if what != "s"}
 
@@ -80,12 +80,12 @@ def _line(text: str, number: int) -> dict[str, object]:
     except ValueError:
         line = None
     if not isinstance(line, dict) or not isinstance(line.get("row"), str):
-        raise Trouble(f"Line {number} of the figures cannot be read.", why="A test may have been killed as it wrote.")
+        raise Trouble(f"Line {number} of the figures is invalid.", why="A test may have been killed while it wrote.")
     return line
 
 
 def _together(lines: list[dict[str, object]]) -> Measured:
-    """Of lines with the same words."""
+    """Combine lines with the same texts."""
     names = dict.fromkeys(name for line in lines for name in _numbers(line))
     found = {name: [_numbers(line)[name] for line in lines if name in _numbers(line)] for name in names}
     numbers = {name: Spread(least=min(each), most=max(each)) for name, each in found.items()}
@@ -104,7 +104,7 @@ def _merged(found: list[Measured]) -> Measured:
 
 
 def _test(line: dict[str, object]) -> str:
-    """Whatever its parameters."""
+    """Return the test's name without its parameters."""
     return str(line.get("test", "")).partition("[")[0]
 
 

@@ -1,4 +1,4 @@
-"""Tables and links of a page in docs/."""
+"""Render tables and links for a page in docs/."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def line(cells: Iterable[str]) -> str:
-    """A line of a table; no cell can break out of it."""
+    """Return a row of a table, with line breaks and bars in cells escaped."""
     return f"| {' | '.join(' '.join(cell.split()).replace('|', '&#124;') for cell in cells)} |"
 
 
@@ -16,7 +16,7 @@ def head(cells: tuple[str, ...]) -> tuple[str, str]:
 
 
 def links(tests: Iterable[str]) -> str:
-    """`tests/some/test_file.py` or `tests/some/test_file.py::test_name`; a file is linked once."""
+    """Return links to `tests/some/test_file.py` or `tests/some/test_file.py::test_name`, one per file."""
     named: dict[str, list[str]] = {}
     for test in tests:
         path, _, name = test.partition("::")

@@ -1,4 +1,4 @@
-"""The parts of docs/reliability.md that are made, not written: the figures, and what keeps peers' failures away."""
+"""Render the generated parts of docs/reliability.md: the figures, and the failures of other projects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = ("seen in", "failure", "our rule", "shown by")
 
 
 def begin(name: str) -> str:
-    """The mark after which a part is made."""
+    """Return the comment that starts a generated part."""
     return f"<!-- {name}: made by `python -m benchmarks.prove --render` -->"
 
 
@@ -29,7 +29,7 @@ def rewrite(path: Path, results: Results, planted: Planted) -> None:
 
 
 def rendered(page: str, results: Results, planted: Planted) -> str:
-    """The page with its made parts made anew. Raises Trouble where it has no place for them."""
+    """Return the page with its generated parts rendered again. Raises Trouble if a part's markers are missing."""
     return _with(_with(page, "figures", figure_table(results)), "peers", _peers(planted))
 
 
@@ -37,7 +37,7 @@ def _with(page: str, name: str, lines: Iterable[str]) -> str:
     before, mark, rest = page.partition(begin(name))
     _, end, after = rest.partition(END)
     if not mark or not end:
-        raise Trouble(f"The page has no place for the {name}.", fix=f"Write {begin(name)} and {END} there.")
+        raise Trouble(f"The page has no part for the {name}.", fix=f"Add {begin(name)} and {END} to it.")
     return f"{before}{mark}\n\n" + "\n".join(lines) + f"\n\n{end}{after}"
 
 

@@ -1,6 +1,6 @@
-"""Failures that others published: the rule that keeps each away here, and the tests that hold it.
+"""Failures that other projects published: the rule that prevents each here, and its tests.
 
-Bugs planted to be found by the simulation (tests/simulation/planted.py) name the failure they bring back.
+Bugs planted in the simulation (tests/simulation/planted.py) name the failure that they reproduce.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 PLANTED = Path("tests/simulation/planted.py")
 Planted = Mapping[str, tuple[str, ...]]
-"""The names of planted bugs, by what was seen."""
+"""Names of planted bugs, by the failures they reproduce."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ PEERS = (
 
 
 def planted(root: Path) -> Planted:
-    """Read as data: the simulator and all that it runs need not be imported for a list of names."""
+    """Return the planted bugs, read from the source, because importing the simulator takes long."""
     found: dict[str, tuple[str, ...]] = {}
     for node in ast.walk(ast.parse((root / PLANTED).read_text())):
         match node:

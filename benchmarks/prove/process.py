@@ -1,4 +1,4 @@
-"""One command of a row: shown, kept in a log, bounded in time, and ended in order when the run is interrupted."""
+"""Run one command of a row with a log and a timeout, and end it cleanly if the run is interrupted."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import TextIO
 
 AT_MOST = 12 * 3600.0
 GRACE = 120.0
-"""Seconds in which a command may take down what it started."""
+"""Seconds for a command to clean up what it started."""
 OUT_OF_TIME = 124
 LAST_OUTPUT = 5.0
-"""Seconds to wait for output once a command has ended; a child of its own may hold the pipe for longer."""
+"""Seconds to wait for output after a command has ended; one of its children may keep the pipe open for longer."""
 
 
 def perform(words: Sequence[str], folder: Path, log: Path, *, at_most: float = AT_MOST) -> int:
-    """Its exit code; OUT_OF_TIME when it had to be ended. Its output is in `log`, from the beginning.
+    """Run the command and return its exit code, or OUT_OF_TIME if it was ended. `log` gets its output.
 
-    Ctrl-C comes to the command once, from here, so that it is not disturbed as it takes things down; a second one
-    kills it. KeyboardInterrupt is raised when the command has ended.
+    The first Ctrl-C is passed to the command once, so that it can clean up; a second one kills it. KeyboardInterrupt is
+    raised once the command has ended.
     """
     with _noting_interruptions() as came:
         process = subprocess.Popen(
@@ -56,7 +56,7 @@ def perform(words: Sequence[str], folder: Path, log: Path, *, at_most: float = A
 
 @contextmanager
 def _noting_interruptions() -> Iterator[list[int]]:
-    """Those that come while a command is being started: raised there, they would leave it behind."""
+    """Collect interruptions while a command is being started: raised there, they would leave the process behind."""
     came: list[int] = []
     before = {
         number: signal.signal(number, lambda number, _: came.append(number))
@@ -90,6 +90,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """To the command and what is in its group; what is no longer there needs none."""
+    """Send a signal to the command's process group, if it still exists."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)

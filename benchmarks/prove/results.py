@@ -1,4 +1,4 @@
-"""The results file: of each row what its last run measured, and of which commit."""
+"""The results file: the last run of each row, with its commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crucible.core.errors import Trouble
 
 
 class Result(BaseModel):
-    """One run of one row. `problem` is empty when all of it held."""
+    """One run of one row. `problem` is empty if it held."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,26 +35,26 @@ class Results(BaseModel):
     rows: dict[str, Result] = {}
 
     def having(self, name: str, result: Result) -> Results:
-        """The same with this result in place of the row's last one."""
+        """Return a copy with this result as the row's last one."""
         return Results(rows=dict(sorted({**self.rows, name: result}.items())))
 
 
 def load(path: Path) -> Results:
-    """Empty where there is no file. Raises Trouble for a damaged one."""
+    """Return the stored results, empty without a file. Raises Trouble for a damaged file."""
     try:
         return Results.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return Results()
     except ValidationError as error:
         raise Trouble(
-            f"The results in {path} cannot be read.",
-            why=f"{error.error_count()} things are wrong in it, first: {_first(error)}.",
-            fix=f"Bring back the last good one (git checkout -- {path}), or remove it and run the rows again.",
+            f"The results in {path} are damaged.",
+            why=f"It has {error.error_count()} errors, the first: {_first(error)}.",
+            fix=f"Restore the last good version (git checkout -- {path}), or delete it and run the rows again.",
         ) from error
 
 
 def save(path: Path, results: Results) -> None:
-    """Whole or not at all."""
+    """Write the results atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.write_text(results.model_dump_json(indent=1) + "\n")

@@ -93,7 +93,7 @@ def test_all_commands_of_a_row_count(bench: Bench) -> None:
 
 def test_figures_that_cannot_be_read_are_a_failure(bench: Bench) -> None:
     assert bench.run(row("one", HALF_A_LINE)) == 1
-    assert "Line 1 of the figures cannot be read" in bench.results["one"].problem
+    assert "Line 1 of the figures is invalid" in bench.results["one"].problem
 
 
 def test_running_one_row_replaces_that_row_only(bench: Bench) -> None:
@@ -138,7 +138,7 @@ def test_damaged_results_are_told_before_anything_runs(bench: Bench, capsys: pyt
     (bench.place.root / bench.place.results).write_text("{")
     assert bench.run(row("one", PASSES)) == 1
     told = capsys.readouterr()
-    assert "cannot be read" in told.err
+    assert "are damaged" in told.err
     assert "== one" not in told.out
 
 

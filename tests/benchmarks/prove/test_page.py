@@ -126,7 +126,7 @@ def test_only_what_is_between_the_marks_is_written() -> None:
     [("", "figures"), (FIGURES, "figures"), (f"{END} {FIGURES}", "figures"), (f"{FIGURES} {END}", "peers")],
 )
 def test_a_page_without_the_marks_is_refused(page: str, name: str) -> None:
-    with pytest.raises(Trouble, match=f"no place for the {name}"):
+    with pytest.raises(Trouble, match=f"no part for the {name}"):
         rendered(page, Results(), {})
 
 

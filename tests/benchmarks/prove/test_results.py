@@ -36,7 +36,7 @@ def test_no_file_means_that_nothing_was_run(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named_with_the_way_out(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "prove.json"
     path.write_text(damage)
-    with pytest.raises(Trouble, match=r"prove\.json cannot be read.*git checkout -- "):
+    with pytest.raises(Trouble, match=r"prove\.json are damaged.*git checkout -- "):
         load(path)
 
 
