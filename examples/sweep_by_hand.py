@@ -2,7 +2,7 @@
 
     python examples/sweep_by_hand.py
 
-Each try is a job of its own; they run beside each other where there is room, and are listed by `crucible jobs`.
+Each learning rate is a separate job. The jobs run in parallel if there are free slots; `crucible jobs` lists them.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ RATES = (0.01, 0.1, 0.3)
 
 
 def fit(rate, steps=50):
-    """Find the lowest point of (x - 3)² by gradient descent; the error that is left."""
+    """Minimise (x - 3)² by gradient descent and return the remaining error."""
     x = 0.0
     for step in range(1, steps + 1):
         x -= rate * 2 * (x - 3)

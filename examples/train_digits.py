@@ -4,8 +4,8 @@
 # ///
 """Train a small network to read noisy 8x8 digits.
 
-An ordinary script: it knows nothing of Crucible but two manners that any job may have. Files written to
-$CRUCIBLE_OUTPUT_DIR are kept, and SIGTERM means: finish the epoch, save, stop. On its own it runs as well:
+An ordinary script that does not import Crucible. It follows two conventions of jobs: files written to
+$CRUCIBLE_OUTPUT_DIR are kept, and SIGTERM means finish the epoch, save, stop. It also runs on its own:
 
     python examples/train_digits.py --epochs 3
 """
