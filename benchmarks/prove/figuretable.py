@@ -1,4 +1,4 @@
-"""The table of figures: what was asked of each row, and what its last run measured."""
+"""Render the table of figures: the size of each row, and its latest measurement."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.prove.results import Result, Results
 from benchmarks.prove.rows import MISSING, ROWS, Missing, Row
 from crucible.core.compute.resources import format_duration
 
-HEAD = ("what", "promises", "in `make test`", "in `make prove`", "what must hold", "last measured")
+HEAD = ("what", "promises", "in `make test`", "in `make prove`", "what must hold", "latest measurement")
 UNTOLD = ("seed", "seen", "found")
-"""What repeats a run, or is told elsewhere, and measures nothing."""
+"""Values that identify a run, or are shown elsewhere, and measure nothing."""
 SHORT = 10
-"""Letters of a commit that are shown."""
+"""Shown length of a commit's hash."""
 
 
 def figure_table(results: Results) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _when(result: Result) -> str:
 
 
 def _figure(measured: Measured, *, named: bool) -> str:
-    """Its name only where a row measured several things."""
+    """Render a measurement; with its name only if the row has several."""
     about = [measured.name] if named else []
     about += [f"{_name(name)} {text}" for name, text in measured.words.items() if name not in UNTOLD]
     about += [f"{measured.times} times"] if measured.times > 1 else []

@@ -1,4 +1,4 @@
-"""The rows of `make prove`: what each is called, what it shows, and what it runs."""
+"""The rows of `make prove`: names, titles, commands and requirements."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tests.scale import Scale
 from crucible.core.errors import BadInput
 
 Command = tuple[str, ...]
-"""Words; `{scale}`, `{figures}`, the names of Scale and, of a piece, the `{first}` in braces are filled in."""
+"""Arguments of a command. `{scale}`, `{figures}`, the names of Scale and, for a piece, `{first}` are filled in."""
 
 
 @dataclass(frozen=True)
 class Row:
     name: str
-    """What `ROWS` takes."""
+    """The row's name for `ROWS`."""
     title: str
     promises: tuple[int, ...]
     """Numbers of docs/reliability.md."""
     asks: str
-    """How much of it, by the names of Scale."""
+    """Size of the row, with the names of Scale."""
     holds: str
     """What must be true at the end."""
     commands: tuple[Command, ...]
     shown: tuple[str, ...] = ()
-    """What shows it in `make test`, where that is not what the commands name."""
+    """Files that run it in `make test`, if they are not named by the commands."""
     piece: tuple[str, int] | None = None
-    """A name of Scale, and how much of it is done in one go."""
+    """A name of Scale, and how much of it one piece does."""
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -41,18 +41,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Missing:
-    """A row whose parts are not there, or not there at full size."""
+    """A row that does not exist yet, or not at full scale."""
 
     title: str
     promises: tuple[int, ...]
     there: str
-    """What `make test` shows of it today."""
+    """What `make test` covers today."""
     why: str
     tests: tuple[str, ...] = ()
 
 
 def pytest(*words: str) -> Command:
-    """At full size, with hours for each test."""
+    """Return a pytest command at full scale, with hours for each test."""
     sized = ("--scale", "{scale}", "--figures", "{figures}", "--timeout", "14400")
     return ("python", "-m", "pytest", "-q", "-o", "cache_dir=.pytest_cache/prove", *sized, *words)
 
@@ -70,10 +70,10 @@ ROWS = (
     ),
     Row(
         "planted",
-        "planted bugs: for each lifecycle row of peers' failures, and for promises",
+        "planted bugs: for each lifecycle failure of other projects, and for the promises",
         promises=(1, 2, 3, 4, 5, 6),
         asks="each once",
-        holds="each found within 200 seeds; the same seeds silent without them",
+        holds="each is found within 200 seeds; the same seeds pass without it",
         commands=(pytest("-n", "2", "tests/simulation/test_planted.py"),),
     ),
     Row(
@@ -81,7 +81,7 @@ ROWS = (
         "state exploration, on SQLite and on PostgreSQL",
         promises=(2, 4, 5),
         asks="every state and fact, random histories of {steps} steps",
-        holds="every allowed transition reached, no other possible",
+        holds="every allowed transition is reached, and no other",
         commands=(
             pytest("tests/core/lifecycle/test_explore.py", "tests/control/test_exploration.py"),
             pytest("--database", "postgres", "tests/control/test_exploration.py"),
@@ -92,7 +92,7 @@ ROWS = (
         "`kill -9` of the server under 12 clients",
         promises=(1, 2, 6),
         asks="{kills} kills, at least {submits:,} acknowledged",
-        holds="none lost, none done twice",
+        holds="no job lost, none run twice",
         commands=(pytest("tests/faults/test_kill9.py"),),
     ),
     Row(
@@ -100,7 +100,7 @@ ROWS = (
         "crash-point sweep: every named point × every backend",
         promises=(2, 3, 5, 6),
         asks="every point, {sweeps} ×",
-        holds="each job done once, no machine left",
+        holds="each job runs once, no machine is left",
         commands=(pytest("-n", "2", "tests/faults/test_crashpoints.py", "tests/faults/test_rehearsal_crashes.py"),),
         piece=("sweeps", 2),
     ),
@@ -109,16 +109,16 @@ ROWS = (
         "fault proxy before the provider's API: ambiguous creates, terminate errors, storms, truncation, latency",
         promises=(2, 3, 5),
         asks="{launches:,} launches",
-        holds="none alive at the end",
+        holds="no machine alive at the end",
         commands=(pytest("tests/faults/test_rehearsal_storm.py"),),
         piece=("launches", 500),
     ),
     Row(
         "partition",
-        "agent partition 5 s, 60 s, 10 min, 2 h (virtual), and lines to the server and the store cut under output",
+        "agent partitions of 5 s, 60 s, 10 min, 2 h (virtual), and connections to server and store cut during output",
         promises=(4, 6),
         asks="every length, {lines:,} lines",
-        holds="no healthy job restarted, no line lost or doubled",
+        holds="no healthy job restarted, no line lost or duplicated",
         commands=(
             pytest("tests/agent/test_partition.py", "tests/control/test_partition.py"),
             pytest("tests/faults/test_line_to_agents.py", "tests/faults/test_line_to_store.py"),
@@ -129,7 +129,7 @@ ROWS = (
         "PostgreSQL: restarts and kills of role holders under load",
         promises=(1, 2, 6),
         asks="{restarts} restarts, {kills_of_postgres} of them by kill -9 of every process, {holders} holders killed",
-        holds="takeover within 30 s, none lost or doubled",
+        holds="takeover within 30 s, no job lost or run twice",
         commands=(pytest("tests/faults/test_postgres_restarts.py", "tests/faults/test_postgres_servers.py"),),
     ),
     Row(
@@ -137,40 +137,40 @@ ROWS = (
         "checkpoint: kill at random byte offsets of the upload",
         promises=(6,),
         asks="{cuts:,} cuts",
-        holds="`latest` always verifies",
+        holds="`latest` is always valid",
         commands=(pytest("tests/faults/test_checkpoint_cuts.py"),),
         piece=("cuts", 200),
     ),
     Row(
         "canaries",
-        "canary secrets: let out by a program in as many ways, and the server's own credentials",
+        "canary secrets: leaked by a program in many ways, and the server's own credentials",
         promises=(7,),
-        asks="25 values in 25 ways, at two places and through a store",
+        asks="25 values in 25 ways, on two backends and through a store",
         holds="0 found in logs, database, store, API, streams, commands, process list",
         commands=(pytest("tests/e2e/test_canaries.py"),),
     ),
     Row(
         "requests",
-        "generated API cases (schemathesis): every operation, sound and unsound, as administrators; and agents' routes",
+        "generated API cases (schemathesis): valid and invalid, every operation as administrator, and agents' routes",
         promises=(7,),
-        asks="{cases:,} an operation",
-        holds="0 undocumented answers, 0 above 499, 0 exceptions in the log, each refusal with a fix",
+        asks="{cases:,} per operation",
+        holds="no undocumented response, none above 499, no exception in the log, a fix in each refusal",
         commands=(pytest("-n", "2", "tests/hostile/test_operations.py", "tests/hostile/test_agents.py"),),
     ),
     Row(
         "parsers",
-        "hostile bytes: every parser of what strangers send, fed with noise, damaged samples and hand-made cases",
+        "hostile bytes: every parser of foreign input, with noise, damaged samples and hand-made cases",
         promises=(6, 7),
         asks="4 × {cases:,} inputs each",
-        holds="an answer or the documented refusal, within a moment",
+        holds="a result or the documented error, without delay",
         commands=(pytest("-n", "2", "tests/hostile/test_parsers.py", "tests/hostile/test_requests.py"),),
     ),
     Row(
         "archives",
-        "archives hostile by construction, each as tar.gz and as plain tar",
+        "hostile archives, each as tar.gz and as plain tar",
         promises=(7,),
         asks="{archives:,} archives",
-        holds="0 escapes: all round the folder stays as it was, byte for byte, with its modes and times",
+        holds="no escapes: everything outside the folder stays unchanged, with its modes and times",
         commands=(pytest("tests/wire/files/test_archive.py"),),
     ),
     Row(
@@ -179,7 +179,7 @@ ROWS = (
         "admin, another job's agent, share link, revoked token",
         promises=(7,),
         asks="every route once",
-        holds="the answer written by hand; a route without a row fails",
+        holds="the response written by hand; a route without a row fails",
         commands=(pytest("-n", "2", "tests/authorisation"),),
     ),
 )
@@ -188,7 +188,7 @@ MISSING: tuple[Missing, ...] = ()
 
 
 def chosen(names: Iterable[str], rows: Iterable[Row] = ROWS) -> tuple[Row, ...]:
-    """The rows of these names, in the order of the page; all of them for none. Raises BadInput."""
+    """Return the rows with these names (default: all), in the page's order. Raises BadInput for an unknown name."""
     known, wanted = {row.name: row for row in rows}, set(names)
     for name in sorted(wanted - known.keys()):
         raise BadInput(f"There is no row {name!r}.", fix=f"The rows are: {', '.join(known)}.")

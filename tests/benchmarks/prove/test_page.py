@@ -151,7 +151,7 @@ def test_a_row_says_what_is_asked() -> None:
     assert promises == "1, 2, 6"
     assert small.startswith("10 kills, at least 500 acknowledged: [test_kill9.py]")
     assert large == "100 kills, at least 50,000 acknowledged"
-    assert holds == "none lost, none done twice"
+    assert holds == "no job lost, none run twice"
 
 
 def test_what_was_measured_is_told_with_its_commit_and_date() -> None:
