@@ -74,11 +74,11 @@ def test_there_are_few_kinds() -> None:
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff", "no JSON"),
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
         (b"[" * 100_000, "more than 65536 bytes"),
-        (b"[" * 60_000, "no JSON"),
+        (b"[" * 60_000, "not valid JSON"),
         (b"[]", "no kind or no value"),
         (b'{"kind": "value"}', "no kind or no value"),
         (b'{"kind": 1, "value": 1}', "no kind or no value"),

@@ -84,13 +84,13 @@ class AnalysisWorker:
 
     def _profile(self, request: Request) -> Profile:
         message = requests().dump_json(request)
+        requested = time.monotonic()  # the child's own clock starts before we hear that it has started
         child = self._start_child()
         if child is None:
             return unknown_profile(request.sources, "No process could be started to analyse it.")
         with child:
-            started = time.monotonic()
-            answer = _exchange(child, message, started + self._limits.wall_seconds + GRACE_SECONDS)
-            seconds = time.monotonic() - started
+            answer = _exchange(child, message, time.monotonic() + self._limits.wall_seconds + GRACE_SECONDS)
+            seconds = time.monotonic() - requested
         if answer[:1] != PROFILE or len(answer) > MAX_RESPONSE:
             return unknown_profile(request.sources, self._failure(answer, seconds))
         try:
