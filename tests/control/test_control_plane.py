@@ -170,7 +170,7 @@ async def test_recent_lines_are_the_newest_that_are_known(rig: Rig, control: Con
     runner.n = 1
     stored = b"".join(b"line %04d\n" % i for i in range(1000))
     await runner.log(0, 0, stored)
-    control.agents.put_tail(runner.attempt, 0, len(stored), b"now\n")
+    await control.agents.put_tail(runner.attempt, 0, len(stored), b"now\n")
     recent = (await control.jobs.details(OWNER, job)).recent_logs
     assert recent[-2:] == ("line 0999", "now")
     assert len(recent) == 20

@@ -128,8 +128,9 @@ class Rig:
         return machine
 
     async def host_speaks(self, machine: str, native_id: str) -> None:
-        """A host's first words: its claim, then the question what is wanted."""
-        await self.agents.claim(machine, secret("nonce", machine).decode(), native_id)
+        """A host's first words: its claim, unless it has its secret, then the question what is wanted."""
+        if (await self.machine(machine)).claimed_by != native_id:
+            await self.agents.claim(machine, secret("nonce", machine).decode(), native_id)
         await self.agents.desired(machine, 0, 0)
 
     async def listen(self, seconds: float) -> None:
@@ -147,6 +148,11 @@ class Rig:
         runner = await self.runner(job)
         await runner.say(MessageKind.STARTED, pid=77)
         return job, runner
+
+    async def add_rank(self, attempt: str, rank: int) -> None:
+        """A second runner of the attempt, beside the first."""
+        (slot,) = [row for row in await self.rows(t.slots) if (row["attempt"], row["rank"]) == (attempt, 0)]
+        await self.sql(add_row(t.slots, **{**slot, "rank": rank, "acked": 0}))
 
     async def change_machine(self, machine: str, *facts: Any) -> Machine:
         def change(unit: UnitOfWork) -> Machine:
@@ -193,6 +199,17 @@ class FakeRunner:
         lines, digest = text.count(b"\n"), sha(text)
         await self._agents.put_log(self.attempt, self.rank, n, start, lines, digest, text)
         await self.say(MessageKind.LOG, n=n, start=start, end=start + len(text), lines=lines, sha256=digest)
+
+    async def artifact(self, path: str, data: bytes) -> None:
+        """Stores a file and says so."""
+        await self._agents.put_artifact(self.attempt, self.rank, path, sha(data), pieces(data))
+        await self.say(MessageKind.ARTIFACT, path=path, size=len(data), sha256=sha(data))
+
+    async def checkpoint(self, data: bytes, step: int) -> None:
+        """Stores a checkpoint and says so."""
+        await self._agents.put_checkpoint(self.attempt, self.rank, sha(data), pieces(data))
+        told = {"name": f"step-{step}", "form": "file", "size": len(data), "sha256": sha(data), "step": step}
+        await self.say(MessageKind.CHECKPOINT, **told)
 
 
 _idle: list[Db] = []

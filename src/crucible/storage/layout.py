@@ -13,13 +13,19 @@ def bundle_key(sha256: str) -> str:
     return f"bundles/{checked_sha256(sha256)[:2]}/{sha256}.tar.gz"
 
 
-def log_segment_key(job: str, attempt: str, rank: int, n: int) -> str:
-    """Return the key of segment `n` (from 0) of the output of one rank."""
-    return f"{attempt_prefix(job, attempt)}/logs/{_count(rank)}/{_count(n):08d}.log"
+def log_segment_key(job: str, attempt: str, rank: int, n: int, sha256: str | None = None) -> str:
+    """Return the key of segment `n` (from 0) of the output of one rank. `sha256`: None as version 0.1.0 named it."""
+    content = "" if sha256 is None else f"-{checked_sha256(sha256)}"
+    return f"{attempt_prefix(job, attempt)}/logs/{_count(rank)}/{_count(n):08d}{content}.log"
+
+
+def output_key(job: str, attempt: str, sha256: str) -> str:
+    """Return the key of the bytes of an artifact; the same bytes are kept once for each attempt."""
+    return f"{attempt_prefix(job, attempt)}/outputs/{checked_sha256(sha256)}"
 
 
 def artifact_key(job: str, attempt: str, path: str) -> str:
-    """Return the key of the artifact that the job wrote as `path`.
+    """Return the key under which version 0.1.0 stored the artifact that the job wrote as `path`.
 
     `#` and `%` are escaped as `%23` and `%25`, because a local store cannot hold names that end in `#` and digits. A
     final colon is escaped as `%3A`, because it cannot hold names that end like a drive. Different paths have

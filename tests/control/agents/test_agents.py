@@ -1,22 +1,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
-from sqlalchemy import insert
 from tests.control.world import FakeRunner, Rig, pieces, secret, service, sha
 
 from crucible.control.agents.agents import NONCE_SECONDS, MachineUnwanted, UnreadableBatch
-from crucible.control.agents.ingest import AttemptGone
+from crucible.control.agents.slots import AttemptGone
 from crucible.control.db import schema as t
 from crucible.control.telemetry.feed import Hint
-from crucible.core.errors import Conflict, NotAllowed, NotFound
+from crucible.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
 from crucible.core.views.agents import DesiredAttemptView
 from crucible.storage import HashMismatch
-from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
+from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key, output_key
 from crucible.wire.documents.desired import Desired
 from crucible.wire.documents.messages import MessageKind
 
@@ -36,6 +36,11 @@ async def launched(rig: Rig) -> str:
 
 async def wait_for(rig: Rig, machine: str, version: int) -> Desired | None:
     return await rig.agents.desired(machine, version, LONG)
+
+
+def stored_objects(rig: Rig) -> dict[str, bytes]:
+    store = rig.ports.store
+    return {key: store.get(key) for key, _ in store.list("")}
 
 
 async def begun(work: asyncio.Task[object]) -> None:
@@ -290,7 +295,7 @@ async def test_a_segment_may_be_put_again(rig: Rig) -> None:
     job, runner = await rig.running()
     for _ in range(2):
         await rig.agents.put_log(runner.attempt, 0, 0, 0, 1, sha(b"one\n"), b"one\n")
-    assert rig.agents.store.get(log_segment_key(job, runner.attempt, 0, 0)) == b"one\n"
+    assert rig.agents.store.get(log_segment_key(job, runner.attempt, 0, 0, sha(b"one\n"))) == b"one\n"
     assert await rig.rows(t.log_segments) == [], "it counts once its message has come"
     assert rig.tails.read(runner.attempt, 0, 10) == b"one\n", "but those who watch see it"
 
@@ -299,14 +304,14 @@ async def test_a_segment_with_another_hash_is_refused(rig: Rig) -> None:
     job, runner = await rig.running()
     with pytest.raises(HashMismatch):
         await rig.agents.put_log(runner.attempt, 0, 0, 0, 1, sha(b"one\n"), b"two\n")
-    assert rig.agents.store.size(log_segment_key(job, runner.attempt, 0, 0)) is None
+    assert rig.agents.store.size(log_segment_key(job, runner.attempt, 0, 0, sha(b"one\n"))) is None
     assert rig.tails.read(runner.attempt, 0, 10) == b""
 
 
 async def test_output_wakes_those_who_watch(rig: Rig) -> None:
     job, runner = await rig.running()
     with rig.feed.watch(job) as watch:
-        rig.agents.put_tail(runner.attempt, 0, 0, b"hello")
+        await rig.agents.put_tail(runner.attempt, 0, 0, b"hello")
         assert await watch.changed(0) == {Hint.LOG}
 
 
@@ -319,7 +324,7 @@ async def test_nothing_is_stored_for_an_unknown_attempt(rig: Rig) -> None:
 
 async def test_an_artifact_is_put_whole_or_not_at_all(rig: Rig) -> None:
     job, runner = await rig.running()
-    key = artifact_key(job, runner.attempt, "out/model.pt")
+    key = output_key(job, runner.attempt, sha(b"abc"))
     with pytest.raises(HashMismatch):
         await rig.agents.put_artifact(runner.attempt, 0, "out/model.pt", sha(b"abc"), pieces(b"ab"))
     assert rig.agents.store.size(key) is None
@@ -342,34 +347,144 @@ async def test_a_checkpoint_cut_off_anywhere_is_not_stored(rig: Rig) -> None:
         await rig.agents.put_checkpoint("att-unknown", 0, sha(data), pieces(data))
 
 
-async def test_only_kept_checkpoints_of_the_own_job_are_opened(rig: Rig) -> None:
-    job, runner = await rig.running()
-    other = await rig.submit()
-    await rig.agents.put_checkpoint(runner.attempt, 0, sha(b"mine"), pieces(b"mine"))
-    with pytest.raises(NotFound):
-        await rig.agents.open_checkpoint(runner.attempt, 0, sha(b"mine"))
-    row = {"attempt": runner.attempt, "rank": 0, "name": "a", "form": "file", "size": 4, "stored_at": 1.0}
-    rows = [
-        {**row, "id": "ckp-1", "job": job, "sha256": sha(b"mine")},
-        {**row, "id": "ckp-2", "job": job, "sha256": sha(b"gone"), "pruned_at": 2.0},
-        {**row, "id": "ckp-3", "job": other, "sha256": sha(b"alien")},
-    ]
-    for one in rows:
-        await rig.ports.db.write(lambda conn, one=one: conn.execute(insert(t.checkpoints).values(one)))
-    found = await rig.agents.open_checkpoint(runner.attempt, 0, sha(b"mine"))
-    assert (found.size, rig.agents.store.get(found.key)) == (4, b"mine")
-    for data in (b"gone", b"alien"):
+async def test_an_attempt_opens_the_checkpoint_it_starts_from_and_no_other(rig: Rig) -> None:
+    job, first = await rig.running(retries={"infrastructure": 1, "wait_seconds": 0})
+    for step, data in ((1, b"older"), (2, b"newer")):
+        await first.checkpoint(data, step)
+    for data in (b"older", b"newer"):
         with pytest.raises(NotFound):
-            await rig.agents.open_checkpoint(runner.attempt, 0, sha(data))
-
-
-async def test_bundles_are_opened_by_their_hash(rig: Rig) -> None:
-    data = b"an archive"
+            await rig.agents.open_checkpoint(first.attempt, 0, sha(data))
+    await first.say(MessageKind.ENDED)
+    rig.clock.move(10)
+    await rig.place()
+    next_one = (await rig.attempt(job)).id
+    assert next_one != first.attempt
+    found = await rig.agents.open_checkpoint(next_one, 0, sha(b"newer"))
+    assert (found.size, rig.agents.store.get(found.key)) == (5, b"newer")
     with pytest.raises(NotFound):
-        await rig.agents.open_bundle(sha(data))
-    await rig.bundles.put(OWNER, sha(data), pieces(data))
-    found = await rig.agents.open_bundle(sha(data))
-    assert (found.size, rig.agents.store.get(found.key)) == (len(data), data)
+        await rig.agents.open_checkpoint(next_one, 0, sha(b"older"))
+    with pytest.raises(AttemptGone):
+        await rig.agents.open_checkpoint(next_one, 1, sha(b"newer"))
+
+
+async def test_an_attempt_opens_its_own_bundle_and_no_other(rig: Rig) -> None:
+    for data in (b"mine", b"another's"):
+        await rig.bundles.put(OWNER, sha(data), pieces(data))
+    _, runner = await rig.running(bundle=sha(b"mine"))
+    _, bare = await rig.running()
+    found = await rig.agents.open_bundle(runner.attempt, sha(b"mine"))
+    assert (found.size, rig.agents.store.get(found.key)) == (4, b"mine")
+    for attempt, data in ((runner.attempt, b"another's"), (runner.attempt, b"unknown"), (bare.attempt, b"mine")):
+        with pytest.raises(NotFound):
+            await rig.agents.open_bundle(attempt, sha(data))
+    with pytest.raises(AttemptGone):
+        await rig.agents.open_bundle("att-unknown", sha(b"mine"))
+
+
+# After the end
+
+
+async def test_the_secret_of_an_attempt_ends_with_it(rig: Rig) -> None:
+    await rig.bundles.put(OWNER, sha(b"code"), pieces(b"code"))
+    job, runner = await rig.running(bundle=sha(b"code"))
+    await runner.artifact("model.pt", b"weights")
+    await runner.checkpoint(b"state", 1)
+    await runner.log(1, 0, b"one\n")
+    await runner.end()
+    attempt, agents, stored = runner.attempt, rig.agents, stored_objects(rig)
+    for late in (
+        agents.put_artifact(attempt, 0, "model.pt", sha(b"other"), pieces(b"other")),
+        agents.put_artifact(attempt, 0, "model.pt", sha(b"weights"), pieces(b"weights")),
+        agents.put_checkpoint(attempt, 0, sha(b"late"), pieces(b"late")),
+        agents.put_log(attempt, 0, 2, 4, 1, sha(b"two\n"), b"two\n"),
+        agents.put_tail(attempt, 0, 4, b"two\n"),
+        agents.open_bundle(attempt, sha(b"code")),
+        agents.open_checkpoint(attempt, 0, sha(b"state")),
+        agents.secrets(attempt),
+        agents.require_open(attempt, 0),
+    ):
+        with pytest.raises(AttemptGone, match="has ended") as raised:
+            await late
+        assert raised.value.http_status == 410
+    assert stored_objects(rig) == stored
+    file = await service(rig).outputs.artifact(OWNER, job, "model.pt")
+    assert (file.sha256, rig.agents.store.get(file.key)) == (sha(b"weights"), b"weights")
+    assert await rig.rows(t.uploads) == []
+
+
+async def test_an_attempt_has_its_own_ranks_and_no_others(rig: Rig) -> None:
+    _, runner = await rig.running()
+    for rank in (1, 99999):
+        for write in (
+            rig.agents.put_artifact(runner.attempt, rank, "a", sha(b"x"), pieces(b"x")),
+            rig.agents.put_checkpoint(runner.attempt, rank, sha(b"x"), pieces(b"x")),
+            rig.agents.put_log(runner.attempt, rank, 1, 0, 1, sha(b"x"), b"x"),
+            rig.agents.put_tail(runner.attempt, rank, 0, b"x"),
+        ):
+            with pytest.raises(AttemptGone, match="no such rank"):
+                await write
+    assert stored_objects(rig) == {}
+
+
+async def test_an_upload_that_outlasts_its_attempt_changes_nothing_that_is_recorded(rig: Rig) -> None:
+    job, runner = await rig.running()
+    may_go_on, asked = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        asked.set()
+        await may_go_on.wait()
+        yield b"other"
+
+    sending = asyncio.create_task(rig.agents.put_artifact(runner.attempt, 0, "model.pt", sha(b"other"), slowly()))
+    await asked.wait()
+    await runner.artifact("model.pt", b"weights")
+    await runner.end()
+    stored = stored_objects(rig)
+    may_go_on.set()
+    with pytest.raises(AttemptGone):
+        await sending
+    assert stored_objects(rig) == stored
+    file = await service(rig).outputs.artifact(OWNER, job, "model.pt")
+    assert rig.agents.store.get(file.key) == b"weights"
+
+
+# What is recorded
+
+
+async def test_what_is_recorded_is_never_overwritten(rig: Rig) -> None:
+    job, runner = await rig.running()
+    await runner.artifact("model.pt", b"weights")
+    await runner.log(1, 0, b"one\n")
+    stored = stored_objects(rig)
+    with pytest.raises(Conflict, match="stored already"):
+        await rig.agents.put_artifact(runner.attempt, 0, "model.pt", sha(b"other"), pieces(b"other"))
+    await rig.agents.put_artifact(runner.attempt, 0, "model.pt", sha(b"weights"), pieces(b"weights"))
+    await rig.agents.put_log(runner.attempt, 0, 1, 0, 1, sha(b"two\n"), b"two\n")
+    assert stored_objects(rig) == stored
+    page = await service(rig).outputs.logs(OWNER, job, attempt=None, offset=0, limit=100, since=None)
+    assert page.data == b"one\n"
+
+
+async def test_what_an_older_server_stored_is_still_found(rig: Rig) -> None:
+    """Its objects have other names. What it had stored may be announced to this one."""
+    job, runner = await rig.running()
+    store = rig.agents.store
+    store.put(log_segment_key(job, runner.attempt, 0, 1), b"one\n")
+    store.put(artifact_key(job, runner.attempt, "model #1.pt"), b"weights")
+    await runner.say(MessageKind.LOG, n=1, start=0, end=4, lines=1, sha256=sha(b"one\n"))
+    await runner.say(MessageKind.ARTIFACT, path="model #1.pt", size=7, sha256=sha(b"weights"))
+    await runner.log(2, 4, b"two\n")
+    page = await service(rig).outputs.logs(OWNER, job, attempt=None, offset=0, limit=100, since=None)
+    assert page.data == b"one\ntwo\n"
+    file = await service(rig).outputs.artifact(OWNER, job, "model #1.pt")
+    assert store.get(file.key) == b"weights"
+
+
+async def test_a_segment_far_after_the_last_one_is_refused(rig: Rig) -> None:
+    _, runner = await rig.running()
+    with pytest.raises(BadInput, match="too far after segment 0"):
+        await rig.agents.put_log(runner.attempt, 0, 2**31 - 1, 0, 1, sha(b"x"), b"x")
+    assert stored_objects(rig) == {}
 
 
 async def test_a_runner_of_an_older_server_is_heard_by_the_next(rig: Rig) -> None:

@@ -8,15 +8,28 @@ import pytest
 from tests.control.world import FakeRunner, Rig, service
 
 from crucible.control.agents import ingest
-from crucible.control.agents.ingest import AttemptGone, Gap, parse_progress
+from crucible.control.agents.ingest import Gap, parse_progress
+from crucible.control.agents.slots import AttemptGone
 from crucible.control.db import schema as t
 from crucible.control.telemetry import points
 from crucible.control.telemetry.feed import Hint
+from crucible.control.upkeep import restore_hold
 from crucible.core.lifecycle import AttemptState, JobState, Reason
 from crucible.core.people.identity import OWNER
 from crucible.wire.documents.messages import Cause, MessageKind
 
 BLOCK = points.BLOCK
+RECORDS = (
+    t.jobs,
+    t.attempts,
+    t.slots,
+    t.events,
+    t.log_segments,
+    t.artifacts,
+    t.checkpoints,
+    t.results,
+    t.metric_blocks,
+)
 
 
 async def notes(rig: Rig) -> list[str]:
@@ -222,29 +235,26 @@ async def test_text_that_is_no_text_does_not_stop_the_runner(rig: Rig) -> None:
     assert (await rig.world(job)).attempts[0].detail == "half a pair: ?"
 
 
-async def test_late_messages_of_an_ended_attempt_are_kept_and_change_nothing(rig: Rig) -> None:
+@pytest.mark.parametrize("kind", list(MessageKind))
+async def test_news_of_an_ended_attempt_is_refused_and_changes_nothing(rig: Rig, kind: MessageKind) -> None:
     job, runner = await rig.running(retries={"user": 1, "wait_seconds": 0})
     await runner.end(code=1)
     await rig.place()
-    before = await rig.world(job)
-    assert before.live is not None
-    await runner.log(0, 0, b"last words\n")
-    await runner.say(MessageKind.EXITED, code=0, cause="exit")
-    await runner.say(MessageKind.ENDED)
-    await runner.say(MessageKind.NOTE, text="late")
-    after = await rig.world(job)
-    assert after.attempts == before.attempts
-    assert after.job.state is before.job.state
-    assert await rig.count(t.log_segments) == 1
-    assert await notes(rig) == ["late"]
+    assert (await rig.world(job)).live is not None, "the next attempt is on its way"
+    before = [await rig.rows(table) for table in RECORDS]
+    data: dict[str, object] = {"path": "model.pt", "size": 3, "sha256": "a" * 64, "text": "late", "code": 0}
+    data |= {"n": 0, "start": 0, "end": 3, "series": {"loss": [[1, 0.5, 12.0]]}, "name": "last", "form": "file"}
+    with pytest.raises(AttemptGone, match="has ended"):
+        await runner.say(kind, **data)
+    assert [await rig.rows(table) for table in RECORDS] == before
 
 
-async def test_late_messages_of_a_settled_job_are_kept(rig: Rig) -> None:
-    job, runner = await rig.running()
-    await runner.end()
-    await runner.say(MessageKind.ARTIFACT, path="model.pt", size=3, sha256="a" * 64)
-    assert (await rig.world(job)).job.state is JobState.COMPLETED
-    assert await rig.count(t.artifacts) == 1
+async def test_what_an_ended_attempt_has_said_before_is_acknowledged_again(rig: Rig) -> None:
+    _, runner = await rig.running()
+    last = [runner.message(MessageKind.EXITED, code=0, cause="exit"), runner.message(MessageKind.ENDED)]
+    acked = await runner.send(last)
+    assert await runner.send(last) == acked
+    assert await runner.send(last[:1]) == acked
 
 
 async def test_any_message_is_a_sign_of_life(rig: Rig) -> None:
@@ -343,12 +353,33 @@ async def test_a_segment_counts_once(rig: Rig) -> None:
     assert (row["start"], row["end"], row["lines"], row["sha256"]) == (0, 5, 1, "a" * 64)
 
 
-async def test_an_artifact_said_again_is_replaced(rig: Rig) -> None:
+async def test_another_content_of_an_artifact_is_noted_and_the_first_stays(rig: Rig) -> None:
     _, runner = await rig.running()
     await runner.say(MessageKind.ARTIFACT, path="out/model.pt", size=3, sha256="a" * 64)
+    await runner.say(MessageKind.ARTIFACT, path="out/model.pt", size=3, sha256="a" * 64)
+    assert await notes(rig) == []
     await runner.say(MessageKind.ARTIFACT, path="out/model.pt", size=4, sha256="b" * 64)
     (row,) = await rig.rows(t.artifacts)
-    assert (row["path"], row["size"], row["sha256"]) == ("out/model.pt", 4, "b" * 64)
+    assert (row["path"], row["size"], row["sha256"]) == ("out/model.pt", 3, "a" * 64)
+    (note,) = await notes(rig)
+    assert "'out/model.pt' is stored already" in note
+
+
+async def test_a_segment_far_after_the_last_one_is_noted_and_not_recorded(rig: Rig) -> None:
+    _, runner = await rig.running()
+    for n in (2**31 - 1, ingest.MOST_AHEAD + 1):
+        await runner.say(MessageKind.LOG, n=n, start=0, end=3, lines=1, sha256="a" * 64)
+    assert await rig.rows(t.log_segments) == []
+    assert all("too far after segment 0" in note for note in await notes(rig))
+    await runner.say(MessageKind.LOG, n=ingest.MOST_AHEAD, start=0, end=3, lines=1, sha256="a" * 64)
+    assert await rig.count(t.log_segments) == 1
+
+
+async def test_after_a_restore_output_goes_on_wherever_its_runner_is(rig: Rig) -> None:
+    _, runner = await rig.running()
+    await rig.sql(lambda conn: restore_hold.mark_restored(conn, rig.clock.now(), rig.clock.now()))
+    await runner.say(MessageKind.LOG, n=1_000_000, start=0, end=3, lines=1, sha256="a" * 64)
+    assert await rig.count(t.log_segments) == 1
 
 
 async def test_an_end_without_an_exit_is_a_lost_runner(rig: Rig) -> None:

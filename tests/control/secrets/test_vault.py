@@ -12,7 +12,7 @@ from tests.authorisation.town import Town
 from tests.control.caller import As
 from tests.control.world import Rig, job_spec, other_worker
 
-from crucible.control.agents.ingest import AttemptGone
+from crucible.control.agents.slots import AttemptGone
 from crucible.control.db import meta
 from crucible.control.db import schema as t
 from crucible.control.reconcile.crashpoints import arm, disarm

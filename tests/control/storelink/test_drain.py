@@ -72,9 +72,9 @@ async def test_the_runners_word_counts_however_long_its_last_checkpoint_takes(
     monkeypatch.setattr(receive, "WAIT_SECONDS", 0.01)
     may_go_on, put = asyncio.Event(), mailroom.rig.agents.put_checkpoint
 
-    async def slow(*args: Any) -> None:
+    async def slow(*args: Any, **more: Any) -> None:
         await may_go_on.wait()
-        await put(*args)
+        await put(*args, **more)
 
     monkeypatch.setattr(mailroom.rig.agents, "put_checkpoint", slow)
     runner.checkpoint("last", b"large", 9)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from tests.control.storelink.world import Mailroom, StoreRunner
+from tests.control.world import pieces, service, sha
 
 from crucible.agent.link.connection import Unreachable
 from crucible.control.db import schema as t
 from crucible.control.storelink import receive
+from crucible.core.people.identity import OWNER
 from crucible.storage import Store, Stored, StoreFull
 from crucible.wire.documents.mailbox import MAX_OUTSTANDING, segment_name
 from crucible.wire.documents.messages import MAX_BATCH_BYTES, Batch, Message, MessageKind, encode_batch
@@ -42,6 +44,19 @@ async def _running(mailroom: Mailroom) -> tuple[str, StoreRunner, Path]:
 async def _acked(mailroom: Mailroom) -> int:
     (slot,) = await mailroom.rig.rows(t.slots)
     return int(slot["acked"])
+
+
+async def _notes(mailroom: Mailroom) -> str:
+    return "\n".join(row["data"] for row in await mailroom.rig.rows(t.events) if row["type"] == "note")
+
+
+def _keys(runner: StoreRunner) -> dict[str, str]:
+    """What the runner may read in the store, by the last document to it."""
+    document = runner.party.fetch_document()
+    assert document is not None
+    keys = document.body["keys"]
+    assert isinstance(keys, dict)
+    return keys
 
 
 def _plant(box: Path, runner: StoreRunner, data: bytes, n: int = 1) -> Path:
@@ -171,14 +186,58 @@ async def test_what_is_lost_in_the_store_is_said_and_does_not_hold_up_the_rest(m
     assert notes == ["model.bin is not kept: it was lost in the store, or changed there"]
 
 
-async def test_an_output_that_no_store_can_hold_is_said(mailroom: Mailroom) -> None:
+async def test_an_output_is_kept_however_long_its_name(mailroom: Mailroom) -> None:
     _, runner, _ = await _running(mailroom)
     name = "/".join(["x" * 200] * 5)
     runner.artifact(name, b"weights")
     await mailroom.link.round()
     assert await _acked(mailroom) == 1
-    (note,) = [json.loads(row["data"])["text"] for row in await mailroom.rig.rows(t.events) if row["type"] == "note"]
-    assert "is not kept" in note
+    assert [row["path"] for row in await mailroom.rig.rows(t.artifacts)] == [name]
+
+
+async def test_another_content_under_a_known_name_is_noted_and_changes_nothing(mailroom: Mailroom) -> None:
+    job, runner, _ = await _running(mailroom)
+    runner.artifact("model.bin", b"first")
+    runner.artifact("model.bin", b"other")
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 2
+    file = await service(mailroom.rig).outputs.artifact(OWNER, job, "model.bin")
+    assert (file.sha256, mailroom.rig.ports.store.get(file.key)) == (sha(b"first"), b"first")
+    assert "stored already" in await _notes(mailroom)
+
+
+async def test_nothing_of_an_ended_attempt_is_stored_and_its_mail_is_dropped(mailroom: Mailroom) -> None:
+    _, runner, box = await _running(mailroom)
+    runner.say(MessageKind.EXITED, code=0, cause="exit")
+    runner.say(MessageKind.ENDED)
+    await mailroom.link.round()
+    before = [await mailroom.rig.rows(table) for table in (t.slots, t.artifacts, t.log_segments, t.events)]
+    runner.artifact("model.bin", b"late")
+    runner.log(1, 0, b"late\n")
+    runner.checkpoint("late", b"late", 1)
+    runner.say(MessageKind.NOTE, text="late")
+    for _ in range(3):
+        await mailroom.link.round()
+    assert [await mailroom.rig.rows(table) for table in (t.slots, t.artifacts, t.log_segments, t.events)] == before
+    assert not list(box.glob("parties/*/up/*")), "nothing is left to be read for ever"
+    assert not list(box.glob("parties/*/blobs/*"))
+
+
+async def test_a_link_to_the_code_is_given_to_live_attempts_alone(mailroom: Mailroom) -> None:
+    await mailroom.rig.bundles.put(OWNER, sha(b"code"), pieces(b"code"))
+    job, _, _ = await mailroom.host_up(bundle=sha(b"code"))
+    runner = await mailroom.runner(job)
+    runner.say(MessageKind.STARTED, pid=77)
+    runner.beat()
+    await mailroom.link.round()
+    assert list(_keys(runner)) == [f"bundles/{sha(b'code')}"]
+    runner.say(MessageKind.EXITED, code=0, cause="exit")
+    runner.say(MessageKind.ENDED)
+    await mailroom.link.round()
+    runner.say(MessageKind.NOTE, text="still there")
+    runner.beat()
+    await mailroom.link.round()
+    assert list(_keys(runner)) == []
 
 
 async def test_a_store_that_is_full_delays_the_mail_and_nothing_else(mailroom: Mailroom) -> None:
@@ -199,9 +258,9 @@ async def test_a_large_output_does_not_hold_up_the_round(mailroom: Mailroom, mon
     may_go_on = asyncio.Event()
     put = mailroom.rig.agents.put_artifact
 
-    async def slow(*args: Any) -> None:
+    async def slow(*args: Any, **more: Any) -> None:
         await may_go_on.wait()
-        await put(*args)
+        await put(*args, **more)
 
     monkeypatch.setattr(mailroom.rig.agents, "put_artifact", slow)
     runner.artifact("model.bin", b"weights")

@@ -24,7 +24,7 @@ async def found(rig: Rig, job: str, text: str, *, regex: bool = False, case: boo
 
 async def test_lines_are_found_over_segments_and_in_the_live_tail(rig: Rig) -> None:
     job, runner = await logged(rig, b"epoch 1\nloss ", b"nan\nepoch 2\n")
-    rig.agents.put_tail(runner.attempt, 0, 25, b"loss nan again\npart")
+    await rig.agents.put_tail(runner.attempt, 0, 25, b"loss nan again\npart")
     page = await LogSearch(rig.ports, rig.tails).find(job, Query(Pattern("nan")))
     assert [(hit.attempt, hit.line, hit.offset, hit.text) for hit in page.items] == [
         (1, 2, 8, "loss nan"),

@@ -80,7 +80,7 @@ async def test_since_begins_with_the_first_segment_stored_then(rig: Rig) -> None
 
 async def test_the_tail_goes_on_where_the_stored_ends(rig: Rig) -> None:
     job, runner = await logged(rig, b"one\n")
-    rig.agents.put_tail(runner.attempt, 0, 4, b"two\nthr")
+    await rig.agents.put_tail(runner.attempt, 0, 4, b"two\nthr")
     found = await page(rig, job)
     assert (found.data, found.next, found.complete) == (b"one\ntwo\nthr", 11, False)
     assert (await page(rig, job, offset=6)).data == b"o\nthr"
@@ -90,7 +90,7 @@ async def test_the_tail_goes_on_where_the_stored_ends(rig: Rig) -> None:
 
 async def test_from_the_end_means_from_the_end_of_the_tail(rig: Rig) -> None:
     job, runner = await logged(rig, b"one\n")
-    rig.agents.put_tail(runner.attempt, 0, 4, b"two\nthr")
+    await rig.agents.put_tail(runner.attempt, 0, 4, b"two\nthr")
     assert (await page(rig, job, offset=-3)).data == b"thr"
     assert (await page(rig, job, offset=-9)).data == b"e\ntwo\nthr"
 
@@ -98,20 +98,21 @@ async def test_from_the_end_means_from_the_end_of_the_tail(rig: Rig) -> None:
 async def test_a_tail_that_does_not_join_on_is_not_shown(rig: Rig) -> None:
     job, runner = await logged(rig, b"one\n")
     rig.tails.forget(runner.attempt)
-    rig.agents.put_tail(runner.attempt, 0, 50, b"much later")
+    await rig.agents.put_tail(runner.attempt, 0, 50, b"much later")
     assert (await page(rig, job)).data == b"one\n"
     assert (await page(rig, job, offset=-2)).data == b"e\n"
 
 
 async def test_the_tail_of_other_ranks_is_not_shown(rig: Rig) -> None:
     job, runner = await logged(rig, b"one\n")
-    rig.agents.put_tail(runner.attempt, 1, 4, b"two\n")
+    await rig.add_rank(runner.attempt, 1)
+    await rig.agents.put_tail(runner.attempt, 1, 4, b"two\n")
     assert (await page(rig, job)).data == b"one\n"
 
 
 async def test_of_an_ended_attempt_only_the_stored_counts(rig: Rig) -> None:
     job, runner = await logged(rig, b"one\n")
-    rig.agents.put_tail(runner.attempt, 0, 4, b"never stored")
+    await rig.agents.put_tail(runner.attempt, 0, 4, b"never stored")
     await runner.end()
     assert await page(rig, job) == LogPage(attempt=1, attempts=1, start=0, next=4, complete=True, data=b"one\n")
     assert (await page(rig, job, offset=-2)).data == b"e\n"

@@ -11,7 +11,8 @@ from tests.control.world import FakeRunner, Rig, add_row, make_machine, new_id
 
 from crucible.backends.base import Seen
 from crucible.control.agents.agents import MachineUnwanted
-from crucible.control.agents.ingest import AttemptGone, Gap
+from crucible.control.agents.ingest import Gap
+from crucible.control.agents.slots import AttemptGone
 from crucible.control.db import schema as t
 from crucible.control.machines.janitor import release_idle_pools
 from crucible.control.reconcile import codec

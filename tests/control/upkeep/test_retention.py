@@ -23,7 +23,7 @@ from crucible.core.job.retention import DAY
 from crucible.core.people.identity import OWNER
 from crucible.core.views.server import UnprunedView
 from crucible.storage import HashMismatch, Store, StoreDenied, StoreUnreachable
-from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
+from crucible.storage.layout import bundle_key, checkpoint_key, log_segment_key, output_key
 from crucible.wire.documents.messages import MessageKind
 
 
@@ -224,8 +224,8 @@ async def test_pruning_takes_what_old_jobs_stored_and_leaves_their_history(rig: 
     assert (view.jobs, view.checkpoints, view.artifacts, view.logs, view.dry_run) == (1, 2, 1, 1, False)
     assert {item.job for item in view.items} == {old}
     assert not stored(rig, f"jobs/{old}")
-    assert artifact_key(old, attempt, "model.pt") not in stored(rig)
-    assert log_segment_key(old, attempt, 0, 0) not in stored(rig)
+    assert output_key(old, attempt, sha(b"weights")) not in stored(rig)
+    assert log_segment_key(old, attempt, 0, 0, sha(b"hello\n")) not in stored(rig)
     assert len(stored(rig, f"jobs/{young}")) == 4
     assert len(stored(rig, f"jobs/{live}")) == 1
     jobs = {r["id"]: r for r in await rig.rows(t.jobs)}
@@ -393,6 +393,7 @@ async def test_a_checkpoint_that_came_again_goes_once_it_is_pruned_again(rig: Ri
 
 async def test_what_another_rank_is_storing_is_not_forgotten_with_the_first_ones_row(rig: Rig) -> None:
     job, runner, keeper = await pruned_checkpoint(rig, b"again")
+    await rig.add_rank(runner.attempt, 1)
     await rig.agents.put_checkpoint(runner.attempt, 1, sha(b"again"), pieces(b"again"))
     await put_and_told(rig, runner, b"again")
     await put_and_told(rig, runner, b"a third")

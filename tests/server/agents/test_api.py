@@ -19,11 +19,12 @@ from crucible.control.db import schema as t
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.people.identity import OWNER
 from crucible.server.agents.api import build_agents_api
-from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
+from crucible.storage.layout import checkpoint_key, log_segment_key, output_key
 from crucible.wire.documents.desired import decode_desired
 from crucible.wire.documents.messages import Batch, Message, MessageKind, encode_batch
 
 SHA = hashlib.sha256(b"data").hexdigest()
+OTHER = b"the code of another job"
 MiB = 1024**2
 
 
@@ -261,7 +262,7 @@ async def test_a_log_segment_is_stored(running: Agent, agent: httpx2.AsyncClient
     headers = {**running.as_runner, "X-Content-SHA256": SHA}
     answer = await agent.put(f"{running.rank}/logs/3?start=10&lines=1", content=b"data", headers=headers)
     assert (answer.status_code, answer.content) == (204, b"")
-    assert running.stored() == {log_segment_key(running.job, running.attempt, 0, 3): b"data"}
+    assert running.stored() == {log_segment_key(running.job, running.attempt, 0, 3, SHA): b"data"}
     assert running.app.rig.tails.read(running.attempt, 10, 100) == b"data"
 
 
@@ -304,7 +305,7 @@ async def test_an_artifact_larger_than_any_other_body_streams(running: Agent, ag
     headers = {**running.as_runner, "X-Content-SHA256": sha(LARGE)}
     answer = await agent.put(f"{running.rank}/artifacts/out/model%20a.bin", content=blocks(), headers=headers)
     assert answer.status_code == 204
-    assert running.stored() == {artifact_key(running.job, running.attempt, "out/model a.bin"): LARGE}
+    assert running.stored() == {output_key(running.job, running.attempt, sha(LARGE)): LARGE}
 
 
 async def test_a_checkpoint_larger_than_any_other_body_streams(running: Agent, agent: httpx2.AsyncClient) -> None:
@@ -314,14 +315,17 @@ async def test_a_checkpoint_larger_than_any_other_body_streams(running: Agent, a
     assert running.stored() == {checkpoint_key(running.job, sha(LARGE)): LARGE}
 
 
-async def test_a_checkpoint_comes_whole_or_in_ranges(running: Agent, agent: httpx2.AsyncClient) -> None:
-    url = f"{running.rank}/checkpoints/{SHA}"
-    assert (await agent.put(url, content=b"data", headers=running.as_runner)).status_code == 204
-    told = {"name": "last.pt", "form": "file", "size": 4, "sha256": SHA, "step": 1}
-    await running.runner.say(MessageKind.CHECKPOINT, **told)
-    assert (await agent.get(url, headers=running.as_runner)).content == b"data"
-    answer = await agent.get(url, headers={**running.as_runner, "Range": "bytes=2-"})
+async def test_a_checkpoint_comes_whole_or_in_ranges(app: App, agent: httpx2.AsyncClient) -> None:
+    _, earlier = await app.rig.running()
+    await earlier.checkpoint(b"data", 1)
+    (saved,) = await app.rig.rows(t.checkpoints)
+    _, runner = await app.rig.running(resume_from=saved["id"])
+    url, headers = f"/agent/v1/attempts/{runner.attempt}/0/checkpoints/{SHA}", bearer("attempt", runner.attempt)
+    assert (await agent.get(url, headers=headers)).content == b"data"
+    answer = await agent.get(url, headers={**headers, "Range": "bytes=2-"})
     assert (answer.status_code, answer.content) == (206, b"ta")
+    await runner.end()
+    assert (await agent.get(url, headers=headers)).status_code == 410
 
 
 async def test_a_checkpoint_is_named_by_its_hash(running: Agent, agent: httpx2.AsyncClient) -> None:
@@ -342,12 +346,46 @@ async def test_an_artifact_stays_in_its_folder(running: Agent, agent: httpx2.Asy
     assert running.stored() == {}
 
 
-async def test_a_bundle_comes_whole_or_in_ranges(running: Agent, agent: httpx2.AsyncClient) -> None:
-    await running.app.control.bundles.put(OWNER, SHA, pieces(b"data"))
-    url = f"/agent/v1/bundles/{SHA}?attempt={running.attempt}"
-    assert (await agent.get(url, headers=running.as_runner)).content == b"data"
-    answer = await agent.get(url, headers={**running.as_runner, "Range": "bytes=2-"})
+async def test_a_bundle_comes_whole_or_in_ranges(app: App, agent: httpx2.AsyncClient) -> None:
+    for data in (b"data", OTHER):
+        await app.control.bundles.put(OWNER, sha(data), pieces(data))
+    _, runner = await app.rig.running(bundle=SHA)
+    headers, query = bearer("attempt", runner.attempt), f"attempt={runner.attempt}"
+    url = f"/agent/v1/bundles/{SHA}?{query}"
+    assert (await agent.get(url, headers=headers)).content == b"data"
+    answer = await agent.get(url, headers={**headers, "Range": "bytes=2-"})
     assert (answer.status_code, answer.content) == (206, b"ta")
+    other = f"/agent/v1/bundles/{sha(OTHER)}?{query}"
+    assert (await agent.get(other, headers=headers)).status_code == 404
+    await runner.end()
+    for ended in (url, other):
+        assert (await agent.get(ended, headers=headers)).status_code == 410
+
+
+async def test_an_ended_attempt_is_told_that_it_is_over(running: Agent, agent: httpx2.AsyncClient) -> None:
+    last = running.runner.encoded(
+        [
+            running.runner.message(MessageKind.EXITED, code=0, cause="exit"),
+            running.runner.message(MessageKind.ENDED),
+        ]
+    )
+    url, headers = f"{running.rank}/messages", running.as_runner
+    first = await agent.post(url, content=last, headers=headers)
+    assert (await agent.post(url, content=last, headers=headers)).json() == first.json(), "a repeat is acknowledged"
+    hashed = {**headers, "X-Content-SHA256": SHA}
+    for late in (
+        agent.post(url, content=running.notes(1), headers=headers),
+        agent.put(f"{running.rank}/artifacts/model.pt", content=b"data", headers=hashed),
+        agent.put(f"{running.rank}/checkpoints/{SHA}", content=b"data", headers=headers),
+        agent.put(f"{running.rank}/logs/1?start=0&lines=0", content=b"data", headers=hashed),
+        agent.post(f"{running.rank}/tail?start=0", content=b"data", headers=headers),
+        agent.get(f"{running.rank}/secrets", headers=headers),
+    ):
+        answer = await late
+        assert (answer.status_code, answer.json()["code"]) == (410, "attempt_gone")
+        assert "has ended" in answer.text
+    assert (await agent.get(f"{running.rank}/desired", headers=headers)).json()["settled"]
+    assert running.stored() == {}
 
 
 async def test_the_public_api_is_not_here(agent: httpx2.AsyncClient) -> None:

@@ -8,18 +8,20 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import bindparam, or_, select
+from sqlalchemy import Connection, bindparam, select
 
-from crucible.control.agents import desired
+from crucible.control.agents import desired, ingest
 from crucible.control.agents.contacts import Contacts
-from crucible.control.agents.ingest import SEGMENT, AttemptGone, Ingest, add_note
+from crucible.control.agents.ingest import Ingest, add_note
 from crucible.control.agents.sessions import AgentSession, Sessions
+from crucible.control.agents.slots import AttemptGone, attempt_over, open_slot
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.objects import gc_marks
+from crucible.control.objects import gc_marks, unannounced
 from crucible.control.objects.bundles import Bundles, StoredFile
+from crucible.control.objects.unannounced import Upload, UploadKind
 from crucible.control.objects.uploads import LANE, PUT_DEADLINE, Uploads
-from crucible.control.reconcile import repository
+from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
@@ -28,11 +30,11 @@ from crucible.control.telemetry.feed import Feed, Hint
 from crucible.control.telemetry.tails import OutputTails
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
-from crucible.core.lifecycle import Machine, MachineState
+from crucible.core.lifecycle import AttemptState, Machine, MachineState
 from crucible.core.lifecycle.facts import HostSeen, RunnerContacted
 from crucible.core.views.agents import DesiredAttemptView, SessionCallView
 from crucible.storage import Store
-from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
+from crucible.storage.layout import checkpoint_key, log_segment_key, output_key
 from crucible.wire.documents.desired import Desired
 from crucible.wire.documents.messages import BadBatch, decode_batch, derive_secret
 
@@ -46,6 +48,20 @@ LARGEST_CHECKPOINT = 1024**4
 
 _MACHINE_OF = Statement(select(t.slots.c.machine).where(t.slots.c.attempt == bindparam("attempt")).limit(1))
 _JOB_OF = Statement(select(t.attempts.c.job).where(t.attempts.c.id == bindparam("attempt")))
+_ASSIGNED = Statement(
+    select(t.attempts.c.state, t.jobs.c.spec)
+    .join(t.jobs, t.jobs.c.id == t.attempts.c.job)
+    .where(t.attempts.c.id == bindparam("attempt"))
+)
+_START = Statement(
+    select(t.checkpoints.c.job, t.checkpoints.c.size)
+    .join(t.attempts, t.attempts.c.resume_from == t.checkpoints.c.id)
+    .where(
+        t.attempts.c.id == bindparam("attempt"),
+        t.checkpoints.c.sha256 == bindparam("sha256"),
+        t.checkpoints.c.pruned_at.is_(None),
+    )
+)
 
 
 class MachineUnwanted(CrucibleError):
@@ -166,6 +182,10 @@ class Agents:
         called = self._services.sessions.pending_calls(attempt) if rank == 0 and known is not None else []
         return called if any(session.id not in (known or ()) for session in called) else []
 
+    async def require_open(self, attempt: str, rank: int) -> None:
+        """Raise AttemptGone unless the attempt has a slot of this rank that has not ended."""
+        await self._services.ports.db.read(lambda conn: open_slot(conn, attempt, rank))
+
     def accept_session(self, attempt: str, session: str) -> AbstractContextManager[AgentSession]:
         """Return the session that the attempt's runner dialled, as a context. Raises NotFound."""
         return self._services.sessions.accept(attempt, session)
@@ -179,7 +199,7 @@ class Agents:
         vault = self._services.vault
         found = await self._services.ports.db.read(lambda conn: vault.values_of_attempt(conn, attempt))
         if found is None:
-            raise AttemptGone("The attempt is over.", fix="The runner ends itself.")
+            raise attempt_over()
         return {variable: value.reveal() for variable, value in found.items()}
 
     async def ingest(self, attempt: str, rank: int, raw: bytes, *, contact: bool = True) -> int:
@@ -230,52 +250,159 @@ class Agents:
         )
 
     async def put_log(
-        self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes, *, contact: bool = True
+        self,
+        attempt: str,
+        rank: int,
+        n: int,
+        start: int,
+        lines: int,
+        sha256: str,
+        data: bytes,
+        *,
+        contact: bool = True,
+        announced: bool = False,
     ) -> None:
-        """Store a segment. It counts once its LOG message has come; from then on it never changes."""
-        job = await self._job_of(attempt)
-        if not await self._is_announced(attempt, rank, n):
-            key, store = log_segment_key(job, attempt, rank, n), self._services.ports.store
-            await self._services.ports.calls.run(LANE, lambda: store.put(key, data, sha256=sha256), PUT_DEADLINE)
-            crashpoint("log.after_put")
-        self.put_tail(attempt, rank, start, data, contact=contact)
+        """Store a segment. It counts once its LOG message has come; from then on it never changes.
 
-    def put_tail(self, attempt: str, rank: int, start: int, data: bytes, *, contact: bool = True) -> None:
-        """Keep the newest output in memory, for users who follow it."""
+        `announced`: the message is at hand already. Raises AttemptGone, BadInput, Unannounced.
+        """
+
+        def begin(conn: Connection) -> tuple[str, str | None]:
+            job = open_slot(conn, attempt, rank).job
+            try:
+                if ingest.has_segment(conn, attempt, rank, n):
+                    return job, None
+            except ValueError as error:
+                raise BadInput("The log segment cannot be stored.", why=f"{error}.", fix="Send it in order.") from error
+            upload = Upload(attempt, rank, UploadKind.LOG, log_segment_key(job, attempt, rank, n, sha256))
+            self._begin_upload(conn, upload, len(data), announced=announced)
+            return job, upload.key
+
+        ports = self._services.ports
+        job, key = await ports.db.write(begin)
+        if key is not None:
+            await ports.calls.run(LANE, lambda: ports.store.put(key, data, sha256=sha256), PUT_DEADLINE)
+            crashpoint("log.after_put")
+        self._show_tail(attempt, rank, job, start, data, contact=contact)
+
+    async def put_tail(self, attempt: str, rank: int, start: int, data: bytes) -> None:
+        """Keep the newest output in memory, for users who follow it. Raises AttemptGone."""
+        slot = await self._services.ports.db.read(lambda conn: open_slot(conn, attempt, rank))
+        self._show_tail(attempt, rank, slot.job, start, data, contact=True)
+
+    def _show_tail(self, attempt: str, rank: int, job: str, start: int, data: bytes, *, contact: bool) -> None:
         if rank:
             return
         self._services.tails.add(attempt, start, data)
         if contact:
             self._services.contacts.record_attempt(attempt, self._services.ports.clock.now())
-        if attempt in self._jobs:
-            self._services.feed.publish(self._jobs[attempt], {Hint.LOG})
+        self._services.feed.publish(job, {Hint.LOG})
 
-    async def put_artifact(self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]) -> None:
-        job = await self._job_of(attempt)
-        await self._uploads.put_object(artifact_key(job, attempt, path), sha256, chunks, LARGEST_ARTIFACT)
+    async def put_artifact(
+        self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes], *, announced: bool = False
+    ) -> None:
+        """Store an artifact. It counts once the ARTIFACT message has come; from then on it never changes.
+
+        `announced`: the message is at hand already. Raises AttemptGone, Unannounced, and Conflict if another content
+        is recorded under this path.
+        """
+
+        def check(conn: Connection) -> Upload | None:
+            """Return what is to be stored; None if it is recorded."""
+            job = open_slot(conn, attempt, rank).job
+            known = ingest.recorded_artifact(conn, attempt, path)
+            if known is not None and known != sha256:
+                raise Conflict(
+                    f"{path!r} is stored already, with other content.",
+                    why="What an attempt has stored and announced never changes.",
+                    fix="Store it under another name.",
+                )
+            upload = Upload(attempt, rank, UploadKind.ARTIFACT, output_key(job, attempt, sha256), path)
+            self._check_room(conn, upload, announced=announced)
+            return upload if known is None else None
+
+        upload = await self._services.ports.db.read(check)
+        if upload is None:
+            async for _ in chunks:
+                pass
+            return
+
+        async def begin(size: int) -> None:
+            def add(conn: Connection) -> None:
+                if check(conn) is not None:
+                    self._begin_upload(conn, upload, size, announced=announced)
+
+            await self._services.ports.db.write(add)
+
+        await self._uploads.put_object(upload.key, sha256, chunks, LARGEST_ARTIFACT, begin)
         crashpoint("artifact.after_put")
 
-    async def put_checkpoint(self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes]) -> None:
-        """Store the bytes. They count as a checkpoint once the CHECKPOINT message has come."""
-        key = checkpoint_key(await self._job_of(attempt), sha256)
+    async def put_checkpoint(
+        self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes], *, announced: bool = False
+    ) -> None:
+        """Store the bytes. They count as a checkpoint once the CHECKPOINT message has come.
+
+        `announced`: the message is at hand already. Raises AttemptGone, Unannounced.
+        """
+
+        def check(conn: Connection) -> Upload:
+            job = open_slot(conn, attempt, rank).job
+            upload = Upload(attempt, rank, UploadKind.CHECKPOINT, checkpoint_key(job, sha256))
+            self._check_room(conn, upload, announced=announced)
+            return upload
+
+        upload = await self._services.ports.db.read(check)
         number = next(self._upload_numbers)
-        async with gc_marks.mark_upload(self._services.ports, key, f"{attempt}:{rank}", number) as sent:
-            await self._uploads.put_object(key, sha256, chunks, LARGEST_CHECKPOINT, sent.begin)
+        async with gc_marks.mark_upload(self._services.ports, upload.key, f"{attempt}:{rank}", number) as sent:
+
+            async def begin(size: int) -> None:
+                def add(conn: Connection) -> None:
+                    open_slot(conn, attempt, rank)
+                    self._begin_upload(conn, upload, size, announced=announced)
+
+                await self._services.ports.db.write(add)
+                await sent.begin()
+
+            await self._uploads.put_object(upload.key, sha256, chunks, LARGEST_CHECKPOINT, begin)
             crashpoint("checkpoint.after_put")
 
-    async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile:
-        """Return a kept checkpoint of the attempt's job, or the one it starts from. Raises NotFound for any other."""
-        job, c = await self._job_of(attempt), t.checkpoints.c
-        start = select(t.attempts.c.resume_from).where(t.attempts.c.id == attempt).scalar_subquery()
-        its_own = (or_(c.job == job, c.id == start), c.sha256 == sha256, c.pruned_at.is_(None))
-        query = select(c.job, c.size).where(*its_own).limit(1)
-        row = await self._services.ports.db.read(lambda conn: conn.execute(query).first())
-        if row is None:
-            raise NotFound(f"This job has no checkpoint {sha256[:12]}….", fix="Resume from another one.")
-        return StoredFile(checkpoint_key(row.job, sha256), row.size, sha256)
+    def _check_room(self, conn: Connection, upload: Upload, *, announced: bool) -> None:
+        if not announced:
+            unannounced.check_room(conn, upload)
 
-    async def open_bundle(self, sha: str) -> StoredFile:
-        return await self._bundles.open(sha)
+    def _begin_upload(self, conn: Connection, upload: Upload, size: int, *, announced: bool) -> None:
+        """Note an object before the store is asked to take it, so that it is removed if no message announces it."""
+        self._check_room(conn, upload, announced=announced)
+        unannounced.add(conn, upload, size, self._services.ports.clock.now())
+
+    async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile:
+        """Return the checkpoint that the attempt starts from. Raises AttemptGone, and NotFound for any other."""
+
+        def read(conn: Connection) -> StoredFile:
+            open_slot(conn, attempt, rank)
+            row = _START.first(conn, attempt=attempt, sha256=sha256)
+            if row is None:
+                raise NotFound(
+                    f"This attempt does not start from a checkpoint {sha256[:12]}….", fix="Resume from another one."
+                )
+            return StoredFile(checkpoint_key(row["job"], sha256), row["size"], sha256)
+
+        return await self._services.ports.db.read(read)
+
+    async def open_bundle(self, attempt: str, sha256: str) -> StoredFile:
+        """Return the bundle of the attempt's own job. Raises AttemptGone, and NotFound for any other bundle."""
+
+        def is_assigned(conn: Connection) -> bool:
+            row = _ASSIGNED.first(conn, attempt=attempt)
+            if row is None:
+                restore_hold.refuse_while_held(conn)
+            if row is None or row["state"] == AttemptState.ENDED.value:
+                raise attempt_over()
+            return codec.parse_spec(row["spec"]).bundle == sha256
+
+        if not await self._services.ports.db.read(is_assigned):
+            raise NotFound(f"This attempt has no bundle {sha256[:12]}….", fix="Its assignment names its bundle.")
+        return await self._bundles.open(sha256)
 
     async def _record_host(self, machine: str) -> None:
         """Record a contact of the host: at once if that changes the row (not up yet, or seen gone), else in a batch."""
@@ -308,10 +435,6 @@ class Agents:
     async def _machine_of(self, attempt: str) -> str:
         machine = await self._services.ports.db.read(lambda conn: _MACHINE_OF.value(conn, attempt=attempt))
         return str(machine or "")
-
-    async def _is_announced(self, attempt: str, rank: int, n: int) -> bool:
-        found = await self._services.ports.db.read(lambda conn: SEGMENT.value(conn, attempt=attempt, rank=rank, n=n))
-        return found is not None
 
     def _remember(self, attempt: str, job: str) -> None:
         if len(self._jobs) >= JOB_CACHE_SIZE:

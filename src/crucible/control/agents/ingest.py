@@ -11,13 +11,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from crucible import __version__
+from crucible.control.agents.slots import load_slot
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, insert_row
 from crucible.control.jobs import results
-from crucible.control.objects import checkpoints, gc_marks
+from crucible.control.objects import checkpoints, gc_marks, unannounced
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
@@ -25,11 +26,11 @@ from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.telemetry import points
 from crucible.control.telemetry.feed import Hint
 from crucible.control.upkeep import restore_hold
-from crucible.core.errors import Conflict, CrucibleError
+from crucible.core.errors import Conflict
 from crucible.core.lifecycle import Event, Fact, Reason, Step, World
 from crucible.core.lifecycle import facts as f
 from crucible.core.versions import agent_note
-from crucible.storage.layout import checked_sha256, checkpoint_key
+from crucible.storage.layout import checked_sha256, checkpoint_key, log_segment_key, output_key
 from crucible.wire.documents.messages import Batch, Cause, Message, MessageKind
 from crucible.wire.files.paths import safe_name
 
@@ -40,6 +41,8 @@ MAX_SERIES = 1000
 LARGEST_NUMBER = 2**63
 MOST_SEGMENTS = 2**31
 """Limit of the segment number: its column holds 32 bits."""
+MOST_AHEAD = 10_000
+"""How far the number of a log segment may be ahead of the last one that is stored."""
 
 
 class Gap(Conflict):
@@ -50,13 +53,6 @@ class Gap(Conflict):
     def __init__(self, acked: int) -> None:
         super().__init__("Messages are missing before this batch.", fix=f"Send again from {acked + 1} on.", acked=acked)
         self.acked = acked
-
-
-class AttemptGone(CrucibleError):
-    """The attempt no longer exists: its runner ends itself."""
-
-    code = "attempt_gone"
-    http_status = 410
 
 
 @dataclass(frozen=True)
@@ -79,11 +75,6 @@ _REASONS = {
 }
 
 
-_SLOT = Statement(
-    select(t.slots.c.acked, t.attempts.c.job)
-    .join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
-    .where(t.slots.c.attempt == bindparam("attempt"), t.slots.c.rank == bindparam("rank"))
-)
 _ACKNOWLEDGE = Statement(
     update(t.slots)
     .where(
@@ -97,15 +88,17 @@ _FACTS = Statement(select(t.attempts.c.facts).where(t.attempts.c.id == bindparam
 _REMEMBER = Statement(
     update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(facts=bindparam("facts"))
 )
-SEGMENT = Statement(
-    select(t.log_segments.c.n).where(
-        t.log_segments.c.attempt == bindparam("attempt"),
-        t.log_segments.c.rank == bindparam("rank"),
-        t.log_segments.c.n == bindparam("n"),
-    )
-)
+_s = t.log_segments.c
+_OF_RANK = (_s.attempt == bindparam("attempt"), _s.rank == bindparam("rank"))
+_SEGMENT = Statement(select(_s.n).where(*_OF_RANK, _s.n == bindparam("n")))
+_LAST_SEGMENT = Statement(select(_s.n).where(*_OF_RANK).order_by(_s.n.desc()).limit(1))
 _ADD_SEGMENT = Statement(
-    insert_row(t.log_segments, ["attempt", "rank", "n", "start", "end", "lines", "sha256", "stored_at"])
+    insert_row(t.log_segments, ["attempt", "rank", "n", "start", "end", "lines", "sha256", "stored_at", "hashed"])
+)
+_a = t.artifacts.c
+_ARTIFACT = Statement(select(_a.sha256).where(_a.attempt == bindparam("attempt"), _a.path == bindparam("path")))
+_ADD_ARTIFACT = Statement(
+    insert_row(t.artifacts, ["attempt", "path", "rank", "job", "size", "sha256", "stored_at", "hashed"])
 )
 
 
@@ -115,12 +108,15 @@ class Ingest:
         self._ids = ids
 
     def store(self, unit: UnitOfWork, batch: Batch, *, contact: bool = True) -> IngestResult:
-        """Store the new messages of a batch. Idempotent. Raises Gap and AttemptGone.
+        """Store the new messages of a batch. Idempotent. Raises Gap, and AttemptGone for news of an ended runner.
 
         `contact`: the sender also receives from us, so the batch counts as a contact.
         """
-        slot = self._slot(unit, batch)
+        slot = load_slot(unit.conn, batch.attempt, batch.rank)
         fresh = [m for m in batch.messages if m.n > slot.acked]
+        if fresh:
+            # What was stored before is acknowledged again, so that no runner repeats it for ever.
+            slot.require_open()
         if any(m.n != n for n, m in enumerate(fresh, start=slot.acked + 1)):
             bridged = restore_hold.bridge_gap(unit.conn, batch.attempt, batch.rank, fresh[0].n)
             if bridged is None:
@@ -130,13 +126,6 @@ class Ingest:
         if fresh:
             self._apply_messages(unit, batch, slot.job, fresh, contact)
         return IngestResult(fresh[-1].n if fresh else slot.acked, slot.job)
-
-    def _slot(self, unit: UnitOfWork, batch: Batch) -> _Slot:
-        row = _SLOT.first(unit.conn, attempt=batch.attempt, rank=batch.rank)
-        if row is None:
-            restore_hold.refuse_while_held(unit.conn)
-            raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
-        return _Slot(row["acked"], row["job"])
 
     def _apply_messages(self, unit: UnitOfWork, batch: Batch, job: str, fresh: list[Message], contact: bool) -> None:
         world = repository.load_world(unit.conn, job)
@@ -181,7 +170,7 @@ class Ingest:
                 unit.conn.execute(update(t.attempts).where(where).values(progress=told))
                 unit.changes.hint(world.job.id, Hint.PROGRESS)
             case MessageKind.LOG:
-                _store_segment(unit, batch, message)
+                _store_segment(unit, batch, world.job.id, message)
                 unit.changes.hint(world.job.id, Hint.LOG)
             case MessageKind.ARTIFACT:
                 _store_artifact(unit, batch, world.job.id, message)
@@ -197,6 +186,7 @@ class Ingest:
         """Add the checkpoint's row, which protects its object from now on, and clear the mark that did so far."""
         world = checkpoints.add_checkpoint(unit, self._ids, world, batch.attempt, batch.rank, message.data)
         key = checkpoint_key(world.job.id, str(message.data["sha256"]))
+        unannounced.announce(unit.conn, batch.attempt, key)
         gc_marks.clear_arriving(unit.conn, key, f"{batch.attempt}:{batch.rank}")
         return world
 
@@ -207,12 +197,6 @@ class Ingest:
         known = _FACTS.value(unit.conn, attempt=batch.attempt) or "{}"
         merged = {**json.loads(known), message.kind.value: dict(message.data)}
         _REMEMBER.run(unit.conn, attempt=batch.attempt, facts=json.dumps(merged))
-
-
-@dataclass(frozen=True)
-class _Slot:
-    acked: int
-    job: str
 
 
 def _note_version_skew(unit: UnitOfWork, world: World, message: Message) -> World:
@@ -295,33 +279,54 @@ def _parse_points(raw: object) -> Iterable[points.Point]:
             continue
 
 
-def _store_segment(unit: UnitOfWork, batch: Batch, message: Message) -> None:
+def has_segment(conn: Connection, attempt: str, rank: int, n: int) -> bool:
+    """Return whether the segment is recorded. Raises ValueError for a number too far after the last one."""
+    if _SEGMENT.value(conn, attempt=attempt, rank=rank, n=n) is not None:
+        return True
+    last = _LAST_SEGMENT.value(conn, attempt=attempt, rank=rank) or 0
+    if n > last + MOST_AHEAD and not restore_hold.may_have_missed(conn, attempt, rank):
+        raise ValueError(f"segment {n} is too far after segment {last}, the last one that is stored")
+    return False
+
+
+def recorded_artifact(conn: Connection, attempt: str, path: str) -> str | None:
+    """Return the hash of the attempt's artifact; None while none is recorded under this path."""
+    return _ARTIFACT.value(conn, attempt=attempt, path=path)
+
+
+def _store_segment(unit: UnitOfWork, batch: Batch, job: str, message: Message) -> None:
     data = message.data
     start, end = _parse_count(data["start"]), _parse_count(data["end"])
     if end < start:
         raise ValueError("a segment ends before it starts")
+    n, sha256 = _parse_segment_number(data["n"]), checked_sha256(str(data["sha256"]))
+    if has_segment(unit.conn, batch.attempt, batch.rank, n):
+        return
     row = {
         "attempt": batch.attempt,
         "rank": batch.rank,
-        "n": _parse_segment_number(data["n"]),
+        "n": n,
         "start": start,
         "end": end,
         "lines": _parse_count(data.get("lines", 0)),
-        "sha256": _clean_text(data.get("sha256"), 64),
+        "sha256": sha256,
         "stored_at": unit.now,
     }
-    if SEGMENT.value(unit.conn, attempt=batch.attempt, rank=batch.rank, n=row["n"]) is None:
-        _ADD_SEGMENT.run(unit.conn, **row)
+    key = log_segment_key(job, batch.attempt, batch.rank, n, sha256)
+    _ADD_SEGMENT.run(unit.conn, **row, hashed=unannounced.announce(unit.conn, batch.attempt, key))
 
 
 def _store_artifact(unit: UnitOfWork, batch: Batch, job: str, message: Message) -> None:
-    data = message.data
-    path = safe_name(str(data["path"]))
-    known = (t.artifacts.c.attempt == batch.attempt, t.artifacts.c.path == path)
-    values = {"size": _parse_count(data["size"]), "sha256": checked_sha256(str(data["sha256"])), "stored_at": unit.now}
-    if unit.conn.execute(update(t.artifacts).where(*known).values(values)).rowcount == 0:
-        key = {"attempt": batch.attempt, "path": path, "rank": batch.rank, "job": job}
-        unit.conn.execute(insert(t.artifacts).values({**key, **values}))
+    """Record an artifact. Raises ValueError if another content is recorded under its path, which stays."""
+    path, sha256 = safe_name(str(message.data["path"])), checked_sha256(str(message.data["sha256"]))
+    size = _parse_count(message.data["size"])
+    known = recorded_artifact(unit.conn, batch.attempt, path)
+    if known is not None and known != sha256:
+        raise ValueError(f"{path[:200]!r} is stored already, with other content")
+    if known is None:
+        row = {"attempt": batch.attempt, "path": path, "rank": batch.rank, "job": job, "size": size, "sha256": sha256}
+        stored = unannounced.announce(unit.conn, batch.attempt, output_key(job, batch.attempt, sha256), path)
+        _ADD_ARTIFACT.run(unit.conn, **row, stored_at=unit.now, hashed=stored)
 
 
 def _clean_text(value: object, longest: int) -> str:

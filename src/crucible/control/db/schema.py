@@ -38,6 +38,7 @@ from crucible.control.db.tables.records import (
     plans,
     predictions,
     results,
+    uploads,
 )
 
 __all__ = [
@@ -76,5 +77,6 @@ __all__ = [
     "signins",
     "slots",
     "tokens",
+    "uploads",
     "users",
 ]

@@ -18,6 +18,7 @@ from crucible.control.jobs.views import (
     machine_view,
 )
 from crucible.control.objects import checkpoints
+from crucible.control.objects.bundles import StoredFile
 from crucible.control.reconcile import codec, repository
 from crucible.control.telemetry import health, points
 from crucible.core.errors import Conflict, CrucibleError, Forbidden, NotFound
@@ -29,6 +30,7 @@ from crucible.core.people.identity import OWNER, Identity, Permission
 from crucible.core.views.compute import MachinePage, MachineView
 from crucible.core.views.jobs import CheckpointPage, HealthView, JobView
 from crucible.core.views.records import ArtifactPage, ArtifactView, EventPage, MetricsView, SeriesView
+from crucible.storage.layout import artifact_key, output_key
 
 MAX_PAGE = 500
 TERMINAL_STATES = tuple(s.value for s in JobState if s.terminal)
@@ -37,6 +39,14 @@ ACTIVE_STATES = tuple(s.value for s in JobState if not s.terminal)
 _j = t.jobs.c
 _ID = Statement(select(_j.id, _j.project).where(_j.id == bindparam("job")))
 _c = t.attempts.c
+_file = t.artifacts.c
+_ARTIFACT = Statement(
+    select(_file.attempt, _file.size, _file.sha256, _file.hashed)
+    .join(t.attempts, _c.id == _file.attempt)
+    .where(_file.job == bindparam("job"), _file.path == bindparam("path"))
+    .order_by(_c.number.desc())
+    .limit(1)
+)
 _LAST_ATTEMPT = Statement(select(_c.id).where(_c.job == bindparam("of_job")).order_by(_c.number.desc()).limit(1))
 
 
@@ -178,6 +188,16 @@ def list_artifacts(conn: Connection, job: str) -> ArtifactPage:
         for r in rows
     }
     return ArtifactPage(items=tuple(newest[path] for path in sorted(newest)))
+
+
+def find_artifact(conn: Connection, job: str, path: str) -> StoredFile | None:
+    """Return the file of the newest artifact of this path, or None."""
+    row = _ARTIFACT.first(conn, job=job, path=path)
+    if row is None:
+        return None
+    attempt, sha256 = row["attempt"], row["sha256"]
+    key = output_key(job, attempt, sha256) if row["hashed"] else artifact_key(job, attempt, path)
+    return StoredFile(key, row["size"], sha256)
 
 
 def read_metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> MetricsView:

@@ -54,7 +54,7 @@ class Bundles:
         expected = pending_objects.PendingObject(bundle_key(sha256), None, sha256)
         async with gc_marks.mark_upload(self._ports, expected.key, MARK, next(self._sendings)) as sent:
 
-            async def begin() -> None:
+            async def begin(_size: int) -> None:
                 await self._ports.db.write(lambda conn: pending_objects.add_pending(conn, expected))
                 await sent.begin()
 

@@ -77,5 +77,6 @@ def used_bytes(conn: Connection) -> int:
         select(func.sum(t.artifacts.c.size)),
         select(func.sum(t.log_segments.c.end - t.log_segments.c.start)),
         select(func.sum(kept.c.size)),
+        select(func.sum(t.uploads.c.size)),
     )
     return sum(int(conn.execute(query).scalar() or 0) for query in sums)

@@ -36,7 +36,7 @@ def put_deadline(size: int) -> float:
     return PUT_DEADLINE + size / SLOWEST
 
 
-async def _do_nothing() -> None:
+async def _do_nothing(_size: int) -> None:
     """Do nothing, for uploads without a pending row."""
 
 
@@ -54,7 +54,11 @@ class Uploads:
         await self._ports.calls.run(LANE, self._remove_left_over, WRITE_DEADLINE)
 
     async def put_bundle(
-        self, sha256: str, chunks: AsyncIterator[bytes], limit: int, begin: Callable[[], Awaitable[None]] = _do_nothing
+        self,
+        sha256: str,
+        chunks: AsyncIterator[bytes],
+        limit: int,
+        begin: Callable[[int], Awaitable[None]] = _do_nothing,
     ) -> tuple[int, bool]:
         """Store a bundle as `put_object` does; return its size and whether it is new."""
         key, bundles = bundle_key(sha256), BundleStore(self._ports.store)
@@ -67,11 +71,11 @@ class Uploads:
         sha256: str,
         chunks: AsyncIterator[bytes],
         limit: int,
-        begin: Callable[[], Awaitable[None]] = _do_nothing,
+        begin: Callable[[int], Awaitable[None]] = _do_nothing,
     ) -> int:
         """Store an object and return its size. Raises HashMismatch, StoreFull, TooLarge.
 
-        `begin` is called right before the store is asked to take it.
+        `begin` is called with the size, right before the store is asked to take it.
         """
         if self._quota is not None:
             await self._quota.check()
@@ -79,7 +83,7 @@ class Uploads:
         async with self._open_file() as file:
             await self._fill(file, chunks, limit)
             _check_hash(file, sha256)
-            await begin()
+            await begin(file.size)
             stored = await self._ports.calls.run(
                 LANE,
                 lambda: file.hand_over(lambda path: store.adopt(key, path, sha256)),

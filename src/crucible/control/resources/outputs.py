@@ -11,7 +11,6 @@ from crucible.core.ids import short
 from crucible.core.people.identity import Identity
 from crucible.core.views.records import ArtifactPage, EventPage, LogPage, MetricsView
 from crucible.core.views.search import HitPage
-from crucible.storage.layout import artifact_key
 
 
 class Outputs:
@@ -52,9 +51,9 @@ class Outputs:
 
     async def artifact(self, who: Identity, ref: str, path: str) -> StoredFile:
         job = await self._access.readable_job(who, ref)
-        for item in (await self.artifacts(who, job)).items:
-            if item.path == path:
-                return StoredFile(artifact_key(job, item.attempt_id, path), item.size, item.sha256)
+        found = await self._db.read(lambda conn: queries.find_artifact(conn, job, path))
+        if found is not None:
+            return found
         raise NotFound(
             f"Job {short(job)} has no artifact {path!r}.",
             fix=f"crucible download {short(job)} fetches all of its artifacts.",

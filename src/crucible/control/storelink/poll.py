@@ -161,9 +161,8 @@ class MailboxPoll:
         secret = derive_secret(self.key, "attempt", slot.attempt)
         party = MailboxParty(slot.party, runner_key(secret, slot.party))
         alive, fresh = await self.state.read_alive(party, self.names, self.ports.clock.now())
-        runner = MailboxRunner(
-            self.row.id, slot.attempt, slot.rank, secret, deaf=slot.party in self.state.outdated_parties
-        )
+        deaf = slot.party in self.state.outdated_parties
+        runner = MailboxRunner(self.row.id, slot.attempt, slot.rank, secret, deaf=deaf, ended=slot.ended)
         taken = await self._receive(runner, slot.acked)
         self.more |= taken.more and not slot.ended
         wishes = {**await self._read_attempt_desired(slot, fresh), **await self._read_secrets(slot, alive)}

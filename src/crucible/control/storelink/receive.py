@@ -14,10 +14,11 @@ from sqlalchemy import Select, select
 
 from crucible.control.agents.agents import Agents
 from crucible.control.agents.ingest import Gap
+from crucible.control.agents.slots import AttemptGone
 from crucible.control.db import schema as t
 from crucible.control.runtime.ports import Ports
 from crucible.control.storelink.mailboxes import Mailboxes
-from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.errors import BadInput, Conflict, CrucibleError
 from crucible.storage import HashMismatch, NotFound
 from crucible.storage.layout import checked_sha256
 from crucible.wire.documents.mailbox import artifact_blob, checkpoint_blob, is_segment, log_blob, runner_party
@@ -45,13 +46,17 @@ LOST_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class MailboxRunner:
-    """The runner of a mailbox. `deaf`: it cannot read what we write, so its batches count as no contact."""
+    """The runner of a mailbox. `deaf`: it cannot read what we write, so its batches count as no contact.
+
+    `ended`: the attempt is over.
+    """
 
     machine: str
     attempt: str
     rank: int
     secret: bytes = field(repr=False)
     deaf: bool = False
+    ended: bool = False
 
     @property
     def party(self) -> str:
@@ -83,6 +88,10 @@ class _Segment:
     @property
     def last(self) -> int:
         return self.batch.messages[-1].n
+
+    def names(self, party: str) -> list[str]:
+        """Return the objects to delete once this is stored, the batch last: while it is there, its blobs are found."""
+        return [*(blob for blob, _ in _list_blobs(party, self.batch.messages)), self.name]
 
 
 class _NotThere(Exception):
@@ -124,6 +133,10 @@ class BatchReceiver:
         """Store what is there, in order, up to the first missing number."""
         done: list[str] = []
         segments, more = await self._read_segments(runner, names)
+        if runner.ended:
+            # Nothing more is stored for it: its mail is dropped.
+            done = [name for segment in segments for name in segment.names(runner.party)]
+            return Received(acked, tuple(done), more or bool(done))
         for segment in segments:
             if segment.first > acked + 1:
                 if not await self._agents.bridge(runner.attempt, runner.rank, segment.first):
@@ -132,13 +145,12 @@ class BatchReceiver:
             try:
                 if segment.last > acked:
                     acked = await self._store(runner, segment, acked)
-            except Gap:
+            except (Gap, AttemptGone):
                 break
             except _NotThere:
                 more = True
                 break
-            # The batch goes last: while it is there, what it announces is found and deleted too.
-            done += [*(blob for blob, _ in _list_blobs(runner.party, segment.batch.messages)), segment.name]
+            done += segment.names(runner.party)
         return Received(acked, tuple(done), more or bool(done))
 
     async def _read_segments(self, runner: MailboxRunner, names: Mapping[str, int]) -> tuple[list[_Segment], bool]:
@@ -185,7 +197,7 @@ class BatchReceiver:
             except (NotFound, HashMismatch) as error:
                 if not await self._is_stored(runner, message):
                     return self._give_up(runner, blob, error)
-            except (BadInput, UnsafePath) as error:
+            except (BadInput, Conflict, UnsafePath) as error:
                 return str(error)
             self._missing.pop((runner.machine, blob), None)
         return ""
@@ -195,14 +207,16 @@ class BatchReceiver:
         content = self._mailboxes.read_chunks(runner.machine, blob)
         if message.kind is MessageKind.ARTIFACT:
             path = safe_name(str(data["path"]))
-            await self._agents.put_artifact(runner.attempt, runner.rank, path, sha256, content)
+            await self._agents.put_artifact(runner.attempt, runner.rank, path, sha256, content, announced=True)
         elif message.kind is MessageKind.CHECKPOINT:
-            await self._agents.put_checkpoint(runner.attempt, runner.rank, sha256, content)
+            await self._agents.put_checkpoint(runner.attempt, runner.rank, sha256, content, announced=True)
         else:
             n, start, lines = (int(str(data.get(name, 0))) for name in ("n", "start", "lines"))
             whole = await _read_all(content, MAX_BATCH_BYTES)
             rank, contact = runner.rank, not runner.deaf
-            await self._agents.put_log(runner.attempt, rank, n, start, lines, sha256, whole, contact=contact)
+            await self._agents.put_log(
+                runner.attempt, rank, n, start, lines, sha256, whole, contact=contact, announced=True
+            )
 
     async def _is_stored(self, runner: MailboxRunner, message: Message) -> bool:
         query = _stored_row(runner, message)

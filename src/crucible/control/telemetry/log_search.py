@@ -18,13 +18,13 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.runtime.ports import Ports
 from crucible.control.telemetry.grep import LineMatch, Pattern, TextBlock, lines_of, search
+from crucible.control.telemetry.logs import to_segment
 from crucible.control.telemetry.tails import KEEP_BYTES, OutputTails
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState
 from crucible.core.views.search import HitPage, HitView, SearchedView
 from crucible.storage import LogStore, Segment
-from crucible.storage.layout import log_segment_key
 
 SECONDS = 8.0
 """How long one request searches before it answers with what it has."""
@@ -38,7 +38,7 @@ _CURSOR = re.compile(r"l1:([0-9]{1,7}):([0-9]{1,16}):([0-9]{1,16})")
 _a, _s = t.attempts.c, t.log_segments.c
 _ATTEMPTS = Statement(select(_a.id, _a.number, _a.state).where(_a.job == bindparam("job")).order_by(_a.number))
 _SEGMENTS = Statement(
-    select(_s.n, _s.start, _s.end)
+    select(_s.n, _s.start, _s.end, _s.sha256, _s.hashed)
     .where(_s.attempt == bindparam("attempt"), _s.rank == 0, _s.end > bindparam("offset"))
     .order_by(_s.start)
 )
@@ -154,7 +154,7 @@ class LogSearch:
 
     def _load_output(self, conn: Connection, job: str, row: Row, spot: _Position) -> _AttemptOutput:
         found = _SEGMENTS.all(conn, attempt=row["id"], offset=max(spot.offset - LEAD, 0))
-        segments = tuple(Segment(log_segment_key(job, row["id"], 0, s["n"]), s["start"], s["end"]) for s in found)
+        segments = tuple(to_segment(job, row["id"], segment) for segment in found)
         ended = row["state"] == AttemptState.ENDED.value
         end = max(segments[-1].end if segments else 0, spot.offset)
         tail = b"" if ended else self._tails.read(row["id"], end, KEEP_BYTES)

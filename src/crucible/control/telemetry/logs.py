@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, select
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement
+from crucible.control.db.statement import Row, Statement
 from crucible.control.runtime.ports import Ports
 from crucible.control.telemetry.tails import OutputTails
 from crucible.core.errors import NotFound
@@ -27,7 +27,7 @@ _STATE = Statement(select(t.jobs.c.state).where(t.jobs.c.id == bindparam("of_job
 _ATTEMPTS = Statement(select(_a.id, _a.number, _a.state).where(_a.job == bindparam("of_job")).order_by(_a.number))
 _END = Statement(select(_s.end).where(*_MINE).order_by(_s.end.desc()).limit(1))
 _WITHIN = Statement(
-    select(_s.n, _s.start, _s.end)
+    select(_s.n, _s.start, _s.end, _s.sha256, _s.hashed)
     .where(*_MINE, _s.end > bindparam("first"), _s.start < bindparam("last"))
     .order_by(_s.start)
 )
@@ -72,6 +72,12 @@ class Logs:
         )
 
 
+def to_segment(job: str, attempt: str, row: Row) -> Segment:
+    """Return the segment of a row of `log_segments`."""
+    key = log_segment_key(job, attempt, 0, row["n"], row["sha256"] if row["hashed"] else None)
+    return Segment(key, row["start"], row["end"])
+
+
 def _is_over(conn: Connection, job: str) -> bool:
     state = _STATE.value(conn, of_job=job)
     return state is not None and JobState(state).terminal
@@ -101,7 +107,7 @@ def _load_extent(
     known = end if ended or since is not None else reach(attempt, end)
     start = _find_start(conn, attempt, offset, since, known)
     found = _WITHIN.all(conn, of_attempt=attempt, first=start, last=start + size)
-    keys = tuple(Segment(log_segment_key(job, attempt, 0, row["n"]), row["start"], row["end"]) for row in found)
+    keys = tuple(to_segment(job, attempt, row) for row in found)
     return _Extent(attempt, chosen["number"], len(rows), ended, end, start, keys)
 
 

@@ -157,6 +157,11 @@ def bridge_gap(conn: Connection, attempt: str, rank: int, first: int) -> bool | 
     return True
 
 
+def may_have_missed(conn: Connection, attempt: str, rank: int) -> bool:
+    """Return whether the database was restored while this rank ran, so that anything of it may be missing."""
+    return meta.get(conn, f"{GAP}{attempt}:{rank}") is not None
+
+
 def mark_restored(conn: Connection, now: float, backup_at: float) -> None:
     """Mark a database as just restored, and drop its claims and duties, which are no longer true.
 

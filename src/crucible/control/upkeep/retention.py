@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from crucible.control.db import meta
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.objects import gc_marks, pending_objects
+from crucible.control.objects import gc_marks, pending_objects, unannounced
 from crucible.control.objects.pending_objects import PendingObject
 from crucible.control.objects.quota import StoreQuota
 from crucible.control.people import tokens
@@ -125,6 +125,7 @@ class Retention:
         await self._remove(left.objects, done)
         for job in left.jobs:
             await self._remove_job(job, done)
+        await self._remove(await self._ports.db.write(lambda conn: unannounced.collect_garbage(conn, now)), done)
         await self._ports.db.write(lambda conn: _note_round(conn, done, now))
         if done.removed:
             self._room.forget()
@@ -298,6 +299,7 @@ def _note_removed(conn: Connection, keys: Iterable[str], failed: Collection[str]
     if len(left) < len(pending):
         meta.put(conn, PENDING_BUNDLES, json.dumps(left))
     pending_objects.drop_pending(conn, gone)
+    unannounced.forget(conn, gone)
     gc_marks.end_removal(conn, keys)
 
 

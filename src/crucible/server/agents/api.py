@@ -169,6 +169,7 @@ async def secrets(attempt: Name, rank: Rank, control: AgentsControl, response: R
 @attempts.websocket("/sessions/{session}")
 async def meet(socket: WebSocket, attempt: Name, rank: Rank, session: Name, control: AgentsControl) -> None:
     """Connect the agent to a requested session; 404 unless it belongs to this attempt and has no agent yet."""
+    await control.require_open(attempt, rank)
     with control.accept_session(attempt, session) as meeting:
         await socket.accept()
         await join_session(meeting, socket)
@@ -201,7 +202,7 @@ async def put_log(
 @attempts.post("/tail", status_code=204)
 async def put_tail(attempt: Name, rank: Rank, start: Offset, request: Request, control: AgentsControl) -> Response:
     """Accept output that is not stored yet, so that followers see it early. It may be lost."""
-    control.put_tail(attempt, rank, start, await read_body(request, MAX_TAIL, "The tail"))
+    await control.put_tail(attempt, rank, start, await read_body(request, MAX_TAIL, "The tail"))
     return Response(status_code=204)
 
 
@@ -209,7 +210,7 @@ async def put_tail(attempt: Name, rank: Rank, start: Offset, request: Request, c
 async def put_artifact(
     attempt: Name, rank: Rank, path: str, sha256: Hash, request: Request, control: AgentsControl
 ) -> Response:
-    """Store a file that the job wrote, as it arrives."""
+    """Store a file that the job wrote, as it arrives. The same again is fine; another is refused once it counts."""
     chunks = limited_stream(request, MAX_ARTIFACT, "The artifact")
     await control.put_artifact(attempt, rank, safe_name(path), sha256, chunks)
     return Response(status_code=204)
@@ -226,14 +227,16 @@ async def put_checkpoint(
 
 @attempts.get("/checkpoints/{sha256}")
 async def checkpoint(attempt: Name, rank: Rank, sha256: Sha256, request: Request, control: AgentsControl) -> Response:
-    """Return a checkpoint of the attempt's own job, whole or a range of it."""
+    """Return the checkpoint that the attempt starts from, whole or a range of it."""
     return await send_file(request, control.store, await control.open_checkpoint(attempt, rank, sha256), sha256)
 
 
 @code.get("/{sha256}")
-async def bundle(sha256: Sha256, request: Request, control: AgentsControl) -> Response:
-    """Return a bundle's archive, whole or a range of it."""
-    return await send_file(request, control.store, await control.open_bundle(sha256), f"{sha256}.tar.gz")
+async def bundle(
+    sha256: Sha256, attempt: Annotated[str, Query()], request: Request, control: AgentsControl
+) -> Response:
+    """Return the bundle of the attempt's own job, whole or a range of it."""
+    return await send_file(request, control.store, await control.open_bundle(attempt, sha256), f"{sha256}.tar.gz")
 
 
 async def _until_closing(request: Request, waiting: Coroutine[Any, Any, T | None]) -> T | None:

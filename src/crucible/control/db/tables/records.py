@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 from crucible.control.db.tables.base import SERIAL, metadata
@@ -42,8 +44,10 @@ log_segments = Table(
     Column("lines", BigInteger, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("stored_at", Float, nullable=False),
+    Column("hashed", Boolean, nullable=False, server_default=false()),
     Index("ix_log_segments_end", "attempt", "rank", "end"),
 )
+"""`hashed`: the object's name holds the hash of its content; not so what version 0.1.0 stored."""
 
 metric_blocks = Table(
     "metric_blocks",
@@ -71,8 +75,26 @@ artifacts = Table(
     Column("size", BigInteger, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("stored_at", Float, nullable=False),
+    Column("hashed", Boolean, nullable=False, server_default=false()),
     Index("ix_artifacts_job", "job"),
 )
+"""`hashed`: as in `log_segments`."""
+
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("key", String(300), primary_key=True),
+    Column("path", String(1024), primary_key=True),
+    Column("rank", Integer, nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("stored_by", Float, nullable=False),
+)
+"""Objects that attempts have stored, or are storing, and have not announced. `path` is that of an artifact, else empty.
+
+From `stored_by` on the object is in the store or will never be.
+"""
 
 checkpoints = Table(
     "checkpoints",

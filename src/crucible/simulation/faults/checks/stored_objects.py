@@ -10,14 +10,15 @@ from crucible.simulation.faults.checks.event_order import InvariantBroken
 from crucible.simulation.faults.ground_truth import GroundTruth
 from crucible.simulation.faults.world.ports import WatchedDb
 from crucible.simulation.faults.world.store import MemoryStore
-from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
+from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key, output_key
 
 _SEGMENTS = """
-SELECT a.job, s.attempt, s.n, s.start, s."end", s.sha256 FROM log_segments s JOIN attempts a ON a.id = s.attempt
+SELECT a.job, s.attempt, s.n, s.start, s."end", s.sha256, s.hashed
+FROM log_segments s JOIN attempts a ON a.id = s.attempt
 WHERE s.rank = 0 ORDER BY s.attempt, s.n
 """
 _CHECKPOINTS = "SELECT job, sha256 FROM checkpoints WHERE pruned_at IS NULL"
-_OUTPUTS = "SELECT job, attempt, path, sha256 FROM artifacts"
+_OUTPUTS = "SELECT job, attempt, path, sha256, hashed FROM artifacts"
 _BUNDLES = "SELECT sha256 FROM bundles"
 _WITHOUT_CODE = """
 SELECT id FROM (SELECT id, json_extract(spec, '$.bundle') AS bundle FROM jobs WHERE pruned_at IS NULL)
@@ -82,8 +83,8 @@ class StoredObjectsCheck:
     def unknown_objects(self) -> list[str]:
         """Return the keys of objects that no row lists."""
         known = {checkpoint_key(str(job), str(sha)) for job, sha in self.db.query(_CHECKPOINTS)}
-        known |= {log_segment_key(str(row[0]), str(row[1]), 0, int(str(row[2]))) for row in self.db.query(_SEGMENTS)}
-        known |= {artifact_key(str(job), str(attempt), str(path)) for job, attempt, path, _ in self.db.query(_OUTPUTS)}
+        known |= {_segment_key(row) for row in self.db.query(_SEGMENTS)}
+        known |= {_output_key(row) for row in self.db.query(_OUTPUTS)}
         known |= {bundle_key(str(sha)) for (sha,) in self.db.query(_BUNDLES)}
         return sorted(self.store.objects.keys() - known)
 
@@ -105,9 +106,10 @@ class StoredObjectsCheck:
 
     def _check_outputs(self) -> None:
         """Check the output files of programs."""
-        rows = {(attempt, path): (job, sha256) for job, attempt, path, sha256 in self.db.query(_OUTPUTS)}
-        for (attempt, path), (job, sha256) in rows.items():
-            self._check_object(artifact_key(str(job), str(attempt), str(path)), str(sha256))
+        found = self.db.query(_OUTPUTS)
+        rows = {(attempt, path): (job, sha256) for job, attempt, path, sha256, _ in found}
+        for row in found:
+            self._check_object(_output_key(row), str(row[3]))
         for key, output in self.truth.outputs.items():
             if rows.get(key) != (output.job, output.sha256):
                 raise InvariantBroken(
@@ -117,15 +119,16 @@ class StoredObjectsCheck:
     def _check_segments(self) -> None:
         rows = self.db.query(_SEGMENTS)
         ends: dict[object, tuple[int, int]] = {}
-        for job, attempt, n, start, end, sha256 in rows:
+        for row in rows:
+            _, attempt, n, start, end, sha256, _ = row
             before, there = ends.get(attempt, (0, 0))
             if (n, start) != (before + 1, there):
                 raise InvariantBroken(
                     f"the output of {attempt} has a gap: segment {n} from {start} follows {before} to {there}"
                 )
             ends[attempt] = int(str(n)), int(str(end))
-            self._check_object(log_segment_key(str(job), str(attempt), 0, int(str(n))), str(sha256))
-        self._check_acknowledged({(row[1], row[2]): row for row in rows})
+            self._check_object(_segment_key(row), str(sha256))
+        self._check_acknowledged({(row[1], row[2]): row[:6] for row in rows})
 
     def _check_acknowledged(self, rows: dict[tuple[object, object], tuple[object, ...]]) -> None:
         for segment in self.truth.written[self._checked_segments :]:
@@ -148,3 +151,13 @@ class StoredObjectsCheck:
         if key not in self._intact and hashlib.sha256(self.store.objects[key]).hexdigest() != sha256:
             raise InvariantBroken(f"{key} holds other bytes than the books say")
         self._intact.add(key)
+
+
+def _segment_key(row: tuple[object, ...]) -> str:
+    job, attempt, n, sha256 = (str(row[at]) for at in (0, 1, 2, 5))
+    return log_segment_key(job, attempt, 0, int(n), sha256 if row[6] else None)
+
+
+def _output_key(row: tuple[object, ...]) -> str:
+    job, attempt, path, sha256 = (str(value) for value in row[:4])
+    return output_key(job, attempt, sha256) if row[4] else artifact_key(job, attempt, path)

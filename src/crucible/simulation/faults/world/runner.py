@@ -210,7 +210,7 @@ class SimulatedRunner:
         """Download the bundle, and the checkpoint to resume from."""
         (attempt, rank), bundle, resume = self._key, self._assignment.bundle, self._assignment.resume_from
         if bundle is not None:
-            await self._retry(lambda agents: agents.open_bundle(bundle))
+            await self._retry(lambda agents: agents.open_bundle(attempt, bundle))
         if resume is not None:
             await self._retry(lambda agents: agents.open_checkpoint(attempt, rank, resume.sha256))
 
