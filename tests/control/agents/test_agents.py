@@ -115,11 +115,37 @@ async def test_a_nonce_lives_anew_with_every_launch(rig: Rig) -> None:
     assert await rig.agents.claim(machine, nonce(machine), "i-1")
 
 
-async def test_who_has_claimed_in_time_may_come_back_later(rig: Rig) -> None:
+async def test_a_host_that_has_spoken_cannot_claim_again(rig: Rig) -> None:
+    """Whoever reads its bootstrap later, such as a job's program, gets nothing with it."""
     machine = await launched(rig)
     await rig.agents.claim(machine, nonce(machine), "i-1")
-    rig.clock.move(NONCE_SECONDS + 120)
-    assert await rig.agents.claim(machine, nonce(machine), "i-1")
+    rig.clock.time = (await rig.machine()).launch_deadline + 1
+    assert await rig.agents.claim(machine, nonce(machine), "i-1"), "its first answer may have been lost"
+    await rig.agents.desired(machine, 0, 0)
+    with pytest.raises(Conflict, match="has its secret already"):
+        await rig.agents.claim(machine, nonce(machine), "i-1")
+
+
+async def test_a_claim_is_not_repeated_for_ever_though_its_host_is_silent(rig: Rig) -> None:
+    machine = await launched(rig)
+    await rig.agents.claim(machine, nonce(machine), "i-1")
+    rig.clock.time = (await rig.machine()).launch_deadline + NONCE_SECONDS + 1
+    with pytest.raises(NotAllowed, match="expired"):
+        await rig.agents.claim(machine, nonce(machine), "i-1")
+
+
+async def test_a_host_that_is_started_again_without_its_files_claims_again(rig: Rig) -> None:
+    await rig.submit()
+    machine = await rig.host_up()
+    rig.clock.move(2 * NONCE_SECONDS)
+    await rig.agents.desired(machine, 0, 0)
+    await rig.ports.db.write(rig.contacts.take().store)
+    rig.clock.move(1)
+    with pytest.raises(NotAllowed):
+        await rig.agents.claim(machine, nonce(machine), f"i-{machine}")
+    await rig.change_machine(machine, f.SeenHalted())
+    await rig.performer.perform_due()
+    assert await rig.agents.claim(machine, nonce(machine), f"i-{machine}")
 
 
 async def test_a_machine_nobody_wants_cannot_be_claimed(rig: Rig) -> None:

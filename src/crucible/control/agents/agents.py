@@ -39,6 +39,7 @@ from crucible.wire.documents.desired import Desired
 from crucible.wire.documents.messages import BadBatch, decode_batch, derive_secret
 
 NONCE_SECONDS = 30 * 60
+"""How long after its launch a machine can be claimed, and claimed again by a host that got no answer."""
 JOB_CACHE_SIZE = 10_000
 """Attempts whose job is cached, to save a query per message."""
 LONGEST_WAIT = 30.0
@@ -469,8 +470,15 @@ def _claim(unit: UnitOfWork, machine: str, native_id: str) -> None:
     row = _load_wanted(unit, machine)
     if row.claimed_by not in (None, native_id):
         raise Conflict("Another host has claimed this machine.", fix="This one shuts down.")
+    if unit.now > row.launch_deadline + NONCE_SECONDS:
+        raise NotAllowed("The nonce has expired.", fix="The machine is launched again.")
     if row.claimed_by is None:
-        if unit.now > row.launch_deadline + NONCE_SECONDS:
-            raise NotAllowed("The nonce has expired.", fix="The machine is launched again.")
         claimed = replace(row, claimed_by=native_id)
         repository.save_machine(unit.conn, row, claimed, (), unit.now)
+    elif row.last_seen is not None and row.last_seen > row.launch_deadline:
+        # A host that has spoken has its secret: who asks again is not that host.
+        raise Conflict(
+            "This machine's host has its secret already.",
+            why="A claim is repeated only by a host that got no answer, or that was started again without its files.",
+            fix="This one shuts down. A host that lost its files is started again.",
+        )
