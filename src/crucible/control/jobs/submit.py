@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, select
 from crucible.backends.base import Reach
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, insert_row
+from crucible.control.jobs.queries import find_job
 from crucible.control.objects import checkpoints
 from crucible.control.objects.bundles import may_use
 from crucible.control.people import audit, projects
@@ -20,7 +21,7 @@ from crucible.control.runtime.ports import Ids
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
-from crucible.core.errors import BadInput, Conflict, RefusedByPolicy
+from crucible.core.errors import BadInput, Conflict, NotFound, RefusedByPolicy
 from crucible.core.ids import Prefix
 from crucible.core.job.spec import JobSpec
 from crucible.core.job.tags import parse_tags
@@ -77,6 +78,8 @@ class Submitter:
             spec = spec.model_copy(update={"resume_from": named})
         if not rerun:
             self._require_bundle(unit, spec, who)
+            if spec.rerun_of is not None:
+                spec = spec.model_copy(update={"rerun_of": _find_original(unit, spec.rerun_of, project, who)})
         first = spec.backends[0]
         job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
         unit.create(new_job(job))
@@ -133,6 +136,18 @@ class Submitter:
                 "The job's bundle has not been uploaded.",
                 fix=f"PUT it to /api/v1/bundles/{spec.bundle} first.",
             )
+
+
+def _find_original(unit: UnitOfWork, ref: str, project: str, who: Identity) -> str:
+    """Return the id of the job that this one says to repeat. Raises NotFound unless it is one of the same project."""
+    found = find_job(unit.conn, ref, who)
+    if found.project != project:
+        raise NotFound(
+            f"There is no job {ref!r} in the project {project!r}.",
+            why="`rerun_of` names a job of the same project.",
+            fix="Leave `rerun_of` out, or submit to the project of that job.",
+        )
+    return found.id
 
 
 def scoped_key(project: str, key: str) -> str:
