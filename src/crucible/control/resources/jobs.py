@@ -64,16 +64,17 @@ class Jobs:
         view = await self._ports.db.read(read)
         page = await self._services.logs.page(view.id, None, -RECENT_BYTES, RECENT_BYTES, None)
         recent = tuple(page.data.decode(errors="replace").splitlines()[-RECENT_LINES:])
-        return view.model_copy(update={"recent_logs": recent})
+        return _visible_to(who, view).model_copy(update={"recent_logs": recent})
 
     async def view(self, who: Identity, ref: str) -> JobView:
         """Return the job without its output and metrics: cheap enough to read at every change."""
-        return await self._view(await self.find(who, ref))
+        return _visible_to(who, await self._view(await self.find(who, ref)))
 
     async def list_jobs(self, who: Identity, job_filter: JobFilter, *, limit: int, cursor: str | None) -> JobPage:
         """Return a page of jobs, newest first. Raises BadInput for an invalid cursor."""
         now = self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: listing.list_jobs(conn, job_filter, limit, cursor, now, who))
+        page = await self._ports.db.read(lambda conn: listing.list_jobs(conn, job_filter, limit, cursor, now, who))
+        return page.model_copy(update={"items": tuple(_visible_to(who, view) for view in page.items)})
 
     async def health(self, who: Identity, ref: str) -> HealthView:
         """Return the job's health: verdict, findings with their evidence, and advice."""
@@ -182,3 +183,8 @@ class Jobs:
     async def _views(self, jobs: Sequence[str]) -> list[JobView]:
         now = self._ports.clock.now()
         return await self._ports.db.read(lambda conn: bulk_views.job_views(conn, jobs, now))
+
+
+def _visible_to(who: Identity, view: JobView) -> JobView:
+    """Return the view without the hash of the code for a share link, which does not give the code."""
+    return view if who.job is None else view.model_copy(update={"bundle": None})
