@@ -291,7 +291,8 @@ def has_segment(conn: Connection, attempt: str, rank: int, n: int) -> bool:
 
 def recorded_artifact(conn: Connection, attempt: str, path: str) -> str | None:
     """Return the hash of the attempt's artifact; None while none is recorded under this path."""
-    return _ARTIFACT.value(conn, attempt=attempt, path=path)
+    known: str | None = _ARTIFACT.value(conn, attempt=attempt, path=path)
+    return known
 
 
 def _store_segment(unit: UnitOfWork, batch: Batch, job: str, message: Message) -> None:
