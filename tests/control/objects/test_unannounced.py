@@ -9,6 +9,7 @@ from crucible.control.db import schema as t
 from crucible.control.objects import quota, unannounced
 from crucible.control.objects.unannounced import Unannounced
 from crucible.control.objects.uploads import PUT_DEADLINE
+from crucible.core.errors import BadInput
 from crucible.wire.documents.messages import MessageKind
 
 LATER = PUT_DEADLINE + unannounced.SETTLE_SECONDS + 1
@@ -37,9 +38,9 @@ async def test_an_attempt_announces_before_it_stores_more(rig: Rig, monkeypatch:
     assert await rig.read(quota.used_bytes) == 14, "what is not announced counts, too"
 
 
-@pytest.mark.parametrize("kind", ["artifact", "checkpoint", "log"])
+@pytest.mark.parametrize(("kind", "error"), [("artifact", Unannounced), ("checkpoint", Unannounced), ("log", BadInput)])
 async def test_so_many_objects_wait_for_their_messages_and_no_more(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, kind: str
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, kind: str, error: type[Exception]
 ) -> None:
     monkeypatch.setattr(unannounced, "MOST_OBJECTS", 3)
     _, runner = await rig.running()
@@ -55,7 +56,7 @@ async def test_so_many_objects_wait_for_their_messages_and_no_more(
 
     for n in range(3):
         await store(n)
-    with pytest.raises(Unannounced):
+    with pytest.raises(error, match="has not announced"):
         await store(3)
     await store(2)
     assert stored(rig) == {b"0", b"1", b"2"}

@@ -298,7 +298,7 @@ async def test_an_attempt_that_is_over_is_handed_nothing(rig: Rig) -> None:
     await put(rig)
     _, runner = await rig.running(secrets={"HF": "TOKEN"})
     await runner.end()
-    with pytest.raises(AttemptGone, match="over"):
+    with pytest.raises(AttemptGone, match="has ended"):
         await rig.agents.secrets(runner.attempt)
     with pytest.raises(AttemptGone, match="no such attempt"):
         await rig.agents.secrets("att-unheard-of")

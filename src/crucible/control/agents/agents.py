@@ -19,7 +19,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.objects import gc_marks, unannounced
 from crucible.control.objects.bundles import Bundles, StoredFile
-from crucible.control.objects.unannounced import Upload, UploadKind
+from crucible.control.objects.unannounced import Unannounced, Upload, UploadKind
 from crucible.control.objects.uploads import LANE, PUT_DEADLINE, Uploads
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.crashpoints import crashpoint
@@ -265,19 +265,22 @@ class Agents:
     ) -> None:
         """Store a segment. It counts once its LOG message has come; from then on it never changes.
 
-        `announced`: the message is at hand already. Raises AttemptGone, BadInput, Unannounced.
+        `announced`: the message is at hand already. Raises AttemptGone, BadInput.
         """
 
         def begin(conn: Connection) -> tuple[str, str | None]:
+            """Return the job, and the key to store the segment under; None if it is recorded."""
             job = open_slot(conn, attempt, rank).job
+            key = log_segment_key(job, attempt, rank, n, sha256)
             try:
                 if ingest.has_segment(conn, attempt, rank, n):
                     return job, None
-            except ValueError as error:
-                raise BadInput("The log segment cannot be stored.", why=f"{error}.", fix="Send it in order.") from error
-            upload = Upload(attempt, rank, UploadKind.LOG, log_segment_key(job, attempt, rank, n, sha256))
-            self._begin_upload(conn, upload, len(data), announced=announced)
-            return job, upload.key
+                upload = Upload(attempt, rank, UploadKind.LOG, key)
+                self._begin_upload(conn, upload, len(data), announced=announced)
+            except (ValueError, Unannounced) as error:
+                # Not as trouble of ours: an agent would hold back the very messages that announce what is stored.
+                raise BadInput("The log segment cannot be stored.", why=str(error), fix="Send it later.") from error
+            return job, key
 
         ports = self._services.ports
         job, key = await ports.db.write(begin)
