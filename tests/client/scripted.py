@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -14,16 +15,16 @@ SECONDS = 10.0
 class Scripted:
     """Each item of `script` is a connection: the answers given on it, one for each request; then it hangs up.
 
-    None as an answer stands for silence until the end.
+    None as an answer stands for silence until the end. `path`: listen on a Unix socket there.
     """
 
-    def __init__(self, *script: Sequence[bytes | None], whole: bool = True) -> None:
+    def __init__(self, *script: Sequence[bytes | None], whole: bool = True, path: Path | None = None) -> None:
         self._script = script
         self._whole = whole
         self._done = threading.Event()
         self.requests: list[bytes] = []
         self.connections = 0
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(("127.0.0.1", 0)) if path is None else _listen(path)
         self._listening.settimeout(SECONDS)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -70,3 +71,10 @@ class Scripted:
         while self._whole and lengths and len(body) < int(lengths[0]):
             body += connection.recv(65536)
         return head + b"\r\n\r\n" + body
+
+
+def _listen(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen()
+    return listening

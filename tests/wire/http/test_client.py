@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import select
+import socket
 import ssl
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from http import client
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from crucible.wire.http.client import (
     Request,
     ResponseTimeout,
     ResponseTooLong,
+    unix_url,
 )
 
 pytestmark = pytest.mark.enable_socket
@@ -260,3 +264,59 @@ def test_through_a_proxy_encrypted_requests_ask_for_a_tunnel_first() -> None:
     assert proxy.requests[0].startswith(b"CONNECT crucible.example:443 HTTP/1.")
     assert b"\r\nProxy-Authorization: Basic abc\r\n" in proxy.requests[0]
     assert b"secret" not in proxy.requests[0]
+
+
+def test_at_a_unix_socket_requests_share_a_connection(tmp_path: Path) -> None:
+    folder = tmp_path / "with a space, ü and 100%"
+    folder.mkdir(mode=0o700)
+    with Scripted([OK, OK], path=folder / "s") as server:
+        url = unix_url(folder / "s")
+        with closing(HttpClient(BaseUrl.parse(url), headers={"Authorization": "Bearer abc"})) as link:
+            assert link.send(get("/a?b=c")).content == b"ok"
+            assert link.send(get("/d")).content == b"ok"
+    assert (server.connections, len(server.requests)) == (1, 2)
+    assert server.requests[0].startswith(b"GET /a?b=c HTTP/1.1\r\nHost: localhost\r\n")
+    assert url.startswith("unix:/")
+    assert url.isascii()
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o711, 0o1777])
+def test_a_unix_socket_where_others_could_have_placed_it_is_not_called(tmp_path: Path, mode: int) -> None:
+    with listening(tmp_path / "s") as server:
+        tmp_path.chmod(mode)
+        with pytest.raises(NotConnected, match=r"not in a private folder: .* is open to other users"):
+            HttpClient(BaseUrl.parse(unix_url(tmp_path / "s"))).send(get())
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_a_unix_socket_in_another_users_folder_is_not_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    with listening(tmp_path / "s") as server:
+        monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+        with pytest.raises(NotConnected, match="belongs to another user"):
+            HttpClient(BaseUrl.parse(unix_url(tmp_path / "s"))).send(get())
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        server.setblocking(False)
+        yield server
+
+
+def test_a_unix_socket_that_nobody_serves_is_not_connected(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    for path in (tmp_path / "s", tmp_path / "away" / "s", tmp_path / ("long" * 40)):
+        with pytest.raises(NotConnected):
+            HttpClient(BaseUrl.parse(unix_url(path))).send(get())
+
+
+@pytest.mark.parametrize("url", ["unix:", "unix:relative/s", "unix://host/s", "unix:/with space"])
+def test_what_is_no_address_of_a_unix_socket(url: str) -> None:
+    with pytest.raises(ValueError, match="It "):
+        BaseUrl.parse(url)

@@ -35,6 +35,7 @@ from typing import Any, Optional
 
 from crucible.wire.documents.crypto import BadDocument, decode_document, encode_document
 from crucible.wire.documents.messages import derive_secret
+from crucible.wire.files.private import why_not_private
 
 ROOT = "mailboxes"
 CLAIM = "claim"
@@ -168,11 +169,7 @@ def runner_key(secret: bytes, party: str) -> bytes:
 
 def is_private(folder: Path) -> bool:
     """Return whether only this user can open the folder; False if unknown."""
-    try:
-        found = os.stat(folder)
-    except OSError:
-        return False
-    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return not why_not_private(folder)
 
 
 def encode_claim(key: bytes, claim: Claim, *, encrypted: bool) -> bytes:

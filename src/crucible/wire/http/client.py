@@ -1,4 +1,4 @@
-"""HTTP to one server with the standard library: connection reuse, timeouts, bounded responses, proxies.
+"""HTTP to one server with the standard library: connection reuse, timeouts, bounded responses, proxies, Unix sockets.
 
 HttpError
 ├── NotConnected           no connection was made; `timed_out`: because of a timeout
@@ -12,6 +12,7 @@ from __future__ import annotations
 import http.client
 import io
 import math
+import os
 import select
 import socket
 import ssl
@@ -21,7 +22,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, BinaryIO, Optional, Union
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+from crucible.wire.files.private import why_not_private
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
@@ -63,19 +66,25 @@ class ResponseTooLong(BadResponse):
 
 @dataclass(frozen=True)
 class BaseUrl:
-    """The base URL of a server. `path` precedes every target, without a slash at its end."""
+    """The base URL of a server. `path` precedes every target, without a slash at its end.
+
+    `socket` is the path of a Unix socket; `host` is then only what the Host header says.
+    """
 
     scheme: str
     host: str
     port: int
     path: str = ""
+    socket: str = ""
 
     @classmethod
     def parse(cls, url: str) -> BaseUrl:
-        """Parse an http:// or https:// URL. Raises ValueError."""
+        """Parse an http:// or https:// URL, or one of `unix_url`. Raises ValueError."""
         if not url.isprintable() or " " in url:
             raise ValueError("It contains characters that are not allowed in a URL.")
         parts = urlsplit(url)
+        if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
+            return cls("unix", "localhost", 80, socket=os.fsdecode(unquote_to_bytes(parts.path)))
         if parts.scheme not in _PORTS or not parts.hostname:
             raise ValueError("It does not start with http:// or https:// and a host.")
         path = quote(parts.path.rstrip("/"), safe="/%")
@@ -89,6 +98,11 @@ class BaseUrl:
     @property
     def origin(self) -> str:
         return f"{self.scheme}://{self.authority}"
+
+
+def unix_url(path: Union[str, os.PathLike[str]]) -> str:
+    """Return the address of a server at a Unix socket: `unix:/absolute/path`, quoted as in other URLs."""
+    return f"unix:{quote(os.fsencode(path))}"
 
 
 @dataclass(frozen=True)
@@ -209,6 +223,8 @@ class HttpClient:
 
     def _connection(self, seconds: float) -> http.client.HTTPConnection:
         base, proxy = self.base, self._proxy
+        if base.socket:
+            return _UnixConnection(base, seconds)
         host, port = (base.host, base.port) if proxy is None else (proxy.host, proxy.port)
         if self._tls is None:
             return http.client.HTTPConnection(host, port, timeout=seconds, blocksize=CHUNK)
@@ -224,6 +240,22 @@ class HttpClient:
         # A server that refuses a long body responds before all of it was sent, and closes: read that response.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(request.method, f"{origin}{self.base.path}{request.target}", request.body, headers)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """A connection to a Unix socket. Connects only where no other user can have placed the socket."""
+
+    def __init__(self, base: BaseUrl, seconds: float) -> None:
+        super().__init__(base.host, base.port, timeout=seconds, blocksize=CHUNK)
+        self._path = base.socket
+
+    def connect(self) -> None:
+        why = why_not_private(os.path.dirname(self._path))
+        if why:
+            raise OSError(f"the server's socket is not in a private folder: {why}")
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
 @dataclass(frozen=True)
