@@ -100,6 +100,7 @@ class Server:
         from crucible.server.agents.api import build_agents_api
         from crucible.server.api import build_api
         from crucible.server.http.listen import UvicornListener
+        from crucible.server.security.exposure import agents_hosts
         from crucible.server.security.proxies import trusted_networks
 
         api = build_api(
@@ -116,7 +117,7 @@ class Server:
             public_url=self.reach.public_url or "",
             proxies=trusted_networks(self.settings.proxies.value),
         )
-        agents = build_agents_api(control.agents, self.closing)
+        agents = build_agents_api(control.agents, self.closing, agents_hosts(self.reach, self._agents_url))
         tls = self.reach.tls
         return UvicornListener(api, self.api, tls=tls), UvicornListener(agents, self.agents, tls=tls)
 

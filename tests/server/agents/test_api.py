@@ -14,6 +14,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from tests.control.world import FakeRunner, pieces, secret, sha
 from tests.server.app import App
+from tests.server.asgi import SocketClient
 
 from crucible.control.db import schema as t
 from crucible.control.runtime.system_ports import LocalWakeups
@@ -110,6 +111,27 @@ async def test_a_secret_opens_its_own_door_alone(running: Agent, agent: httpx2.A
 async def test_pages_are_refused(running: Agent, agent: httpx2.AsyncClient) -> None:
     headers = {**running.as_runner, "Origin": "http://127.0.0.1"}
     assert (await agent.get(f"{running.rank}/desired", headers=headers)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own"),
+    [
+        ("127.0.0.1:4000", True),
+        ("localhost", True),
+        ("agents.example:443", True),
+        ("rebound.example", False),
+        ("", False),
+    ],
+)
+async def test_it_answers_to_its_own_names(running: Agent, host: str, is_own: bool) -> None:
+    api = build_agents_api(running.app.control.agents, hosts=frozenset({"agents.example"}))
+    headers = {**running.as_runner, "host": host}
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://127.0.0.1") as agent:
+        assert (await agent.get(f"{running.rank}/desired", headers=headers)).status_code == (304 if is_own else 403)
+        assert (await agent.get("/nowhere", headers=headers)).status_code == (404 if is_own else 403)
+    async with SocketClient(api, f"{running.rank}/sessions/ses-1", headers) as socket:
+        status, _ = await socket.refusal()
+        assert status == (404 if is_own else 403)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.certificates import make_certificate
 
 from crucible.core.errors import BadInput, RefusedByPolicy
 from crucible.server.http.listen import TlsFiles
-from crucible.server.security.exposure import Exposure, check_exposure, check_people
+from crucible.server.security.exposure import Exposure, agents_hosts, check_agents_url, check_exposure, check_people
 
 PUBLIC = "https://crucible.example.org"
 
@@ -64,3 +64,20 @@ def test_a_certificate_that_is_none(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(BadInput) as caught:
         check_exposure(Exposure("0.0.0.0", PUBLIC, tls))
     assert "PEM" in caught.value.fix
+
+
+@pytest.mark.parametrize("url", [None, "http://127.0.0.1:8001", "http://[::1]:8001", "http://localhost", PUBLIC])
+def test_agents_may_call_this_computer_or_an_address_that_encrypts(url: str | None) -> None:
+    check_agents_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://crucible.example.org", "http://192.168.1.5:8001", "http://0.0.0.0:8001"])
+def test_agents_do_not_send_their_secrets_in_the_open(url: str) -> None:
+    with pytest.raises(RefusedByPolicy) as caught:
+        check_agents_url(url)
+    assert "https://" in caught.value.fix
+
+
+def test_the_agents_port_answers_to_the_names_it_is_called_by() -> None:
+    assert agents_hosts(Exposure("::1"), "https://agents.example:8443/below") == {"::1", "agents.example"}
+    assert agents_hosts(Exposure("127.0.0.1", PUBLIC), "nonsense") == {"127.0.0.1", "crucible.example.org"}

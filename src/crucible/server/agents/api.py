@@ -29,7 +29,7 @@ from crucible.server.http.connections import accept_connection
 from crucible.server.http.lingering_close import LingeringClose
 from crucible.server.http.middleware import RejectNul, RequestMiddleware
 from crucible.server.http.stored_files import send_file
-from crucible.server.security.auth import ForeignSite, bearer
+from crucible.server.security.auth import LOOPBACK, ForeignSite, HostMiddleware, bearer
 from crucible.server.security.concurrency import ConcurrencyLimit, agent_limits
 from crucible.server.security.size_limits import (
     MAX_ARTIFACT,
@@ -94,8 +94,13 @@ attempts = _router("/attempts/{attempt}/{rank}", _attempt)
 code = _router("/bundles", _attempt_in_query)
 
 
-def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> FastAPI:
-    """Return the agents' API over `control`. Once `closing` is set, waiting requests return at once."""
+def build_agents_api(
+    control: Agents, closing: asyncio.Event | None = None, hosts: frozenset[str] = frozenset()
+) -> FastAPI:
+    """Return the agents' API over `control`. Once `closing` is set, waiting requests return at once.
+
+    `hosts`: host names it answers to besides loopback.
+    """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.control = control
     app.state.closing = closing or asyncio.Event()
@@ -103,6 +108,7 @@ def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> F
     app.add_middleware(BodyLimit, streams=STREAMED, limit=MAX_BATCH_BYTES)
     app.add_middleware(ConcurrencyLimit, limits=agent_limits)
     app.add_middleware(RejectNul)
+    app.add_middleware(HostMiddleware, hosts=LOOPBACK | hosts)
     app.add_middleware(LingeringClose)
     app.add_middleware(RequestMiddleware)
     # Not include_router; see build_api.

@@ -96,6 +96,23 @@ class AuthMiddleware:
         return who
 
 
+class HostMiddleware:
+    """Lets a request through if its Host is one of `hosts`; who asks is checked elsewhere."""
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str]) -> None:
+        self.app = app
+        self.hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            try:
+                check_host(Headers(scope=scope), self.hosts)
+            except ForeignSite as error:
+                await problem_response(error, request_id(HTTPConnection(scope)))(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
 def bearer(headers: Headers) -> str:
     """Return the token in the Authorization header; empty if there is none, or one that is not ASCII as ours are."""
     scheme, _, token = headers.get("authorization", "").partition(" ")

@@ -43,6 +43,12 @@ class Exposure:
         return self.tls is not None or (self.proxied and (self.public_url or "").startswith("https://"))
 
 
+def agents_hosts(exposure: Exposure, agents_url: str) -> frozenset[str]:
+    """Return the names that the agents' port answers to, besides those of this computer."""
+    names = (exposure.host, urlsplit(agents_url).hostname or "")
+    return exposure.hosts | {name for name in names if name}
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this computer can reach the address."""
     with contextlib.suppress(ValueError):
@@ -69,6 +75,18 @@ def check_exposure(exposure: Exposure) -> None:
             why="It refuses requests with any other host name, because pages of other sites could send them.",
             fix="Set public_url to its URL, such as https://crucible.example.org",
         )
+
+
+def check_agents_url(url: str | None) -> None:
+    """Raise RefusedByPolicy if agents on other computers would send their secrets unencrypted."""
+    parts = urlsplit(url or "")
+    if parts.scheme != "http" or is_loopback(parts.hostname or ""):
+        return
+    raise RefusedByPolicy(
+        f"Agents do not call {url} without encryption.",
+        why="Anyone on the network path could read their secrets, and whoever takes the address would get them.",
+        fix="Set agents_url to an address that begins with https://",
+    )
 
 
 def check_people(exposure: Exposure, can_log_in: bool) -> None:
