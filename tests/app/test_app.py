@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 import structlog
+from tests.certificates import make_certificate
 from tests.control.fakes import DEPLOYMENT
 from tests.control.world import Rig, give_back, join, make_rig, secret, service
 from tests.server.app import BrokenDb
@@ -23,12 +24,18 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from crucible import app
+from crucible.agent.host.bootstrap import server_address
+from crucible.agent.link.channels import open_machine_channel
+from crucible.agent.link.connection import Refused
+from crucible.agent.sessions.session_socket import open_session_socket
 from crucible.app.options import parse
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
 from crucible.server.http.listen import PortInUse, bind, port_of
 from crucible.server.state_folder import AlreadyRunning, StateFolder
 from crucible.settings import Setting, Settings, load_settings
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.http.client import BaseUrl
 from crucible.wire.process import this_process
 
 DEADLINE = 10.0
@@ -109,6 +116,7 @@ async def test_a_server_is_found_by_its_file(settings: Settings, rig: Rig) -> No
         assert found["start_time"] == this_process().start_time
         assert stat.S_IMODE((server.home / "server.json").stat().st_mode) == 0o600
         assert (server.home / "agents.url").read_text() == found["agents_url"]
+        assert (server.home / "agents.address").read_text() == f"unix:{server.home}/agents.sock"
         ready = await server.http.get(f"{found['url']}/readyz")
         assert ready.json() == {
             "ready": True,
@@ -123,7 +131,24 @@ async def test_agents_are_told_the_address_of_the_proxy_before_it(settings: Sett
     outside = replace(settings, agents_url=Setting("https://agents.example"))
     async with running(outside, rig) as server:
         assert server.found["agents_url"] == "https://agents.example"
-        assert (server.home / "agents.url").read_text() == "https://agents.example"
+        for name in ("agents.url", "agents.address"):
+            assert (server.home / name).read_text() == "https://agents.example"
+
+
+@pytest.mark.enable_socket
+async def test_a_server_with_a_certificate_proves_itself_by_it(settings: Settings, rig: Rig, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    encrypted = replace(settings, tls_certificate=Setting(certificate), tls_key=Setting(key))
+    async with running(encrypted, rig) as server:
+        assert server.found["agents_url"].startswith("https://127.0.0.1:")
+        assert (server.home / "agents.address").read_text() == server.found["agents_url"]
+
+
+async def test_an_address_for_agents_that_does_not_encrypt_is_refused(settings: Settings, rig: Rig) -> None:
+    with pytest.raises(RefusedByPolicy, match="without encryption"):
+        async with running(replace(settings, agents_url=Setting("http://agents.example")), rig):
+            pass
+    assert not (settings.home.value / "agents.address").exists()
 
 
 @pytest.mark.enable_socket
@@ -140,6 +165,29 @@ async def test_both_listeners_answer(settings: Settings, rig: Rig) -> None:
         body = {"machine": machine, "nonce": secret("nonce", machine).decode(), "native_id": f"i-{machine}"}
         assert (await server.http.post(f"{found['agents_url']}/agent/v1/claim", json=body)).status_code == 200
         assert (await server.http.get(f"{found['agents_url']}/api/v1/jobs")).status_code == 404
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("folder", ["home", "long" * 40])
+async def test_agents_on_this_computer_have_a_socket(settings: Settings, rig: Rig, tmp_path: Path, folder: str) -> None:
+    async with running(replace(settings, home=Setting(tmp_path / folder)), rig) as server:
+        await rig.submit()
+        machine = await rig.host_up()
+        bootstrap = Bootstrap(machine, agents_url_file=str(server.home / "agents.address"))
+        address = BaseUrl.parse(server_address(bootstrap).read())
+        claiming = open_machine_channel(bootstrap, None)
+        found = await asyncio.to_thread(claiming.claim, secret("nonce", machine).decode(), f"i-{machine}")
+        assert found == secret("machine", machine).decode()
+        channel = open_machine_channel(bootstrap, found)
+        channel.ask(0, 0.0, None)
+        document = await asyncio.to_thread(channel.answer)
+        assert document is not None
+        with pytest.raises(Refused) as refused:
+            await asyncio.to_thread(
+                open_session_socket, server_address(bootstrap), "/agent/v1/attempts/a/0/sessions/s", "x"
+            )
+        assert refused.value.status == 401
+    assert not Path(address.socket).exists()
 
 
 @pytest.mark.enable_socket

@@ -69,10 +69,10 @@ class FailingDisk(Disk):
 
     def seal(self) -> None:
         """Nothing below it can be written, made or removed any more, also through files that are open."""
-        _run("chattr", "-R", "+i", str(self.path))
+        self._chattr("+i")
 
     def unseal(self) -> None:
-        _run("chattr", "-R", "-i", str(self.path))
+        self._chattr("-i")
 
     def fail(self) -> None:
         """It finds itself damaged: read-only from now on, whoever has files open there, until it is repaired."""
@@ -87,6 +87,10 @@ class FailingDisk(Disk):
 
     def close(self) -> None:
         _run("umount", "-l", str(self.path))
+
+    def _chattr(self, change: str) -> None:
+        """Change all but sockets, which have no such attribute."""
+        _run("find", str(self.path), "!", "-type", "s", "-exec", "chattr", change, "{}", "+")
 
     def _mount(self) -> None:
         _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.path))

@@ -33,6 +33,7 @@ def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
             store=settings.store.value or str(home.store),
             store_options=_store_options(settings),
             agents_url_file=home.agents_url_file,
+            agents_address_file=home.agents_address_file,
             local_folder=settings.local_folder.value or home.path,
             rehearsal_state=settings.rehearsal_state.value,
             terms=LeaseTerms(settings.lease_seconds.value, settings.machine_seconds.value),

@@ -16,6 +16,7 @@ from crucible.app.options import Options
 from crucible.core.errors import BadInput, Trouble
 from crucible.core.people.identity import OWNER
 from crucible.settings import Settings
+from crucible.wire.http.client import unix_url
 from crucible.wire.process import this_process
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ Build = Callable[["StateFolder", Settings], "ControlPlane"]
 class Server:
     """One run of the server, from bound sockets to the last response.
 
+    `agents` is the port for agents of other computers, `local_agents` the Unix socket for those of this one.
     `nonce` identifies the run. Setting `stop` ends it; `stopping` is called when that begins.
     """
 
@@ -46,6 +48,7 @@ class Server:
     nonce: str
     api: socket.socket
     agents: socket.socket
+    local_agents: socket.socket
     stop: asyncio.Event
     stopping: Callable[[], None]
     closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,6 +57,15 @@ class Server:
     @property
     def _agents_url(self) -> str:
         return self.settings.agents_url.value or self.reach.url_of(self.agents)
+
+    @property
+    def _local_agents_url(self) -> str:
+        """The address for agents on this computer, at which the server proves itself before they send a secret.
+
+        It does so by its certificate, or by the folder of its socket. A port alone could be anybody's.
+        """
+        proves_itself = self.settings.agents_url.value is not None or self.reach.tls is not None
+        return self._agents_url if proves_itself else unix_url(self.local_agents.getsockname())
 
     @property
     def _url(self) -> str:
@@ -69,7 +81,7 @@ class Server:
         log = structlog.get_logger()
         asyncio.get_running_loop().set_exception_handler(AcceptErrorLog())
         self.home.remove_discovery()  # left behind by a killed server
-        self.home.write_agents_url(self._agents_url)
+        self.home.write_agents_url(self._agents_url, self._local_agents_url)
         control = build(self.home, self.settings)
         if self.reach.is_public:
             check_people(self.reach, await control.login.anyone_can_log_in())
@@ -79,7 +91,7 @@ class Server:
             await control.start()
             await asyncio.gather(*(listener.listening.wait() for listener in listeners))
             await self._announce(control)
-            log.info("ready", url=self._url, agents_url=self._agents_url, version=__version__)
+            log.info("ready", url=self._url, agents_url=self._local_agents_url, version=__version__)
             await self._until_stopped(running)
         finally:
             await self._end(control, listeners, running)
@@ -96,7 +108,7 @@ class Server:
             raise Trouble("A listener stopped unexpectedly.", fix="Start the server again.")
         self.stopping()
 
-    def _listeners(self, control: ControlPlane) -> tuple[UvicornListener, UvicornListener]:
+    def _listeners(self, control: ControlPlane) -> tuple[UvicornListener, ...]:
         from crucible.server.agents.api import build_agents_api
         from crucible.server.api import build_api
         from crucible.server.http.listen import UvicornListener
@@ -119,7 +131,11 @@ class Server:
         )
         agents = build_agents_api(control.agents, self.closing, agents_hosts(self.reach, self._agents_url))
         tls = self.reach.tls
-        return UvicornListener(api, self.api, tls=tls), UvicornListener(agents, self.agents, tls=tls)
+        return (
+            UvicornListener(api, self.api, tls=tls),
+            UvicornListener(agents, self.agents, tls=tls),
+            UvicornListener(agents, self.local_agents),
+        )
 
     async def _announce(self, control: ControlPlane) -> None:
         from crucible.server.http.listen import port_of
@@ -165,17 +181,18 @@ async def serve(
     """Serve until a signal, a stop request or `stop`; `stopping` is called when the stop begins."""
     from crucible.control.db.sqlite.filesystem import mount_table, refuse_network
     from crucible.server.http.listen import raise_file_limit
-    from crucible.server.security.exposure import check_exposure
+    from crucible.server.security.exposure import check_agents_url, check_exposure
     from crucible.server.state_folder import open_state_folder
 
     reach = _exposure(options, settings)
     check_exposure(reach)
+    check_agents_url(settings.agents_url.value)
     raise_file_limit()
     refuse_network(settings.home.value.resolve(), mount_table())
     home = open_state_folder(settings.home.value)
     stop = stop or asyncio.Event()
-    with home.lock(), _log_output(home, options), _bound(home, options) as (api, agents), _signals(stop):
-        await Server(home, settings, reach, options.nonce, api, agents, stop, stopping).run(build)
+    with home.lock(), _log_output(home, options), _bound(home, options) as sockets, _signals(stop):
+        await Server(home, settings, reach, options.nonce, *sockets, stop, stopping).run(build)
 
 
 def _exposure(options: Options, settings: Settings) -> Exposure:
@@ -192,15 +209,18 @@ def _exposure(options: Options, settings: Settings) -> Exposure:
 
 
 @contextlib.contextmanager
-def _bound(home: StateFolder, options: Options) -> Iterator[tuple[socket.socket, socket.socket]]:
+def _bound(home: StateFolder, options: Options) -> Iterator[tuple[socket.socket, socket.socket, socket.socket]]:
+    """Bind the API's port, the agents' port and the agents' Unix socket."""
+    from crucible.server.agents.unix_socket import bind_agents_socket
     from crucible.server.http.listen import bind
 
     last = home.read_ports()
     with (
         bind(options.host, options.port, last.api) as api,
         bind(options.host, options.agents_port, last.agents) as agents,
+        bind_agents_socket(home.path) as local_agents,
     ):
-        yield api, agents
+        yield api, agents, local_agents
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """`home`: the state folder. `agents_url_file`: a file that holds the current URL of the agents' listener.
+    """`home`: the state folder. `agents_url_file`: a file that holds the current address of the agents' listener.
 
     `agent_file`: the agent as one file; `python`: the interpreter that runs it here; `uv`: the path of uv.
     `rehearsal_state`: the folder of a simulated cloud that others use too (default: its own one in `home`).

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from crucible.core.errors import Conflict, CrucibleError, DiskFull, Trouble
 from crucible.core.secret import Secret
+from crucible.wire.documents.bootstrap import AGENTS_ADDRESS_FILE
 
 SECRET_BYTES = 32
 
@@ -66,6 +67,10 @@ class StateFolder:
     def agents_url_file(self) -> Path:
         return self.path / "agents.url"
 
+    @property
+    def agents_address_file(self) -> Path:
+        return self.path / AGENTS_ADDRESS_FILE
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the folder for this process; the lock ends with the process. Raises AlreadyRunning."""
@@ -96,7 +101,9 @@ class StateFolder:
     def remove_discovery(self) -> None:
         (self.path / "server.json").unlink(missing_ok=True)
 
-    def write_agents_url(self, url: str) -> None:
+    def write_agents_url(self, url: str, address: str) -> None:
+        """Write where agents find the server: `address` on this computer, `url` elsewhere and for version 0.1.0."""
+        self._write(AGENTS_ADDRESS_FILE, address)
         self._write("agents.url", url)
 
     def read_ports(self) -> Ports:

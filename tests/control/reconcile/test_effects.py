@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 
 import pytest
 from structlog.testing import capture_logs
+from tests.control.fakes import FakeBackend
 from tests.control.world import Rig, secret
 
-from crucible.backends.base import NotYetGone, Seen
+from crucible.backends.base import Backend, NotYetGone, Reach, Seen
 from crucible.control.db import schema as t
-from crucible.control.reconcile.effects import LONGEST_WAIT, LOUD_AFTER
+from crucible.control.reconcile.effects import LONGEST_WAIT, LOUD_AFTER, LaunchContext
 from crucible.control.reconcile.outbox import CALL_DEADLINE, CLAIM_SECONDS
 from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.lifecycle import JobState, Machine, MachineState
@@ -69,6 +70,15 @@ async def test_the_bootstrap_has_the_machines_nonce_and_our_address(rig: Rig) ->
     assert given.nonce == secret("nonce", machine.id).decode()
     assert given.agents_url == "http://agents"
     assert given.nonce not in json.dumps([str(row) for row in await rig.rows(t.machines)])
+
+
+@pytest.mark.parametrize(("reach", "url"), [(Reach.LOOPBACK, "unix:/socket"), (Reach.INTERNET, "https://open")])
+def test_machines_on_this_computer_are_given_an_address_of_their_own(reach: Reach, url: str) -> None:
+    async def uninvited(backend: Backend, machine: str) -> None:
+        return None
+
+    backend = FakeBackend(capabilities=replace(FakeBackend.capabilities, reach=reach))
+    assert LaunchContext(b"key", "https://open", "unix:/socket", uninvited).agents_url_for(backend) == url
 
 
 async def test_a_refused_launch_ends_the_machine_and_the_job_tries_again(rig: Rig) -> None:

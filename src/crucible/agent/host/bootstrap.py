@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.clock import Deadline, boot_id
 from crucible.agent.files import read_json, write_file
 from crucible.agent.link.connection import ServerAddress
-from crucible.wire.documents.bootstrap import BadBootstrap, Bootstrap
+from crucible.wire.documents.bootstrap import AGENTS_ADDRESS_FILE, BadBootstrap, Bootstrap
 from crucible.wire.documents.desired import Assignment, Desired, decode_desired, encode_desired
 
 
@@ -22,8 +23,18 @@ def read_bootstrap(path: Path) -> Bootstrap:
 
 
 def server_address(bootstrap: Bootstrap) -> ServerAddress:
-    file = bootstrap.agents_url_file
-    return ServerAddress(bootstrap.agents_url, None if file is None else Path(file))
+    """Return where the server is.
+
+    A bootstrap of version 0.1.0 names a TCP port of this computer, which any user could take over from a dead server.
+    The file beside it then says where the present server proves itself.
+    """
+    if bootstrap.agents_url_file is None:
+        return ServerAddress(bootstrap.agents_url)
+    file = Path(bootstrap.agents_url_file)
+    present = file.with_name(AGENTS_ADDRESS_FILE)
+    if file != present and os.path.exists(present):
+        return ServerAddress(file=present)
+    return ServerAddress(bootstrap.agents_url, file)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Gone(ChannelError):
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """Where the agents' listener is. The file takes precedence: a restarted server may have another port."""
+    """Where the agents' listener is. The file takes precedence: a restarted server may be elsewhere."""
 
     url: str | None = None
     file: Path | None = None

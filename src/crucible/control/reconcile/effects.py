@@ -44,14 +44,19 @@ LOUD_AFTER = 5
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """The URL at which agents find this server, and the key from which their secrets are derived.
+    """The URLs at which agents find this server, and the key from which their secrets are derived.
 
     `invite` returns what a machine needs to communicate through the store, or None if its agent calls this server.
     """
 
     key: bytes = field(repr=False)
     agents_url: str
+    local_agents_url: str
     invite: Callable[[base.Backend, str], Awaitable[Mapping[str, object] | None]]
+
+    def agents_url_for(self, backend: base.Backend) -> str:
+        is_local = backend.capabilities.reach is base.Reach.LOOPBACK
+        return self.local_agents_url if is_local else self.agents_url
 
 
 class Performer:
@@ -148,7 +153,8 @@ class Performer:
                 return await self._record_answer(effect, f.LaunchAnswered(native_id))
         nonce = derive_secret(self._context.key, "nonce", machine.id).decode()
         invitation = await self._context.invite(backend, machine.id)
-        bootstrap = Bootstrap(machine.id, nonce=nonce, agents_url=self._context.agents_url, store=invitation)
+        agents_url = self._context.agents_url_for(backend)
+        bootstrap = Bootstrap(machine.id, nonce=nonce, agents_url=agents_url, store=invitation)
         crashpoint("launch.before_call")
         try:
             ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))

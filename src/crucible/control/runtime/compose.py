@@ -8,6 +8,7 @@ import platform
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -37,6 +38,7 @@ from crucible.core.secret import Secret
 from crucible.integrations.addresses import Exceptions, Guard, look_up
 from crucible.integrations.webhook import Webhooks
 from crucible.storage import StoreOptions, open_store
+from crucible.wire.documents.bootstrap import AGENTS_ADDRESS_FILE
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +52,7 @@ _STARTED = secrets.token_hex(6)
 
 @dataclass(frozen=True)
 class AgentsUrlFile:
-    """The file from which agents on this computer read, at every call, the URL of the server on duty."""
+    """A file from which agents on this computer read, at every call, the URL of the server on duty."""
 
     path: Path
     url: str
@@ -86,6 +88,7 @@ class ControlOptions:
     store: str
     store_options: StoreOptions
     agents_url_file: Path
+    agents_address_file: Path
     local_folder: Path
     backends: tuple[str, ...]
     key: Secret
@@ -119,21 +122,24 @@ def build_control(options: ControlOptions) -> ControlPlane:
         worker=engine.worker,
     )
     agents_url = options.agents_url_file.read_text(encoding="utf-8").strip()
-    agents_url_file = AgentsUrlFile(options.local_folder / "agents.url", agents_url)
-    backends = _backends(options, agents_url_file.path)
+    local_agents_url = options.agents_address_file.read_text(encoding="utf-8").strip()
+    address_file = AgentsUrlFile(options.local_folder / AGENTS_ADDRESS_FILE, local_agents_url)
+    old_file = AgentsUrlFile(options.local_folder / "agents.url", agents_url)
+    backends = _backends(options, address_file.path)
     nearby = _local_backends(backends.values())
     shared = is_postgres(options.database)
     deployment = Deployment(
         id=deployment_id(options.key),
         key=options.key.reveal().encode(),
         agents_url=agents_url,
+        local_agents_url=local_agents_url,
         scratch=options.home / "uploads",
         bundle_limit=options.bundle_limit,
         admit=Admission(
             deployment_id(options.key), nearby, read_host_id(options.local_folder) if nearby and shared else None
         ),
         shared=shared,
-        publish_agents_url=agents_url_file.write if nearby else lambda: None,
+        publish_agents_url=partial(_write_all, address_file, old_file) if nearby else lambda: None,
         terms=options.terms,
         quota=options.quota,
         prune_after=options.prune_after,
@@ -150,6 +156,11 @@ def build_control(options: ControlOptions) -> ControlPlane:
         price_keys={name: Secret(key) for name, variable in KEYS.items() if (key := options.environ.get(variable))},
     )
     return ControlPlane(ports, backends, deployment)
+
+
+def _write_all(*files: AgentsUrlFile) -> None:
+    for file in files:
+        file.write()
 
 
 def _webhooks(hosts: Iterable[str], calls: Calls) -> Webhooks:

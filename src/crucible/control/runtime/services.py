@@ -75,6 +75,8 @@ class Deployment:
     """Whether other processes may work on this database and with these backends."""
     publish_agents_url: Callable[[], None] = lambda: None
     """Publishes this process's URL to the agents on this computer."""
+    local_agents_url: str = ""
+    """The URL for agents on this computer (default: `agents_url`)."""
     terms: LeaseTerms = LeaseTerms()
     store_url: str = ""
     """The URL of the store for agents; empty if they cannot reach it."""
@@ -134,7 +136,8 @@ class Services:
         self.quota = StoreQuota(ports, deployment.quota)
         self.uploads = Uploads(ports, deployment.scratch, self.quota)
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
-        self.sessions = Sessions(ports, deployment.agents_url)
+        local_agents_url = deployment.local_agents_url or deployment.agents_url
+        self.sessions = Sessions(ports, local_agents_url)
         self.noted_ports: dict[tuple[str, str | None, str, int], float] = {}
         agent_services = AgentServices(
             ports, self.writer, self.feed, self.tails, self.contacts, deployment.key, self.vault, self.sessions
@@ -144,7 +147,7 @@ class Services:
         self.logsearch = LogSearch(ports, self.tails)
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
         self.storelink = StoreLink(ports, self.agents, mailboxes, deployment.key, backends, invites=invites)
-        context = LaunchContext(deployment.key, deployment.agents_url, invitations.make_invitation)
+        context = LaunchContext(deployment.key, deployment.agents_url, local_agents_url, invitations.make_invitation)
         missing_since = MissingSince()
         self.performer = Performer(ports, self.backends, self.writer, context, missing_since)
         self.poller = Poller(ports, self.backends, self.writer, missing_since)

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 IDLE_EXIT_SECONDS = 60.0
+AGENTS_ADDRESS_FILE = "agents.address"
+"""The file with the address for agents on the server's own computer; those of version 0.1.0 read `agents.url`."""
 
 
 class BadBootstrap(ValueError):
