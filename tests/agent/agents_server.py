@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.client.faults import Faults
 from tests.control import world
 from tests.control.fakes import DEPLOYMENT, EvenRandom, FakeBackend, InlineCalls
-from tests.control.world import FakeRunner, Rig, make_machine, pieces, sha
+from tests.control.world import FakeRunner, Rig, job_spec, make_machine, pieces, sha
 from tests.server.loopback import Loopback, background_loop, transport_of
 
 from crucible.control.db import schema as t
@@ -39,7 +39,7 @@ from crucible.core.secret import Secret
 from crucible.server.agents.api import build_agents_api
 from crucible.server.security.size_limits import MAX_BUNDLE
 from crucible.storage import ObjectStore
-from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
+from crucible.storage.layout import checkpoint_key, log_segment_key, output_key
 from crucible.wire.documents.desired import Resume
 from crucible.wire.documents.messages import Message as AgentMessage
 from crucible.wire.documents.messages import MessageKind, decode_batch, derive_secret
@@ -93,7 +93,7 @@ class Attempt:
         """Return the stored output. Fails unless it has no gap and matches its announcements."""
         data = b""
         for row in self._rows(t.log_segments):
-            piece = self._server.store.get(log_segment_key(self.job, self.id, 0, row["n"]))
+            piece = self._server.store.get(log_segment_key(self.job, self.id, 0, row["n"], row["sha256"]))
             assert (row["start"], row["end"]) == (len(data), len(data) + len(piece))
             assert row["lines"] == piece.count(b"\n")
             assert row["sha256"] == hashlib.sha256(piece).hexdigest()
@@ -111,7 +111,7 @@ class Attempt:
         """The stored files by path, each verified against its announcement."""
         found = {}
         for row in self._rows(t.artifacts):
-            data = found[row["path"]] = self._server.store.get(artifact_key(self.job, self.id, row["path"]))
+            data = found[row["path"]] = self._server.store.get(output_key(self.job, self.id, row["sha256"]))
             assert (row["size"], row["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
         return found
 
@@ -284,6 +284,16 @@ class AgentsServer:
     ) -> Resume:
         """Store a checkpoint of the attempt, as its runner does, and return its entry in a resumed assignment."""
         return self.call(self._add_checkpoint, attempt, data, name, form, step)
+
+    def assign(self, attempt: str, *, bundle: str | None = None, resume: Resume | None = None) -> None:
+        """Make this the code of the attempt's job, or the checkpoint that it starts from: it may read no other."""
+        if bundle is not None:
+            job = t.jobs.c.id == self.attempts[attempt].job
+            spec = job_spec(bundle=bundle).model_dump_json()
+            self.call(self.rig.sql, lambda conn: conn.execute(update(t.jobs).where(job).values(spec=spec)))
+        if resume is not None:
+            this, start = t.attempts.c.id == attempt, {"resume_from": resume.id}
+            self.call(self.rig.sql, lambda conn: conn.execute(update(t.attempts).where(this).values(start)))
 
     def set_secret(self, name: str, value: str) -> None:
         self.call(self.rig.services.vault.set, OWNER, DEFAULT_PROJECT, name, Secret(value))

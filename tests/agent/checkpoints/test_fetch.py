@@ -40,7 +40,9 @@ def work(said: list[str]) -> StagingContext:
 
 
 def stored(control: AgentsServer, data: bytes, **fields: Any) -> Resume:
-    return control.add_checkpoint("a", data, **{"name": "step-5.pt", "step": 5, **fields})
+    resume = control.add_checkpoint("a", data, **{"name": "step-5.pt", "step": 5, **fields})
+    control.assign("a", resume=resume)
+    return resume
 
 
 def get(control: AgentsServer, resume: Resume, target: Path, work: StagingContext) -> None:

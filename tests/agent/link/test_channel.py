@@ -161,13 +161,16 @@ def test_a_large_upload_may_take_its_time() -> None:
     assert upload_seconds(10**12) > 24 * 3600
 
 
-def test_a_bundle_from_the_middle(channel: HttpChannel, control: AgentsServer) -> None:
+def test_a_bundle_from_the_middle(control: AgentsServer) -> None:
     sha256 = control.add_bundle(b"0123456789")
+    control.run(job_spec(bundle=sha256), "b")
+    channel = HttpChannel(ServerAddress(file=control.url_file), "b", 0, control.secret("b"))
     assert b"".join(channel.bundle(sha256, 0)) == b"0123456789"
     assert b"".join(channel.bundle(sha256, 4)) == b"456789"
     with pytest.raises(Refused):
         list(channel.bundle("e" * 64, 0))
     assert channel.send([message(1)]) == 1
+    channel.close()
 
 
 def test_claims(control: AgentsServer) -> None:

@@ -60,7 +60,9 @@ def job(**changes: object) -> Assignment:
 def bundle(control: AgentsServer, **files: bytes) -> str:
     raw = io.BytesIO()
     pack([Entry.of_bytes(f"{name}.py", data) for name, data in files.items()], raw)
-    return control.add_bundle(raw.getvalue())
+    sha256 = control.add_bundle(raw.getvalue())
+    control.assign("a", bundle=sha256)
+    return sha256
 
 
 def downloads(control: AgentsServer) -> int:
