@@ -5,6 +5,8 @@ Trouble
 └── DatabaseError            any other failure of the database itself
     ├── DatabaseBusy         another process held the write lock for too long
     ├── DatabaseClosed       used after close()
+    ├── DatabaseLost         its file was removed or replaced while it was open
+    ├── DatabaseMissing      the file is gone or empty, and the store beside it is not
     ├── DamagedDatabase      the file is not a database, not Crucible's, or corrupted
     ├── NewerDatabase        written by a newer Crucible
     ├── OlderDatabase        written by a development version from before 0.1.0
@@ -28,6 +30,8 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseClosed",
     "DatabaseError",
+    "DatabaseLost",
+    "DatabaseMissing",
     "Db",
     "DiskFull",
     "NetworkFileSystem",
@@ -87,6 +91,14 @@ class DatabaseBusy(DatabaseError):
 
 class DatabaseClosed(DatabaseError):
     code = "database_closed"
+
+
+class DatabaseLost(DatabaseError):
+    code = "database_lost"
+
+
+class DatabaseMissing(DatabaseError):
+    code = "database_missing"
 
 
 class DamagedDatabase(DatabaseError):

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from crucible.control.db.port import Outcome
+from crucible.control.db.port import DatabaseLost, Outcome
 from crucible.control.db.sqlite.connection import close_connection, driver_of, open_writer
 from crucible.control.db.sqlite.failures import translate_errors
+from crucible.control.db.sqlite.open_files import OpenFiles
 from crucible.control.db.sqlite.transaction import Fn, write_group
 
 T = TypeVar("T")
@@ -40,6 +41,7 @@ class WriterThread:
         self._group_seconds = group_seconds
         with translate_errors():
             self._connection = open_writer(path)
+        self._files = OpenFiles(path)
         self._queue: SimpleQueue[_QueuedWrite | None] = SimpleQueue()
         self._stopping = False
         # A daemon: a process that exits without close() loses only writes that have not returned.
@@ -75,7 +77,15 @@ class WriterThread:
             return
         group: list[_QueuedWrite] = []
         outcomes = write_group(self._connection, self._gather(first, group))
-        _send_outcomes(group, outcomes)
+        _send_outcomes(group, self._check_files(outcomes))
+
+    def _check_files(self, outcomes: list[Outcome[Any]]) -> list[Outcome[Any]]:
+        """Return the outcomes; errors if the commit went to files that nobody will find again."""
+        try:
+            self._files.check()
+        except DatabaseLost as error:
+            return [outcome if outcome.error else Outcome(error=error) for outcome in outcomes]
+        return outcomes
 
     def _gather(self, first: _QueuedWrite, group: list[_QueuedWrite]) -> Iterator[Fn]:
         """Yield the functions of one group, and append their writes to `group`."""
