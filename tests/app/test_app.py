@@ -32,7 +32,8 @@ from crucible.app.options import parse
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
 from crucible.server.http.listen import PortInUse, bind, port_of
-from crucible.server.state_folder import AlreadyRunning, StateFolder
+from crucible.server.folder_lock import AlreadyRunning, StateFolderLost
+from crucible.server.state_folder import StateFolder
 from crucible.settings import Setting, Settings, load_settings
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.http.client import BaseUrl
@@ -85,9 +86,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, rig: Rig, options: app.Options = OPTIONS) -> AsyncIterator[Running]:
+async def running(
+    settings: Settings, rig: Rig, options: app.Options = OPTIONS, stopping: Callable[[int], None] = lambda code: None
+) -> AsyncIterator[Running]:
     stop, control = asyncio.Event(), service(rig)
-    task = asyncio.create_task(app.serve(options, settings, lambda home, settings: control, stop=stop))
+    serving = app.serve(options, settings, lambda home, settings: control, stop=stop, stopping=stopping)
+    task = asyncio.create_task(serving)
     home = settings.home.value
     async with httpx2.AsyncClient(timeout=DEADLINE) as http:
         try:
@@ -111,7 +115,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_server_is_found_by_its_file(settings: Settings, rig: Rig) -> None:
     async with running(settings, rig) as server:
         found = server.found
-        assert found.keys() == {"url", "agents_url", "pid", "start_time", "version", "nonce", "deployment"}
+        assert found.keys() == {"url", "agents_url", "pid", "start_time", "version", "nonce", "deployment", "folder"}
         assert (found["nonce"], found["pid"], found["deployment"]) == ("n-1", os.getpid(), DEPLOYMENT)
         assert found["start_time"] == this_process().start_time
         assert stat.S_IMODE((server.home / "server.json").stat().st_mode) == 0o600
@@ -242,6 +246,44 @@ async def test_a_second_server_on_the_folder_is_refused(settings: Settings, rig:
             async with running(settings, rig, app.Options(True, "n-2")):
                 pass
         assert server.found["nonce"] == "n-1"
+
+
+@pytest.mark.enable_socket
+async def test_a_second_server_is_refused_without_the_lock_file_too(settings: Settings, rig: Rig) -> None:
+    async with running(settings, rig) as server:
+        (server.home / "server.lock").unlink()
+        with pytest.raises(AlreadyRunning):
+            async with running(settings, rig, app.Options(True, "n-2")):
+                pass
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("name", ["", "server.lock", "crucible.db"])
+async def test_a_server_whose_state_is_removed_ends(settings: Settings, rig: Rig, name: str) -> None:
+    """It ends with an error and makes nothing anew."""
+    home = settings.home.value
+    home.mkdir()
+    (home / "crucible.db").touch()
+    ends: list[int] = []
+    async with running(settings, rig, stopping=ends.append) as server:
+        (home / name).rename(home.with_name("removed"))
+        with pytest.raises(Trouble, match=f"{name} was removed or replaced"):
+            await asyncio.wait_for(server.task, DEADLINE)
+        assert not (home / name).exists()
+        assert ends == [1]
+        assert "closed" in rig.calls.lanes
+
+
+@pytest.mark.enable_socket
+async def test_a_server_whose_folder_was_replaced_leaves_the_new_one_alone(settings: Settings, rig: Rig) -> None:
+    home = settings.home.value
+    async with running(settings, rig) as server:
+        home.rename(home.with_name("removed"))
+        home.mkdir()
+        (home / "server.json").write_text("of another server")
+        with pytest.raises(StateFolderLost):
+            await asyncio.wait_for(server.task, DEADLINE)
+        assert [path.name for path in home.iterdir()] == ["server.json"]
 
 
 @pytest.mark.enable_socket

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from crucible.core.errors import CrucibleError, Trouble
-from crucible.server.state_folder import AlreadyRunning, Discovery, Ports, StateFolder, open_state_folder
+from crucible.server.folder_lock import AlreadyRunning
+from crucible.server.state_folder import Discovery, Ports, StateFolder, open_state_folder
 
-FOUND = Discovery("http://127.0.0.1:1", "http://127.0.0.1:2", 7, "123", "1.0", "n", "dep-1")
+FOUND = Discovery("http://127.0.0.1:1", "http://127.0.0.1:2", 7, "123", "1.0", "n", "dep-1", "1:2")
 
 
 @pytest.fixture

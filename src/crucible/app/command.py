@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None, leave: OnExit = lambda code: No
         args, flags = with_home(sys.argv[1:] if arguments is None else arguments)
         if args[:1] == ["db"]:
             return run_database_command(args[1:], load_settings(flags))
-        asyncio.run(serve(parse(args), load_settings(flags), build_control, stopping=lambda: leave(0)))
+        asyncio.run(serve(parse(args), load_settings(flags), build_control, stopping=leave))
     except CrucibleError as error:
         leave(error.exit_code)
         return write_error(error)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import socket
 
     from crucible.control.control_plane import ControlPlane
+    from crucible.server.folder_lock import FolderLock
     from crucible.server.http.listen import UvicornListener
     from crucible.server.security.exposure import Exposure
     from crucible.server.state_folder import StateFolder
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 2.0
 """How long control's background tasks may take to stop; the listeners have a second of their own."""
+WATCH_SECONDS = 1.0
+"""How often the server looks whether its state folder and database are still there."""
 
 Build = Callable[["StateFolder", Settings], "ControlPlane"]
 
@@ -39,10 +42,11 @@ class Server:
     """One run of the server, from bound sockets to the last response.
 
     `agents` is the port for agents of other computers, `local_agents` the Unix socket for those of this one.
-    `nonce` identifies the run. Setting `stop` ends it; `stopping` is called when that begins.
+    `nonce` identifies the run. Setting `stop` ends it; `stopping` is called with the exit code when an end begins.
     """
 
     home: StateFolder
+    lock: FolderLock
     settings: Settings
     reach: Exposure
     nonce: str
@@ -50,7 +54,7 @@ class Server:
     agents: socket.socket
     local_agents: socket.socket
     stop: asyncio.Event
-    stopping: Callable[[], None]
+    stopping: Callable[[int], None]
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to answer the agents' long polls when the server stops."""
 
@@ -99,14 +103,37 @@ class Server:
 
     async def _until_stopped(self, running: Sequence[asyncio.Future[None]]) -> None:
         stop_wait: asyncio.Future[Any] = asyncio.ensure_future(self.stop.wait())
+        loss_wait = asyncio.ensure_future(self._until_lost())
         try:
-            await asyncio.wait({*running, stop_wait}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*running, stop_wait, loss_wait}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop_wait.cancel()
+            loss_wait.cancel()
+        if loss_wait.done():
+            loss = await loss_wait
+            self.stopping(loss.exit_code)
+            raise loss
         if not self.stop.is_set():
             await asyncio.gather(*(listener for listener in running if listener.done()))
             raise Trouble("A listener stopped unexpectedly.", fix="Start the server again.")
-        self.stopping()
+        self.stopping(0)
+
+    async def _until_lost(self) -> Trouble:
+        """Wait until the state folder or the database in it is removed or replaced; return what happened."""
+        import structlog
+
+        from crucible.control.db.sqlite.open_files import OpenFiles
+
+        database = OpenFiles(str(self.home.database)) if self.settings.database.value is None else None
+        while True:
+            try:
+                self.lock.check()
+                if database is not None:
+                    database.check()
+            except Trouble as loss:
+                structlog.get_logger().error("ending: the state is lost", what=loss.what, why=loss.why, fix=loss.fix)
+                return loss
+            await asyncio.sleep(WATCH_SECONDS)
 
     def _listeners(self, control: ControlPlane) -> tuple[UvicornListener, ...]:
         from crucible.server.agents.api import build_agents_api
@@ -153,6 +180,7 @@ class Server:
                 version=__version__,
                 nonce=self.nonce,
                 deployment=deployment,
+                folder=self.lock.identity,
             )
         )
 
@@ -160,13 +188,16 @@ class Server:
         self, control: ControlPlane, listeners: Sequence[UvicornListener], running: Sequence[asyncio.Future[None]]
     ) -> None:
         """Remove the discovery file, answer waiting agents, stop the listeners, then control."""
-        with contextlib.suppress(OSError):  # a full or read-only disk; the next server removes the file
+        from crucible.control.db import DatabaseLost
+
+        with contextlib.suppress(OSError, Trouble):  # a full or read-only disk; the next server removes the file
+            self.lock.check()  # what is at the path of a lost folder is not ours
             self.home.remove_discovery()
         self.closing.set()
         for listener in listeners:
             listener.should_exit = True
         await asyncio.gather(*running, return_exceptions=True)
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, DatabaseLost):  # that it is lost was logged
             await asyncio.wait_for(control.stop(), STOP_SECONDS)
 
 
@@ -176,9 +207,12 @@ async def serve(
     build: Build,
     *,
     stop: asyncio.Event | None = None,
-    stopping: Callable[[], None] = lambda: None,
+    stopping: Callable[[int], None] = lambda code: None,
 ) -> None:
-    """Serve until a signal, a stop request or `stop`; `stopping` is called when the stop begins."""
+    """Serve until a signal, a stop request or `stop`; `stopping` is called with the exit code when the end begins.
+
+    Raises StateFolderLost or DatabaseLost when another server could take over, or nothing could be kept any more.
+    """
     from crucible.control.db.sqlite.filesystem import mount_table, refuse_network
     from crucible.server.http.listen import raise_file_limit
     from crucible.server.security.exposure import check_agents_url, check_exposure
@@ -191,8 +225,8 @@ async def serve(
     refuse_network(settings.home.value.resolve(), mount_table())
     home = open_state_folder(settings.home.value)
     stop = stop or asyncio.Event()
-    with home.lock(), _log_output(home, options), _bound(home, options) as sockets, _signals(stop):
-        await Server(home, settings, reach, options.nonce, *sockets, stop, stopping).run(build)
+    with home.lock() as lock, _log_output(home, options), _bound(home, options) as sockets, _signals(stop):
+        await Server(home, lock, settings, reach, options.nonce, *sockets, stop, stopping).run(build)
 
 
 def _exposure(options: Options, settings: Settings) -> Exposure:

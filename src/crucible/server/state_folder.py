@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
@@ -15,20 +14,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from crucible.core.errors import Conflict, CrucibleError, DiskFull, Trouble
+from crucible.core.errors import CrucibleError, DiskFull, Trouble
 from crucible.core.secret import Secret
+from crucible.server.folder_lock import FolderLock, lock_folder
 from crucible.wire.documents.bootstrap import AGENTS_ADDRESS_FILE
 
 SECRET_BYTES = 32
 
 
-class AlreadyRunning(Conflict):
-    code = "already_running"
-
-
 @dataclass(frozen=True)
 class Discovery:
-    """Addresses and identity of the running server; the content of server.json."""
+    """Addresses and identity of the running server; the content of server.json.
+
+    `folder` tells its state folder from a copy.
+    """
 
     url: str
     agents_url: str
@@ -37,6 +36,7 @@ class Discovery:
     version: str
     nonce: str
     deployment: str
+    folder: str
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,12 @@ class StateFolder:
         return self.path / AGENTS_ADDRESS_FILE
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> Iterator[FolderLock]:
         """Lock the folder for this process; the lock ends with the process. Raises AlreadyRunning."""
-        with _file_errors(self.path):
-            descriptor = os.open(self.path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
+        with contextlib.ExitStack() as held:
             with _file_errors(self.path):
-                _lock(descriptor, self.path)
-            yield
-        finally:
-            os.close(descriptor)
+                lock = held.enter_context(lock_folder(self.path))
+            yield lock
 
     def load_key(self, key_file: Path | None = None) -> Secret:
         """Return the deployment's key: from `key_file`, which several servers share, or one created on first use."""
@@ -163,20 +159,6 @@ def _check_secret(text: str, path: Path, fix: str) -> Secret:
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise AlreadyRunning(
-            f"Another server runs on the state folder {path}.",
-            why="Only one server at a time can use a state folder.",
-            fix="Use that server, or stop it with `crucible down`. For a second server, set CRUCIBLE_HOME.",
-            path=str(path),
-        ) from error
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
 
 
 @contextlib.contextmanager

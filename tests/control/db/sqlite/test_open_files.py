@@ -62,9 +62,7 @@ async def test_a_functions_own_error_stays_its_own(reopened: SqliteDb, tmp_path:
         await reopened.write(fails)
 
 
-async def test_a_folder_that_is_moved_and_back_is_the_same(
-    reopened: SqliteDb, tmp_path: Path, table: Notes
-) -> None:
+async def test_a_folder_that_is_moved_and_back_is_the_same(reopened: SqliteDb, tmp_path: Path, table: Notes) -> None:
     (tmp_path / "state").rename(tmp_path / "elsewhere")
     with pytest.raises(DatabaseLost):
         await reopened.write(table.add(2))
