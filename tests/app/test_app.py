@@ -31,8 +31,8 @@ from crucible.agent.sessions.session_socket import open_session_socket
 from crucible.app.options import parse
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
-from crucible.server.http.listen import PortInUse, bind, port_of
 from crucible.server.folder_lock import AlreadyRunning, StateFolderLost
+from crucible.server.http.listen import PortInUse, bind, port_of
 from crucible.server.state_folder import StateFolder
 from crucible.settings import Setting, Settings, load_settings
 from crucible.wire.documents.bootstrap import Bootstrap

@@ -86,7 +86,7 @@ class Library:
             raise Trouble("There is no folder for refreshed prices.", fix="Start the server with a state folder.")
         text = write_rows(sorted(rows, key=lambda row: row.key))
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(exist_ok=True)
             _replace(self._folder / f"{provider}.csv", text)
         except OSError as error:
             what = f"The refreshed prices of {provider} cannot be written."

@@ -108,7 +108,9 @@ class AttemptFolder:
         return self.root / "done"
 
     def create(self) -> None:
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make the folder, and that of all attempts; never the machine's folder above them, which may be gone."""
+        for path in (self.root.parent, self.root):
+            path.mkdir(mode=0o700, exist_ok=True)
         sync_folder(self.root.parent)
 
     def make_job_folders(self) -> None:

@@ -60,7 +60,9 @@ class MachineFolder:
             yield
 
     def make(self) -> None:
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make the folder, and that of all machines; never the state folder above them, which may be gone."""
+        for path in (self.path.parent, self.path):
+            path.mkdir(mode=0o700, exist_ok=True)
 
     # Files of the backend
 

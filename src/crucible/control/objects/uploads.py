@@ -122,7 +122,7 @@ class Uploads:
         await self._ports.calls.run(LANE, lambda: file.write(pieces), WRITE_DEADLINE)
 
     def _new_file(self) -> tuple[FileIO, Path]:
-        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._scratch.mkdir(mode=0o700, exist_ok=True)  # never the state folder above it, which may be gone
         descriptor, name = tempfile.mkstemp(dir=self._scratch, prefix=self._prefix)
         return FileIO(descriptor, "wb"), Path(name)
 
