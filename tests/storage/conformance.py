@@ -26,6 +26,10 @@ def failing(error: Exception, *pieces: bytes) -> Iterator[bytes]:
 
 
 class StoreContract:
+    def test_a_store_that_works_is_fine(self, store: Store) -> None:
+        store.check()
+        assert list(store.list("")) == []
+
     def test_what_is_put_can_be_got(self, store: Store, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"abc")
         contents: dict[str, Content] = {

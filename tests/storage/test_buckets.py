@@ -98,6 +98,8 @@ class BucketContract(StoreContract):
 
     def test_a_missing_bucket_is_told_apart_from_a_missing_object(self, server: Server) -> None:
         store = server.open(f"{server.scheme}://no-such-bucket")
+        with pytest.raises(NoSuchStore):
+            store.check()
         with pytest.raises(NoSuchStore, match="Create the bucket"):
             list(store.list(""))
 

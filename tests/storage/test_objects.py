@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from obstore.store import MemoryStore
 from tests.storage.conformance import StoreContract, failing
 
 from crucible.core import errors as core_errors
-from crucible.storage.errors import StorageError, StoreFull
+from crucible.storage.errors import NoSuchStore, StorageError, StoreFull
 from crucible.storage.folder import STAGING
 from crucible.storage.objects import ObjectStore
 from crucible.storage.open_store import open_store
@@ -189,3 +190,30 @@ def test_what_cannot_be_adopted_stays_where_it_is(tmp_path: Path) -> None:
 def test_free_bytes(tmp_path: Path) -> None:
     assert (open_store(str(tmp_path)).free_bytes() or 0) > 0
     assert ObjectStore(MemoryStore()).free_bytes() is None
+
+
+@pytest.mark.parametrize("write", ["put", "put_new", "adopt"])
+def test_a_folder_that_is_gone_is_not_made_anew(tmp_path: Path, write: str) -> None:
+    """Not even by a file that is moved in; and a folder at its place is not taken for it."""
+    state = tmp_path / "state"
+    store = open_store(str(state / "store"))
+    store.check()
+    store.put("a/b", b"1")
+    shutil.rmtree(state)
+    arrived = tmp_path / "arrived"
+    arrived.write_bytes(b"2")
+    more = (arrived, "unchecked") if write == "adopt" else (b"2",)
+    for _ in range(2):
+        with pytest.raises(NoSuchStore, match="not there any more"):
+            getattr(store, write)("a/c", *more)
+        with pytest.raises(NoSuchStore):
+            store.check()
+        assert list(state.rglob("*")) in ([], [state / "store"])
+        (state / "store").mkdir(parents=True, exist_ok=True)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root, who runs tests, may do everything
+    with pytest.raises(StorageError, match="cannot be written"):
+        store.check()

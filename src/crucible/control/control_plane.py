@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crucible.backends.base import Backend
+from crucible.control.objects.store_health import StoreHealth
 from crucible.control.resources.backends import Backends
 from crucible.control.resources.checkpoints import Checkpoints
 from crucible.control.resources.exec_access import ExecAccess
@@ -18,6 +19,7 @@ from crucible.control.resources.trainings import Trainings
 from crucible.control.runtime.background import BackgroundTasks
 from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment, Services
+from crucible.core.errors import CrucibleError
 
 
 class ControlPlane:
@@ -30,6 +32,7 @@ class ControlPlane:
         self._services = services = Services(ports, backends, deployment)
         self._background = BackgroundTasks(services)
         self._ready = False
+        self._store_health = StoreHealth(ports)
         access = services.access
         self.store = ports.store
         self.agents = services.agents
@@ -63,4 +66,9 @@ class ControlPlane:
         await self._background.stop()
 
     def ready(self) -> bool:
+        """Return whether it has started and does not stop yet."""
         return self._ready
+
+    async def store_error(self) -> CrucibleError | None:
+        """Return why the store cannot be used, or None."""
+        return await self._store_health.error()

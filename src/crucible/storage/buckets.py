@@ -39,6 +39,8 @@ _MIN_RATE = 1_000_000
 """Bytes per second; a slower large request times out."""
 _PLAIN = re.compile(r"[A-Za-z0-9._~/-]*")
 _WEEK = 7 * 24 * 3600
+_NOWHERE = "readiness"
+"""A folder that is always empty. To list it, as opposed to asking for one object, tells of a missing bucket."""
 
 
 class BucketStore:
@@ -111,6 +113,9 @@ class BucketStore:
                 obstore.delete(self._client, key)
         except NotFound:
             return
+
+    def check(self) -> None:
+        next(self.list(_NOWHERE), None)
 
     def free_bytes(self) -> int | None:
         return None

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from crucible.storage.errors import NoSuchStore, StorageError
 from crucible.wire.files.paths import safe_join
 
 STAGING = ".staging"
@@ -24,7 +25,10 @@ _COPY_BYTES = 1024 * 1024
 
 
 class Folder:
-    """Writes files below `root`. Safe for threads and for several processes at once."""
+    """Writes files below `root`. Safe for threads and for several processes at once.
+
+    The root is made once, here. When it is gone later, it is not made anew: its content would be missing all the same.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -34,8 +38,25 @@ class Folder:
         self._make_durable(root / STAGING)
         self._remove_abandoned()
 
+    def check(self) -> None:
+        """Raise NoSuchStore if the folder is gone or another one, StorageError if it cannot be written."""
+        staging = self.root / STAGING
+        if not staging.is_dir():
+            raise NoSuchStore(
+                f"The store {self.root} is not there any more.",
+                why="The folder was removed, replaced or unmounted while the server ran.",
+                fix="Mount or restore it, or correct the setting 'store'; then start the server again.",
+            )
+        if not os.access(staging, os.W_OK | os.X_OK):
+            raise StorageError(
+                f"The store {self.root} cannot be written.",
+                why="Its disk is read-only, or the server may not write there.",
+                fix="Check the disk and the folder's permissions.",
+            )
+
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         """Store the chunks as `name`, replacing an existing file. If `chunks` raises, nothing changes."""
+        self.check()
         target = safe_join(self.root, name)
         staged = self._stage(chunks)
         try:
@@ -48,6 +69,7 @@ class Folder:
 
     def write_new(self, name: str, chunks: Iterable[bytes]) -> bool:
         """Like `write`, but return False if `name` exists; then the existing file is durable."""
+        self.check()
         target = safe_join(self.root, name)
         if target.exists():
             self._make_durable(target.parent)
@@ -67,6 +89,7 @@ class Folder:
 
         If this fails, the file may still be at `path`.
         """
+        self.check()
         target = safe_join(self.root, name)
         _sync_content(path)
         self._make_durable(target.parent)
@@ -103,7 +126,10 @@ class Folder:
         with self._lock:
             if folder in self._durable and folder.is_dir():
                 return
-        folder.mkdir(parents=True, exist_ok=True)
+        path = self.root
+        for part in folder.relative_to(self.root).parts:
+            path = path / part
+            path.mkdir(exist_ok=True)
         for parent in folder.parents:
             _sync(parent)
             if parent == self.root:

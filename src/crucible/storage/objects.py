@@ -94,6 +94,10 @@ class ObjectStore:
         except NotFound:
             return
 
+    def check(self) -> None:
+        if self._folder:
+            self._folder.check()
+
     def free_bytes(self) -> int | None:
         return shutil.disk_usage(self._folder.root).free if self._folder else None
 

@@ -77,6 +77,10 @@ class Store(Protocol):
         """Delete the object. Idempotent."""
         ...
 
+    def check(self) -> None:
+        """Raise a StorageError if the store is gone, does not answer or cannot be written. Cheap; writes nothing."""
+        ...
+
     def free_bytes(self) -> int | None:
         """Return the free bytes, or None if there is no limit."""
         ...

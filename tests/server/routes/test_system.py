@@ -12,9 +12,11 @@ from tests.control.fakes import DEPLOYMENT
 from tests.server.app import App
 from tests.server.security.test_auth import OPEN
 
+from crucible.control.objects.store_health import REMEMBERED_SECONDS
 from crucible.control.upkeep import restore_hold
 from crucible.core.job.job_file import JobFile
 from crucible.core.job.spec import JobSpec
+from crucible.storage import StoreUnreachable
 
 
 async def test_health(client: httpx2.AsyncClient) -> None:
@@ -35,6 +37,25 @@ async def test_not_ready_yet(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"ready": False, "nonce": "n-1", "version": "1.2.3"})
     assert answer.headers["Retry-After"] == "1"
+
+
+async def test_not_ready_while_the_store_cannot_be_used(
+    app: App, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise StoreUnreachable("The store s3://private cannot be reached.", fix="Check the network.")
+
+    await app.control.start()
+    monkeypatch.setattr(app.rig.ports.store, "check", fail)
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["ready"]) == (503, False)
+    assert "store_unreachable" in answer.json()["why"]
+    assert "private" not in answer.text, "anyone may ask"
+    monkeypatch.undo()
+    app.rig.clock.move(REMEMBERED_SECONDS)
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["ready"]) == (200, True)
+    await app.control.stop()
 
 
 async def test_what_the_server_is(app: App, client: httpx2.AsyncClient) -> None:

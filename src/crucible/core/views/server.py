@@ -118,12 +118,13 @@ class AliveView(View):
 
 
 class ReadyView(PartialView):
-    """`deployment` is set once the server is ready."""
+    """`deployment` is set once the server is ready, `why` if it was ready and no longer is."""
 
     ready: bool = True
     nonce: str = ""
     version: str = ""
     deployment: str | None = sometimes(None)
+    why: str | None = sometimes(None)
 
 
 class StoppingView(View):

@@ -26,15 +26,24 @@ async def health(server: Server) -> AliveView:
     return AliveView(nonce=server.nonce, version=server.version)
 
 
-@router.get("/readyz", responses=problem_responses(also={503: "The server does not accept jobs yet"}))
+@router.get("/readyz", responses=problem_responses(also={503: "It accepts no jobs yet, or its store cannot be used"}))
 async def ready(control: Control, who: Who, server: Server, response: Response) -> ReadyView:
-    """Return 200 once the server accepts jobs, 503 before."""
+    """Return 200 once the server accepts jobs, 503 before and while its store cannot be used."""
+    view = ReadyView(ready=False, nonce=server.nonce, version=server.version)
     if not control.ready():
-        response.status_code = 503
-        response.headers["Retry-After"] = "1"
-        return ReadyView(ready=False, nonce=server.nonce, version=server.version)
+        return _not_ready(response, view)
+    error = await control.store_error()
+    if error is not None:  # anyone may ask: where the store is, and what exactly it said, is in the log
+        why = f"The store cannot be used ({error.code}); the server's log says more."
+        return _not_ready(response, view.model_copy(update={"why": why}))
     deployment = (await control.maintenance.status(who)).deployment
     return ReadyView(nonce=server.nonce, version=server.version, deployment=deployment)
+
+
+def _not_ready(response: Response, view: ReadyView) -> ReadyView:
+    response.status_code = 503
+    response.headers["Retry-After"] = "1"
+    return view
 
 
 @router.get("/api/v1/server")

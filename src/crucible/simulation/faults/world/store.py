@@ -70,6 +70,9 @@ class MemoryStore:
         self.objects.pop(key, None)
         self._answer("removal.failed")
 
+    def check(self) -> None:
+        self._reach()
+
     def free_bytes(self) -> int | None:
         self._reach()
         return 0 if self._faults.storming("store") else FREE_BYTES
