@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +16,14 @@ from tests.agent.waiting import poll
 
 from crucible.core.compute.resources import Resources
 from crucible.wire.documents.messages import MessageKind
+from crucible.wire.process import Process
 
 pytestmark = pytest.mark.enable_socket
 
 SECONDS = 60.0
 """Timeout for a busy machine, in seconds."""
+
+KEYS = ("pid", "start_time")
 
 SAVES = """
 import os, signal, sys, time
@@ -198,3 +203,28 @@ def test_a_signal_only_to_a_program_that_wants_it(
     control.ask_checkpoint(A1)
     exited = control.wait_for(A1, MessageKind.EXITED, SECONDS)
     assert (exited.data["code"], exited.data["cause"]) == (code, "exit")
+
+
+def test_without_its_folder_the_machine_ends(machine: Machine, control: AgentsServer) -> None:
+    """Host, runner and program: nothing of them could be saved any more, and nothing is made anew."""
+    host = machine.start_host()
+    machine.run(script("import time; print('ready', flush=True); time.sleep(600)"))
+    wait_ready(control)
+    runner = machine.runner()
+    program = Process(**{name: json.loads((machine.folder() / "process.json").read_text())[name] for name in KEYS})
+    shutil.rmtree(machine.work)
+    poll(lambda: not program.alive, SECONDS)
+    poll(lambda: not runner.alive, SECONDS)
+    assert host.wait(SECONDS) == 0
+    assert not machine.work.exists()
+
+
+def test_a_runner_without_a_host_ends_too(machine: Machine, control: AgentsServer) -> None:
+    host = machine.start_host()
+    machine.run(script("import time; print('ready', flush=True); time.sleep(600)"))
+    wait_ready(control)
+    runner = machine.runner()
+    host.kill()
+    host.wait()
+    machine.work.rename(machine.work.with_name("elsewhere"))
+    poll(lambda: not runner.alive, SECONDS)

@@ -141,3 +141,9 @@ def test_a_machine_that_slept_asks_once_before_it_believes_in_silence() -> None:
     assert play(hs.ContactLost(5001.0, began=10.0)) == ()
     assert play(hs.Tick(5040.0)) == ()
     assert play(hs.ContactLost(5041.0, began=5040.0)) == (hs.ExitHost("idle, and the control plane does not respond"),)
+
+
+def test_without_its_folder_a_host_exits_whatever_it_runs() -> None:
+    play = Play()
+    play(hs.DesiredReceived(listing("a"), 1.0))
+    assert [type(action) for action in play(hs.FolderLost(2.0))] == [hs.ExitHost]

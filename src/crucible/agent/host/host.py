@@ -20,6 +20,7 @@ from typing import Callable
 from crucible import __version__
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import Lock, write_file, write_json
+from crucible.agent.folder_watch import FolderWatch
 from crucible.agent.host import host_state as hs
 from crucible.agent.host.runners import RunnerProcesses
 from crucible.agent.link.backoff import Backoff
@@ -91,6 +92,7 @@ class Host:
         self._channel = channel
         self._runners = runners
         self._devices: str | None = devices
+        self._folder = FolderWatch(bootstrap.work)
         self._state = hs.begin(bootstrap.idle_exit_seconds, boottime())
         self._lease: float | None = None
         self._deadline: Deadline | None = None
@@ -118,7 +120,7 @@ class Host:
             self._read_answer()
         for key, done in self._runners.ended():
             self._step(hs.RunnerEnded(*key, done, boottime()))
-        self._step(hs.Tick(boottime()))
+        self._step((hs.FolderLost if self._folder.is_lost() else hs.Tick)(boottime()))
 
     # Poll the desired document
 

@@ -97,7 +97,14 @@ class Tick:
     now: float
 
 
-Event = Union[DesiredReceived, MachineReleased, RunnerAdopted, RunnerEnded, ContactMade, ContactLost, Tick]
+@dataclass(frozen=True)
+class FolderLost:
+    """The machine's folder was removed or replaced. Each runner notices that itself."""
+
+    now: float
+
+
+Event = Union[DesiredReceived, MachineReleased, RunnerAdopted, RunnerEnded, ContactMade, ContactLost, Tick, FolderLost]
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,8 @@ def begin(idle_exit_seconds: float, now: float) -> HostState:
 
 def step(state: HostState, event: Event) -> Step:
     """Return the state after the event, and the actions to perform now, in order."""
+    if isinstance(event, FolderLost):
+        return replace(state, quitting=True), (ExitHost("the machine's folder was removed or replaced"),)
     state = _apply(state, event)
     state, started = _start(state)
     state, recovered = _recover(state)

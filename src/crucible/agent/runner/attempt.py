@@ -37,12 +37,18 @@ def run_attempt(folder: AttemptFolder, machine: MachineFacts) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # A machine that shuts down signals every process. The runner stays to report how the job ended.
         signal.signal(number, signal.SIG_IGN)
-    threading.excepthook = _exit_on_thread_failure
     runners = _count_runners(folder)
     assignment_file = AssignmentFile.read(folder.root)
     began = folder.process.exists() or folder.exited.exists()
     runner_class = RecoveryRunner if began or runners > MAX_RUNNERS else Runner
-    runner_class(assignment_file, folder, machine).run()
+    runner = runner_class(assignment_file, folder, machine)
+    threading.excepthook = lambda problem: _exit_on_thread_failure(problem, runner)
+    try:
+        runner.run()
+    except OSError:
+        if not runner.machine_folder.is_gone:
+            raise
+        runner.give_up()
     return 0
 
 
@@ -56,10 +62,15 @@ def _count_runners(folder: AttemptFolder) -> int:
     return count
 
 
-def _exit_on_thread_failure(problem: threading.ExceptHookArgs) -> None:
-    """Exit: a runner that lost a thread to a bug would wait forever, but a successor can finish the attempt."""
+def _exit_on_thread_failure(problem: threading.ExceptHookArgs, runner: Runner) -> None:
+    """Exit: a runner that lost a thread to a bug would wait forever, but a successor can finish the attempt.
+
+    Where the machine's folder is gone there is no successor.
+    """
     name = problem.thread.name if problem.thread is not None else "a thread"
     log.error("%s failed", name, exc_info=problem.exc_value)
+    if runner.machine_folder.is_gone:
+        runner.give_up()
     os._exit(70)  # sys.exit would end this thread alone
 
 

@@ -27,6 +27,11 @@ class AttemptFolder:
         return cls(attempts / f"{attempt}-{int(rank)}")
 
     @property
+    def machine(self) -> Path:
+        """The folder of the machine, with those of all its attempts."""
+        return self.root.parent.parent
+
+    @property
     def lock(self) -> Path:
         return self.root / "runner.lock"
 

@@ -30,6 +30,7 @@ from crucible import __version__
 from crucible.agent.checkpoints import CheckpointCallbacks, CheckpointKeeper
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import read_json, write_file, write_json
+from crucible.agent.folder_watch import FolderWatch
 from crucible.agent.host.bootstrap import AssignmentFile
 from crucible.agent.host.interruption import start_interruption_watch
 from crucible.agent.link.channel import DesiredAttempt
@@ -81,6 +82,7 @@ class Runner:
         self._assignment_file = assignment_file
         self._assignment = assignment_file.assignment
         self._folder = folder
+        self.machine_folder = FolderWatch(folder.machine)
         self._machine = machine
         self._events: queue.Queue[ev.Event] = queue.Queue()
         # A channel is for one thread: each thread below makes its own.
@@ -118,12 +120,18 @@ class Runner:
         )
 
     def run(self) -> None:
-        """Run the attempt. Returns once everything is acknowledged, or the control plane has released the attempt."""
+        """Run the attempt. Returns once everything is acknowledged, or the control plane has released the attempt.
+
+        Returns too when the machine's folder is gone: the job's program is ended then, as nothing of it can be kept.
+        """
         self._uploader.start()
         state, actions = self._begin()
         self._listen()
         self._perform(actions)
         while not self._is_finished():
+            if self.machine_folder.is_lost():
+                self.give_up()
+                return
             for event in self._next_events():
                 state, actions = rs.step(state, event)
                 self._perform(actions)
@@ -133,6 +141,14 @@ class Runner:
             if state.phase is rs.Phase.RUNNING:
                 self._monitor.tick()
         self._leave()
+
+    def give_up(self) -> None:
+        """End all processes of the job; write and report nothing."""
+        log.error("ending the job: the machine's folder was removed or replaced")
+        self._staging.aborted.set()
+        self._sessions.end()
+        self._user.end_all()
+        self._user.remove_confinement()
 
     # Events
 

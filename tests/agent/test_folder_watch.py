@@ -1,0 +1,67 @@
+"""A machine's folder that goes: noticed soon, and not before it could have been moved and linked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from crucible.agent.folder_watch import LOOK_SECONDS, LOST_SECONDS, FolderWatch
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "machine"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watch(folder: Path, clock: Clock) -> FolderWatch:
+    return FolderWatch(folder, clock)
+
+
+def lost_after(watch: FolderWatch, clock: Clock, seconds: float) -> bool:
+    end = clock.now + seconds
+    while clock.now < end:
+        clock.now += LOOK_SECONDS / 4
+        lost = watch.is_lost()
+    return lost
+
+
+def test_a_folder_that_is_there_is_not_lost(watch: FolderWatch, clock: Clock) -> None:
+    assert not lost_after(watch, clock, 60)
+
+
+def test_a_removed_folder_is_lost_after_a_while(watch: FolderWatch, clock: Clock, folder: Path) -> None:
+    folder.rmdir()
+    assert watch.is_gone
+    assert not lost_after(watch, clock, LOST_SECONDS - LOOK_SECONDS)
+    assert lost_after(watch, clock, 2 * LOOK_SECONDS)
+
+
+def test_another_folder_at_its_path_is_not_it(watch: FolderWatch, clock: Clock, folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    assert lost_after(watch, clock, LOST_SECONDS + 2 * LOOK_SECONDS)
+
+
+def test_a_folder_that_is_moved_and_linked_is_not_lost(watch: FolderWatch, clock: Clock, folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+    assert not lost_after(watch, clock, LOST_SECONDS - LOOK_SECONDS)
+    folder.symlink_to(folder.with_name("moved"))
+    assert not watch.is_gone
+    assert not lost_after(watch, clock, 60)
