@@ -22,6 +22,7 @@ from crucible.wire.process import this_process
 if TYPE_CHECKING:
     import socket
 
+    from crucible.app.state_watch import StateWatch
     from crucible.control.control_plane import ControlPlane
     from crucible.server.folder_lock import FolderLock
     from crucible.server.http.listen import UvicornListener
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 2.0
 """How long control's background tasks may take to stop; the listeners have a second of their own."""
-WATCH_SECONDS = 1.0
-"""How often the server looks whether its state folder and database are still there."""
 
 Build = Callable[["StateFolder", Settings], "ControlPlane"]
 
@@ -94,16 +93,17 @@ class Server:
         try:
             await control.start()
             await asyncio.gather(*(listener.listening.wait() for listener in listeners))
+            watch = self._watch_state()
             await self._announce(control)
             log.info("ready", url=self._url, agents_url=self._local_agents_url, version=__version__)
-            await self._until_stopped(running)
+            await self._until_stopped(running, watch)
         finally:
             await self._end(control, listeners, running)
         log.info("stopped")
 
-    async def _until_stopped(self, running: Sequence[asyncio.Future[None]]) -> None:
+    async def _until_stopped(self, running: Sequence[asyncio.Future[None]], watch: StateWatch) -> None:
         stop_wait: asyncio.Future[Any] = asyncio.ensure_future(self.stop.wait())
-        loss_wait = asyncio.ensure_future(self._until_lost())
+        loss_wait = asyncio.ensure_future(watch.until_lost())
         try:
             await asyncio.wait({*running, stop_wait, loss_wait}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -118,22 +118,13 @@ class Server:
             raise Trouble("A listener stopped unexpectedly.", fix="Start the server again.")
         self.stopping(0)
 
-    async def _until_lost(self) -> Trouble:
-        """Wait until the state folder or the database in it is removed or replaced; return what happened."""
-        import structlog
-
+    def _watch_state(self) -> StateWatch:
+        """Return the watch of the state folder and of the open database in it."""
+        from crucible.app.state_watch import StateWatch
         from crucible.control.db.sqlite.open_files import OpenFiles
 
-        database = OpenFiles(str(self.home.database)) if self.settings.database.value is None else None
-        while True:
-            try:
-                self.lock.check()
-                if database is not None:
-                    database.check()
-            except Trouble as loss:
-                structlog.get_logger().error("ending: the state is lost", what=loss.what, why=loss.why, fix=loss.fix)
-                return loss
-            await asyncio.sleep(WATCH_SECONDS)
+        in_folder = self.settings.database.value is None
+        return StateWatch(self.lock, OpenFiles(str(self.home.database)) if in_folder else None)
 
     def _listeners(self, control: ControlPlane) -> tuple[UvicornListener, ...]:
         from crucible.server.agents.api import build_agents_api
