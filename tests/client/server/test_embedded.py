@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -226,3 +227,43 @@ def wait_until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_suspended_server_is_told_with_its_process(embedded: Make, home: Path) -> None:
+    embedded().ensure()
+    pid = pid_of(home)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(Unreachable, match=f"process {pid}.* does not answer") as caught:
+        embedded(seconds=0.1).ensure()
+    assert f"kill -CONT {pid}" in caught.value.fix
+    assert starts(home) == [pid]
+    assert embedded().stop(), "it is resumed to handle the signal"
+    assert start_time(pid) is None
+
+
+def test_the_server_of_the_original_is_not_that_of_a_copy(embedded: Make, home: Path, tmp_path: Path) -> None:
+    """Neither found nor stopped; a copy of the folder has the same token, and names the same process."""
+    embedded(FAKE_FOLDER="1").ensure()
+    pid = pid_of(home)
+    copy = tmp_path / "copy"
+    shutil.copytree(home, copy)
+    copied = Embedded(copy, "0.1.0", {}, (sys.executable, str(FAKE_APP)))
+    assert read_discovery(copy) is None
+    assert copied.find_running() is None
+    assert not copied.stop()
+    assert start_time(pid) is not None
+    home.rename(tmp_path / "moved")
+    assert find_server(tmp_path / "moved") is not None, "the same folder by another name"
+    (tmp_path / "moved").rename(home)
+
+
+def test_a_removed_lock_file_starts_no_second_server(embedded: Make, home: Path) -> None:
+    home.mkdir()
+    folder = os.open(home, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(Unreachable):
+            embedded(seconds=0.3).ensure()
+    finally:
+        os.close(folder)
+    assert starts(home) == []

@@ -58,6 +58,9 @@ def _check_stopped(cli: CommandContext) -> Check:
     if "CRUCIBLE_JOB_ID" in cli.environ:
         fix = "To use a server from inside the job, set CRUCIBLE_SERVER and CRUCIBLE_TOKEN."
         return Check("server", CheckStatus.INFO, "no server is named, and inside a job none is started", fix)
+    hangs = cli.embedded_server.unresponsive()
+    if hangs is not None:
+        return Check("server", CheckStatus.BROKEN, f"{hangs.what} {hangs.why}", hangs.fix)
     failed = last_error(cli.embedded_server.log)
     if failed is None:
         return Check("server", CheckStatus.INFO, "not running; the first command that needs it starts it")

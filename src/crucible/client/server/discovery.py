@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.client.api import routes
-from crucible.client.api.routes import RawRoute
 from crucible.client.transport.address import read_address
 from crucible.client.transport.http import Endpoint
 from crucible.core.errors import BadInput
@@ -24,13 +23,17 @@ PROBE_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Discovery:
-    """What a server writes to `server.json` when it becomes ready."""
+    """What a server writes to `server.json` when it becomes ready.
+
+    `folder` tells its state folder from a copy; empty if an older server wrote the file.
+    """
 
     url: str
     pid: int
     start_time: str
     version: str
     nonce: str
+    folder: str = ""
 
     @property
     def process(self) -> Process:
@@ -42,28 +45,27 @@ class Discovery:
         return self.process.alive
 
 
-@dataclass(frozen=True)
-class ProbeResult:
-    """The answer to a probe. `ready` may be false while a server starts."""
-
-    ready: bool
-    nonce: str
-    version: str
-
-
 def read_discovery(home: Path) -> Discovery | None:
-    """Return the content of `server.json`; None if it is missing or invalid."""
+    """Return the content of `server.json`; None if it is missing, invalid, or copied from another state folder."""
     try:
         content = json.loads((home / "server.json").read_text(encoding="utf-8"))
-        return Discovery(
+        found = Discovery(
             url=str(content["url"]).rstrip("/"),
             pid=int(content["pid"]),
             start_time=str(content["start_time"]),
             version=str(content["version"]),
             nonce=str(content["nonce"]),
+            folder=str(content.get("folder", "")),
         )
+        return found if found.folder in ("", _identity(home)) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _identity(home: Path) -> str:
+    """Return what tells this folder from every copy of it, as the server of the folder wrote it."""
+    found = home.stat()
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 def read_token(home: Path) -> Secret | None:
@@ -74,27 +76,22 @@ def read_token(home: Path) -> Secret | None:
     return Secret(text) if text else None
 
 
-def probe(url: str, route: RawRoute, seconds: float = PROBE_SECONDS) -> ProbeResult | None:
-    """Return the answer of `routes.LIVE` or `routes.READY` at that address; None if no Crucible server answers."""
+def answers(server: Discovery, seconds: float = PROBE_SECONDS) -> bool:
+    """Return whether that run of the server answers. Its process may be alive and suspended."""
+    route = routes.LIVE
     try:
-        with closing(HttpClient(read_address(url))) as http:
+        with closing(HttpClient(read_address(server.url))) as http:
             response = http.send(Request(route.method, route.path, seconds, seconds))
             body = json.loads(response.content)
     except (HttpError, BadInput, ValueError):
-        return None
-    if not isinstance(body, dict):
-        return None
-    ready = response.status_code == 200 and body.get("ready", True) is True
-    return ProbeResult(ready, str(body.get("nonce", "")), str(body.get("version", "")))
+        return False
+    return isinstance(body, dict) and str(body.get("nonce", "")) == server.nonce
 
 
 def find_server(home: Path) -> Discovery | None:
     """Return the running embedded server, if one answers with the nonce of `server.json`."""
     discovery = read_discovery(home)
-    if discovery is None or not discovery.alive:
-        return None
-    answer = probe(discovery.url, routes.LIVE)
-    return discovery if answer is not None and answer.nonce == discovery.nonce else None
+    return discovery if discovery is not None and discovery.alive and answers(discovery) else None
 
 
 def endpoint_of(home: Path, discovery: Discovery) -> Endpoint:

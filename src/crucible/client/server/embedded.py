@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crucible.client.api import Api, routes
-from crucible.client.server.discovery import Discovery, endpoint_of, find_server, probe, read_discovery, try_lock
+from crucible.client.api import Api
+from crucible.client.server.discovery import Discovery, answers, endpoint_of, find_server, read_discovery, try_lock
 from crucible.client.transport.clock import MonotonicClock
 from crucible.client.transport.http import Endpoint
 from crucible.client.transport.problems import error_from
@@ -57,6 +57,18 @@ class Embedded:
         running = find_server(self.home)
         return endpoint_of(self.home, running) if running else None
 
+    def unresponsive(self) -> CrucibleError | None:
+        """Return the error for a server whose process lives and does not answer; None if there is none."""
+        found = read_discovery(self.home)
+        if found is None or not found.alive or answers(found):
+            return None
+        return Unreachable(
+            f"The server of {self.home} (process {found.pid}) does not answer.",
+            why="Its process is suspended, or hangs.",
+            fix=f"`kill -CONT {found.pid}` resumes a suspended one; `crucible down` ends it, and jobs continue.",
+            pid=found.pid,
+        )
+
     def ensure(self) -> Endpoint:
         """Return our server in our version, started if needed. Raises the error that kept it from starting."""
         running = find_server(self.home)
@@ -71,6 +83,7 @@ class Embedded:
         if running is None or not running.alive:
             return False
         self._ask_to_stop(running)
+        running.process.send(signal.SIGCONT)  # a suspended process handles no other signal than SIGKILL
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._wait_for_end(running):
                 return True
@@ -114,10 +127,12 @@ class Embedded:
                 return running
             if running is not None:
                 self.stop()
-            elif not is_locked(self.home / "server.lock"):
+            elif not self._is_held():
                 return None
             elif self.clock.monotonic() > deadline:
-                raise self._not_started("A server holds the state folder but does not get ready.")
+                raise self.unresponsive() or self._not_started(
+                    "A server holds the state folder but does not get ready."
+                )
             self.clock.sleep(POLL_SECONDS)
 
     def _spawn(self, deadline: float) -> Discovery | None:
@@ -127,7 +142,7 @@ class Embedded:
         child = self._spawn_process(nonce)
         while self.clock.monotonic() < deadline:
             running = read_discovery(self.home)
-            if running is not None and running.nonce == nonce and _is_ready(running):
+            if running is not None and running.nonce == nonce and answers(running):
                 return running
             if child.poll() is not None:
                 return self._after_exit(child.returncode, begins, deadline)
@@ -155,7 +170,7 @@ class Embedded:
 
     def _after_exit(self, code: int, begins: int, deadline: float) -> Discovery | None:
         """Return the server that won the race, or None if our process was killed. Raises the error that ended it."""
-        if is_locked(self.home / "server.lock"):
+        if self._is_held():
             return self._wait_for_settled(deadline)
         error = last_error(self.log, begins)
         if error is not None:
@@ -167,6 +182,10 @@ class Embedded:
             why=self._last_lines(begins),
             fix=f"Its log is {self.log}; `crucible doctor` checks this computer.",
         )
+
+    def _is_held(self) -> bool:
+        """Return whether a server has locked the folder, or the file in it, which may have been removed since."""
+        return is_locked(self.home / "server.lock") or is_locked(self.home)
 
     # Stopping
 
@@ -236,11 +255,6 @@ def _log_lines(log: Path, begins: int) -> list[str]:
     except OSError:
         return []
     return [line for line in text.splitlines() if line.strip()]
-
-
-def _is_ready(running: Discovery) -> bool:
-    answer = probe(running.url, routes.READY)
-    return answer is not None and answer.ready and answer.nonce == running.nonce
 
 
 def _make_home(home: Path) -> None:
