@@ -29,12 +29,14 @@ from crucible.agent.link.channels import open_machine_channel
 from crucible.agent.link.connection import Refused
 from crucible.agent.sessions.session_socket import open_session_socket
 from crucible.app.options import parse
+from crucible.control.db import DatabaseMissing
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
 from crucible.server.folder_lock import AlreadyRunning, StateFolderLost
 from crucible.server.http.listen import PortInUse, bind, port_of
-from crucible.server.state_folder import StateFolder
+from crucible.server.state_folder import StateFolder, open_state_folder
 from crucible.settings import Setting, Settings, load_settings
+from crucible.storage import open_store
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.http.client import BaseUrl
 from crucible.wire.process import this_process
@@ -325,6 +327,24 @@ async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Setting
     lines = [json.loads(line) for line in StateFolder(server.home).log.read_text().splitlines()]
     assert [line["event"] for line in lines] == ["ready", "stopped"]
     assert token not in StateFolder(server.home).log.read_text()
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("left", [None, b""])
+async def test_a_fresh_database_beside_a_full_store_is_refused(settings: Settings, left: bytes | None) -> None:
+    home = open_state_folder(settings.home.value)
+    home.write_agents_url("http://127.0.0.1:1")
+    await app.build_control(home, settings).store_error()
+    open_store(str(home.store)).put("jobs/job-1/x", b"of a job")
+    home.database.unlink()
+    if left is not None:
+        home.database.write_bytes(left)
+    for _ in range(2):
+        with pytest.raises(DatabaseMissing) as refused:
+            app.build_control(home, settings)
+    assert "crucible db restore" in refused.value.fix
+    home.store.rename(home.path / "old")
+    app.build_control(home, settings)
 
 
 async def test_an_address_beyond_this_computer_is_refused(settings: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,18 +26,21 @@ MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
 VERSION_TABLE = "alembic_version"
 
 
-def open_database(path: str | os.PathLike[str], *, mounts: str | None = None) -> Db:
+def open_database(
+    path: str | os.PathLike[str], *, mounts: str | None = None, before_create: Callable[[], None] = lambda: None
+) -> Db:
     """Open the database; create it or upgrade its schema first where needed.
 
     `path` is a file for SQLite, or the URL of a PostgreSQL database (`postgresql://…`). If several processes do this at
     once, one does the work and the others wait for it. `mounts`: text of the mount table (default: the kernel's).
+    `before_create` is called before a file that is missing or empty gets its tables; what it raises prevents that.
     """
     if is_postgres(path):
         return _open_postgres(str(path))
     resolved = Path(path).resolve()
     refuse_network(resolved, mount_table() if mounts is None else mounts)
     make_private(resolved)
-    upgrade_schema(resolved)
+    upgrade_schema(resolved, before_create=before_create)
     return SqliteDb(resolved)
 
 
@@ -84,13 +88,15 @@ class Migrations:
 ALL_MIGRATIONS = Migrations()
 
 
-def upgrade_schema(path: Path, migrations: Migrations = ALL_MIGRATIONS) -> None:
+def upgrade_schema(
+    path: Path, migrations: Migrations = ALL_MIGRATIONS, before_create: Callable[[], None] = lambda: None
+) -> None:
     """Apply the missing revisions in one transaction: all of them or none."""
     with translate_errors():
         connection = open_writer(str(path))
         try:
             if revision_of(driver_of(connection), migrations) != migrations.last:
-                _upgrade(connection, migrations)
+                _upgrade(connection, migrations, before_create)
         finally:
             close_connection(connection)
 
@@ -127,7 +133,7 @@ def check_revision(revision: str | None, migrations: Migrations) -> str:
     return revision
 
 
-def _upgrade(connection: Connection, migrations: Migrations) -> None:
+def _upgrade(connection: Connection, migrations: Migrations, before_create: Callable[[], None]) -> None:
     driver = driver_of(connection)
     # A migration may rebuild a table, and dropping the old one must not affect the rows that refer to it. The pragma
     # has no effect inside a transaction, so it comes first.
@@ -136,6 +142,7 @@ def _upgrade(connection: Connection, migrations: Migrations) -> None:
     try:
         revision = revision_of(driver, migrations)  # read again: another process may have been faster
         if revision is None:
+            before_create()
             create_schema(connection)
         elif revision != migrations.last:
             run_migrations(connection, migrations)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from crucible.backends.settings import BackendSettings
 from crucible.catalog.sources import KEYS
 from crucible.control.agents.agent_file import build_agent
 from crucible.control.control_plane import ControlPlane
-from crucible.control.db import Db, open_database
+from crucible.control.db import DatabaseMissing, Db, open_database
 from crucible.control.db.migrate import is_postgres
 from crucible.control.machines.machine_factory import LeaseTerms
 from crucible.control.objects.quota import QuotaLimits
@@ -37,7 +38,7 @@ from crucible.core.people.openid import OpenIdClient
 from crucible.core.secret import Secret
 from crucible.integrations.addresses import Exceptions, Guard, look_up
 from crucible.integrations.webhook import Webhooks
-from crucible.storage import StoreOptions, open_store
+from crucible.storage import StorageError, StoreOptions, open_store
 from crucible.wire.documents.bootstrap import AGENTS_ADDRESS_FILE
 
 log = structlog.get_logger(__name__)
@@ -45,6 +46,8 @@ log = structlog.get_logger(__name__)
 WORKER = "embedded"
 """The worker's name on SQLite: only one process holds the state folder's lock."""
 MAX_HOST_CHARS = 40
+STORE_LOOK_SECONDS = 5.0
+"""How long the first start of a deployment waits for the store."""
 RESOLVE, RESOLVE_SECONDS = "names of hosts", 10.0
 _STARTED = secrets.token_hex(6)
 """Makes a process's name unique: two computers, or one after a restart, may have the same name and pid."""
@@ -110,7 +113,7 @@ class ControlOptions:
 
 def build_control(options: ControlOptions) -> ControlPlane:
     """Open database and store, and return the control plane. Starts nothing."""
-    engine = _open_engine(options.database)
+    engine = _open_engine(options)
     ports = Ports(
         clock=engine.clock,
         ids=SystemIds(),
@@ -186,8 +189,9 @@ class _DatabaseEngine:
     worker: str
 
 
-def _open_engine(database: Path | str) -> _DatabaseEngine:
-    db = open_database(database)
+def _open_engine(options: ControlOptions) -> _DatabaseEngine:
+    database = options.database
+    db = open_database(database, before_create=lambda: _refuse_full_store(options))
     if not is_postgres(database):
         return _DatabaseEngine(db, SystemClock(), LocalWakeups(), WORKER)
     from crucible.control.db.postgres.database import PostgresDb
@@ -195,6 +199,23 @@ def _open_engine(database: Path | str) -> _DatabaseEngine:
 
     assert isinstance(db, PostgresDb), "open_database decides by the URL too"
     return _DatabaseEngine(db, db.clock, PostgresWakeups(str(database)), process_name())
+
+
+def _refuse_full_store(options: ControlOptions) -> None:
+    """Raise DatabaseMissing if the store holds anything: a new database would know nothing of it.
+
+    A store that cannot be reached says so later.
+    """
+    brief = replace(options.store_options, request_seconds=STORE_LOOK_SECONDS, retries=0)
+    with contextlib.suppress(StorageError):
+        if next(open_store(options.store, brief).list(""), None) is None:
+            return
+        raise DatabaseMissing(
+            f"The database {options.database} is missing or empty, and the store {options.store} is not.",
+            why="The database was removed or emptied; a new one would know none of the jobs whose files are stored.",
+            fix="Restore a backup with `crucible db restore FILE`. To start anew, move the store away, or set another"
+            " with CRUCIBLE_STORE.",
+        )
 
 
 def process_name() -> str:
