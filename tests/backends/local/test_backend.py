@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -35,6 +37,7 @@ from crucible.backends.base import (
     Slots,
 )
 from crucible.backends.local import LocalBackend
+from crucible.backends.local.backend import CopiedFolder
 from crucible.backends.local.devices import Gpu
 from crucible.backends.local.processes import group_members
 from crucible.core.compute.resources import Capacity, GiB, Resources
@@ -372,3 +375,22 @@ class TestTerminate:
         end(harness, backend, ref)
         assert not harness.folder(ref).exists()
         assert harness.home.exists()
+
+
+class TestCopies:
+    def test_a_copy_of_a_folder_whose_machine_runs_is_refused(self, harness: LocalHarness, tmp_path: Path) -> None:
+        backend = harness.backend()
+        launch(backend)
+        copy = tmp_path / "copy"
+        shutil.copytree(harness.settings().home, copy)
+        with pytest.raises(CopiedFolder, match="copy of a state folder"):
+            LocalBackend(replace(harness.settings(), home=copy), FakeProbe())
+        assert harness.backend().owned(DEPLOYMENT), "the original itself is fine"
+
+    def test_a_copy_is_accepted_once_nothing_runs(self, harness: LocalHarness, tmp_path: Path) -> None:
+        backend = harness.backend()
+        ref = launch(backend)
+        copy = tmp_path / "copy"
+        shutil.copytree(harness.settings().home, copy)
+        end(harness, backend, ref)
+        LocalBackend(replace(harness.settings(), home=copy), FakeProbe())

@@ -33,7 +33,7 @@ from crucible.backends.settings import BackendSettings
 from crucible.core.compute.offers import Offer
 from crucible.core.compute.resources import Resources
 from crucible.core.compute.scheduling import why_never
-from crucible.core.errors import BadInput
+from crucible.core.errors import BadInput, Conflict
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.files.paths import UnsafePath, safe_name
 from crucible.wire.process import Process
@@ -48,7 +48,15 @@ HOST_SECONDS = 5.0
 """How long a launch waits for its host to come up."""
 IDLE_EXIT_SECONDS = 60
 STARTUP_SECONDS = 0.3
+ENDING_SECONDS = 0.2
+"""How long a process may take from releasing its locks to its end."""
 _POLL_SECONDS = 0.01
+
+
+class CopiedFolder(Conflict):
+    """The folder was copied while its machines ran."""
+
+    code = "copied_folder"
 
 
 class LocalBackend:
@@ -67,6 +75,7 @@ class LocalBackend:
         self._clock = clock
         self._host_seconds = host_seconds
         self._machines = settings.home / "machines"
+        self._refuse_copy()
         self.devices = detect(probe or SystemProbe(settings.environ.get("CUDA_VISIBLE_DEVICES")))
         self.capabilities = Capabilities(
             reach=Reach.LOOPBACK,
@@ -212,6 +221,23 @@ class LocalBackend:
         if left:
             return Observation(ref, Seen.HALTED, f"no host runs; unfinished attempts: {left}")
         return Observation(ref, Seen.GONE, "its host has ended and left nothing")
+
+    def _refuse_copy(self) -> None:
+        """Raise CopiedFolder if the machines here run, but in another folder: a server here would end their jobs."""
+        if not self._living_elsewhere():
+            return
+        time.sleep(ENDING_SECONDS)  # a process that ends just now releases its lock first
+        living = self._living_elsewhere()
+        if living:
+            pids = ", ".join(str(process.pid) for process in sorted(living, key=lambda process: process.pid))
+            raise CopiedFolder(
+                f"{self._settings.home} is a copy of a state folder whose machines run.",
+                why=f"A server here would take over their jobs, and end them. Processes: {pids}.",
+                fix="Use the original, or set CRUCIBLE_HOME to another folder. To use the copy, end those first.",
+            )
+
+    def _living_elsewhere(self) -> frozenset[Process]:
+        return frozenset(process for folder in self._folders() for process in folder.living_elsewhere())
 
     # Folders and names
 

@@ -140,6 +140,12 @@ class MachineFolder:
         found = (attempt.runner for attempt in self.attempts())
         return frozenset(process for process in found if process)
 
+    def living_elsewhere(self) -> frozenset[Process]:
+        """Return living hosts and runners that are noted here but have not locked this folder, a copy of theirs."""
+        found = {attempt.runner for attempt in self.attempts() if not attempt.locked}
+        found |= {_process(read_doc(self.path / "host.json"))} if not self.host_locked else set()
+        return frozenset(process for process in found if process and process.alive)
+
     def remove(self) -> None:
         """Remove the folder, its tags last, so that an interrupted removal is found again. Call it inside `hold`."""
         for item in list(self.path.iterdir()):
