@@ -19,6 +19,7 @@ from tests.backends.rehearsal.place import Cloud, processes_of
 from crucible.backends.rehearsal import start_cloud, stop_cloud
 from crucible.backends.rehearsal.cloud.processes import Machines
 from crucible.backends.rehearsal.connection import ErrorAnswer
+from crucible.core.errors import Trouble
 
 LISTENING = "echo $CLOUD_METADATA_URL > url.part; mv url.part url; exec sleep 600"
 
@@ -223,6 +224,16 @@ class TestTheCloudItself:
         command = [sys.executable, "-m", "crucible.backends.rehearsal.cloud", "--state", str(own_cloud.state)]
         second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (second.returncode, "another cloud runs" in second.stderr) == (3, True)
+
+    def test_a_cloud_whose_folder_is_removed_ends_and_is_not_started_there_again(self, tmp_path: Path) -> None:
+        (tmp_path / "home").mkdir()
+        cloud = Cloud(tmp_path / "home" / "cloud")
+        pid = cloud.address.pid
+        (tmp_path / "home").rename(tmp_path / "removed")
+        eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        with pytest.raises(Trouble, match="no folder"):
+            start_cloud(cloud.state)
+        assert not (tmp_path / "home").exists()
 
     def test_stopping_it_ends_its_machines(self, tmp_path: Path) -> None:
         cloud = Cloud(tmp_path)

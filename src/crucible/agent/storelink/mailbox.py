@@ -104,7 +104,10 @@ class FolderMailbox:
     def _stage(self, name: str, content: Content) -> tuple[Path, Path]:
         """Write and sync the content beside its target. Stores do not list names that end in `#1`."""
         target = safe_join(self._box, name)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._root  # which may be gone, and is not made anew
+        for part in target.parent.relative_to(self._root).parts:
+            path = path / part
+            path.mkdir(mode=0o700, exist_ok=True)
         staged = target.with_name(f".{secrets.token_hex(8)}#1")
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

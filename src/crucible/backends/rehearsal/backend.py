@@ -251,6 +251,7 @@ def make_backend(settings: BackendSettings) -> RehearsalBackend:
     A cloud that other servers use too (`rehearsal_state`) is never stopped.
     """
     state = settings.rehearsal_state or settings.home / STATE
+    state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     keep_up = partial(start_cloud, state, python=settings.python)
     if settings.rehearsal_state is not None:
         return RehearsalBackend(settings, state, keep_up=keep_up)

@@ -38,7 +38,11 @@ def start_cloud(
     running = _find_running(state)
     if running is not None:
         return running
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        state.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        fix = "Start the server again; it makes the folder above."
+        raise Trouble(f"There is no folder {state} for the simulated cloud.", why=f"{error}.", fix=fix) from error
     options = {"state": state, "seed": seed, "speed": speed, "price-seconds": price_seconds, "port": port}
     arguments = [f"--{name}={value}" for name, value in options.items()]
     with open(state / "cloud.log", "ab") as log:

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -111,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve(options: Options) -> int:
-    """Run until SIGTERM or SIGINT, and return the exit code. Machines outlive the cloud."""
+    """Run until SIGTERM or SIGINT, or until the folder is gone; return the exit code. Machines outlive the cloud."""
     options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(options.state / "lock", "ab") as lock:
         try:
@@ -120,11 +121,18 @@ def serve(options: Options) -> int:
             sys.stderr.write(f"another cloud runs in {options.state}\n")
             return ALREADY_RUNNING
         os.umask(0o077)
-        _run(options)
+        _run(options, lambda: _is_at(options.state / "lock", lock.fileno()))
     return 0
 
 
-def _run(options: Options) -> None:
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _run(options: Options, is_there: Callable[[], bool]) -> None:
     store = Store(options.state / "cloud.db")
     world = World(
         store, _clock(store, options.speed), Machines(options.state / "machines"), options.seed,
@@ -140,7 +148,7 @@ def _run(options: Options) -> None:
     _end_on_signal(stop)
     threading.Thread(target=listener.serve_forever, daemon=True).start()
     _publish(options.state / "cloud.json", url, keys)
-    while not stop.wait(min(world.tick(), MAX_WAIT)):
+    while is_there() and not stop.wait(min(world.tick(), MAX_WAIT)):
         pass
     listener.server_close()
 
