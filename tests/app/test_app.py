@@ -333,7 +333,7 @@ async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Setting
 @pytest.mark.parametrize("left", [None, b""])
 async def test_a_fresh_database_beside_a_full_store_is_refused(settings: Settings, left: bytes | None) -> None:
     home = open_state_folder(settings.home.value)
-    home.write_agents_url("http://127.0.0.1:1")
+    home.write_agents_url("http://127.0.0.1:1", "http://127.0.0.1:1")
     await app.build_control(home, settings).store_error()
     open_store(str(home.store)).put("jobs/job-1/x", b"of a job")
     home.database.unlink()
