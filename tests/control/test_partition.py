@@ -9,6 +9,7 @@ import pytest
 from tests.control.clouds import FakeCloud
 from tests.control.world import FakeRunner, Rig, give_back, make_rig
 
+from crucible.control.agents.slots import AttemptGone
 from crucible.control.machines.machine_factory import LeaseTerms
 from crucible.control.reconcile.reconciler import GAP_SECONDS
 from crucible.core.job.states import Condition
@@ -71,7 +72,8 @@ async def test_on_a_billed_place_the_fence_holds_after_its_time(rig: Rig, cloud:
 async def test_what_a_fenced_runner_says_later_changes_nothing(rig: Rig) -> None:
     job, runner = await rig.running(backend="cloud", fallback=("local",))
     await partition(rig, FENCE + 180)
-    await runner.send([runner.message(MessageKind.EXITED, code=0, cause="exit"), runner.message(MessageKind.ENDED)])
+    with pytest.raises(AttemptGone):
+        await runner.send([runner.message(MessageKind.EXITED, code=0, cause="exit"), runner.message(MessageKind.ENDED)])
     world = await rig.world(job)
     assert (world.job.state.terminal, len(world.attempts)) == (False, 2)
 

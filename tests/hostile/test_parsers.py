@@ -32,7 +32,7 @@ from crucible.agent.host.interruption import _parse_notice as read_notice
 from crucible.agent.link.spool import _records as read_spool
 from crucible.agent.output.parsing.parser import OutputParser
 from crucible.backends.rehearsal.connection import _document as read_provider
-from crucible.client.model_plugins.configs import _parsed as read_config
+from crucible.client.model_plugins.configs import _parse as read_config
 from crucible.client.payload.notebook import read_cells, to_script
 from crucible.client.request.job_file import parse_job_file
 from crucible.client.transport.http import error_from_response
