@@ -210,7 +210,7 @@ def test_what_is_no_text_is_refused_by_name(text: str, says: str) -> None:
         ("time: soon", "job.yaml, line 2: time: 'soon' is not a valid duration"),
         ("max_cost_usd: -1", "job.yaml, line 2: max_cost_usd must be at least 0"),
         ("cpus: -1", "job.yaml, line 2: cpus must be at least 0.01"),
-        ("name: a/b", "job.yaml, line 2: name must not hold slashes"),
+        ("name: a/b", "job.yaml, line 2: name must not contain slashes"),
         ("data: [s3://bucket/x]", "job.yaml, line 2: data s3://bucket/x: s3:// cannot be read"),
     ],
 )

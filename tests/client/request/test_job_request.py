@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from crucible.cli.options.job_options import flag_name, option_fills
 from crucible.client.payload import Payload
@@ -11,8 +12,9 @@ from crucible.client.request.job_request import ArgumentReader, PartialSpec, mak
 from crucible.client.request.pythons import SubmitHost
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.job.spec import DataInput, EnvironmentSpec, JobSpec, Kind, Source
-from crucible.core.routing.plan_request import Objective
+from crucible.core.job.spec import PATTERN_RULES, DataInput, EnvironmentSpec, JobSpec, Kind, Source
+from crucible.core.job.training import Orchestration
+from crucible.core.routing.plan_request import Goal, Objective, PlanRequest
 
 PAYLOAD = Payload(("{python}", "train.py"), EnvironmentSpec(interpreter="/usr/bin/python3"), Source())
 FLAGS = ArgumentReader(option_fills(), flag_name, SubmitHost({"HOME": "/home/me"}, Path("/")))
@@ -117,7 +119,13 @@ def test_fields_on_top_of_others() -> None:
         ({"resources": {"gpus": 10**9}}, "--gpus"),
         ({"retries": {"user": -1}}, "--retries"),
         ({"grace_seconds": 1e9}, "--grace"),
-        ({"name": "a/b"}, "--name must not hold slashes"),
+        ({"name": "a/b"}, "--name must not contain slashes"),
+        ({"resume_from": "a\0"}, "--resume-from must not contain NUL characters"),
+        ({"backend": "a\0"}, "--backend must not contain NUL characters"),
+        ({"data": [{"name": "a/b", "source": "/x"}]}, "--data must not contain slashes"),
+        ({"project": "A b"}, "--project has 1 to 63 of a-z"),
+        ({"secrets": {"TOKEN": "a b"}}, "--secret has 1 to 100 letters"),
+        ({"bundle": "x"}, "bundle must be a SHA-256"),
         ({"env": {"CRUCIBLE_X": "1"}}, "--env"),
         ({"tags": ("x" * 101,)}, "is not a valid tag"),
         ({"tags": ("x" * 400,)}, "is not a valid tag"),
@@ -126,6 +134,23 @@ def test_fields_on_top_of_others() -> None:
 def test_absurd_values_name_the_option(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         made(fields)
+
+
+def patterns_in(schema: object) -> set[str]:
+    """Return every pattern that a JSON schema demands of a text."""
+    if isinstance(schema, list):
+        return set().union(*map(patterns_in, schema))
+    if not isinstance(schema, dict):
+        return set()
+    found = {schema["pattern"]} if isinstance(schema.get("pattern"), str) else set()
+    return found.union(*map(patterns_in, schema.values()))
+
+
+@pytest.mark.parametrize("kind", [JobSpec, Goal, PlanRequest, Orchestration])
+def test_every_pattern_has_a_rule_in_words(kind: type[BaseModel]) -> None:
+    patterns = patterns_in(kind.model_json_schema())
+    assert patterns
+    assert patterns <= PATTERN_RULES.keys()
 
 
 def test_an_unknown_tier_is_told_with_the_nearest() -> None:

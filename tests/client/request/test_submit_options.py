@@ -80,7 +80,7 @@ def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
     [
         ({"nmae": "x"}, "Did you mean 'name'"),
         ({"name": 3}, "name must be text"),
-        ({"name": "a/b"}, "name must not hold slashes"),
+        ({"name": "a/b"}, "name must not contain slashes"),
         ({"kind": "trian"}, "Did you mean 'train'"),
         ({"env": ["A=1"]}, "env must be a mapping"),
         ({"env": {"A": object()}}, "env\\['A'\\] must be text"),

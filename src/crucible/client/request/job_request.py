@@ -26,7 +26,7 @@ from crucible.client.request.pythons import SubmitHost
 from crucible.core.compute.resources import format_duration, format_memory, parse_duration, parse_memory
 from crucible.core.compute.tiers import get_tier
 from crucible.core.errors import BadInput
-from crucible.core.job.spec import DataInput, JobSpec
+from crucible.core.job.spec import PATTERN_RULES, DataInput, JobSpec
 from crucible.core.job.tags import parse_tags
 from crucible.core.routing.plan_request import Goal
 
@@ -247,12 +247,8 @@ def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
         "string_too_short": "must not be empty",
         "string_too_long": f"must not be longer than {limits.get('max_length')} characters",
         "too_long": f"may be given at most {limits.get('max_length')} times",
-        "string_pattern_mismatch": _PATTERNS.get(name, "must not hold slashes, backslashes or control characters"),
+        "string_pattern_mismatch": PATTERN_RULES.get(str(limits.get("pattern")), ""),
     }.get(kind, "")
-
-
-_PROJECT = "has 1 to 63 of a-z, 0-9, - and _, and begins with a letter or a digit"
-_PATTERNS = {"project": _PROJECT, "tenant_id": _PROJECT}
 
 
 def _amount(name: str, value: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -18,8 +19,8 @@ from crucible.core.compute.offers import Market
 from crucible.core.compute.pricing import MICROS
 from crucible.core.compute.resources import Resources
 from crucible.core.job.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
-from crucible.core.people.identity import PROJECT_PATTERN
-from crucible.core.people.project_secrets import MOST_SECRETS, SECRET_PATTERN
+from crucible.core.people.identity import MAX_PROJECT, PROJECT_PATTERN
+from crucible.core.people.project_secrets import MAX_SECRET_NAME, MOST_SECRETS, SECRET_PATTERN
 
 DEFAULT_BACKEND = "local"
 PYTHON = "{python}"
@@ -32,15 +33,29 @@ MAX_PLAN = 1000
 MAX_PRIORITY = 1000
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SHA256 = r"^[0-9a-f]{64}$"
+SHA256_PATTERN = r"^[0-9a-f]{64}$"
+NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f/\\]+$"
+_TAG_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
+TEXT_PATTERN = r"^[^\x00]*$"
+_PLAN_PATTERN = r"^[A-Za-z0-9_.-]+$"
+PATTERN_RULES: Mapping[str, str] = {
+    SHA256_PATTERN: "must be a SHA-256 of 64 hexadecimal digits",
+    NAME_PATTERN: "must not contain slashes, backslashes or control characters",
+    _TAG_PATTERN: "must not contain control characters",
+    TEXT_PATTERN: "must not contain NUL characters",
+    _PLAN_PATTERN: "must contain only letters, digits, _ . and -",
+    PROJECT_PATTERN: f"has 1 to {MAX_PROJECT} of a-z, 0-9, - and _, and begins with a letter or a digit",
+    SECRET_PATTERN: f"has 1 to {MAX_SECRET_NAME} letters, digits and _ . -, and begins with a letter or _",
+}
+"""By pattern, what it demands of a text; follows the name of the argument in an error."""
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
 _LOADING = frozenset({"PATH", "HOME", "PYTHONPATH", "PYTHONHOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "SHELL", "TMPDIR"})
 _REQUESTED = "CRUCIBLE_CHECKPOINT_SIGNAL"  # set by users whose program wants a signal to save a checkpoint
-JobName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
-_TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
+JobName = Annotated[str, Field(min_length=1, max_length=100, pattern=NAME_PATTERN)]
+_TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=_TAG_PATTERN)]
 _PROJECT = Annotated[str, Field(pattern=PROJECT_PATTERN)]
 _SECRET = Annotated[str, Field(pattern=SECRET_PATTERN)]
-_TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
+_TEXT = Annotated[str, Field(max_length=4096, pattern=TEXT_PATTERN)]
 
 
 class Kind(enum.StrEnum):
@@ -105,7 +120,7 @@ class EnvironmentSpec(_Frozen):
 class DataInput(_Frozen):
     """An input that appears under $CRUCIBLE_DATA_DIR/<name>."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=NAME_PATTERN)]
     source: Annotated[_TEXT, Field(min_length=1)]
 
     @field_validator("name")
@@ -141,7 +156,7 @@ class JobSpec(_Frozen):
     """The project it belongs to (default: the submitter's only one, or the default project)."""
     kind: Kind = Kind.TRAIN
     shape: Shape = Shape.TASK
-    bundle: Annotated[str, Field(pattern=_SHA256)] | None = None
+    bundle: Annotated[str, Field(pattern=SHA256_PATTERN)] | None = None
     in_place: _TEXT | None = None
     environment: EnvironmentSpec = EnvironmentSpec()
     env: Annotated[dict[str, str], Field(max_length=MAX_ENV)] = Field(default_factory=dict)
@@ -175,7 +190,7 @@ class JobSpec(_Frozen):
     resume_from: _TEXT | None = None
     """The id of a checkpoint, of any job, from which the first attempt starts."""
     rerun_of: _TEXT | None = None
-    plan: Annotated[str, Field(min_length=1, max_length=MAX_PLAN, pattern=r"^[A-Za-z0-9_.-]+$")] | None = Field(
+    plan: Annotated[str, Field(min_length=1, max_length=MAX_PLAN, pattern=_PLAN_PATTERN)] | None = Field(
         default=None, exclude_if=lambda value: value is None
     )
     """Ignored. Clients of version 0.1.0 send it, and jobs submitted by them have it stored."""

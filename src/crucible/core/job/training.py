@@ -21,7 +21,17 @@ from crucible.core.compute.resources import Resources
 from crucible.core.compute.tiers import DEFAULT_TIER
 from crucible.core.errors import BadInput
 from crucible.core.job.models import ModelOrder
-from crucible.core.job.spec import PYTHON, EnvironmentSpec, JobSpec, Retries, Source, SourceKind
+from crucible.core.job.spec import (
+    NAME_PATTERN,
+    PYTHON,
+    SHA256_PATTERN,
+    TEXT_PATTERN,
+    EnvironmentSpec,
+    JobSpec,
+    Retries,
+    Source,
+    SourceKind,
+)
 from crucible.core.people.identity import PROJECT_PATTERN
 
 MAIN, CONFIG_FILE = "main.py", "config.json"
@@ -29,8 +39,8 @@ CONFIG_ENV, MODEL_ENV = "CONFIG", "MODEL_PLUGIN"
 DEEPEST = 50
 PROGRAMS = ("code", "script", "command")
 
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
-_Text = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=NAME_PATTERN)]
+_Text = Annotated[str, Field(min_length=1, max_length=4096, pattern=TEXT_PATTERN)]
 _Project = Annotated[str, Field(pattern=PROJECT_PATTERN)]
 
 M = TypeVar("M", bound=BaseModel)
@@ -79,9 +89,7 @@ class TrainingConfig(_Open):
     code: Annotated[str | None, Field(min_length=1, description="the program's text")] = None
     script: Annotated[_Text | None, Field(description="the program's absolute path on the server's computer")] = None
     command: Annotated[tuple[str, ...] | None, Field(min_length=1, max_length=10_000)] = None
-    bundle: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of code uploaded before")] = (
-        None
-    )
+    bundle: Annotated[str | None, Field(pattern=SHA256_PATTERN, description="SHA-256 of code uploaded before")] = None
     args: Annotated[tuple[str | int | float, ...], Field(max_length=1000)] = ()
     executor: Annotated[_Text | None, Field(description="a backend, such as `local`")] = None
     tier: Annotated[_Text | None, Field(description=f"default: {DEFAULT_TIER}, or none with resources")] = None

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import MAX_GPUS, MAX_SECONDS
-from crucible.core.job.spec import JobSpec
+from crucible.core.job.spec import TEXT_PATTERN, JobSpec
 
 MAIN = "main.py"
 MAX_FILES = 400
@@ -24,8 +24,8 @@ READ = (*PROGRAMS, ".yaml", ".yml", ".json", ".toml", ".cfg")
 MOST = 6_000_000
 """Maximum number of characters of a program that are read."""
 
-_Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00]+$")]
-_Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+_Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=TEXT_PATTERN)]
+_Name = Annotated[str, Field(min_length=1, max_length=100, pattern=TEXT_PATTERN)]
 
 _PROCESSES = frozenset({"nproc_per_node", "num_processes", "num_gpus"})
 
