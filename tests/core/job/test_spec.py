@@ -242,6 +242,38 @@ def test_a_job_without_secrets_is_written_as_before_there_were_any() -> None:
     assert "secrets" not in JobSpec(command=("true",)).model_dump(mode="json")
 
 
+def test_a_plain_job_is_written_as_by_version_0_1_0() -> None:
+    """A server of 0.1.0 refuses unknown keys, and idempotency compares hashes of the JSON: see `JobSpec.priority`."""
+    assert spec().model_dump(mode="json") == {
+        "command": ["true"],
+        "name": None,
+        "project": None,
+        "kind": "train",
+        "shape": "task",
+        "bundle": None,
+        "in_place": None,
+        "environment": {"interpreter": None, "requirements": [], "project": None, "python": None, "origin": ""},
+        "env": {},
+        "data": [],
+        "backend": None,
+        "fallback": [],
+        "market": None,
+        "regions": [],
+        "tier": None,
+        "resources": {"cpus": None, "memory_bytes": None, "gpus": 0, "gpu_memory_bytes": None, "seconds": None},
+        "retries": {"interruption": 10, "infrastructure": 3, "user": 0, "wait_seconds": 60.0},
+        "keep": {"latest": 3, "best": 1, "every": None, "higher_is_better": False},
+        "seed": None,
+        "resume_from": None,
+        "rerun_of": None,
+        "grace_seconds": 10.0,
+        "tags": [],
+        "source": {
+            "kind": "shell", "path": None, "url": None, "ref": None, "commit": None, "dirty": False, "diff": None,
+        },
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "secrets",
     [

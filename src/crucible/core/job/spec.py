@@ -181,6 +181,8 @@ class JobSpec(_Frozen):
         default=None, exclude_if=lambda value: value is None
     )
     """Maximum cost of an attempt: on machines that bill, it is stopped when that is spent."""
+    # Each field added since version 0.1.0, here or in a table such as Resources, has an `exclude_if` that leaves it out
+    # at its default: servers of 0.1.0 refuse unknown keys, and Idempotency-Key compares hashes of this JSON.
     priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda n: not n)] = 0
     """Its order among the waiting jobs of the same user: higher goes first."""
     retries: Retries = Retries()
