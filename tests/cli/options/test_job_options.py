@@ -13,9 +13,7 @@ import pytest
 import typer
 
 from crucible.cli.jobs.run import run
-from crucible.cli.options.job_options import RunOptions, option_fills, takes_options
-from crucible.core.job.spec import JobSpec
-from crucible.core.routing.plan_request import Goal
+from crucible.cli.options.job_options import RunOptions, takes_options
 
 
 def context(**params: Any) -> Any:
@@ -26,14 +24,6 @@ def test_every_field_but_those_of_other_commands_is_an_option_of_run() -> None:
     known = set(inspect.signature(run).parameters)
     of_models = {"model", "plugin", "config", "callback", "goal", "suite", "input", "capture"}
     assert known == {"ctx"} | {item.name for item in fields(RunOptions)} - {"plan", "every_region", "limit"} - of_models
-
-
-def test_what_an_option_fills_is_there() -> None:
-    for fills in option_fills().values():
-        table, _, entry = fills.field.rpartition(".")
-        model = JobSpec.model_fields[table].annotation if table else None
-        known = (model or JobSpec).model_fields.keys() | (set() if table else Goal.model_fields.keys())
-        assert entry in known, fills
 
 
 def test_what_was_not_given_is_as_it_was() -> None:
