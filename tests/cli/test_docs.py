@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from _pytest.mark import ParameterSet
+from pydantic import BaseModel
 
 from crucible.cli.command_table import COMMANDS
 from crucible.cli.main import app
+from crucible.cli.options.job_options import RunOptions, flag_name
 from crucible.core.errors import CrucibleError
+from crucible.core.job.job_file import JobFile, JobModel
+from crucible.core.views.jobs import CheckpointView, JobView
 
 PROJECT = Path(__file__).parents[2]
 PAGES = sorted([PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *(PROJECT / "docs").glob("*.md")])
@@ -96,3 +101,34 @@ def test_the_readme_lists_every_command_and_no_other() -> None:
     cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `crucible ")]
     listed = [name.removeprefix("crucible ") for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
     assert sorted(listed) == sorted(row.name for row in COMMANDS)
+
+
+def section(page: str, heading: str) -> str:
+    text = (PROJECT / "docs" / page).read_text(encoding="utf-8")
+    return text.split(f"\n{heading}\n")[1].split("\n## ")[0]
+
+
+def first_cells(text: str) -> str:
+    """Return the first cells of the tables in this text; a `|` within a cell is written with a backslash."""
+    rows = (re.split(r"(?<!\\)\|", line)[1] for line in text.splitlines() if line.startswith("| "))
+    return "\n".join(rows)
+
+
+def test_every_option_of_run_is_in_its_table_and_no_other() -> None:
+    listed = re.findall(r"--[a-z-]+", first_cells(section("cli.md", "## Options of `run`")))
+    options = {flag_name(item.name) for item in fields(RunOptions)} - {"--target", "--plan"}
+    assert sorted(listed) == sorted(options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "page", "heading"),
+    [(JobFile, "job-file.md", "# Job files"), (JobModel, "job-file.md", "## Models"), (JobView, "cli.md", "## The job object")],
+)
+def test_every_field_has_a_row_in_its_table_and_no_other(kind: type[BaseModel], page: str, heading: str) -> None:
+    named = re.findall(r"`(\w+)`", first_cells(section(page, heading)))
+    assert sorted(named) == sorted({*kind.model_fields, *({"model"} if kind is JobModel else ())})
+
+
+def test_every_field_of_a_checkpoint_is_named() -> None:
+    text = section("cli.md", "## The checkpoint object")
+    assert [name for name in CheckpointView.model_fields if f"`{name}`" not in text] == []

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema_rs import Draft202012Validator
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.routing import Route, WebSocketRoute
 
+from crucible.server.api import ROUTERS
 from crucible.wire.http import sessions as s
 
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 JOB = "/api/v1/jobs/{id}"
 ALWAYS = {"401", "403", "422", "429", "500", "503", "507"}
 
@@ -139,3 +144,25 @@ def test_a_terminal_is_resized_as_documented(document: Any) -> None:
 def test_from_where_the_events_of_all_jobs_go_on(document: Any) -> None:
     assert fits(document, "FeedCursor", {"after": 7})
     assert not fits(document, "FeedCursor", {"after": -1})
+
+
+def as_pattern(path: str) -> str:
+    """Return a pattern of the path in which anything may stand for a parameter: `/api/v1/jobs/last`."""
+    parts = (r"[\w{}$.:-]+" if part.startswith("{") else re.escape(part) for part in path.strip("/").split("/"))
+    return "".join(f"/{part}" for part in parts) + r"(?![\w/-])"
+
+
+def is_on_page(path: str, page: str) -> bool:
+    """Return whether the page has the path in full, or its end behind an ellipsis: `…/tags`."""
+    if re.search(rf"(?<![\w/}}…]){as_pattern(path)}|\$URL{as_pattern(path)}", page):
+        return True
+    parts = path.strip("/").split("/")
+    ends = ("/".join(parts[count:]) for count in range(1, len(parts)) if not all(p[0] == "{" for p in parts[count:]))
+    return any(re.search(f"…{as_pattern(end)}", page) for end in ends)
+
+
+def test_every_route_is_on_the_page_about_the_api() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    paths = {route.path for router in ROUTERS for route in router.routes if isinstance(route, Route | WebSocketRoute)}
+    assert len(paths) > 80
+    assert {path for path in paths if not is_on_page(path, page)} == set()
