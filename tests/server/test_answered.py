@@ -14,7 +14,7 @@ from tests.control.world import give_back, make_rig, sha
 from tests.server.promised import JSON, document, wrong_with_answer
 
 from crucible.control.resources.models import model_view
-from crucible.control.upkeep.pruning import PrunePlan
+from crucible.control.upkeep.prune_candidates import PrunePlan
 from crucible.control.upkeep.retention import plan_view
 from crucible.core.errors import Trouble
 from crucible.core.people.identity import OWNER

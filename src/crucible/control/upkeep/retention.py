@@ -26,8 +26,8 @@ from crucible.control.people import tokens
 from crucible.control.reconcile.roles import Duties, Duty
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
-from crucible.control.upkeep import pruning, restore_hold
-from crucible.control.upkeep.pruning import PrunePlan
+from crucible.control.upkeep import prune_candidates, restore_hold
+from crucible.control.upkeep.prune_candidates import PrunePlan
 from crucible.core.errors import Conflict, CrucibleError, TimedOut, Unreachable
 from crucible.core.job.retention import DEFAULT_AGE
 from crucible.core.views.server import PruneView, UnprunedView
@@ -108,7 +108,7 @@ class Retention:
         await self._ports.db.read(_refuse_while_held)
         age = DEFAULT_AGE if older_than is None else older_than
         now = self._ports.clock.now()
-        plan = await self._ports.db.read(lambda conn: pruning.plan_prune(conn, age, now))
+        plan = await self._ports.db.read(lambda conn: prune_candidates.plan_prune(conn, age, now))
         if dry_run:
             return plan_view(plan, dry_run)
         self._cursor = 0
@@ -188,7 +188,9 @@ class Retention:
     async def _apply_keep_rules(self) -> None:
         """Apply the keep rules to jobs with checkpoints that are new since the last round."""
         while True:
-            changed = await self._ports.db.read(lambda conn: pruning.changed_jobs(conn, self._cursor, JOBS_AT_ONCE))
+            changed = await self._ports.db.read(
+                lambda conn: prune_candidates.changed_jobs(conn, self._cursor, JOBS_AT_ONCE)
+            )
             for job in changed.jobs:
                 await self._writer.write(lambda unit, job=job: _prune_checkpoints(unit, job))  # type: ignore[misc]
             self._cursor = changed.cursor
@@ -207,12 +209,12 @@ class Retention:
 
     async def _prune_jobs(self, age: float) -> None:
         now = self._ports.clock.now()
-        for job in await self._ports.db.read(lambda conn: pruning.old_jobs(conn, age, now)):
+        for job in await self._ports.db.read(lambda conn: prune_candidates.old_jobs(conn, age, now)):
             await self._writer.write(lambda unit, job=job: _prune_job(unit, job.id, job.why))  # type: ignore[misc]
 
     async def _drop_bundles(self, age: float) -> None:
         before = self._ports.clock.now() - age
-        unused = await self._ports.db.read(lambda conn: pruning.unused_bundles(conn, before, ()))
+        unused = await self._ports.db.read(lambda conn: prune_candidates.unused_bundles(conn, before, ()))
         for sha256, _ in unused:
             await self._ports.db.write(lambda conn, sha256=sha256: _drop_bundle(conn, sha256))  # type: ignore[misc]
 
@@ -238,7 +240,7 @@ def _refuse_while_held(conn: Connection) -> None:
 
 def _prune_checkpoints(unit: UnitOfWork, job: str) -> None:
     _rewind_to(unit.conn, unit.now)
-    for verdict in pruning.judge_checkpoints(unit.conn, job):
+    for verdict in prune_candidates.judge_checkpoints(unit.conn, job):
         pruned_at = None if verdict.kept else unit.now
         _JUDGE.run(unit.conn, checkpoint=verdict.id, why=verdict.why, pruned_at=pruned_at)
 
@@ -246,7 +248,7 @@ def _prune_checkpoints(unit: UnitOfWork, job: str) -> None:
 def _prune_job(unit: UnitOfWork, job: str, why: str) -> None:
     """Store the intent: mark the job as pruned and drop the rows of its objects, unless it was reopened meanwhile."""
     conn = unit.conn
-    if not pruning.is_prunable(conn, job):
+    if not prune_candidates.is_prunable(conn, job):
         return
     _rewind_to(conn, unit.now)
     conn.execute(update(t.jobs).where(t.jobs.c.id == job).values(pruned_at=unit.now))
@@ -259,7 +261,7 @@ def _prune_job(unit: UnitOfWork, job: str, why: str) -> None:
 
 
 def _drop_bundle(conn: Connection, sha256: str) -> None:
-    if pruning.bundle_is_used(conn, sha256):
+    if prune_candidates.bundle_is_used(conn, sha256):
         return
     if conn.execute(delete(t.bundles).where(t.bundles.c.sha256 == sha256)).rowcount:
         meta.put(conn, PENDING_BUNDLES, json.dumps([*_pending_bundles(conn), sha256]))
@@ -274,9 +276,9 @@ def _rewind_to(conn: Connection, now: float) -> None:
 def _pending_removals(conn: Connection) -> PendingRemovals:
     since = float(meta.get(conn, LAST_ROUND) or 0.0) - OVERLAP
     objects = [PendingObject(bundle_key(sha256), None, sha256) for sha256 in _pending_bundles(conn)]
-    objects += pruning.dead_checkpoints(conn, since)
+    objects += prune_candidates.dead_checkpoints(conn, since)
     objects += [stray for stray in pending_objects.list_pending(conn) if stray not in objects]
-    return PendingRemovals(tuple(objects), tuple(pruning.pruned_jobs(conn, since)))
+    return PendingRemovals(tuple(objects), tuple(prune_candidates.pruned_jobs(conn, since)))
 
 
 def _object_of_job(job: str, key: str) -> PendingObject:
@@ -288,7 +290,7 @@ def _object_of_job(job: str, key: str) -> PendingObject:
 def _claim(conn: Connection, objects: Iterable[PendingObject], worker: str, now: float) -> gc_marks.RemovalClaim:
     """Claim those that no row needs and that nobody is storing again."""
     return gc_marks.claim_removal(
-        conn, [stray.key for stray in objects if not pruning.is_needed(conn, stray)], worker, now
+        conn, [stray.key for stray in objects if not prune_candidates.is_needed(conn, stray)], worker, now
     )
 
 
@@ -309,13 +311,15 @@ def _note_round(conn: Connection, done: RemovalResult, now: float) -> None:
         meta.put(conn, LAST_ROUND, repr(now))
     pending = _pending_bundles(conn)
     rest = [
-        sha256 for sha256 in pending if not pruning.is_needed(conn, PendingObject(bundle_key(sha256), None, sha256))
+        sha256
+        for sha256 in pending
+        if not prune_candidates.is_needed(conn, PendingObject(bundle_key(sha256), None, sha256))
     ]
     if len(rest) < len(pending):
         meta.put(conn, PENDING_BUNDLES, json.dumps(rest))
     known = pending_objects.list_pending(conn)
     later = [*known, *sorted(done.uploading - set(known), key=lambda stray: stray.key)]
-    later = [stray for stray in later if not pruning.is_needed(conn, stray)]
+    later = [stray for stray in later if not prune_candidates.is_needed(conn, stray)]
     if later != known:
         pending_objects.write_pending(conn, later)
     gc_marks.drop_expired(conn, now)

@@ -1,4 +1,4 @@
-"""Queries for pruning: what may be removed, and how much that is. Nothing here changes the database."""
+"""Queries for what pruning may remove, and how much it is; retention.py removes it. Nothing here writes."""
 
 from __future__ import annotations
 
