@@ -26,7 +26,7 @@ from tests.wire.sound import ENTRIES, packed
 
 from crucible.agent.checkpoints import formats
 from crucible.agent.checkpoints.notes import read_note
-from crucible.agent.checkpoints.whole import why_torn
+from crucible.agent.checkpoints.truncation import why_torn
 from crucible.agent.files import read_json
 from crucible.agent.host.interruption import _parse_notice as read_notice
 from crucible.agent.link.spool import _records as read_spool

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pytest
 from tests.agent.checkpoints.entries import zipped
 
-from crucible.agent.checkpoints import snapshot, whole
+from crucible.agent.checkpoints import snapshot, truncation
 from crucible.agent.checkpoints.listing import CheckpointEntry, list_entries, read_entry
 from crucible.agent.checkpoints.snapshot import Changed, Snapshotter, Torn
 from crucible.wire.files.archive import unpack
@@ -96,7 +96,7 @@ def test_what_changes_while_it_is_copied_is_not_taken(
                 more.write(b"more")
 
     monkeypatch.setattr(snapshot, "why_torn", write_on)
-    monkeypatch.setattr(whole, "why_torn", write_on)
+    monkeypatch.setattr(truncation, "why_torn", write_on)
     for name in ("a.bin", "folder"):
         with pytest.raises(Changed):
             photographer.take(entry(photographer, name), verify=True, copy=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crucible.agent.checkpoints.listing import CheckpointEntry, file_stamp, read_entry
-from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
+from crucible.agent.checkpoints.truncation import why_folder_torn, why_torn
 from crucible.wire.files.archive import Entry as Packed
 from crucible.wire.files.archive import Folder, Link, pack
 from crucible.wire.files.paths import UnsafePath, safe_name

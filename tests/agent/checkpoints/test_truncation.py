@@ -11,7 +11,7 @@ import pytest
 from tests.agent.checkpoints.entries import KNOWN, hdf5, safetensors, tarred, zipped
 
 from crucible.agent.checkpoints.listing import read_entry
-from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
+from crucible.agent.checkpoints.truncation import why_folder_torn, why_torn
 
 
 def judge(path: Path) -> str | None:
