@@ -16,7 +16,7 @@ from tests.control.upkeep.test_backup import DEPLOYMENT, db, put, source
 from crucible.control.db import Db, open_database
 from crucible.control.db import schema as t
 from crucible.control.db.port import NewerDatabase, OlderDatabase
-from crucible.control.runtime.admission import Admission
+from crucible.control.runtime.deployment_check import DeploymentCheck
 from crucible.control.runtime.host_id import HostId
 from crucible.control.upkeep import restore as restore_module
 from crucible.control.upkeep import restore_hold
@@ -35,7 +35,7 @@ HERE, THERE = HostId("m1", "desk", "/var/crucible"), HostId("m2", "rack", "/srv/
 async def archive(source: BackupSource, tmp_path: Path) -> Path:
     """A backup with a row in it; another was written since, and nobody has the database open."""
     made = open_database(source.database)
-    await made.write(lambda conn: Admission(DEPLOYMENT, NEARBY, HERE)(conn, START))
+    await made.write(lambda conn: DeploymentCheck(DEPLOYMENT, NEARBY, HERE)(conn, START))
     await put(made, "colour", "green")
     write_backup(source, tmp_path / "backup.zip", START)
     await put(made, "shape", "round")
@@ -111,7 +111,7 @@ async def test_another_deployments_backup_needs_force_and_then_is_ours(source: B
     assert read(source.database, "shape") == "round", "nothing changed"
     restore(other, archive, LATER, force=True)
     opened = open_database(source.database)
-    await opened.write(lambda conn: Admission("dep-2", NEARBY, THERE)(conn, LATER))
+    await opened.write(lambda conn: DeploymentCheck("dep-2", NEARBY, THERE)(conn, LATER))
     await opened.close()
 
 

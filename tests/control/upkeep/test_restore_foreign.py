@@ -9,7 +9,7 @@ import pytest
 from tests.control.world import Rig, add_row
 
 from crucible.control.db import schema as t
-from crucible.control.runtime.admission import COMPUTER
+from crucible.control.runtime.deployment_check import COMPUTER
 from crucible.control.upkeep import restore_hold
 from crucible.control.upkeep.restore import disown
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason

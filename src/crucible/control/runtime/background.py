@@ -118,7 +118,7 @@ class BackgroundTasks:
     def _adopt_leftovers(self, conn: Connection) -> None:
         """Check that this process may work on the database, and release claims that an earlier one of its name left."""
         at = database_now(conn, self._ports.clock.now)
-        self._services.deployment.admit(conn, at)
+        self._services.deployment.check(conn, at)
         clear_future_deadlines(conn, at)
         for claims in _CLAIMS:
             claims.run(conn, worker=self._ports.worker)

@@ -26,7 +26,7 @@ from crucible.control.db.migrate import is_postgres
 from crucible.control.machines.machine_factory import LeaseTerms
 from crucible.control.objects.quota import QuotaLimits
 from crucible.control.resources.models import ModelsPython
-from crucible.control.runtime.admission import Admission
+from crucible.control.runtime.deployment_check import DeploymentCheck
 from crucible.control.runtime.durations import TimedDb
 from crucible.control.runtime.host_id import read_host_id
 from crucible.control.runtime.ports import Calls, Clock, Ports, Wakeups
@@ -138,7 +138,7 @@ def build_control(options: ControlOptions) -> ControlPlane:
         local_agents_url=local_agents_url,
         scratch=options.home / "uploads",
         bundle_limit=options.bundle_limit,
-        admit=Admission(
+        check=DeploymentCheck(
             deployment_id(options.key), nearby, read_host_id(options.local_folder) if nearby and shared else None
         ),
         shared=shared,

@@ -69,7 +69,7 @@ class Deployment:
     agents_url: str
     scratch: Path
     bundle_limit: int
-    admit: Callable[[Connection, float], None] = lambda conn, now: None
+    check: Callable[[Connection, float], None] = lambda conn, now: None
     """Raises if this process must not work on this database."""
     shared: bool = False
     """Whether other processes may work on this database and with these backends."""

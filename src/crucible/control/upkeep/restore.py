@@ -27,7 +27,7 @@ from crucible.control.db.sqlite.connection import close_connection, driver_of, o
 from crucible.control.db.sqlite.failures import translate_errors
 from crucible.control.jobs.queries import TERMINAL_STATES
 from crucible.control.reconcile import repository
-from crucible.control.runtime.admission import COMPUTER, DEPLOYMENT
+from crucible.control.runtime.deployment_check import COMPUTER, DEPLOYMENT
 from crucible.control.upkeep import postgres_tools, restore_hold
 from crucible.control.upkeep.backup import (
     FORMAT,

@@ -22,7 +22,7 @@ DEPLOYMENT = "deployment"
 COMPUTER = "computer"
 RELEASE_SQL = "DELETE FROM meta WHERE key = 'computer'"
 STARTING_SECONDS = 60.0
-"""Time that an admitted process has to take its first duty."""
+"""Time that a process that passed the check has to take its first duty."""
 
 
 class WrongDeployment(Conflict):
@@ -34,8 +34,8 @@ class OtherComputer(Conflict):
 
 
 @dataclass(frozen=True)
-class Admission:
-    """The check. `deployment` is derived from the key. `nearby`: backends whose machines are on `computer`.
+class DeploymentCheck:
+    """The check of one process. `deployment` is derived from the key. `nearby`: backends whose machines are on `computer`.
 
     `computer` is None if no other process can use these backends.
     """
