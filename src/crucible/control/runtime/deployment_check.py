@@ -35,9 +35,9 @@ class OtherComputer(Conflict):
 
 @dataclass(frozen=True)
 class DeploymentCheck:
-    """The check of one process. `deployment` is derived from the key. `nearby`: backends whose machines are on `computer`.
+    """The check of one process. `deployment` is derived from its key.
 
-    `computer` is None if no other process can use these backends.
+    `nearby`: its backends whose machines are on `computer`, which is None if no other process can use them.
     """
 
     deployment: str
