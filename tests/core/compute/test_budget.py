@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.core.compute.budget import affordable_seconds, billable_seconds, capped, exceeds_budget, usd
+from crucible.core.compute.budget import affordable_seconds, billable_seconds, limit_to_budget, usd, why_over_budget
 from crucible.core.compute.offers import Billing, Offer
 from crucible.core.compute.pricing import Segment, machine_cost
 from crucible.core.compute.resources import MAX_SECONDS, Capacity, GiB, Resources
@@ -41,23 +41,23 @@ def test_a_machine_bills_while_it_starts() -> None:
 
 def test_what_is_free_is_not_bounded() -> None:
     assert affordable_seconds(0, offer(0)) is None
-    assert exceeds_budget(0, offer(0)) == ""
+    assert why_over_budget(0, offer(0)) == ""
     assert affordable_seconds(None, offer()) is None
 
 
 def test_not_even_the_shortest_try() -> None:
-    assert exceeds_budget(1, offer()) == "would cost $0.001 at least, more than $0.000001"
-    assert exceeds_budget(0, offer(startup_seconds=9.0)) == "would cost $0.01 at least, more than $0.00"
-    assert exceeds_budget(50_000, offer(billing=Billing(60, 60))) == "would cost $0.06 at least, more than $0.05"
-    assert exceeds_budget(60_000, offer(billing=Billing(60, 60))) == ""
+    assert why_over_budget(1, offer()) == "would cost $0.001 at least, more than $0.000001"
+    assert why_over_budget(0, offer(startup_seconds=9.0)) == "would cost $0.01 at least, more than $0.00"
+    assert why_over_budget(50_000, offer(billing=Billing(60, 60))) == "would cost $0.06 at least, more than $0.05"
+    assert why_over_budget(60_000, offer(billing=Billing(60, 60))) == ""
 
 
 def test_the_shorter_of_two_limits_holds() -> None:
     need = Resources(cpus=1, seconds=50)
-    assert capped(need, 100_000, offer()) is need
-    assert capped(need, 20_000, offer()).seconds == 20
-    assert capped(Resources(cpus=1), 20_000, offer()) == Resources(cpus=1, seconds=20)
-    assert capped(Resources(), None, offer()) == Resources()
+    assert limit_to_budget(need, 100_000, offer()) is need
+    assert limit_to_budget(need, 20_000, offer()).seconds == 20
+    assert limit_to_budget(Resources(cpus=1), 20_000, offer()) == Resources(cpus=1, seconds=20)
+    assert limit_to_budget(Resources(), None, offer()) == Resources()
 
 
 def test_money_in_words() -> None:

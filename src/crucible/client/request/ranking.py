@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crucible.core.compute import offer_choice, scheduling
-from crucible.core.compute.budget import exceeds_budget, usd
+from crucible.core.compute.budget import usd, why_over_budget
 from crucible.core.compute.offers import Availability, Market, Offer
 from crucible.core.compute.pricing import forecast
 from crucible.core.compute.tiers import effective_resources
@@ -93,7 +93,7 @@ def _over_budget(best: Offer, max_cost: int, hours: float | None) -> str:
     cost = 0 if hours is None else forecast(hours * 3600, best.rate, best.billing)
     if cost > max_cost:
         return f"{hours:g} hours cost {usd(cost)}, more than {usd(max_cost)}"
-    return exceeds_budget(max_cost, best)
+    return why_over_budget(max_cost, best)
 
 
 def _fitting(backend: BackendView, offers: list[OfferView], sized: JobSpec) -> list[OfferView]:

@@ -60,7 +60,7 @@ class MachineFactory:
         """Return a machine for one attempt alone, with the time at which it ends in any case."""
         abilities, startup = target.backend.capabilities, target.offer.startup_seconds
         spec = world.job.spec
-        need = budget.capped(world.job.resources, spec.max_cost_micros, target.offer)
+        need = budget.limit_to_budget(world.job.resources, spec.max_cost_micros, target.offer)
         life = self.life_seconds(target, need, spec.grace_seconds)
         host_due = now + abilities.launch_deadline + abilities.settle_window + startup + HOST_SECONDS
         return self._machine(target, f"attempt:{attempt}", now + life, host_due, now)
@@ -118,7 +118,7 @@ def placement_reason(world: World, target: BackendOffer) -> str:
 def _time_limit(world: World, offer: Offer) -> str:
     """Return as text how long the job may run there if its budget limits that, else an empty string."""
     need, most = world.job.resources, world.job.spec.max_cost_micros
-    bounded = budget.capped(need, most, offer)
+    bounded = budget.limit_to_budget(need, most, offer)
     if most is None or bounded is need or bounded.seconds is None:
         return ""
     return f", for at most {format_duration(bounded.seconds)}, which {budget.usd(most)} buys"

@@ -288,7 +288,9 @@ class Plans:
         """Return how long the machine lives at most, in seconds; None for one that several jobs share."""
         if offer.backend.capabilities.shared_machines:
             return None
-        need = budget.capped(effective_resources(request.tier, request.resources), request.max_cost_micros, offer.offer)
+        need = budget.limit_to_budget(
+            effective_resources(request.tier, request.resources), request.max_cost_micros, offer.offer
+        )
         return self._factory.life_seconds(offer, need, request.grace_seconds)
 
     def _simulated(self, name: str) -> bool:

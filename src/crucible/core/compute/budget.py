@@ -27,7 +27,7 @@ def affordable_seconds(max_cost: int | None, offer: Offer) -> float | None:
     return min(billable_seconds(max_cost, offer.rate, offer.billing) - offer.startup_seconds, MAX_SECONDS)
 
 
-def exceeds_budget(max_cost: int | None, offer: Offer) -> str:
+def why_over_budget(max_cost: int | None, offer: Offer) -> str:
     """Return why the budget does not pay for even the shortest attempt there; empty if it does."""
     seconds = affordable_seconds(max_cost, offer)
     if max_cost is None or seconds is None or seconds >= LEAST_SECONDS:
@@ -36,7 +36,7 @@ def exceeds_budget(max_cost: int | None, offer: Offer) -> str:
     return f"would cost {usd(least)} at least, more than {usd(max_cost)}"
 
 
-def capped(need: Resources, max_cost: int | None, offer: Offer) -> Resources:
+def limit_to_budget(need: Resources, max_cost: int | None, offer: Offer) -> Resources:
     """Return the need with its time limited to what the budget pays for. The offer must not exceed the budget."""
     seconds = affordable_seconds(max_cost, offer)
     if seconds is None or (need.seconds is not None and need.seconds <= seconds):

@@ -61,7 +61,7 @@ def why_never(spec: JobSpec, offer: Offer) -> str:
     return (
         wrong_gpu(spec.gpu_types, offer)
         or scheduling.why_never(spec.resources, offer.capacity, offer.instance_type)
-        or budget.exceeds_budget(spec.max_cost_micros, offer)
+        or budget.why_over_budget(spec.max_cost_micros, offer)
     )
 
 

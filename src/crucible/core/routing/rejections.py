@@ -47,7 +47,7 @@ class OfferCheck:
         """Return why a fitting offer is rejected (empty if it is not), and whether its cost is the only reason."""
         if not self._bounded and offer.tariff.longest_seconds is None:
             return "", False
-        cost = why_over_budget(self._max_cost, offer, estimated)
+        cost = why_too_expensive(self._max_cost, offer, estimated)
         reason = cost or why_too_late(self._deadline, estimated) or why_too_long(self._work, offer, estimated)
         return reason, bool(cost)
 
@@ -98,14 +98,14 @@ def _too_little(work: Workload, has: Capacity) -> str:
     return f"has {format_memory(has.memory_bytes)} of memory; the job would take {format_memory(wanted)}{without}"
 
 
-def why_over_budget(most: int | None, offer: Offer, estimated: Estimate) -> str:
+def why_too_expensive(most: int | None, offer: Offer, estimated: Estimate) -> str:
     """Return why a fitting offer is over budget: by its total cost, or by the least cost if the runtime is unknown."""
     if most is None:
         return ""
     total = estimated.total
     if total is not None and total > most:
         return f"would cost {usd(total)} in total, more than {usd(most)}"
-    return budget.exceeds_budget(most, offer)
+    return budget.why_over_budget(most, offer)
 
 
 def why_too_late(deadline: float | None, estimated: Estimate) -> str:
