@@ -3,6 +3,9 @@
 Effects of one machine are performed in order, each under a claim that outlasts the call's deadline. A call without a
 response is never assumed to have failed: the next attempt first looks for the machine by its token. A failed
 termination is retried forever, with growing waits.
+
+A launch derives the nonce with which the new machine's host claims it (`derive_secret` in wire/documents/messages.py).
+The nonce is never stored; control/agents/agents.py derives it again to check a claim.
 """
 
 from __future__ import annotations
