@@ -25,7 +25,7 @@ from crucible.wire.documents.messages import MessageKind
 OWNERS = "o" * 64
 CODE = b"print('hello')"
 MODEL = b"weights"
-PACE = StreamTiming(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01, recheck=60.0)
+TIMING = StreamTiming(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01, recheck=60.0)
 
 PEOPLE: Mapping[str, tuple[str, Role] | None] = {
     "stranger": ("beta", Role.MEMBER),
@@ -86,7 +86,7 @@ async def found_town(rig: Rig) -> Town:
     tokens["share"] = str((await control.jobs.share(member, job, name="for a friend", seconds=3600)).token)
     stops: list[None] = []
     api = build_api(
-        control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: stops.append(None), pace=PACE
+        control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: stops.append(None), timing=TIMING
     )
     return Town(rig, control, api, job, tokens, stops, provider)
 

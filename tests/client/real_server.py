@@ -36,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Play = Callable[["RunningJob"], Awaitable[None]]
 
-PACE = StreamTiming(send=5.0, close=1.0, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
+TIMING = StreamTiming(send=5.0, close=1.0, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
 SECONDS = 20.0
 _JOB = re.compile(r"/api/v1/jobs/(job-[0-9a-z]{26})(/|$)")
 
@@ -420,7 +420,7 @@ class RealServer:
 async def _serving(
     loop: asyncio.AbstractEventLoop, folder: Path, backends: tuple[FakeBackend, ...]
 ) -> AsyncIterator[RealServer]:
-    async with running_app(folder, *backends, version=__version__, pace=PACE, bundle_limit=MAX_BUNDLE) as app:
+    async with running_app(folder, *backends, version=__version__, timing=TIMING, bundle_limit=MAX_BUNDLE) as app:
         app.control._ready = True  # it is, without its loops, which would not know of virtual time
         server = RealServer(loop, app)
         listener = Loopback(server)

@@ -17,7 +17,7 @@ from tests.server.app import TOKEN, App, running_app
 from crucible.server.agents.api import build_agents_api
 from crucible.server.streams.follow import StreamTiming
 
-PACE = StreamTiming(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
+TIMING = StreamTiming(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def asking(api: FastAPI, token: str) -> httpx2.AsyncClient:
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[App]:
     """The API over a real control plane with one backend and no jobs."""
-    async with running_app(tmp_path, agents_url="http://127.0.0.1:2", bundle_limit=1000, pace=PACE) as found:
+    async with running_app(tmp_path, agents_url="http://127.0.0.1:2", bundle_limit=1000, timing=TIMING) as found:
         yield found
 
 

@@ -100,7 +100,7 @@ def build_api(
     on_stop: Callable[[], None],
     agents_url: str = "",
     bundle_limit: int = MAX_BUNDLE,
-    pace: StreamTiming | None = None,
+    timing: StreamTiming | None = None,
     hosts: frozenset[str] = frozenset(),
     secure: bool = False,
     public_url: str = "",
@@ -124,7 +124,7 @@ def build_api(
     app.state.about = ServerInfo(
         nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure, public_url
     )
-    app.state.pace = pace or StreamTiming()
+    app.state.timing = timing or StreamTiming()
     app.state.meters = ServerMetrics()
     app.state.coalescer = Coalescer()
     error_handlers.add_error_handlers(app)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.real_server import PACE, RealServer, RunningJob
+from tests.client.real_server import TIMING, RealServer, RunningJob
 from tests.control.clouds import FakeCloud
 from tests.control.fakes import FakeBackend
 
@@ -84,7 +84,7 @@ def test_status_says_why_the_cost_to_come_is_not_known(cli: Cli, real: RealServe
 
 
 def test_who_follows_a_job_hears_of_trouble_once_and_of_good_health_not(cli: Cli, real: RealServer) -> None:
-    real.app.api.state.pace = replace(PACE, health=0.0)
+    real.app.api.state.timing = replace(TIMING, health=0.0)
 
     async def play(job: RunningJob) -> None:
         await job.start()

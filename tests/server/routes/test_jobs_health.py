@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from tests.server.app import App
 from tests.server.asgi import SocketClient
-from tests.server.conftest import PACE, TOKEN
+from tests.server.conftest import TIMING, TOKEN
 
 from crucible.wire.documents.messages import MessageKind
 
@@ -51,7 +51,7 @@ async def test_both_need_the_token(anonymous: httpx2.AsyncClient) -> None:
 
 
 async def test_a_follower_hears_of_each_change_and_of_the_last_with_the_job(app: App) -> None:
-    app.api.state.pace = replace(PACE, health=0.0)
+    app.api.state.timing = replace(TIMING, health=0.0)
     job, runner = await app.rig.running()
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream?after=99", headers) as socket:

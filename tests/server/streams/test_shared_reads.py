@@ -53,7 +53,7 @@ def reads(app: App, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def broadcasts(app: App, *people: Identity) -> list[SharedReads]:
+def shared_reads(app: App, *people: Identity) -> list[SharedReads]:
     coalescer = Coalescer()
     return [SharedReads(app.control, coalescer, who) for who in people]
 
@@ -62,7 +62,7 @@ async def test_events_are_read_and_written_once_for_all_with_the_same_permission
     app: App, job: str, reads: list[str]
 ) -> None:
     other = replace(ADA, token="tok-2")
-    found = await asyncio.gather(*(one.events(job, 1) for one in broadcasts(app, ADA, ADA, other)))
+    found = await asyncio.gather(*(one.events(job, 1) for one in shared_reads(app, ADA, ADA, other)))
     assert reads == ["events"]
     assert found[0] is found[1] is found[2]
     assert (found[0].last, found[0].more, len(found[0].frames)) == (3, False, 2)
@@ -81,19 +81,19 @@ async def test_events_are_read_and_written_once_for_all_with_the_same_permission
     ids=["owner", "user", "admin", "roles", "project", "scopes"],
 )
 async def test_who_may_something_else_reads_alone(app: App, job: str, reads: list[str], other: Identity) -> None:
-    await asyncio.gather(*(one.view(job) for one in broadcasts(app, ADA, other)))
+    await asyncio.gather(*(one.view(job) for one in shared_reads(app, ADA, other)))
     assert reads == ["view", "view"]
 
 
 async def test_who_sees_one_job_alone_reads_alone(app: App, job: str, reads: list[str]) -> None:
-    await asyncio.gather(*(one.view(job) for one in broadcasts(app, ADA, replace(ADA, job=job))))
+    await asyncio.gather(*(one.view(job) for one in shared_reads(app, ADA, replace(ADA, job=job))))
     assert reads == ["view", "view"]
 
 
 async def test_a_full_page_of_events_says_that_more_may_follow(app: App, job: str) -> None:
     count = len(await app.rig.rows(t.events))
     await note(app, job, EVENT_PAGE + 1 - count)
-    [one] = broadcasts(app, OWNER)
+    [one] = shared_reads(app, OWNER)
     first = await one.events(job, 0)
     rest = await one.events(job, first.last)
     none = await one.events(job, rest.last)
@@ -103,7 +103,7 @@ async def test_a_full_page_of_events_says_that_more_may_follow(app: App, job: st
 
 
 async def test_a_job_s_frame_is_written_once(app: App, job: str) -> None:
-    one, two = await asyncio.gather(*(one.view(job) for one in broadcasts(app, OWNER, OWNER)))
+    one, two = await asyncio.gather(*(one.view(job) for one in shared_reads(app, OWNER, OWNER)))
     assert one is two
     assert one.frame is two.frame
 
@@ -145,7 +145,7 @@ async def test_a_feed_without_a_hint_is_looked_at_now_and_then(
     app: App, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = len(await app.rig.rows(t.events))
-    [one] = broadcasts(app, OWNER)
+    [one] = shared_reads(app, OWNER)
     coming = asyncio.ensure_future(one.next_events(count, 0.001))
     await turns(20)
     assert not coming.done()

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.control.world import FakeRunner
 from tests.server.app import App
 from tests.server.asgi import SocketClient
-from tests.server.conftest import PACE, TOKEN
+from tests.server.conftest import TIMING, TOKEN
 
 from crucible.control.db import schema as t
 from crucible.control.reconcile.unit_of_work import UnitOfWork
@@ -222,7 +222,7 @@ async def test_a_program_that_never_pauses_does_not_keep_its_events_back(app: Ap
 
 
 async def test_a_slow_reader_is_closed_and_can_resume(app: App) -> None:
-    app.api.state.pace = follow.StreamTiming(send=0.02)
+    app.api.state.timing = follow.StreamTiming(send=0.02)
     job = await app.ended(b"x" * (follow.LOG_PAGE * 4))
     async with follower(app, job, room=2) as socket:
         await socket.accepted()
@@ -230,14 +230,14 @@ async def test_a_slow_reader_is_closed_and_can_resume(app: App) -> None:
         frames, code = await socket.frames_until_close()
     assert code == 1013
     assert [frame["cursor"] for frame in frames] == [follow.LOG_PAGE, follow.LOG_PAGE * 2]
-    app.api.state.pace = PACE
+    app.api.state.timing = TIMING
     frames, code = await whole(app, job, f"{NO_EVENTS}&offset={frames[-1]['cursor']}")
     assert code == 1000
     assert len(text(frames)) == follow.LOG_PAGE * 2
 
 
 async def test_a_stuck_reader_is_left(app: App) -> None:
-    app.api.state.pace = follow.StreamTiming(send=0.02, close=0.02)
+    app.api.state.timing = follow.StreamTiming(send=0.02, close=0.02)
     job = await app.ended(b"x" * (follow.LOG_PAGE * 4))
     async with follower(app, job, room=2) as socket:
         await socket.accepted()
@@ -318,7 +318,7 @@ async def test_all_jobs_in_one_order(app: App) -> None:
 
 
 async def test_a_lost_hint_is_made_up_for(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    app.api.state.pace = follow.StreamTiming(look=0.01)
+    app.api.state.timing = follow.StreamTiming(look=0.01)
     job, runner = await writing(app)
     async with follower(app, job) as socket:
         await socket.accepted()
@@ -346,7 +346,7 @@ def counted(app: App) -> Asked:
 
 
 async def test_points_are_read_at_a_bounded_pace(app: App) -> None:
-    app.api.state.pace = follow.StreamTiming(points=60.0)
+    app.api.state.timing = follow.StreamTiming(points=60.0)
     asked = counted(app)
     job, runner = await writing(app)
     async with follower(app, job) as socket:
@@ -374,7 +374,7 @@ async def points_of(socket: SocketClient, runner: FakeRunner, *points: Point) ->
 @asynccontextmanager
 async def drawn(app: App, job: str) -> AsyncIterator[SocketClient]:
     """A reader that has seen all there is of a job with points."""
-    app.api.state.pace = follow.StreamTiming(points=0.0)
+    app.api.state.timing = follow.StreamTiming(points=0.0)
     async with follower(app, job) as socket:
         await socket.accepted()
         assert [(await socket.frame())["stream"] for _ in range(2)] == ["points", "job"]

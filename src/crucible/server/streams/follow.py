@@ -82,29 +82,29 @@ class FrameSender:
             raise ReaderTooSlow from error
 
 
-class FollowAll:
+class AllJobsFollower:
     """Follows the events of all jobs, without end."""
 
-    def __init__(self, broadcast: SharedReads, sender: FrameSender, after: int, pace: StreamTiming) -> None:
-        self._broadcast = broadcast
+    def __init__(self, reads: SharedReads, sender: FrameSender, after: int, timing: StreamTiming) -> None:
+        self._reads = reads
         self._sender = sender
         self._after = after
-        self._pace = pace
+        self._timing = timing
 
     async def run(self) -> None:
         while True:
-            batch = await self._broadcast.next_events(self._after, self._pace.look)
+            batch = await self._reads.next_events(self._after, self._timing.look)
             await self._sender.send(batch.frames)
             self._after = batch.last
 
 
-class FollowJob:
+class JobFollower:
     """Follows one job, from the cursors on, until it has ended and everything was sent."""
 
     def __init__(
-        self, broadcast: SharedReads, sender: FrameSender, job: str, cursors: Cursors, pace: StreamTiming
+        self, reads: SharedReads, sender: FrameSender, job: str, cursors: Cursors, timing: StreamTiming
     ) -> None:
-        self._broadcast = broadcast
+        self._reads = reads
         self._sender = sender
         self._job = job
         self._after = cursors.after
@@ -116,17 +116,17 @@ class FollowJob:
         self._last_sent: object = None
         self._log_done = False
         self._verdict: str | None = None
-        self._health_due = asyncio.get_running_loop().time() + pace.health
+        self._health_due = asyncio.get_running_loop().time() + timing.health
         self._give_up: float | None = None
-        self._pace = pace
+        self._timing = timing
 
     async def run(self) -> None:
         hints: set[str] = set(ALL)
-        async with self._broadcast.watch(self._job) as watch:
+        async with self._reads.watch(self._job) as watch:
             while True:
                 view = await self._round(hints)
                 if view is not None and self._finished(view, hints):
-                    health = await self._broadcast.health(self._job)
+                    health = await self._reads.health(self._job)
                     await self._sender.send([JobFrame(job=view.model_copy(update={"health": health}))])
                     return
                 hints = await self._wait(watch, hints)
@@ -137,7 +137,7 @@ class FollowJob:
         The job is read first: once it has ended, everything that is read after it is final.
         """
         read_job = "event" in hints or "progress" in hints or self._give_up is not None
-        snapshot = await self._broadcast.view(self._job) if read_job else None
+        snapshot = await self._reads.view(self._job) if read_job else None
         ended = snapshot is not None and snapshot.view.ended
         if "event" in hints or ended:
             await self._events()
@@ -155,15 +155,15 @@ class FollowJob:
     async def _wait(self, watch: Watch, left: set[str]) -> set[str]:
         """Return the next hints and those that are left; all hints after a while without any."""
         due = max(AT_ONCE, self._points_due - asyncio.get_running_loop().time())
-        waits = {"log": AT_ONCE, "points": due, "end": self._pace.look_at_end}
+        waits = {"log": AT_ONCE, "points": due, "end": self._timing.look_at_end}
         pending = left | {"end"} if self._give_up is not None else left
-        wait = min((waits[hint] for hint in pending), default=self._pace.look)
+        wait = min((waits[hint] for hint in pending), default=self._timing.look)
         return {*await watch.changed(wait), *left} or set(ALL)
 
     async def _events(self) -> None:
         more = True
         while more:
-            batch = await self._broadcast.events(self._job, self._after)
+            batch = await self._reads.events(self._job, self._after)
             await self._sender.send(batch.frames)
             self._after, more = batch.last, batch.more
 
@@ -193,17 +193,17 @@ class FollowJob:
 
     async def _read(self) -> LogPage:
         attempt, offset = self._log.attempt or None, self._log.offset
-        return await self._broadcast.logs(self._job, attempt=attempt, offset=offset, limit=LOG_PAGE)
+        return await self._reads.logs(self._job, attempt=attempt, offset=offset, limit=LOG_PAGE)
 
     async def _send_points(self, hints: set[str], ended: bool) -> None:
         now = asyncio.get_running_loop().time()
         if now < self._points_due and not ended:
             return
-        self._points_due = now + self._pace.points
+        self._points_due = now + self._timing.points
         hints.discard("points")
         names: list[str] = []
         for count in self._readings():
-            metrics = await self._broadcast.metrics(self._job, series=names, points=count)
+            metrics = await self._reads.metrics(self._job, series=names, points=count)
             await self._sender.send(self._points.frames(metrics, drawn=count > 0))
             names = self._points.lagging
             if not names:
@@ -234,8 +234,8 @@ class FollowJob:
         now = asyncio.get_running_loop().time()
         if now < self._health_due:
             return
-        self._health_due = now + self._pace.health
-        health = await self._broadcast.health(self._job)
+        self._health_due = now + self._timing.health
+        health = await self._reads.health(self._job)
         if health.verdict != self._verdict:
             self._verdict = health.verdict
             await self._sender.send([HealthFrame(health=health)])
@@ -245,5 +245,5 @@ class FollowJob:
             return False
         now = asyncio.get_running_loop().time()
         if self._give_up is None or "log" in left:
-            self._give_up = now + self._pace.settle
+            self._give_up = now + self._timing.settle
         return self._log_done or not view.attempts or now >= self._give_up

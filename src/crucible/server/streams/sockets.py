@@ -17,7 +17,7 @@ from crucible.core.views.frames import Cursors, FeedCursor
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import TROUBLE_CLOSE, close_code, close_reason
 from crucible.server.security.auth import STILL_ALLOWED, chosen_protocol
-from crucible.server.streams.follow import FollowAll, FollowJob, FrameSender, ReaderTooSlow, StreamTiming
+from crucible.server.streams.follow import AllJobsFollower, FrameSender, JobFollower, ReaderTooSlow, StreamTiming
 from crucible.server.streams.shared_reads import SharedReads
 
 NORMAL, TRY_AGAIN = 1000, 1013
@@ -44,29 +44,31 @@ async def stream_job(
     Closes with 1000 once the job has ended and everything was sent; the last frame is the job itself.
     """
     job = await control.jobs.find(who, id)
-    pace = stream_timing(socket)
-    follower = FollowJob(_broadcast(socket, control, who), FrameSender(socket, pace.send), job, cursors, pace)
-    await _serve(socket, follower, pace)
+    timing = stream_timing(socket)
+    follower = JobFollower(_shared_reads(socket, control, who), FrameSender(socket, timing.send), job, cursors, timing)
+    await _serve(socket, follower, timing)
 
 
 @router.websocket("/stream")
 async def stream_all(socket: WebSocket, control: Control, who: Who, cursor: Annotated[FeedCursor, Query()]) -> None:
     """Send the events of all jobs with a cursor above `after`, then new ones as they come."""
-    pace = stream_timing(socket)
-    follower = FollowAll(_broadcast(socket, control, who), FrameSender(socket, pace.send), cursor.after, pace)
-    await _serve(socket, follower, pace)
+    timing = stream_timing(socket)
+    follower = AllJobsFollower(
+        _shared_reads(socket, control, who), FrameSender(socket, timing.send), cursor.after, timing
+    )
+    await _serve(socket, follower, timing)
 
 
-def _broadcast(socket: WebSocket, control: ControlPlane, who: Identity) -> SharedReads:
+def _shared_reads(socket: WebSocket, control: ControlPlane, who: Identity) -> SharedReads:
     return SharedReads(control, socket.app.state.coalescer, who)
 
 
 def stream_timing(socket: WebSocket) -> StreamTiming:
-    pace: StreamTiming = socket.app.state.pace
-    return pace
+    timing: StreamTiming = socket.app.state.timing
+    return timing
 
 
-async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: StreamTiming) -> None:
+async def _serve(socket: WebSocket, follower: JobFollower | AllJobsFollower, timing: StreamTiming) -> None:
     """Run the follower until it is done, the client leaves or loses access, then close the socket."""
     await socket.accept(chosen_protocol(socket.scope))
     following = asyncio.ensure_future(follower.run())
@@ -75,9 +77,9 @@ async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: Strea
     try:
         await asyncio.wait({following, leaving, access_ended}, return_when=asyncio.FIRST_COMPLETED)
         if following.done():
-            await _close(socket, following.exception(), pace)
+            await _close(socket, following.exception(), timing)
         elif access_ended.done():
-            await _close(socket, access_ended.exception() or ACCESS_ENDED, pace)
+            await _close(socket, access_ended.exception() or ACCESS_ENDED, timing)
     finally:
         await cancel_all(following, leaving, access_ended)
 
@@ -104,13 +106,13 @@ async def _always() -> bool:
     return True
 
 
-async def _close(socket: WebSocket, error: BaseException | None, pace: StreamTiming) -> None:
+async def _close(socket: WebSocket, error: BaseException | None, timing: StreamTiming) -> None:
     if isinstance(error, WebSocketDisconnect):
         return
     code, reason = _verdict(error)
     # A stuck client answers the close late or never, and one that left cannot answer it.
     with contextlib.suppress(TimeoutError, WebSocketDisconnect):
-        await asyncio.wait_for(socket.close(code, reason), pace.close)
+        await asyncio.wait_for(socket.close(code, reason), timing.close)
 
 
 def _verdict(error: BaseException | None) -> tuple[int, str]:
