@@ -78,7 +78,7 @@ JOBS = st.builds(
     due_at=MAYBE_TIME,
     backend=st.just("rehearsal"),
     resume_from=st.none() | st.just("ckp-1"),
-    reopened_at=COUNT,
+    attempts_before_reopen=COUNT,
     checkpoint=COUNT,
 )
 MACHINES = st.builds(

@@ -175,7 +175,7 @@ def check_reopened(before: World, step: Step) -> None:
     job = step.world.job
     assert (job.state, job.desired) == (JobState.QUEUED, DesiredState.RUN)
     assert job.generation == before.job.generation + 1
-    assert job.reopened_at == len(before.attempts)
+    assert job.attempts_before_reopen == len(before.attempts)
     assert step.world.attempts == before.attempts
     assert step.effects == ()
 

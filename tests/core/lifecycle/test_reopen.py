@@ -28,7 +28,7 @@ def test_an_ended_job_is_queued_again_as_it_was(ended: World) -> None:
     job = step.world.job
     assert types(step.events) == ["reopened"]
     assert (job.state, job.desired, job.generation) == (JobState.QUEUED, DesiredState.RUN, ended.job.generation + 1)
-    assert (job.resume_from, job.backend, job.reopened_at) == ("ckp-1", "rehearsal", ended.job.attempts)
+    assert (job.resume_from, job.backend, job.attempts_before_reopen) == ("ckp-1", "rehearsal", ended.job.attempts)
     assert (job.reason, job.exit_code, job.ended_at, job.used) == (None, None, None, {})
     assert step.world.attempts == ended.attempts
 

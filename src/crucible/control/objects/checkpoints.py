@@ -50,7 +50,7 @@ def next_start(conn: Connection, world: World) -> str | None:
 
     If there is none: the one chosen when it was reopened, else the newest of all, else the one of its spec.
     """
-    since = [a.id for a in world.attempts if a.number > world.job.reopened_at]
+    since = [a.id for a in world.attempts if a.number > world.job.attempts_before_reopen]
     newest = _newest(conn, world.job.id, since)
     if newest is not None or world.job.resume_from is not None:
         return newest or world.job.resume_from

@@ -42,7 +42,6 @@ _JOB_PLAIN = (
     "due_at",
     "backend",
     "resume_from",
-    "reopened_at",
     "checkpoint",
 )
 _ATTEMPT_PLAIN = (
@@ -88,7 +87,7 @@ _MACHINE_PLAIN = (
     "ends_at",
     "last_seen",
 )
-JOB_CHANGES = (*_JOB_PLAIN, "state", "desired", "reason", "conditions", "used")
+JOB_CHANGES = (*_JOB_PLAIN, "reopened_at", "state", "desired", "reason", "conditions", "used")
 """The columns of a job that may change. Without its id: writing it would make the database check all references."""
 JOB_COLUMNS = ("id", *JOB_CHANGES, "backwards", "version", "spec", "resources", "priority")
 ATTEMPT_CHANGES = (*_ATTEMPT_PLAIN, "state", "reason")
@@ -114,6 +113,7 @@ def job_from_row(row: Row) -> Job:
     return Job(
         id=row["id"],
         **plain,
+        attempts_before_reopen=row["reopened_at"],
         version=row["version"],
         spec=parse_spec(row["spec"]),
         resources=parse_resources(row["resources"]),
@@ -128,6 +128,7 @@ def job_from_row(row: Row) -> Job:
 def job_changes(job: Job) -> dict[str, object]:
     return {
         **{name: getattr(job, name) for name in _JOB_PLAIN},
+        "reopened_at": job.attempts_before_reopen,
         "state": job.state.value,
         "desired": job.desired.value,
         "reason": job.reason.value if job.reason else None,

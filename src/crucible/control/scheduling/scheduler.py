@@ -247,7 +247,9 @@ def _load_queued(unit: UnitOfWork, job: str) -> World | None:
 
 def _was_suspended(world: World) -> bool:
     """Return whether the last attempt was suspended, unless the job was reopened after it."""
-    return any(a.reason is Reason.SUSPENDED and a.number > world.job.reopened_at for a in world.attempts[-1:])
+    return any(
+        a.reason is Reason.SUSPENDED and a.number > world.job.attempts_before_reopen for a in world.attempts[-1:]
+    )
 
 
 def _wait_for_confirmation(unit: UnitOfWork, lines: dict[str, list[scheduling.QueuedJob]]) -> None:

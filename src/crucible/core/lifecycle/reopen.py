@@ -27,7 +27,7 @@ def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
         not_before=now,
         backend=backend,
         resume_from=fact.resume_from,
-        reopened_at=job.attempts,
+        attempts_before_reopen=job.attempts,
     )
     data = {"by": fact.by, "from": fact.resume_from, "backend": backend, "was": job.state.value}
     return Step(again, (Event("reopened", data),))

@@ -18,8 +18,8 @@ from crucible.core.people.identity import DEFAULT_PROJECT
 class Job:
     """A job. `due_at` is when the sweep checks it next; None: only a message can change it.
 
-    `backend` is where it runs or will run next. `reopened_at`: how many attempts it had when it was last reopened;
-    `resume_from`: the checkpoint chosen then. `checkpoint` counts the requested checkpoints.
+    `backend` is where it runs or will run next. `attempts_before_reopen`: how many attempts it had when it was last
+    reopened; `resume_from`: the checkpoint chosen then. `checkpoint` counts the requested checkpoints.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Job:
     due_at: float | None = None
     backend: str = DEFAULT_BACKEND
     resume_from: str | None = None
-    reopened_at: int = 0
+    attempts_before_reopen: int = 0
     checkpoint: int = 0
 
 
@@ -64,6 +64,12 @@ class Slot:
 
 @dataclass(frozen=True)
 class Attempt:
+    """One run of a job on a machine. `number` counts from 1; `generation` is the job's when the attempt was placed.
+
+    `exited_at` is when its program ended; `ended_at` is later, because outputs are stored in between. `noticed_at` is
+    when an interruption of its machine was announced; `resume_from`, the checkpoint that it started from.
+    """
+
     id: str
     job: str
     number: int
@@ -141,6 +147,7 @@ class Machine:
 
     @property
     def wanted(self) -> bool:
+        """Whether the machine should exist, or be made: it is not being released."""
         return self.state in (MachineState.INTENDED, MachineState.CREATING, MachineState.UP)
 
 
@@ -199,6 +206,7 @@ class Step:
     touched: frozenset[str] = frozenset()
 
     def then(self, other: Step) -> Step:
+        """Return both steps as one. `other` must have begun with this step's world."""
         return Step(
             other.world,
             self.events + other.events,
