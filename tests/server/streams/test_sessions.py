@@ -14,6 +14,7 @@ from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
 
+from crucible.core.errors import Unreachable
 from crucible.server.agents.api import build_agents_api
 from crucible.server.streams import relay, sessions
 from crucible.wire.http import sessions as s
@@ -43,8 +44,8 @@ class Job:
     def client(self, room: int = 0) -> SocketClient:
         return SocketClient(self.app.api, PATH, ASKING, room=room)
 
-    def agent(self, session: str) -> SocketClient:
-        return SocketClient(self.agents_api, self.line(session), self.headers)
+    def agent(self, session: str, room: int = 0) -> SocketClient:
+        return SocketClient(self.agents_api, self.line(session), self.headers, room=room)
 
     def line(self, session: str) -> str:
         return f"/agent/v1/attempts/{self.attempt}/0/sessions/{session}"
@@ -248,6 +249,71 @@ async def test_a_client_that_takes_nothing_is_let_go(job: Job, monkeypatch: pyte
             for _ in range(5):
                 agent.send(s.data_frame(b"x"))
             assert await closed(agent) == 1000
+
+
+async def test_an_agent_that_takes_nothing_is_reported_to_the_client(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "SEND_SECONDS", 0.05)
+    monkeypatch.setattr(relay, "LAST_FRAMES_SECONDS", 0.05)
+    async with waiting(job) as client, job.agent(await job.asked(), room=1) as agent:
+        await agent.accepted()
+        assert await agent.received() == LS
+        for _ in range(3):
+            client.send(s.data_frame(b"x"))
+        problem = await problem_of(client)
+        assert (problem.code, problem.status) == ("unreachable", 503)
+        assert await closed(client) == 1000
+
+
+async def test_an_agent_that_takes_no_opening_is_reported_to_the_client(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: relay.SocketConnection, frame: bytes) -> None:
+        if frame == LS:
+            raise relay.ConnectionLost("closed")
+        await send(self, frame)
+
+    send = relay.SocketConnection.send
+    monkeypatch.setattr(relay.SocketConnection, "send", fail)
+    async with waiting(job) as client, job.agent(await job.asked()) as agent:
+        await agent.accepted()
+        assert (await problem_of(client)).code == "unreachable"
+
+
+class ClosedAgent:
+    """An agent that takes no more frames; those that it sent before arrive a moment later."""
+
+    def __init__(self, *frames: bytes) -> None:
+        self.frames = list(frames)
+
+    async def send(self, frame: bytes) -> None:
+        raise relay.ConnectionLost("closed")
+
+    async def receive(self) -> bytes | None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return self.frames.pop(0) if self.frames else None
+
+
+class TypingClient:
+    """A client that sends without end."""
+
+    def __init__(self) -> None:
+        self.received: list[bytes] = []
+
+    async def send(self, frame: bytes) -> None:
+        self.received.append(frame)
+
+    async def receive(self) -> bytes | None:
+        await asyncio.sleep(0)
+        return s.data_frame(b"typed")
+
+
+async def test_what_an_agent_sent_before_it_went_still_arrives() -> None:
+    client, frames = TypingClient(), [s.data_frame(b"out"), s.over_frame(s.Over(code=3))]
+    await relay.relay_frames(client, ClosedAgent(*frames))
+    assert client.received == frames
+    with pytest.raises(Unreachable, match="connection to the job's machine was lost"):
+        await relay.relay_frames(client, ClosedAgent(s.data_frame(b"out")))
 
 
 async def test_a_token_that_ends_takes_its_session_along(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

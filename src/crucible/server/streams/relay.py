@@ -17,6 +17,9 @@ MAX_AHEAD = 2 * WINDOW
 SEND_SECONDS = 30.0
 """Timeout of a send. Credit bounds what is in flight, so a socket that takes nothing for this long is stuck."""
 
+LAST_FRAMES_SECONDS = 5.0
+"""How long to wait for what an agent sent before it stopped taking frames."""
+
 
 class ConnectionLost(Exception):
     """The peer takes no more frames."""
@@ -83,27 +86,36 @@ async def relay_frames(client: SessionStream, agent: SessionStream) -> None:
     down = asyncio.ensure_future(_forward(agent, client, FROM_AGENT))
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-        if down.done():
+        if not down.done():
+            if not isinstance(up.exception(), ConnectionLost):
+                up.result()
+                return
+            # The agent takes no more frames, but what it sent before, such as OVER, may still be on its way.
+            await asyncio.wait({down}, timeout=LAST_FRAMES_SECONDS)
+        if not down.done():
+            raise agent_lost()
+        with contextlib.suppress(ConnectionLost):  # the client has gone
             if not down.result():
-                raise Unreachable(
-                    "The connection to the job's machine was lost.",
-                    why="The machine, its agent or the network failed.",
-                    fix="Check the job with `crucible status`, then try again.",
-                )
-        else:
-            up.result()
+                raise agent_lost()
     finally:
         for task in (up, down):
             task.cancel()
         await asyncio.gather(up, down, return_exceptions=True)
 
 
+def agent_lost() -> Unreachable:
+    return Unreachable(
+        "The connection to the job's machine was lost.",
+        why="The machine, its agent or the network failed.",
+        fix="Check the job with `crucible status`, then try again.",
+    )
+
+
 async def _forward(source: SessionStream, target: SessionStream, allowed: frozenset[FrameKind]) -> bool:
-    """Forward frames; return True after an OVER frame, False if either end has gone."""
-    with contextlib.suppress(ConnectionLost):
-        while (frame := await source.receive()) is not None:
-            kind = frame_kind(frame, allowed)
-            await target.send(frame)
-            if kind is FrameKind.OVER:
-                return True
+    """Forward frames; return True after an OVER frame, False if the source left. Raises BadFrame, ConnectionLost."""
+    while (frame := await source.receive()) is not None:
+        kind = frame_kind(frame, allowed)
+        await target.send(frame)
+        if kind is FrameKind.OVER:
+            return True
     return False

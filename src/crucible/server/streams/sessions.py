@@ -17,7 +17,7 @@ from crucible.core.errors import BadInput, CrucibleError, TimedOut
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.error_handlers import Internal
 from crucible.server.security.auth import chosen_protocol
-from crucible.server.streams.relay import ConnectionLost, SocketConnection, relay_frames
+from crucible.server.streams.relay import ConnectionLost, SocketConnection, agent_lost, relay_frames
 from crucible.server.streams.sockets import ACCESS_ENDED, cancel_all, stream_timing, until_access_ends
 from crucible.wire.http import sessions as s
 
@@ -59,8 +59,6 @@ async def _run_session(client: SocketConnection, job: RunningJob) -> CrucibleErr
         return TimedOut("The session was not opened.", fix="Send the OPEN frame as soon as the socket is open.")
     except CrucibleError as error:
         return error
-    except ConnectionLost:
-        return None
     except Exception as error:
         log.error("unexpected error", exc_info=error)
         return Internal("Something unexpected happened.", fix="The details are in server.log.")
@@ -78,7 +76,10 @@ async def _relay(client: SocketConnection, job: RunningJob, frame: bytes) -> Non
         finally:
             await cancel_all(opening, leaving)
         if agent is not None:
-            await agent.send(frame)
+            try:
+                await agent.send(frame)
+            except ConnectionLost:
+                raise agent_lost() from None
             await relay_frames(client, agent)
 
 
