@@ -61,6 +61,12 @@ def test_nothing_is_restored_or_confirmed_under_a_running_server(home: StateFold
         assert db("backup", str(tmp_path / "c.zip"))[0] == 0, "a backup disturbs nobody"
 
 
+def test_no_key_is_made_under_a_running_server(home: StateFolder, db: Any, tmp_path: Path) -> None:
+    with home.lock():
+        assert db("restore", str(tmp_path / "b.zip"))[0] == 5
+    assert not (home.path / "key").exists()
+
+
 def test_a_backup_of_another_folder_needs_force(home: StateFolder, db: Any, tmp_path: Path) -> None:
     assert db("backup", str(tmp_path / "b.zip"))[0] == 0
     (home.path / "key").unlink()

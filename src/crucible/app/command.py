@@ -80,15 +80,15 @@ def run_database_command(arguments: Sequence[str], settings: Settings) -> int:
     command = offline.parse(Parser(prog="python -m crucible.app db"), arguments)
     home = open_state_folder(settings.home.value)
     url = settings.database.value
-    source = offline.BackupSource(
-        database=home.database if url is None else url.reveal(),
-        deployment=deployment_id(home.load_key(settings.key_file.value)),
-        store=settings.store.value or str(home.store),
-        version=__version__,
-    )
     with contextlib.ExitStack() as stack:
         if command.exclusive:
             stack.enter_context(home.lock())
+        source = offline.BackupSource(
+            database=home.database if url is None else url.reveal(),
+            deployment=deployment_id(home.load_key(settings.key_file.value)),  # creates the key if there is none
+            store=settings.store.value or str(home.store),
+            version=__version__,
+        )
         result = offline.run(command, source, time.time())
     sys.stdout.write(json.dumps(result) + "\n")
     return 0
