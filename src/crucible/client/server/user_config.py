@@ -12,6 +12,9 @@ from crucible.settings import NAMES, load_settings
 
 _KEY = re.compile(r"\s*([A-Za-z0-9_-]+|\"[^\"]*\")\s*=")
 _TABLE = re.compile(r"\s*\[")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_UNWRITABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Characters that TOML refuses, `str.splitlines` splits at, or UTF-8 cannot encode."""
 
 
 def set_setting(path: Path, name: str, value: str) -> None:
@@ -32,9 +35,11 @@ def unset_setting(path: Path, name: str) -> bool:
 
 def _as_toml(value: str) -> str:
     """Return the value in TOML: numbers and flags as they are, anything else as a string."""
-    if value in ("true", "false") or re.fullmatch(r"-?\d+(\.\d+)?", value):
+    if value in ("true", "false") or _NUMBER.fullmatch(value):
         return value
-    return json.dumps(value)
+    # JSON's escapes are those of TOML, but for the pairs that json.dumps writes for characters such as emoji.
+    text = json.dumps(value, ensure_ascii=False)
+    return _UNWRITABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _without(path: Path, name: str) -> list[str]:
