@@ -22,6 +22,7 @@ def version_matches(version: str, wanted: str) -> bool:
     clauses = [clause.strip() for clause in wanted.split(",") if clause.strip()]
     if not clauses:
         raise BadVersion(f"{wanted!r} is not a Python version")
+    # A list, so that every clause is parsed: a generator would skip a bad clause behind one that does not match.
     matches = [_holds(_release(version), clause) for clause in clauses]
     return all(matches)
 
