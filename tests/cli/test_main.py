@@ -104,6 +104,19 @@ def test_a_mistyped_command_is_told_with_the_nearest(cli: Cli) -> None:
     assert "Did you mean 'status'" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "closest"),
+    [
+        (("cancel", "last", "--waits", "5s"), "--wait"),
+        (("jobs", "--iknd", "train"), "--kind"),
+        (("catalog", "list", "--memroy", "4G"), "--memory"),
+        (("run", "x.py", "--memmory", "4G"), "--memory"),
+    ],
+)
+def test_a_mistyped_option_is_told_with_the_nearest(cli: Cli, words: tuple[str, ...], closest: str) -> None:
+    assert f"Did you mean {closest}?" in cli(*words).err
+
+
 def test_usage_errors_are_2_also_as_json(cli: Cli) -> None:
     assert cli("jobs", "--limit", "many").code == 2
     ran = cli("jobs", "--limit", "many", "--json")

@@ -54,7 +54,7 @@ def _requirement(message: str) -> str:
 
 def _fix(error: Any) -> str:
     context: Any = getattr(error, "ctx", None)
-    possibilities = sorted(getattr(error, "possibilities", None) or ())
+    possibilities = list(getattr(error, "possibilities", None) or ())  # the closest first
     if context is not None and isinstance(context.command, ProgramCommand) and _may_be_the_programs(error):
         suggestion = f"Did you mean {matches[0]}? " if (matches := _close_matches(error, possibilities)) else ""
         return f"{suggestion}Arguments of your own program go after --, as in: crucible run train.py -- --epochs 3"

@@ -27,7 +27,9 @@ def test_any_text_is_read_again_and_can_be_removed(file: Path, text: str) -> Non
     assert file.read_text(encoding="utf-8") == ""
 
 
-@pytest.mark.parametrize("text", ["🚀", "a\u2028b", "a\x85b", "a\x7fb", "007", "-01.5", "१२", "1_000", "１２.５", 'a"b\\'])
+@pytest.mark.parametrize(
+    "text", ["🚀", "a\u2028b", "a\x85b", "a\x7fb", "007", "-01.5", "१२", "1_000", "１２.５", 'a"b\\']
+)
 def test_what_is_no_number_of_toml_is_a_text(file: Path, text: str) -> None:
     set_setting(file, "oidc_name", text)
     assert tomllib.loads(file.read_text(encoding="utf-8")) == {"oidc_name": text}
