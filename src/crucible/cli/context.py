@@ -87,4 +87,4 @@ class CommandContext:
             fix = "Add --yes to skip the confirmation."
             raise BadInput(f"Not confirmed: {question}", why=f"{why} {no_terminal}".strip(), fix=fix)
         self.out.say(why) if why else None
-        return typer.confirm(question, err=True)
+        return self.out.confirm(question)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +51,7 @@ def _root(
 
 
 def main() -> int:
+    sys.excepthook = _print_traceback
     return run(sys.argv[1:])
 
 
@@ -82,6 +84,12 @@ def _print_error(error: CrucibleError, as_json: bool) -> int:
 
     print_error(error, as_json=as_json)
     return error.exit_code
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    from crucible.cli.output.output import print_traceback
+
+    print_traceback(kind, error, trace)
 
 
 def _print_usage_error(error: Any, as_json: bool) -> int:

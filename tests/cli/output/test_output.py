@@ -43,11 +43,9 @@ def test_an_error_in_three_lines() -> None:
     assert out.getvalue() == "Error: What.\n  Why.\n  Fix: Do.\n"
 
 
-def test_columns_line_up_and_control_characters_are_shown_as_blanks(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_columns_line_up_and_control_characters_are_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     Output().table(("A", "LONGER"), [("xxx", "y\x1b[2J"), ("z", "")])
-    assert capsys.readouterr().out == "A    LONGER\nxxx  y [2J\nz\n"
+    assert capsys.readouterr().out == "A    LONGER\nxxx  y\\x1b[2J\nz\n"
 
 
 def test_an_error_of_several_lines_keeps_its_indentation() -> None:

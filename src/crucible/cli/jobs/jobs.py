@@ -12,6 +12,7 @@ from crucible.cli.context import CommandContext
 from crucible.cli.options import filters
 from crucible.cli.options.common_options import JOB_HELP, Job
 from crucible.cli.output.attempts import format_attempts, format_conditions, short_conditions
+from crucible.cli.output.escape import plain_line
 from crucible.cli.output.format import (
     format_age,
     format_command,
@@ -147,32 +148,32 @@ def _print_job(out: Output, job: JobView) -> None:
     if job.recent_logs:
         out.data("\nLast output:")
         for line in job.recent_logs[-10:]:
-            out.data(f"  {line}")
+            out.data(f"  {plain_line(line)}")
 
 
-def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
+def _fields(job: JobView) -> Iterator[tuple[str, str | Sequence[str] | None]]:
     seconds = run_seconds(job)
     yield "Job", job.display_name
     yield "Id", job.id
     yield "Name", job.name
     yield "Kind", job.kind if job.kind != "train" else None
     yield "Tags", ", ".join(job.tags)
-    yield "Notes", "\n".join(f"{note.author}: {note.text}" for note in job.notes)
+    yield "Notes", [f"{note.author}: {note.text}" for note in job.notes]
     yield "Command", format_command(job.command, 200)
     yield "Python", format_python(job.environment) if job.command else None
     yield "Status", job.status if job.status == job.phase else f"{job.status} ({job.phase})"
-    yield "Why", "\n".join(format_reason(job))
-    yield "Note", "\n".join(format_conditions(job))
+    yield "Why", format_reason(job)
+    yield "Note", format_conditions(job)
     yield "Simulated", "yes: its machines are local processes" if job.is_simulated else None
     yield "Waiting", job.waiting if not job.ended else None
     yield "Priority", str(job.priority) if job.priority else None
     yield "Planned", format_plan(job)
     yield _placement(job)
     yield "Progress", format_progress(job.progress)
-    yield "Health", "\n".join(format_health(job.health)) if not job.is_queued else None
+    yield "Health", format_health(job.health) if not job.is_queued else None
     yield "Checkpoint", _checkpoint(job)
     yield "Attempt", str(job.attempt) if job.attempt else None
-    yield "Attempts", "\n".join(format_attempts(job))
+    yield "Attempts", tuple(format_attempts(job))
     yield "Moved", f"from {job.previous_backend} to {job.backend}" if job.previous_backend else None
     yield "Exit code", None if job.exit_code is None else str(job.exit_code)
     yield "Signal", str(job.signal) if job.signal else None

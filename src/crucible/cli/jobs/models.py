@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -72,11 +72,11 @@ def _print_footer(cli: CommandContext, plugins: tuple[Plugin, ...], interpreter:
         cli.out.warn(f"Broken: {', '.join(broken)}. For the traceback: crucible models show {broken[0]}")
 
 
-def _fields(plugin: Plugin) -> Iterator[tuple[str, str | None]]:
+def _fields(plugin: Plugin) -> Iterator[tuple[str, str | Sequence[str] | None]]:
     yield "Model", plugin.name
     yield "Title", plugin.title if plugin.title != plugin.name else None
     yield "Version", plugin.version
-    yield "What", plugin.description
+    yield "What", (plugin.description,)
     yield "Framework", plugin.framework
     yield "Can", ", ".join(plugin.methods)
     yield "GPU memory", f"{plugin.min_gpu_memory_gb:g} GB" if plugin.min_gpu_memory_gb else "none needed"
@@ -85,7 +85,7 @@ def _fields(plugin: Plugin) -> Iterator[tuple[str, str | None]]:
     if plugin.schema is None:
         yield "Options", "not declared: any config is accepted"
     else:
-        yield "Options", "\n".join(_format_option(name, option) for name, option in plugin.schema.items()) or "none"
+        yield "Options", [_format_option(name, option) for name, option in plugin.schema.items()] or "none"
 
 
 def _format_option(name: str, option: Option) -> str:

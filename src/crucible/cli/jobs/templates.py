@@ -42,7 +42,7 @@ def show(ctx: typer.Context, name: Name) -> None:
             ("What", template.description),
             ("Command", " ".join(template.command)),
             ("Needs", ", ".join(template.requirements)),
-            ("Presets", "\n".join(f"{preset.name}: {preset.description}" for preset in template.presets)),
+            ("Presets", [f"{preset.name}: {preset.description}" for preset in template.presets]),
             ("Files", ", ".join(template.files)),
         ]
     )

@@ -1,4 +1,7 @@
-"""Output of commands: data to standard output, messages to standard error; colours and cutting only on a terminal."""
+"""Output of commands: data to standard output, messages to standard error; colours and cutting only on a terminal.
+
+Everything a command prints passes here and is escaped: much of it was written by other users and by programs.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ import json
 import shutil
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import TracebackType
 from typing import Generic, Protocol, TextIO, TypeVar
 
+import typer
+
+from crucible.cli.output.escape import ProgramText, escape_block, escape_json, escape_line
 from crucible.core.errors import CrucibleError
 
 
@@ -30,13 +38,18 @@ def print_error(error: CrucibleError, *, as_json: bool, file: TextIO | None = No
         from crucible.client.transport.problems import error_object
 
         fields = {**error_object(error), "exit_code": error.exit_code}
-        print(json.dumps({"error": fields}, default=str), file=out)
+        print(escape_json(json.dumps({"error": fields}, default=str)), file=out)
         return
-    print(f"Error: {error.what}", file=out)
+    print(escape_block(f"Error: {error.what}"), file=out)
     if error.why:
-        print(textwrap.indent(error.why, "  "), file=out)
+        print(textwrap.indent(escape_block(error.why), "  "), file=out)
     if error.fix:
-        print(textwrap.indent(f"Fix: {error.fix}", "  "), file=out)
+        print(textwrap.indent(escape_block(f"Fix: {error.fix}"), "  "), file=out)
+
+
+def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an error that nothing caught, for sys.excepthook."""
+    sys.stderr.write(escape_block("".join(traceback.format_exception(kind, error, trace))))
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,7 @@ class Output:
         self.quiet = quiet
         self.as_json = as_json
         self._environ = environ or {}
+        self._program = {"stdout": ProgramText(), "stderr": ProgramText()}
 
     @property
     def is_terminal(self) -> bool:
@@ -71,10 +85,24 @@ class Output:
         return self.is_terminal and not self._environ.get("NO_COLOR")
 
     def data(self, text: str, end: str = "\n") -> None:
-        print(text, end=end, flush=True)
+        print(escape_block(text), end=end, flush=True)
 
     def json(self, value: object) -> None:
-        print(json.dumps(value, default=str, ensure_ascii=False), flush=True)
+        print(escape_json(json.dumps(value, default=str, ensure_ascii=False)), flush=True)
+
+    def program_output(self, text: str) -> None:
+        """Print what a job's program wrote: byte for byte, but on a terminal without what could command it."""
+        self._write_program("stdout", text)
+
+    def program_notice(self, text: str) -> None:
+        """Print Crucible's own lines of a job's log, to standard error."""
+        if not self.quiet:
+            self._write_program("stderr", text)
+
+    def _write_program(self, name: str, text: str) -> None:
+        stream: TextIO = getattr(sys, name)
+        stream.write(self._program[name].feed(text) if stream.isatty() else text)
+        stream.flush()
 
     def say(self, text: str) -> None:
         """Print a message for a person; nothing with `--json`."""
@@ -84,7 +112,14 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a message, with `--json` too; to standard error, so that piped data stays data."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            self.instruct(text)
+
+    def instruct(self, text: str) -> None:
+        """Print what the user has to do to go on, with `--quiet` too."""
+        print(escape_block(text), file=sys.stderr, flush=True)
+
+    def confirm(self, question: str) -> bool:
+        return typer.confirm(escape_line(question), err=True)
 
     def say_indented(self, text: str) -> None:
         """Print a long message indented, wrapped at the terminal's width."""
@@ -97,15 +132,15 @@ class Output:
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Print a table with columns as wide as their widest cell; on a terminal the widest are cut to fit."""
-        body = [[_printable(cell) for cell in row] for row in rows]
-        widest = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
+        lines = [[escape_line(cell) for cell in row] for row in (heads, *rows)]
+        widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
         room = self._width(sys.stdout)
         widths = widest if room is None else fit_widths(widest, room)
-        for number, row in enumerate([list(heads), *body]):
+        for number, row in enumerate(lines):
             cells = [_truncate(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
             line = "  ".join(cells).rstrip()
             line = line if room is None else _truncate(line, room)
-            self.data(f"\x1b[1m{line}\x1b[0m" if number == 0 and self.colours else line)
+            print(f"\x1b[1m{line}\x1b[0m" if number == 0 and self.colours else line, flush=True)
 
     def print_list(self, views: Sequence[V], format: ListFormat[V], **more: object) -> None:
         """Print views as JSON (with `more` next to `items`), as names with `--quiet`, else as a table."""
@@ -113,22 +148,31 @@ class Output:
             self.json({**more, "items": [view.as_json() for view in views]})
         elif self.quiet:
             for view in views:
-                self.data(format.name(view))
+                self.data(escape_line(format.name(view)))
         elif not views and format.empty:
             self.say(format.empty)
         else:
             self.table(format.heads, map(format.row, views))
 
-    def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
-        """Print one name and value per line, skipping empty values; a long value wraps below itself."""
-        known = [(name, value) for name, value in pairs if value]
+    def fields(self, pairs: Iterable[tuple[str, str | Sequence[str] | None]]) -> None:
+        """Print one name and value per line, skipping empty values; a long value wraps below itself.
+
+        A text is one line. Of several texts each starts on a line of its own, and may have more, further indented.
+        """
+        known = [(name, blocks) for name, value in pairs if (blocks := _field_lines(value))]
         width = max((len(name) for name, _ in known), default=0) + 2
-        for name, value in known:
-            lines = [part for line in value.splitlines() for part in self._under(line, width)]
-            self.data("\n".join((name.ljust(width) + lines[0].lstrip(), *lines[1:])))
+        for name, blocks in known:
+            lines = [part for line in blocks for part in self._under(line, width)]
+            print("\n".join((name.ljust(width) + lines[0].lstrip(), *lines[1:])), flush=True)
 
     def _under(self, line: str, width: int) -> list[str]:
         return _wrap(line, self._width(sys.stdout), " " * width)
+
+
+def _field_lines(value: str | Sequence[str] | None) -> list[str]:
+    if isinstance(value, str):
+        return [escape_line(value)] if value else []
+    return [line for text in value or () if text for line in escape_block(text).replace("\n", "\n  ").split("\n")]
 
 
 _NARROWEST = 6
@@ -177,8 +221,3 @@ def _average_down(values: Sequence[float], width: int) -> list[float]:
         return list(values)
     edges = [round(index * len(values) / width) for index in range(width + 1)]
     return [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
-
-
-def _printable(text: str) -> str:
-    """Replace control characters, so that a name cannot move the cursor."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from crucible.cli.output.escape import ProgramText, escape_block, escape_line, last_state
 from crucible.cli.output.format import format_job_cost, format_progress, run_seconds
 from crucible.cli.output.output import Output
 from crucible.core.compute.resources import format_duration
@@ -74,7 +75,7 @@ class Screen(Protocol):
 
 
 class PlainScreen:
-    """Prints the program's output to standard output unchanged, Crucible's lines to standard error."""
+    """Prints the program's output to standard output, Crucible's lines to standard error."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -100,6 +101,7 @@ class LiveScreen:
 
     def __init__(self, live: Live) -> None:
         self._live = live
+        self._program = ProgramText()
         self._splitter = LogSplitter()
         self._rest = ""
         self._job: JobView | None = None
@@ -110,7 +112,7 @@ class LiveScreen:
             self._show(piece)
 
     def write_notice(self, text: str) -> None:
-        self._live.console.print(text, markup=False, highlight=False, style="dim")
+        self._live.console.print(escape_block(text), markup=False, highlight=False, style="dim")
 
     def update_status(self, job: JobView, progress: ProgressView | None) -> None:
         from rich.text import Text
@@ -125,7 +127,8 @@ class LiveScreen:
             format_job_cost(job),
             self._ran(job),
         ]
-        self._live.update(Text(" · ".join(part for part in parts if part), overflow="ellipsis", no_wrap=True))
+        line = escape_line(" · ".join(part for part in parts if part))
+        self._live.update(Text(line, overflow="ellipsis", no_wrap=True))
 
     def finish(self) -> None:
         for piece in self._splitter.finish():
@@ -148,15 +151,14 @@ class LiveScreen:
         elif not sys.stdout.isatty():
             _write(piece.text)
         else:
-            *lines, self._rest = (self._rest + piece.text).split("\n")
+            *lines, self._rest = (self._rest + self._program.feed(piece.text)).split("\n")
             for line in lines:
                 self._print(line)
 
     def _print(self, line: str) -> None:
         from rich.text import Text
 
-        shown = line.removesuffix("\r").rpartition("\r")[2]  # the last state of a progress bar that redraws itself
-        self._live.console.print(Text.from_ansi(shown), soft_wrap=True)
+        self._live.console.print(Text.from_ansi(last_state(line)), soft_wrap=True)
 
 
 class JsonScreen:
@@ -174,11 +176,10 @@ class JsonScreen:
 
 def write_segment(out: Output, piece: LogSegment) -> None:
     """Write the program's output to standard output, Crucible's lines to standard error."""
-    if not piece.from_crucible:
-        _write(piece.text)
-    elif not out.quiet:
-        sys.stderr.write(piece.text)
-        sys.stderr.flush()
+    if piece.from_crucible:
+        out.program_notice(piece.text)
+    else:
+        out.program_output(piece.text)
 
 
 @contextmanager

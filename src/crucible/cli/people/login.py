@@ -155,7 +155,7 @@ def _by_browser(cli: CommandContext, url: str, provider: str, no_browser: bool) 
 
     with BrowserLogin(url) as handover, _connect(cli, url, None) as api:
         # printed even with --quiet: without the address nobody can sign in
-        typer.echo(f"Sign in with {provider} in your browser, at:\n  {handover.url}", err=True)
+        cli.out.instruct(f"Sign in with {provider} in your browser, at:\n  {handover.url}")
         if no_browser:
             port = handover.port
             cli.out.say(f"To use a browser on another computer: ssh -L {port}:127.0.0.1:{port} HOST")
