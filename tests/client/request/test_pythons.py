@@ -173,6 +173,20 @@ def test_a_block_may_ask_for_a_python_alone() -> None:
     assert "Python 3.13.1 as the script block in train.py requires" in found.environment.origin
 
 
+@pytest.mark.parametrize("written", ["version = 3.12.2\n", "uv = 0.9\nversion_info = 3.12.2.final.0\n"])
+def test_the_folders_own_environment_says_its_version_and_is_not_run(tmp_path: Path, written: str) -> None:
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    python.chmod(0o755)
+    (tmp_path / ".venv" / "pyvenv.cfg").write_text(written)
+    shell = SubmitHost({"PATH": "/nowhere"}, tmp_path)
+    found = choose(shell, code=needs(">=3.12")).environment
+    assert (found.interpreter, "Python 3.12.2" in found.origin) == (str(python), True)
+    assert choose(shell, code=needs(">=3.99")).environment.interpreter is None
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_python_that_is_not_here_is_built_and_that_is_said() -> None:
     found = choose(host(programs=("/usr/bin/python3",)), code=needs(">=3.14"))
     assert (found.environment.python, found.environment.requirements) == (">=3.14", (NO_PACKAGES,))

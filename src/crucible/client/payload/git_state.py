@@ -1,7 +1,11 @@
-"""Reads the git state of the folder that code is in; all functions return nothing outside a work tree."""
+"""Reads the git state of the folder that code is in; all functions return nothing outside a work tree.
+
+Nothing is run that the folder names: not its filters, hooks, monitors, diff drivers and remotes, nor its submodules'.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +15,15 @@ from crucible.core.job.spec import MAX_DIFF, Source, SourceKind
 
 GIT_SECONDS = 30.0
 
-# A repository's settings may name programs, which reading its state must not run.
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+_SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "submodule.recurse=false")
+"""Settings that keep git from running what the repository's own settings name."""
+
+_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_TERMINAL_PROMPT": "0"}
+"""In a partial clone git would fetch missing objects, with the programs that the remote's settings name."""
+
+_SUBMODULES = "--ignore-submodules=dirty"
+"""Compares a submodule's commit alone: for its files git would run itself in there, with the submodule's settings."""
+
 _CUT = "\n[cut here: the changes are longer than 256 KiB]\n"
 
 
@@ -34,17 +45,37 @@ def list_files(folder: Path) -> tuple[str, ...] | None:
     out = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if out is None:
         return None
-    return tuple(dict.fromkeys(name for name in out.split("\0") if name))
+    return tuple(dict.fromkeys(name for name in out.decode(errors="replace").split("\0") if name))
 
 
 def git_state(folder: Path, names: Sequence[str] = (".",)) -> GitState:
     """Return the commit of `folder`, and the changes of the named files since it."""
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
+    head = _git(folder, "rev-parse", "HEAD")
+    if head is None:
         return GitState()
-    status = _git(folder, "status", "--porcelain", "-z", "--", *names)
-    diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "HEAD", "--", *names)
-    return GitState(commit.strip(), bool(status), _cut(diff) if diff else None)
+    commit = head.decode().strip()
+    without_filters = _filters_off(folder)
+    if without_filters is None:
+        return GitState(commit)
+    status = _git(folder, "status", "--porcelain", "-z", _SUBMODULES, "--", *names, settings=without_filters)
+    shown = ("--no-ext-diff", "--no-textconv", "--submodule=short", _SUBMODULES)
+    diff = _git(folder, "diff", *shown, "HEAD", "--", *names, settings=without_filters)
+    return GitState(commit, bool(status), _cut(diff.decode(errors="replace")) if diff else None)
+
+
+def _filters_off(folder: Path) -> tuple[str, ...] | None:
+    """Return the settings that turn every content filter off; None if one cannot be, so that nothing may be compared.
+
+    Git has no option for it. Files are compared as they are; those whose time and size did not change are not read.
+    """
+    listed = _git(folder, "config", "--list", "--name-only", "-z")
+    if listed is None:
+        return None
+    filters = {name.rpartition(".")[0] for name in os.fsdecode(listed).split("\0") if name.startswith("filter.")}
+    if any("=" in name for name in filters):  # `-c` would take it for the end of the name
+        return None
+    off = ("clean=", "smudge=", "process=", "required=false")
+    return tuple(f"{name}.{setting}" for name in sorted(filters) for setting in off)
 
 
 def _cut(diff: str) -> str:
@@ -53,11 +84,13 @@ def _cut(diff: str) -> str:
     return diff[: MAX_DIFF - len(_CUT)] + _CUT
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def _git(folder: Path, *arguments: str, settings: Sequence[str] = ()) -> bytes | None:
+    given = [part for setting in (*_SETTINGS, *settings) for part in ("-c", setting)]
     try:
         done = subprocess.run(
-            ["git", *_SAFE, "--literal-pathspecs", *arguments],
+            ["git", *given, "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments],
             cwd=folder,
+            env={**os.environ, **_NO_FETCH},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_SECONDS,
@@ -65,4 +98,4 @@ def _git(folder: Path, *arguments: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else None

@@ -7,6 +7,7 @@ submitting shell's VIRTUAL_ENV, then CONDA_PREFIX; `./.venv`; python3 on PATH. N
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from crucible.wire.python_versions import BadVersion, version_matches
 
 FIND_SECONDS = 20.0
 _FIND = ("python", "find", "--system", "--no-project", "--no-config", "--no-managed-python", "--no-python-downloads")
+
+_HERE = "./.venv"
+_VENV_VERSION = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+(?:\.\d+)?)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def _in_range(required: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
     environments = [(origin, python) for origin, python, own in _environments(host) if not own]
     for origin, request in (*environments, ("", required.python)):
         try:
-            interpreter = host.find_python(request)
+            interpreter = _folders_own(request) if origin == _HERE else host.find_python(request)
         except NoInterpreter:
             continue
         if _fits(interpreter.version, required.python):
@@ -144,6 +148,18 @@ def _in_range(required: EnvironmentSpec, host: SubmitHost) -> EnvironmentChoice:
             return EnvironmentChoice(EnvironmentSpec(interpreter=python, python=required.python, origin=why))
     built = required.model_copy(update={"requirements": (NO_PACKAGES,)})
     return EnvironmentChoice(built, (f"No Python {required.python} was found here; one is downloaded for the job.",))
+
+
+def _folders_own(python: str) -> Interpreter:
+    """Return the Python of the folder's own environment, read from its pyvenv.cfg: reading a folder runs nothing."""
+    try:
+        written = (Path(python).parents[1] / "pyvenv.cfg").read_text(errors="replace")
+    except OSError as error:
+        raise NoInterpreter(error.strerror or str(error)) from error
+    version = _VENV_VERSION.search(written)
+    if version is None:
+        raise NoInterpreter("pyvenv.cfg names no version.")
+    return Interpreter(python, version[1])
 
 
 def _fits(version: str, required: str) -> bool:
@@ -224,7 +240,7 @@ def _from_shell(host: SubmitHost) -> EnvironmentChoice:
 def _environments(host: SubmitHost) -> Iterator[tuple[str, str, bool]]:
     """Yield where an environment was found, its Python, and whether it is Crucible's own."""
     named = [(f"the shell's {name}", host.environ.get(name)) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    for origin, prefix in (*named, ("./.venv", str(host.folder / ".venv"))):
+    for origin, prefix in (*named, (_HERE, str(host.folder / ".venv"))):
         python = os.path.join(prefix or os.devnull, "bin", "python")
         if prefix and host.is_program(python):
             yield origin, python, host.is_own(prefix)
