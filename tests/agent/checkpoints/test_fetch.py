@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.agent.agents_server import ALWAYS, AgentsServer
 from tests.control.world import job_spec
+from tests.faults.disks import small_disk
 
 from crucible.agent.checkpoints import fetch
 from crucible.agent.link.channel import HttpChannel
@@ -137,3 +138,13 @@ def test_nobody_waits_for_it(control: AgentsServer, tmp_path: Path, work: Stagin
     control.start()
     with pytest.raises(Gone):
         get(control, resume, tmp_path / "resume" / "a", work)
+
+
+def test_one_that_the_disk_has_no_room_for_is_not_begun(
+    control: AgentsServer, tmp_path: Path, work: StagingContext
+) -> None:
+    with small_disk(tmp_path / "small", 32 * 1024**2) as disk:
+        resume = replace(stored(control, DATA), size=40 * 1024**2)
+        with pytest.raises(StagingError, match=r"it needs 40\.0 MiB more, and the disk of .* has 3"):
+            get(control, resume, disk.path / "resume" / "step-5.pt", work)
+    assert not any("/checkpoints/" in path for _, path in control.requests)

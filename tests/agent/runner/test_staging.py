@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import subprocess
@@ -8,12 +9,13 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from tests.agent.agents_server import ALWAYS, AgentsServer
 from tests.control.world import job_spec
+from tests.faults.disks import small_disk
 
 import crucible
 from crucible.agent.link.channel import HttpChannel
@@ -114,6 +116,16 @@ def test_a_stop_ends_the_waiting_for_a_server(stager: Stager, control: AgentsSer
         stager.code(job(bundle=sha256), folder)
 
 
+def test_code_that_the_disk_has_no_room_for_is_said(stager: Stager, control: AgentsServer, tmp_path: Path) -> None:
+    sha256 = bundle(control, main=bytes(40 * 1024**2))
+    with small_disk(tmp_path / "small", 32 * 1024**2) as disk:
+        folder = AttemptFolder.for_attempt(disk.path, "a", 0)
+        folder.create()
+        with pytest.raises(StagingError, match=r"it needs 40\.0 MiB more, and the disk of .* have to stay free"):
+            stager.code(job(bundle=sha256), folder)
+        assert disk.free > 31 * 1024**2
+
+
 def test_in_place(stager: Stager, folder: AttemptFolder, tmp_path: Path) -> None:
     assert stager.code(job(in_place=str(tmp_path)), folder) == tmp_path
     with pytest.raises(StagingError, match="--in-place"):
@@ -146,6 +158,33 @@ def test_data_over_http_is_downloaded(stager: Stager, files: str, folder: Attemp
     assert (folder.data / "set.bin").read_bytes() == b"x" * 500_000
     with pytest.raises(StagingError, match="404"):
         stager.data((DataItem("other", f"{files}/other"),), folder)
+
+
+class Endless(BaseHTTPRequestHandler):
+    """A web server that does not say how much it sends."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range(64):
+                self.wfile.write(bytes(1024**2))
+
+
+def test_data_of_unknown_size_does_not_fill_the_disk(stager: Stager, tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "small", 32 * 1024**2) as disk,
+        ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server,
+    ):
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        folder = AttemptFolder.for_attempt(disk.path, "a", 0)
+        folder.create()
+        folder.make_job_folders()
+        item = DataItem("set.bin", f"http://127.0.0.1:{server.server_address[1]}/set.bin")
+        with pytest.raises(StagingError, match=r"'set\.bin' cannot be stored: it needs"):
+            stager.data((item,), folder)
+        assert disk.free > 1024**2
+        server.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from crucible.agent.link.connection import Refused, Unreachable
 from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.documents.desired import Resume
 from crucible.wire.files.archive import unpack
+from crucible.wire.files.disk_space import DiskSpace
 from crucible.wire.files.paths import UnsafePath, safe_name
 from crucible.wire.files.tar_stream import BadArchive
 
@@ -21,7 +21,6 @@ MAX_BYTES = 1024**4
 MAX_FILES = 1_000_000
 BAD_TRIES = 5
 """Retries after a wrong response: a store may lag behind, or a transfer may be damaged."""
-KEEP_FREE = 256 * 1024**2
 _CHUNK = 1024 * 1024
 
 
@@ -52,7 +51,8 @@ class _Fetch:
         part = self.target.with_name(".part")
         try:
             self.target.parent.mkdir(mode=0o700, exist_ok=True)
-            self._check_room()
+            copies = 2 if self.resume.form == "folder" else 1
+            DiskSpace(self.target.parent).check(self.resume.size * copies)
             self._download(part)
             self._place(part)
         except OSError as error:
@@ -64,11 +64,6 @@ class _Fetch:
                 raise self._error("its name is not a plain file name")
         except UnsafePath as error:
             raise self._error(f"its name {error.why}") from error
-
-    def _check_room(self) -> None:
-        copies = 2 if self.resume.form == "folder" else 1
-        if self.resume.size * copies > shutil.disk_usage(self.target.parent).free - KEEP_FREE:
-            raise self._error(f"the disk of the machine has less free space than its {self.resume.size} bytes")
 
     def _download(self, part: Path) -> None:
         backoff, wrong = Backoff(), 0
@@ -87,10 +82,12 @@ class _Fetch:
 
     def _resume_download(self, part: Path) -> None:
         have = part.stat().st_size if part.exists() else 0
+        space = DiskSpace(part.parent)
         try:
             with open(part, "ab") as file:
                 for chunk in self.channel.get_checkpoint(self.resume.sha256, have) if have < self.resume.size else ():
                     self.work.check_aborted()
+                    space.take(len(chunk))
                     file.write(chunk)
         except Refused as error:
             if error.status != 416:  # the range is beyond the end: the local file is checked below

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import shutil
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +19,7 @@ from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.wire.documents.desired import Assignment, DataItem
 from crucible.wire.files.archive import unpack
+from crucible.wire.files.disk_space import DiskSpace, NotEnoughSpace
 from crucible.wire.files.paths import UnsafePath, safe_join
 from crucible.wire.files.tar_stream import BadArchive
 
@@ -29,7 +29,6 @@ CACHE_FILES = 64
 STALL_SECONDS = 60.0
 DOWNLOAD_SECONDS = 6 * 3600.0
 DOWNLOAD_ATTEMPTS = 5
-MIN_FREE = 256 * 1024 * 1024
 _CHUNK = 256 * 1024
 
 
@@ -72,6 +71,8 @@ class Stager:
                 unpack(source, target, max_bytes=MAX_BUNDLE_BYTES, max_files=MAX_BUNDLE_FILES)
         except BadArchive as error:
             raise StagingError(f"the job's code cannot be unpacked: {error.reason}") from error
+        except NotEnoughSpace as error:
+            raise StagingError(f"the job's code cannot be unpacked: {error}; free some space there") from error
         except OSError as error:
             raise StagingError(f"the job's code cannot be unpacked: {error}; is the disk full?") from error
 
@@ -112,10 +113,12 @@ class Stager:
 
     def _download(self, sha256: str, part: Path) -> None:
         start = part.stat().st_size if part.exists() else 0
+        space = DiskSpace(part.parent)
         try:
             with open(part, "ab") as file:
                 for chunk in self.channel.bundle(sha256, start):
                     self.work.check_aborted()
+                    space.take(len(chunk))
                     file.write(chunk)
         except Refused as error:
             if error.status != 416:  # the range is beyond the end: the file is complete or wrong, and the hash decides
@@ -158,6 +161,8 @@ class Stager:
             except urllib.error.HTTPError as error:
                 if error.code < 500 or not left:
                     raise StagingError(f"input {item.name!r}: the server answered {error.code}") from error
+            except NotEnoughSpace as error:
+                raise StagingError(f"input {item.name!r} cannot be stored: {error}; free some space there") from error
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if not left:
                     raise StagingError(f"input {item.name!r} cannot be downloaded: {error}") from error
@@ -168,13 +173,14 @@ class Stager:
         request = urllib.request.Request(url, headers={"User-Agent": "crucible"})  # noqa: S310  scheme checked
         with urllib.request.urlopen(request, timeout=STALL_SECONDS) as answer, open(target, "wb") as file:  # noqa: S310
             size = answer.headers.get("Content-Length")
-            if size is not None and int(size) > shutil.disk_usage(target.parent).free - MIN_FREE:
-                raise StagingError(f"{url} has {size} bytes, more than the disk has free")
+            space = DiskSpace(target.parent)
+            space.check(int(size or 0))
             while True:
                 self.work.check_aborted()
                 chunk = answer.read(_CHUNK)
                 if not chunk:
                     break
+                space.take(len(chunk))
                 file.write(chunk)
                 if time.monotonic() > deadline:
                     raise StagingError(f"{url} took longer than {DOWNLOAD_SECONDS / 3600:g} hours")

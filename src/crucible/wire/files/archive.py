@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Union
 
+from crucible.wire.files.disk_space import DiskSpace
 from crucible.wire.files.paths import MAX_NAME_BYTES, UnsafePath, has_link_loop, is_inside, safe_join, safe_name
 from crucible.wire.files.tar_stream import FILES, FOLDER, LINK, BadArchive, Member, read_members
 
@@ -77,8 +78,9 @@ def unpack(source: BinaryIO, dest: Path, *, max_bytes: int, max_files: int, comp
 
     With `compressed=False` the source is a plain tar. `dest` must be absent or empty (else FileExistsError). It
     appears complete or not at all: the work is done in a folder beside it. `max_bytes` limits the content,
-    `max_files` the number of files and folders; both are enforced while reading. Raises BadArchive. Owners, times and
-    all mode bits but "executable" are ignored. The files are not flushed to disk: after a power failure, unpack again.
+    `max_files` the number of files and folders; both are enforced while reading. Raises BadArchive, and NotEnoughSpace
+    before the disk is full. Owners, times and all mode bits but "executable" are ignored. The files are not flushed
+    to disk: after a power failure, unpack again.
     """
     if dest.is_symlink() or (dest.exists() and (not dest.is_dir() or any(dest.iterdir()))):
         raise FileExistsError(f"{dest} exists and is not an empty folder")
@@ -172,6 +174,7 @@ class _Unpacker:
         self._root = root
         self._max_bytes = self._bytes_left = max_bytes
         self._max_files = self._files_left = max_files
+        self._space = DiskSpace(root)
         self._links: list[Member] = []
         self.names: set[str] = set()
         self._folders: set[str] = set()
@@ -232,6 +235,7 @@ class _Unpacker:
         self._bytes_left -= member.size
         if self._bytes_left < 0:
             raise BadArchive(f"it unpacks to more than {self._max_bytes} bytes")
+        self._space.check(member.size)
         self._make_folder(path.parent, member.name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
         try:
@@ -239,7 +243,9 @@ class _Unpacker:
         except (FileExistsError, IsADirectoryError) as error:
             raise BadArchive(f"{member.name!a} is there twice") from error
         with os.fdopen(descriptor, "wb") as file:
-            file.writelines(member.content)
+            for chunk in member.content:
+                self._space.take(len(chunk))
+                file.write(chunk)
 
     def _make_folder(self, folder: Path, name: str) -> None:
         missing = []
