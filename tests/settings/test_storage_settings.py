@@ -19,6 +19,11 @@ def test_a_gibibyte_stays_free_and_nothing_goes_by_itself(tmp_path: Path) -> Non
     assert settings.prune_after.value is None
 
 
+def test_how_many_jobs_of_a_user_may_be_queued(tmp_path: Path) -> None:
+    assert load(tmp_path).queued_limit.value == 500
+    assert load(tmp_path, CRUCIBLE_QUEUED_LIMIT="2000").queued_limit.value == 2000
+
+
 @pytest.mark.parametrize(("days", "seconds"), [("30d", 30 * 86400), ("1", 86400), ("0.5d", 43200)])
 def test_how_the_store_is_bounded(tmp_path: Path, days: str, seconds: float) -> None:
     settings = load(tmp_path, CRUCIBLE_DISK_RESERVE="0", CRUCIBLE_STORE_QUOTA="100G", CRUCIBLE_PRUNE_AFTER=days)
@@ -28,7 +33,15 @@ def test_how_the_store_is_bounded(tmp_path: Path, days: str, seconds: float) -> 
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"CRUCIBLE_PRUNE_AFTER": "soon"}, {"CRUCIBLE_PRUNE_AFTER": "0"}, {"CRUCIBLE_STORE_QUOTA": "0"}]
+    "wrong",
+    [
+        {"CRUCIBLE_PRUNE_AFTER": "soon"},
+        {"CRUCIBLE_PRUNE_AFTER": "0"},
+        {"CRUCIBLE_STORE_QUOTA": "0"},
+        {"CRUCIBLE_QUEUED_LIMIT": "0"},
+        {"CRUCIBLE_QUEUED_LIMIT": "2.5"},
+        {"CRUCIBLE_QUEUED_LIMIT": "9" * 5000},
+    ],
 )
 def test_what_makes_no_sense_is_told(tmp_path: Path, wrong: dict[str, str]) -> None:
     with pytest.raises(BadInput):

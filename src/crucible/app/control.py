@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
     """Build the control plane from the settings. Opens the database and the store; starts nothing."""
+    from crucible.control.jobs.queue_limit import QueueLimit
     from crucible.control.machines.machine_factory import LeaseTerms
     from crucible.control.objects.quota import QuotaLimits
     from crucible.control.runtime.compose import ControlOptions, build_control
@@ -38,6 +39,7 @@ def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
             rehearsal_state=settings.rehearsal_state.value,
             terms=LeaseTerms(settings.lease_seconds.value, settings.machine_seconds.value),
             quota=QuotaLimits(settings.disk_reserve.value or 0, settings.store_quota.value),
+            queue_limit=QueueLimit(settings.queued_limit.value),
             prune_after=settings.prune_after.value,
             backends=settings.backends.value,
             channel=settings.channel.value,

@@ -167,6 +167,14 @@ def days(value: object) -> float:
     return number * 86400
 
 
+def count(value: object) -> int:
+    """Read a whole number from 1 on."""
+    text = str(_number(value, "jobs"))
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= 10**9):
+        raise ValueError("It must be a whole number between 1 and 1000000000.")
+    return int(text)
+
+
 def dollars(value: object) -> float:
     number = float(_number(value, "dollars"))
     if not 0 <= number <= 1e9:

@@ -13,6 +13,7 @@ from crucible.settings.setting import Setting, SettingRule, server_setting, sett
 from crucible.wire.files.bundle import DEFAULT_LIMIT
 
 DEFAULT_RESERVE = 1024**3
+DEFAULT_QUEUED = 500
 
 
 def default_home() -> Path:
@@ -80,6 +81,8 @@ class Settings:
     prune_after: Setting[float | None] = server_setting(parsers.days, None)
     """Age, in seconds since a job's end, at which its files are removed automatically (None: never)."""
 
+    queued_limit: Setting[int] = server_setting(parsers.count, DEFAULT_QUEUED)
+    """Maximum number of queued jobs of one user; the owner has no limit."""
     shared_computer: Setting[bool] = server_setting(parsers.flag, False)
     """Whether the users trust each other, so that their jobs may share this computer."""
     tls_certificate: Setting[Path | None] = server_setting(parsers.path, None)

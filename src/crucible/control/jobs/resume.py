@@ -67,6 +67,7 @@ class Resumer:
                 fix=f"Wait for it, or cancel it first: crucible cancel {short(job.id)}",
             )
         _refuse_pruned(unit, job.id)
+        self.submit.queue_limit.check(unit.conn, job.user)
         if job.state is JobState.COMPLETED and checkpoint is None:
             raise Conflict(
                 f"Job {short(job.id)} completed: there is nothing left to do.",

@@ -11,6 +11,7 @@ from crucible.backends.base import Reach
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, insert_row
 from crucible.control.jobs.queries import find_job
+from crucible.control.jobs.queue_limit import QueueLimit
 from crucible.control.objects import checkpoints
 from crucible.control.objects.bundles import may_use
 from crucible.control.people import audit, projects
@@ -48,6 +49,7 @@ class Submitter:
         vault: Vault,
         *,
         shared_computer: bool = False,
+        queue_limit: QueueLimit,
     ) -> None:
         """`shared_computer`: jobs of several users may run side by side on this computer, as the same system user."""
         self._backends = backends
@@ -55,6 +57,7 @@ class Submitter:
         self._ids = ids
         self._vault = vault
         self._shared_computer = shared_computer
+        self.queue_limit = queue_limit
 
     def store(
         self, unit: UnitOfWork, spec: JobSpec, key: str | None, who: Identity = OWNER, *, rerun: bool = False
@@ -70,6 +73,7 @@ class Submitter:
         known = self._find_by_key(unit, key, request)
         if known is not None:
             return StoredJob(known, created=False)
+        self.queue_limit.check(unit.conn, who.name)
         size = self._backends.check(spec)
         parse_tags(spec.tags)
         self._vault.require(unit.conn, project, spec.secrets.values())

@@ -23,6 +23,7 @@ from crucible.control.agents.agent_file import build_agent
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import DatabaseMissing, Db, open_database
 from crucible.control.db.migrate import is_postgres
+from crucible.control.jobs.queue_limit import QueueLimit
 from crucible.control.machines.machine_factory import LeaseTerms
 from crucible.control.objects.quota import QuotaLimits
 from crucible.control.resources.models import ModelsPython
@@ -102,6 +103,7 @@ class ControlOptions:
     rehearsal_state: Path | None = None
     terms: LeaseTerms = LeaseTerms()
     quota: QuotaLimits = QuotaLimits()
+    queue_limit: QueueLimit = QueueLimit()
     prune_after: float | None = None
     channel: Channel = Channel.HTTPS
     shared_computer: bool = False
@@ -145,6 +147,7 @@ def build_control(options: ControlOptions) -> ControlPlane:
         publish_agents_url=partial(_write_all, address_file, old_file) if nearby else lambda: None,
         terms=options.terms,
         quota=options.quota,
+        queue_limit=options.queue_limit,
         prune_after=options.prune_after,
         database=options.database,
         version=__version__,

@@ -18,6 +18,7 @@ from crucible.control.agents.ingest import Ingest
 from crucible.control.agents.sessions import Sessions
 from crucible.control.hooks import Hooks, Notifier, Sender, WebhookTransport
 from crucible.control.jobs.bulk import BulkJobs
+from crucible.control.jobs.queue_limit import QueueLimit
 from crucible.control.jobs.resume import Resumer
 from crucible.control.jobs.submit import Submitter
 from crucible.control.machines.janitor import Janitor
@@ -84,6 +85,7 @@ class Deployment:
     channel: Channel = Channel.HTTPS
     """The preferred channel of agents if both work."""
     quota: QuotaLimits = QuotaLimits()
+    queue_limit: QueueLimit = QueueLimit()
     prune_after: float | None = None
     """Seconds after a job's end at which its files are removed automatically; None: never."""
     database: Path | str = field(default="", repr=False)
@@ -125,7 +127,12 @@ class Services:
         self.scheduler = Scheduler(self.backends, ports.ids, deployment.id, self.duties, deployment.terms)
         self.vault = Vault(ports, self.access, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
         self.submitter = Submitter(
-            self.backends, self.scheduler, ports.ids, self.vault, shared_computer=deployment.shared_computer
+            self.backends,
+            self.scheduler,
+            ports.ids,
+            self.vault,
+            shared_computer=deployment.shared_computer,
+            queue_limit=deployment.queue_limit,
         )
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.catalog = Catalog(library, self.backends, ports.calls, ports.clock, self.access, sources)

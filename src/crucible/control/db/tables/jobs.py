@@ -27,6 +27,9 @@ QUEUED = text("state = 'queued'")
 PRIORITISED = text("state = 'queued' AND priority <> 0")
 """The condition of the partial index `ix_jobs_priority`. Most queued jobs have no priority."""
 
+WAITING = text("state IN ('pending', 'blocked', 'queued', 'provisioning')")
+"""The condition of the partial index `ix_jobs_waiting`: the states whose status is queued."""
+
 bundles = Table(
     "bundles",
     metadata,
@@ -79,9 +82,15 @@ jobs = Table(
     Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED),
     Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE),
     Index("ix_jobs_priority", "backend", "user", "priority", "id", sqlite_where=PRIORITISED),
+    Index("ix_jobs_waiting", "user", "id", sqlite_where=WAITING),
 )
 
-PARTIAL = {"ix_jobs_line": QUEUED, "ix_jobs_due_at": _DUE, "ix_jobs_priority": PRIORITISED}
+PARTIAL = {
+    "ix_jobs_line": QUEUED,
+    "ix_jobs_due_at": _DUE,
+    "ix_jobs_priority": PRIORITISED,
+    "ix_jobs_waiting": WAITING,
+}
 """Conditions of the partial indexes, for PostgreSQL: `postgresql_where` above would always load its dialect."""
 
 listings = Table(

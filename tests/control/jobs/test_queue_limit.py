@@ -1,0 +1,77 @@
+"""A user's queued jobs are limited, whatever way they come."""
+
+from __future__ import annotations
+
+import pytest
+from tests.control.world import Rig, job_spec
+
+from crucible.control.db import schema as t
+from crucible.control.jobs.queue_limit import QueueFull, QueueLimit
+from crucible.control.jobs.submit import StoredJob
+from crucible.core.job.states import JobState, Status, states_of
+from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, LoginMethod, Role
+
+ADA = Identity("usr-1", "ada", LoginMethod.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})
+BOB = Identity("usr-2", "bob", LoginMethod.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})
+SPEC = job_spec(cpus=4)
+
+
+@pytest.fixture
+async def busy(rig: Rig) -> Rig:
+    """This computer, taken by a job of the owner; three jobs of a user may be queued."""
+    rig.submitter._shared_computer = True
+    rig.submitter.queue_limit = QueueLimit(3)
+    await rig.submit(cpus=4)
+    return rig
+
+
+async def submit(rig: Rig, who: Identity, key: str | None = None) -> str:
+    return (await rig.writer.write(lambda unit: rig.submitter.store(unit, SPEC, key, who))).job
+
+
+async def test_a_user_with_too_many_queued_jobs_is_refused_and_others_are_not(busy: Rig) -> None:
+    for number in range(3):
+        await submit(busy, ADA, f"key-{number}")
+    with pytest.raises(QueueFull) as caught:
+        await submit(busy, ADA)
+    assert (caught.value.http_status, caught.value.data) == (409, {"limit": 3})
+    assert "queued_limit" in caught.value.fix
+    assert "ended" in caught.value.fix
+    await submit(busy, BOB)
+    assert await submit(busy, ADA, "key-0"), "a repeated request gets its job"
+    for _ in range(5):
+        await submit(busy, OWNER)
+
+
+async def test_jobs_that_ended_or_run_make_room(busy: Rig) -> None:
+    first, *_ = [await submit(busy, ADA) for _ in range(3)]
+    await busy.services.bulk.cancel([first])
+    assert (await busy.world(first)).job.state is JobState.CANCELLED
+    await submit(busy, ADA)
+    with pytest.raises(QueueFull):
+        await submit(busy, ADA)
+
+
+async def test_a_batch_is_stored_up_to_the_limit(busy: Rig) -> None:
+    done = await busy.services.bulk.submit([(SPEC, None)] * 30, ADA)
+    assert [type(one) for one in done] == [StoredJob] * 3 + [QueueFull] * 27
+    assert await busy.count(t.jobs) == 4
+
+
+async def test_reruns_and_resumes_count(busy: Rig) -> None:
+    ended = await submit(busy, ADA)
+    await busy.services.bulk.cancel([ended])
+    for _ in range(3):
+        await submit(busy, ADA)
+    with pytest.raises(QueueFull):
+        await busy.services.resumer.rerun(ended, None, ADA)
+    with pytest.raises(QueueFull):
+        await busy.services.resumer.resume(ended, None, None, ADA)
+    with pytest.raises(QueueFull):
+        await busy.services.resumer.resume(ended, None, None, BOB)
+    await busy.services.resumer.rerun(ended, None, BOB)
+
+
+def test_the_condition_names_the_states_that_are_shown_as_queued() -> None:
+    assert all(f"'{state}'" in str(t.WAITING) for state in states_of(Status.QUEUED))
+    assert str(t.WAITING).count("'") == 2 * len(states_of(Status.QUEUED))
