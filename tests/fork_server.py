@@ -65,7 +65,7 @@ class Forked:
     def __init__(self, fork_server: ForkServer, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._nursery = fork_server
+        self._fork_server = fork_server
         self._handle = os.pidfd_open(pid)
         weakref.finalize(self, os.close, self._handle)
         self._asking = threading.Lock()
@@ -93,7 +93,7 @@ class Forked:
         if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
             with self._asking:  # its parent can tell the code once
                 if self.returncode is None:
-                    self.returncode = self._nursery.code_of(self.pid)
+                    self.returncode = self._fork_server.code_of(self.pid)
         return self.returncode
 
 

@@ -16,9 +16,9 @@ from obstore.store import MemoryStore
 from sqlalchemy import Table, delete, insert, select, update
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.client.faults import Faults
-from tests.control import world
+from tests.control import harness as control_harness
 from tests.control.fakes import DEPLOYMENT, EvenRandom, FakeBackend, InlineCalls
-from tests.control.world import FakeRunner, Rig, job_spec, make_machine, pieces, sha
+from tests.control.harness import ControlHarness, FakeRunner, job_spec, make_machine, pieces, sha
 from tests.server.loopback import Loopback, background_loop, transport_of
 
 from crucible.control.db import schema as t
@@ -87,7 +87,7 @@ class Attempt:
 
     def world(self) -> World:
         """Return the job with its attempts, as the control plane knows it."""
-        return self._server.call(self._server.rig.world, self.job)
+        return self._server.call(self._server.harness.world, self.job)
 
     def log(self) -> bytes:
         """Return the stored output. Fails unless it has no gap and matches its announcements."""
@@ -103,7 +103,7 @@ class Attempt:
     @property
     def output(self) -> bytes:
         """The output as users see it: the stored part, and the tail that is not stored yet."""
-        logs = self._server.rig.logs
+        logs = self._server.harness.logs
         return self._server.call(logs.page, self.job, None, 0, 10**9, None).data
 
     @property
@@ -126,12 +126,12 @@ class Attempt:
 
     def points(self, name: str) -> list[tuple[float, float | None, float]]:
         """Return the stored points of a series: step, value and time."""
-        rig = self._server.rig
-        series = self._server.call(rig.read, lambda conn: points.read_series(conn, self.id, (name,), 1000))
+        harness = self._server.harness
+        series = self._server.call(harness.read, lambda conn: points.read_series(conn, self.id, (name,), 1000))
         return list(series[name].points) if name in series else []
 
     def _rows(self, table: Table) -> list[dict[str, Any]]:
-        rows = self._server.call(self._server.rig.rows, table)
+        rows = self._server.call(self._server.harness.rows, table)
         return [row for row in rows if row["attempt"] == self.id]
 
 
@@ -174,7 +174,7 @@ class AgentsServer:
 
     async def _set_up(self) -> None:
         self._ids = NamedIds()
-        db = await world.empty_database()
+        db = await control_harness.empty_database()
         clock, store = SystemClock(), ObjectStore(MemoryStore())
         self._ports = Ports(clock, self._ids, EvenRandom(), db, store, InlineCalls(), LocalWakeups(), "w1")
         self.store = self._ports.store
@@ -190,12 +190,12 @@ class AgentsServer:
         calls: Any = self._ports.calls
         backend = FakeBackend()
         backends = {backend.name: backend}
-        deployment = Deployment(DEPLOYMENT, world.KEY, "http://agents", self._scratch, MAX_BUNDLE)
+        deployment = Deployment(DEPLOYMENT, control_harness.KEY, "http://agents", self._scratch, MAX_BUNDLE)
         services = Services(self._ports, backends, deployment)
-        self.rig = Rig(clock=clock, calls=calls, backend=backend, backends=backends, services=services)
-        await self.rig.connected.refresh()
+        self.harness = ControlHarness(clock=clock, calls=calls, backend=backend, backends=backends, services=services)
+        await self.harness.connected.refresh()
         self._closing = asyncio.Event()
-        self._api: ASGIApp = build_agents_api(self.rig.agents, self._closing)
+        self._api: ASGIApp = build_agents_api(self.harness.agents, self._closing)
         self._listener = Loopback(self)
         await self._listener.start()
         self.url = self._listener.url
@@ -212,17 +212,17 @@ class AgentsServer:
 
     async def _close(self) -> None:
         await self._down()
-        await world.give_back(self._ports.db)
+        await control_harness.give_back(self._ports.db)
 
     # What is wanted
 
     @property
     def nonce(self) -> str:
-        return derive_secret(world.KEY, "nonce", self.machine).decode()
+        return derive_secret(control_harness.KEY, "nonce", self.machine).decode()
 
     @staticmethod
     def secret(attempt: str) -> str:
-        return derive_secret(world.KEY, "attempt", attempt).decode()
+        return derive_secret(control_harness.KEY, "attempt", attempt).decode()
 
     def set_terms(self, lease_seconds: float | None = None, ends_in: float | None = None) -> None:
         """Limit the machine's life from now on. Call it before its host starts."""
@@ -236,13 +236,13 @@ class AgentsServer:
 
     def stop(self, attempt: str) -> None:
         job = self.attempts[attempt].job
-        bulk = self.rig.services.bulk
-        self.call(self.rig.writer.write, lambda unit: bulk.request_cancel(unit, job, OWNER))
+        bulk = self.harness.services.bulk
+        self.call(self.harness.writer.write, lambda unit: bulk.request_cancel(unit, job, OWNER))
 
     def ask_checkpoint(self, attempt: str) -> None:
         """Ask the program for a checkpoint, once it runs."""
         self.wait_for(attempt, MessageKind.STARTED)
-        self.call(self.rig.revival.request_checkpoint, self.attempts[attempt].job)
+        self.call(self.harness.revival.request_checkpoint, self.attempts[attempt].job)
 
     def forget(self, attempt: str) -> None:
         """Replace the database by an older one, which does not have this attempt."""
@@ -269,11 +269,11 @@ class AgentsServer:
 
     def end_machine(self) -> None:
         """Release the machine."""
-        self.call(self.rig.change_machine, self.machine, Unwanted("a test"))
+        self.call(self.harness.change_machine, self.machine, Unwanted("a test"))
 
     def claim(self, native_id: str) -> None:
         """Claim the machine for this host."""
-        self.call(self.rig.agents.claim, self.machine, self.nonce, native_id)
+        self.call(self.harness.agents.claim, self.machine, self.nonce, native_id)
 
     def add_bundle(self, data: bytes) -> str:
         self.call(self._add_bundle, data)
@@ -290,26 +290,26 @@ class AgentsServer:
         if bundle is not None:
             job = t.jobs.c.id == self.attempts[attempt].job
             spec = job_spec(bundle=bundle).model_dump_json()
-            self.call(self.rig.sql, lambda conn: conn.execute(update(t.jobs).where(job).values(spec=spec)))
+            self.call(self.harness.sql, lambda conn: conn.execute(update(t.jobs).where(job).values(spec=spec)))
         if resume is not None:
             this, start = t.attempts.c.id == attempt, {"resume_from": resume.id}
-            self.call(self.rig.sql, lambda conn: conn.execute(update(t.attempts).where(this).values(start)))
+            self.call(self.harness.sql, lambda conn: conn.execute(update(t.attempts).where(this).values(start)))
 
     def set_secret(self, name: str, value: str) -> None:
-        self.call(self.rig.services.vault.set, OWNER, DEFAULT_PROJECT, name, Secret(value))
+        self.call(self.harness.services.vault.set, OWNER, DEFAULT_PROJECT, name, Secret(value))
 
     async def _set_machine(self, **values: object) -> None:
         statement = update(t.machines).where(t.machines.c.id == self.machine).values(**values)
-        await self.rig.sql(lambda conn: conn.execute(statement))
+        await self.harness.sql(lambda conn: conn.execute(statement))
         self._ports.wakeups.wake(f"machine:{self.machine}")
 
     async def _run(self, spec: JobSpec, attempt: str, cancelled: bool) -> None:
-        rig = self.rig
-        await rig.duties.renew(self._ports.db, self._ports.clock)
+        harness = self.harness
+        await harness.duties.renew(self._ports.db, self._ports.clock)
         self._ids.attempts.append(attempt)
 
         def submit(unit: UnitOfWork) -> str:
-            job = rig.submitter.store(unit, spec, None).job
+            job = harness.submitter.store(unit, spec, None).job
             placed = repository.load_world(unit.conn, job)
             assert placed is not None
             assert placed.live is not None, placed.job.waiting
@@ -319,7 +319,7 @@ class AgentsServer:
                 unit.advance(placed, CancelRequested())
             return job
 
-        await rig.writer.write(submit)
+        await harness.writer.write(submit)
 
     async def _forget(self, attempt: str) -> None:
         def forget(conn: Any) -> None:
@@ -328,19 +328,19 @@ class AgentsServer:
                     conn.execute(delete(table).where(table.c.attempt == attempt))
             conn.execute(delete(t.attempts).where(t.attempts.c.id == attempt))
 
-        await self.rig.sql(forget)
+        await self.harness.sql(forget)
         self._ports.wakeups.wake(f"machine:{self.machine}")
 
     async def _add_bundle(self, data: bytes) -> None:
-        await self.rig.bundles.put(OWNER, sha(data), pieces(data))
+        await self.harness.bundles.put(OWNER, sha(data), pieces(data))
 
     async def _add_checkpoint(self, attempt: str, data: bytes, name: str, form: str, step: int | None) -> Resume:
-        await self.rig.agents.put_checkpoint(attempt, 0, sha(data), pieces(data))
+        await self.harness.agents.put_checkpoint(attempt, 0, sha(data), pieces(data))
         fields = {"name": name, "form": form, "size": len(data), "sha256": sha(data), "step": step, "metric": None}
-        await FakeRunner(self.rig.agents, attempt).say(MessageKind.CHECKPOINT, **fields)
+        await FakeRunner(self.harness.agents, attempt).say(MessageKind.CHECKPOINT, **fields)
         newest = select(t.checkpoints.c.id).order_by(t.checkpoints.c.cursor.desc()).limit(1)
-        id = await self.rig.read(lambda conn: conn.execute(newest).scalar_one())
-        found = await self.rig.read(lambda conn: checkpoints.load_resume(conn, id))
+        id = await self.harness.read(lambda conn: conn.execute(newest).scalar_one())
+        found = await self.harness.read(lambda conn: checkpoints.load_resume(conn, id))
         assert found is not None
         return found
 
@@ -348,7 +348,7 @@ class AgentsServer:
 
     @property
     def claimed_by(self) -> str | None:
-        return self.call(self.rig.machine, self.machine).claimed_by
+        return self.call(self.harness.machine, self.machine).claimed_by
 
     def count(self, end: str) -> int:
         """Return the number of requests whose path has this end."""

@@ -18,7 +18,7 @@ import pytest
 import structlog
 from tests.certificates import make_certificate
 from tests.control.fakes import DEPLOYMENT
-from tests.control.world import Rig, give_back, join, make_rig, secret, service
+from tests.control.harness import ControlHarness, give_back, join, make_harness, secret, service
 from tests.server.app import BrokenDb
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -55,11 +55,11 @@ def own_logging() -> Iterator[None]:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+async def harness(tmp_path: Path) -> AsyncIterator[ControlHarness]:
     """A control plane in memory; a server that runs on it closes it in the end."""
-    rig = await make_rig(tmp_path)
-    yield rig
-    await give_back(rig.ports.db)
+    harness = await make_harness(tmp_path)
+    yield harness
+    await give_back(harness.ports.db)
 
 
 @pytest.fixture
@@ -69,13 +69,13 @@ def settings(tmp_path: Path) -> Settings:
 
 
 class Running:
-    """A server in this loop, and a client with its token. `rig` reaches its control plane."""
+    """A server in this loop, and a client with its token. `harness` reaches its control plane."""
 
-    def __init__(self, home: Path, task: asyncio.Task[None], http: httpx2.AsyncClient, rig: Rig) -> None:
+    def __init__(self, home: Path, task: asyncio.Task[None], http: httpx2.AsyncClient, harness: ControlHarness) -> None:
         self.home = home
         self.task = task
         self.http = http
-        self.rig = rig
+        self.harness = harness
 
     @property
     def found(self) -> dict[str, Any]:
@@ -89,9 +89,12 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    settings: Settings, rig: Rig, options: app.Options = OPTIONS, stopping: Callable[[int], None] = lambda code: None
+    settings: Settings,
+    harness: ControlHarness,
+    options: app.Options = OPTIONS,
+    stopping: Callable[[int], None] = lambda code: None,
 ) -> AsyncIterator[Running]:
-    stop, control = asyncio.Event(), service(rig)
+    stop, control = asyncio.Event(), service(harness)
     serving = app.serve(options, settings, lambda home, settings: control, stop=stop, stopping=stopping)
     task = asyncio.create_task(serving)
     home = settings.home.value
@@ -100,7 +103,7 @@ async def running(
             await until(lambda: task.done() or (home / "server.json").exists())
             if task.done():
                 await task
-            yield Running(home, task, http, replace(rig, services=control._services))
+            yield Running(home, task, http, replace(harness, services=control._services))
         finally:
             stop.set()
             with suppress(Trouble, ZeroDivisionError):
@@ -114,8 +117,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.enable_socket
-async def test_a_server_is_found_by_its_file(settings: Settings, rig: Rig) -> None:
-    async with running(settings, rig) as server:
+async def test_a_server_is_found_by_its_file(settings: Settings, harness: ControlHarness) -> None:
+    async with running(settings, harness) as server:
         found = server.found
         assert found.keys() == {"url", "agents_url", "pid", "start_time", "version", "nonce", "deployment", "folder"}
         assert (found["nonce"], found["pid"], found["deployment"]) == ("n-1", os.getpid(), DEPLOYMENT)
@@ -133,41 +136,45 @@ async def test_a_server_is_found_by_its_file(settings: Settings, rig: Rig) -> No
 
 
 @pytest.mark.enable_socket
-async def test_agents_are_told_the_address_of_the_proxy_before_it(settings: Settings, rig: Rig) -> None:
+async def test_agents_are_told_the_address_of_the_proxy_before_it(settings: Settings, harness: ControlHarness) -> None:
     outside = replace(settings, agents_url=Setting("https://agents.example"))
-    async with running(outside, rig) as server:
+    async with running(outside, harness) as server:
         assert server.found["agents_url"] == "https://agents.example"
         for name in ("agents.url", "agents.address"):
             assert (server.home / name).read_text() == "https://agents.example"
 
 
 @pytest.mark.enable_socket
-async def test_a_server_with_a_certificate_proves_itself_by_it(settings: Settings, rig: Rig, tmp_path: Path) -> None:
+async def test_a_server_with_a_certificate_proves_itself_by_it(
+    settings: Settings, harness: ControlHarness, tmp_path: Path
+) -> None:
     certificate, key = make_certificate(tmp_path)
     encrypted = replace(settings, tls_certificate=Setting(certificate), tls_key=Setting(key))
-    async with running(encrypted, rig) as server:
+    async with running(encrypted, harness) as server:
         assert server.found["agents_url"].startswith("https://127.0.0.1:")
         assert (server.home / "agents.address").read_text() == server.found["agents_url"]
 
 
-async def test_an_address_for_agents_that_does_not_encrypt_is_refused(settings: Settings, rig: Rig) -> None:
+async def test_an_address_for_agents_that_does_not_encrypt_is_refused(
+    settings: Settings, harness: ControlHarness
+) -> None:
     with pytest.raises(RefusedByPolicy, match="without encryption"):
-        async with running(replace(settings, agents_url=Setting("http://agents.example")), rig):
+        async with running(replace(settings, agents_url=Setting("http://agents.example")), harness):
             pass
     assert not (settings.home.value / "agents.address").exists()
 
 
 @pytest.mark.enable_socket
-async def test_both_listeners_answer(settings: Settings, rig: Rig) -> None:
-    async with running(settings, rig) as server:
+async def test_both_listeners_answer(settings: Settings, harness: ControlHarness) -> None:
+    async with running(settings, harness) as server:
         found = server.found
         jobs = await server.http.get(f"{found['url']}/api/v1/jobs", headers=server.headers)
         assert jobs.status_code == 200
         assert "server" not in jobs.headers
         about = (await server.http.get(f"{found['url']}/api/v1/server", headers=server.headers)).json()
         assert (about["url"], about["agents_url"]) == (found["url"], found["agents_url"])
-        await server.rig.submit()
-        machine = await server.rig.host_up()
+        await server.harness.submit()
+        machine = await server.harness.host_up()
         body = {"machine": machine, "nonce": secret("nonce", machine).decode(), "native_id": f"i-{machine}"}
         assert (await server.http.post(f"{found['agents_url']}/agent/v1/claim", json=body)).status_code == 200
         assert (await server.http.get(f"{found['agents_url']}/api/v1/jobs")).status_code == 404
@@ -175,10 +182,12 @@ async def test_both_listeners_answer(settings: Settings, rig: Rig) -> None:
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("folder", ["home", "long" * 40])
-async def test_agents_on_this_computer_have_a_socket(settings: Settings, rig: Rig, tmp_path: Path, folder: str) -> None:
-    async with running(replace(settings, home=Setting(tmp_path / folder)), rig) as server:
-        await rig.submit()
-        machine = await rig.host_up()
+async def test_agents_on_this_computer_have_a_socket(
+    settings: Settings, harness: ControlHarness, tmp_path: Path, folder: str
+) -> None:
+    async with running(replace(settings, home=Setting(tmp_path / folder)), harness) as server:
+        await harness.submit()
+        machine = await harness.host_up()
         bootstrap = Bootstrap(machine, agents_url_file=str(server.home / "agents.address"))
         address = BaseUrl.parse(server_address(bootstrap).read())
         claiming = open_machine_channel(bootstrap, None)
@@ -197,9 +206,9 @@ async def test_agents_on_this_computer_have_a_socket(settings: Settings, rig: Ri
 
 
 @pytest.mark.enable_socket
-async def test_a_socket_over_the_network(settings: Settings, rig: Rig) -> None:
-    async with running(settings, rig) as server:
-        job, runner = await server.rig.running()
+async def test_a_socket_over_the_network(settings: Settings, harness: ControlHarness) -> None:
+    async with running(settings, harness) as server:
+        job, runner = await server.harness.running()
         await runner.log(0, 0, b"hello")
         url = server.found["url"].replace("http", "ws") + f"/api/v1/jobs/{job}/stream"
         with pytest.raises(InvalidStatus) as caught:
@@ -217,19 +226,19 @@ async def test_a_socket_over_the_network(settings: Settings, rig: Rig) -> None:
 
 
 @pytest.mark.enable_socket
-async def test_a_request_to_stop_ends_it_soon_though_agents_wait(settings: Settings, rig: Rig) -> None:
-    async with running(settings, rig) as server:
+async def test_a_request_to_stop_ends_it_soon_though_agents_wait(settings: Settings, harness: ControlHarness) -> None:
+    async with running(settings, harness) as server:
         found = server.found
-        await server.rig.running()
-        machine = await server.rig.machine()
-        version = (await server.rig.agents.read_desired(machine.id)).version
+        await server.harness.running()
+        machine = await server.harness.machine()
+        version = (await server.harness.agents.read_desired(machine.id)).version
         poll = asyncio.create_task(
             server.http.get(
                 f"{found['agents_url']}/agent/v1/machines/{machine.id}/desired?version={version}&wait=30",
                 headers={"Authorization": f"Bearer {secret('machine', machine.id).decode()}"},
             )
         )
-        wakeups = rig.ports.wakeups
+        wakeups = harness.ports.wakeups
         assert isinstance(wakeups, LocalWakeups)
         await until(lambda: f"machine:{machine.id}" in wakeups._listeners)
         answer = await server.http.post(f"{found['url']}/api/v1/server/stop", headers=server.headers)
@@ -237,49 +246,53 @@ async def test_a_request_to_stop_ends_it_soon_though_agents_wait(settings: Setti
         async with asyncio.timeout(3):
             await server.task
             assert (await poll).status_code == 304
-        assert "closed" in rig.calls.lanes
+        assert "closed" in harness.calls.lanes
         assert not (server.home / "server.json").exists()
 
 
 @pytest.mark.enable_socket
-async def test_a_second_server_on_the_folder_is_refused(settings: Settings, rig: Rig) -> None:
-    async with running(settings, rig) as server:
+async def test_a_second_server_on_the_folder_is_refused(settings: Settings, harness: ControlHarness) -> None:
+    async with running(settings, harness) as server:
         with pytest.raises(AlreadyRunning):
-            async with running(settings, rig, app.Options(True, "n-2")):
+            async with running(settings, harness, app.Options(True, "n-2")):
                 pass
         assert server.found["nonce"] == "n-1"
 
 
 @pytest.mark.enable_socket
-async def test_a_second_server_is_refused_without_the_lock_file_too(settings: Settings, rig: Rig) -> None:
-    async with running(settings, rig) as server:
+async def test_a_second_server_is_refused_without_the_lock_file_too(
+    settings: Settings, harness: ControlHarness
+) -> None:
+    async with running(settings, harness) as server:
         (server.home / "server.lock").unlink()
         with pytest.raises(AlreadyRunning):
-            async with running(settings, rig, app.Options(True, "n-2")):
+            async with running(settings, harness, app.Options(True, "n-2")):
                 pass
 
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("name", ["", "server.lock", "crucible.db"])
-async def test_a_server_whose_state_is_removed_ends(settings: Settings, rig: Rig, name: str) -> None:
+async def test_a_server_whose_state_is_removed_ends(settings: Settings, harness: ControlHarness, name: str) -> None:
     """It ends with an error and makes nothing anew."""
     home = settings.home.value
     home.mkdir()
     (home / "crucible.db").touch()
     ends: list[int] = []
-    async with running(settings, rig, stopping=ends.append) as server:
+    async with running(settings, harness, stopping=ends.append) as server:
         (home / name).rename(home.with_name("removed"))
         with pytest.raises(Trouble, match=f"{name} was removed or replaced"):
             await asyncio.wait_for(server.task, DEADLINE)
         assert not (home / name).exists()
         assert ends == [1]
-        assert "closed" in rig.calls.lanes
+        assert "closed" in harness.calls.lanes
 
 
 @pytest.mark.enable_socket
-async def test_a_server_whose_folder_was_replaced_leaves_the_new_one_alone(settings: Settings, rig: Rig) -> None:
+async def test_a_server_whose_folder_was_replaced_leaves_the_new_one_alone(
+    settings: Settings, harness: ControlHarness
+) -> None:
     home = settings.home.value
-    async with running(settings, rig) as server:
+    async with running(settings, harness) as server:
         home.rename(home.with_name("removed"))
         home.mkdir()
         (home / "server.json").write_text("of another server")
@@ -289,40 +302,46 @@ async def test_a_server_whose_folder_was_replaced_leaves_the_new_one_alone(setti
 
 
 @pytest.mark.enable_socket
-async def test_the_next_run_has_the_same_ports_and_secrets(settings: Settings, rig: Rig, tmp_path: Path) -> None:
-    async with running(settings, rig) as server:
+async def test_the_next_run_has_the_same_ports_and_secrets(
+    settings: Settings, harness: ControlHarness, tmp_path: Path
+) -> None:
+    async with running(settings, harness) as server:
         first, headers = server.found, server.headers
-    async with running(settings, await make_rig(tmp_path), app.Options(True, "n-2")) as server:
+    async with running(settings, await make_harness(tmp_path), app.Options(True, "n-2")) as server:
         second = server.found
         assert (second["url"], second["agents_url"]) == (first["url"], first["agents_url"])
         assert server.headers == headers
 
 
 @pytest.mark.enable_socket
-async def test_a_named_port_that_is_taken_is_an_error(settings: Settings, rig: Rig) -> None:
+async def test_a_named_port_that_is_taken_is_an_error(settings: Settings, harness: ControlHarness) -> None:
     with bind("127.0.0.1", None) as taken, pytest.raises(PortInUse):
-        async with running(settings, rig, app.Options(True, "n", port=port_of(taken))):
+        async with running(settings, harness, app.Options(True, "n", port=port_of(taken))):
             pass
     assert not (settings.home.value / "server.json").exists()
-    assert "closed" not in rig.calls.lanes, "nothing was started"
+    assert "closed" not in harness.calls.lanes, "nothing was started"
 
 
 @pytest.mark.enable_socket
-async def test_a_control_plane_that_does_not_start_leaves_nothing_behind(settings: Settings, rig: Rig) -> None:
+async def test_a_control_plane_that_does_not_start_leaves_nothing_behind(
+    settings: Settings, harness: ControlHarness
+) -> None:
     damaged = BrokenDb(Trouble("The database is damaged."))
-    broken = join(replace(rig.ports, db=damaged), rig.clock, rig.calls, rig.backends, rig.deployment.scratch)
+    broken = join(
+        replace(harness.ports, db=damaged), harness.clock, harness.calls, harness.backends, harness.deployment.scratch
+    )
     with pytest.raises(Trouble, match="damaged"):
         async with running(settings, broken):
             pass
-    assert "closed" in rig.calls.lanes
+    assert "closed" in harness.calls.lanes
     assert not (settings.home.value / "server.json").exists()
-    async with running(settings, rig):
+    async with running(settings, harness):
         pass
 
 
 @pytest.mark.enable_socket
-async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Settings, rig: Rig) -> None:
-    async with running(settings, rig, app.Options(False, "n-1")) as server:
+async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Settings, harness: ControlHarness) -> None:
+    async with running(settings, harness, app.Options(False, "n-1")) as server:
         token = (server.home / "token").read_text()
     lines = [json.loads(line) for line in StateFolder(server.home).log.read_text().splitlines()]
     assert [line["event"] for line in lines] == ["ready", "stopped"]

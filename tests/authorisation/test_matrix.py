@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.authorisation.town import CODE, Town, found_town
-from tests.control.world import Rig, give_back, job_spec, make_rig, sha
+from tests.authorisation.populated_app import CODE, PopulatedApp, populate
+from tests.control.harness import ControlHarness, give_back, job_spec, make_harness, sha
 from tests.fast_passwords import quick_passwords
 from tests.server.asgi import SocketClient
-from tests.server.promised import wrong_with_answer
+from tests.server.openapi_contract import wrong_with_answer
 from tests.server.security.test_auth import routes
 
 from crucible.core.hooks import ENDS, HookFormat
@@ -78,47 +78,50 @@ IDENTITIES, ROWS = table()
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    rig: Rig = await make_rig(tmp_path)
-    yield await found_town(rig)
-    await give_back(rig.ports.db)
+async def populated_app(tmp_path: Path) -> AsyncIterator[PopulatedApp]:
+    harness: ControlHarness = await make_harness(tmp_path)
+    yield await populate(harness)
+    await give_back(harness.ports.db)
 
 
-async def path_of(town: Town, method: str, path: str) -> str:
-    fill = {**FILL, "{id}": town.job, "{job_id}": town.job, "{name}": NAMES.get(method, "viewer")}
+async def path_of(populated_app: PopulatedApp, method: str, path: str) -> str:
+    fill = {**FILL, "{id}": populated_app.job, "{job_id}": populated_app.job, "{name}": NAMES.get(method, "viewer")}
     if "/secrets/" in path and method == "DELETE":
-        await town.control.secrets.set(
-            await town.identity("manager"), "alpha", fill["{name}"], Secret("a value to keep")
+        await populated_app.control.secrets.set(
+            await populated_app.identity("manager"), "alpha", fill["{name}"], Secret("a value to keep")
         )
     if "{hook}" in path:
-        fill["{hook}"] = await add_hook(town)
+        fill["{hook}"] = await add_hook(populated_app)
     if "{token}" in path:
-        fill["{token}"] = str((await town.identity("admin")).token)
+        fill["{token}"] = str((await populated_app.identity("admin")).token)
     if "{machine}" in path:
-        fill["{machine}"] = (await town.rig.machine()).id
+        fill["{machine}"] = (await populated_app.harness.machine()).id
     for name, value in fill.items():
         path = path.replace(name, value)
     return path
 
 
-async def add_hook(town: Town) -> str:
-    manager, wish = await town.identity("manager"), {"events": ENDS, "format": HookFormat.JSON, "secret": SIGNING}
-    made = await town.control.hooks.add(manager, "alpha", "https://hooks.example/x", **wish)  # type: ignore[arg-type]
+async def add_hook(populated_app: PopulatedApp) -> str:
+    manager, wish = (
+        await populated_app.identity("manager"),
+        {"events": ENDS, "format": HookFormat.JSON, "secret": SIGNING},
+    )
+    made = await populated_app.control.hooks.add(manager, "alpha", "https://hooks.example/x", **wish)  # type: ignore[arg-type]
     return made.id
 
 
-async def query_of(town: Town, row: str) -> dict[str, Any] | None:
+async def query_of(populated_app: PopulatedApp, row: str) -> dict[str, Any] | None:
     if row == "GET /api/v1/compare":
-        another = await town.control.jobs.submit(OWNER, job_spec(project="alpha"), None)
-        return {"job": [town.job, another.view.id]}
-    return {JOB_QUERIES[row]: town.job} if row in JOB_QUERIES else QUERIES.get(row)
+        another = await populated_app.control.jobs.submit(OWNER, job_spec(project="alpha"), None)
+        return {"job": [populated_app.job, another.view.id]}
+    return {JOB_QUERIES[row]: populated_app.job} if row in JOB_QUERIES else QUERIES.get(row)
 
 
-async def ask(town: Town, identity: str, row: str, path: str) -> int:
-    headers = town.headers(identity)
+async def ask(populated_app: PopulatedApp, identity: str, row: str, path: str) -> int:
+    headers = populated_app.headers(identity)
     method = row.split()[0]
     if method == "WS":
-        async with SocketClient(town.api, path, headers) as socket:
+        async with SocketClient(populated_app.api, path, headers) as socket:
             return await socket.status()
     if row == "PUT /api/v1/bundles/{sha256}":
         given: dict[str, Any] = {"content": CODE}
@@ -128,20 +131,20 @@ async def ask(town: Town, identity: str, row: str, path: str) -> int:
         given = {"json": {"name": identity, "password": "a wrong password"}}
     else:
         given = {"json": BODIES[row]} if row in BODIES else {}
-    query = await query_of(town, row)
+    query = await query_of(populated_app, row)
     request = httpx2.Request(method, f"http://127.0.0.1{path}", headers=headers, params=query, **given)
-    answer = await httpx2.ASGITransport(town.api).handle_async_request(request)
+    answer = await httpx2.ASGITransport(populated_app.api).handle_async_request(request)
     await answer.aread()
     assert not list(wrong_with_answer(row, answer.status_code, answer.content))
     return answer.status_code
 
 
 @pytest.mark.parametrize("row", ROWS)
-async def test_a_row(town: Town, row: str) -> None:
-    path = await path_of(town, *row.split())
-    got = {identity: await ask(town, identity, row, path) for identity in IDENTITIES}
+async def test_a_row(populated_app: PopulatedApp, row: str) -> None:
+    path = await path_of(populated_app, *row.split())
+    got = {identity: await ask(populated_app, identity, row, path) for identity in IDENTITIES}
     assert got == dict(zip(IDENTITIES, ROWS[row], strict=True))
 
 
-async def test_every_route_has_a_row(town: Town) -> None:
-    assert {f"{method} {path}" for method, path in routes(town.api)} == set(ROWS)
+async def test_every_route_has_a_row(populated_app: PopulatedApp) -> None:
+    assert {f"{method} {path}" for method, path in routes(populated_app.api)} == set(ROWS)

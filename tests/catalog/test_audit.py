@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.catalog.making import DAY, family, make_row, usd
+from tests.catalog.builders import DAY, family, make_row, usd
 
 from crucible.catalog.audit import AGES, audit, drop_refused
 from crucible.catalog.findings import Rule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.catalog.making import family, make_row
+from tests.catalog.builders import family, make_row
 
 from crucible.catalog.compare import Comparison, compare
 from crucible.core.errors import BadInput, UnknownName

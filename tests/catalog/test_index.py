@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.catalog.making import make_row
+from tests.catalog.builders import make_row
 
 from crucible.catalog.index import ANYTHING, Catalog, Need, sort_key
 from crucible.catalog.store import shipped

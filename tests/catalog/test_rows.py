@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.catalog.making import make_row, usd
+from tests.catalog.builders import make_row, usd
 
 from crucible.catalog.findings import Rule
 from crucible.catalog.rows import HEAD, read_rows, write_rows

@@ -8,7 +8,7 @@ from datetime import date
 from functools import cache
 
 import pytest
-from tests.catalog.making import DAY, usd
+from tests.catalog.builders import DAY, usd
 
 from crucible.catalog import PROVIDERS
 from crucible.catalog.compare import compare

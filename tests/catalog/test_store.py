@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from tests.catalog.making import DAY, make_row, usd
+from tests.catalog.builders import DAY, make_row, usd
 
 from crucible.catalog import PROVIDERS, Library, Need, Rule
 from crucible.catalog.lists import price_lists

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import pytest
 from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
-from tests.control.world import new_id
+from tests.control.harness import new_id
 
 from crucible.core.ids import Prefix
 
@@ -75,12 +75,12 @@ def test_logs_print_what_there_is(cli: Cli, real: RealServer) -> None:
 
 
 def test_logs_since_a_time_are_searched_here(cli: Cli, real: RealServer) -> None:
-    real.rig.clock.time = time.time()
+    real.harness.clock.time = time.time()
     job = real.start()
     real.run(job.write, b"early\n")
-    real.rig.clock.move(3600)
+    real.harness.clock.move(3600)
     real.run(job.write, "zwei\nzwölf\n".encode())
-    real.rig.clock.move(60)
+    real.harness.clock.move(60)
     assert cli("logs", "last", "--since", "10m", "--grep", "^z", "--regex").out == "zwei\nzwölf\n"
 
 
@@ -253,7 +253,7 @@ def test_machines_that_are_gone_are_left_out_unless_asked_for(cli: Cli, real: Re
     real.start()
     (machine,) = cli("machines", "--json").json["items"]
     assert cli("machines", "terminate", machine["id"], "--yes").code == 0
-    real.run(real.rig.performer.perform_due)
+    real.run(real.harness.performer.perform_due)
     assert machine["short"] not in cli("machines").out
     assert machine["short"] in cli("machines", "--all").out
     assert cli("machines", "--json").json["items"] == []

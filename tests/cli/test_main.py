@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer
-from tests.control.world import new_id
+from tests.control.harness import new_id
 
 from crucible import __version__
 from crucible.cli.command_table import COMMANDS, CommandRow, load_command

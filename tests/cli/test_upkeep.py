@@ -25,7 +25,7 @@ def old(real: RealServer) -> RunningJob:
     job = real.start()
     real.run(job.checkpoint, "step_100", b"w" * 2048, 100)
     real.run(job.end)
-    real.rig.clock.move(60 * 86400.0)
+    real.harness.clock.move(60 * 86400.0)
     return job
 
 
@@ -65,7 +65,7 @@ def test_an_age_that_is_none(cli: Cli, real: RealServer, age: str) -> None:
 def test_a_backup_is_written_on_the_servers_disk(
     cli: Cli, real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup, copy, other = real.rig.services.backup, tmp_path / "copy.db", tmp_path / "other.db"
+    backup, copy, other = real.harness.services.backup, tmp_path / "copy.db", tmp_path / "other.db"
     real.run(InlineDb(tmp_path / "crucible.db").write, create_schema)
     monkeypatch.setattr(backup, "_source", replace(backup._source, database=tmp_path / "crucible.db"))
     ran = cli("db", "backup", str(copy))
@@ -77,8 +77,8 @@ def test_a_backup_is_written_on_the_servers_disk(
 
 
 def test_destruction_is_allowed_again_by_hand(cli: Cli, real: RealServer) -> None:
-    now = real.rig.clock.now()
-    real.run(real.rig.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
+    now = real.harness.clock.now()
+    real.run(real.harness.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     assert cli("db", "confirm").code == 2
     assert real.sent == []
     assert cli("db", "confirm", "--yes", "--json").json["confirmed"] is True
@@ -87,8 +87,8 @@ def test_destruction_is_allowed_again_by_hand(cli: Cli, real: RealServer) -> Non
 
 
 def test_what_a_confirmation_means_is_told(cli: Cli, real: RealServer) -> None:
-    now = real.rig.clock.now()
-    real.run(real.rig.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
+    now = real.harness.clock.now()
+    real.run(real.harness.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     ran = cli("db", "confirm", "--yes")
     assert (ran.code, "launched and terminated again" in ran.err) == (0, True)
 

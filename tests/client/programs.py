@@ -44,7 +44,7 @@ def train(server: RealServer, program: str, ratio: float = 1.0, *, code: int = 0
     """Return an ended job whose program ran `ratio` times as long as was predicted."""
     job = server.submit_program(program, **spec)
     server.run(server.perform, job, code=code, seconds=ratio * predicted_seconds(server, job))
-    server.rig.clock.move(FRESH_SECONDS)
+    server.harness.clock.move(FRESH_SECONDS)
     return job
 
 

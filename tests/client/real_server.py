@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from starlette.types import Message, Receive, Scope, Send
 from tests.client.faults import Faults
 from tests.control.fakes import FakeBackend
-from tests.control.world import FakeRunner, Rig, job_spec, pieces, sha
+from tests.control.harness import ControlHarness, FakeRunner, job_spec, pieces, sha
 from tests.server.app import App, running_app
 from tests.server.loopback import Loopback, background_loop, transport_of
 
@@ -52,19 +52,19 @@ class RunningJob:
         self._steps: dict[str, int] = {}
 
     @property
-    def rig(self) -> Rig:
-        return self._server.rig
+    def harness(self) -> ControlHarness:
+        return self._server.harness
 
     async def start(self, pid: int = 77) -> None:
         """Its machine comes up, if it is not, and its process starts."""
-        rig = self.rig
-        await rig.place()
-        attempt = await rig.attempt(self.id)
+        harness = self.harness
+        await harness.place()
+        attempt = await harness.attempt(self.id)
         machine = attempt.slots[0].machine
-        while await rig.performer.perform_due():
+        while await harness.performer.perform_due():
             pass
-        if (await rig.machine(machine)).state is not MachineState.UP:
-            await rig.host_speaks(machine, f"i-{machine}")
+        if (await harness.machine(machine)).state is not MachineState.UP:
+            await harness.host_speaks(machine, f"i-{machine}")
         self._runner = FakeRunner(self._server.app.control.agents, attempt.id)
         self._attempt, self._written, self._segments = attempt.number, 0, 0
         await self.say(MessageKind.STARTED, pid=pid)
@@ -95,7 +95,7 @@ class RunningJob:
 
     async def points(self, **series: list[float]) -> None:
         """Values of each series, one a step, after those that it has."""
-        at = self.rig.clock.now()
+        at = self.harness.clock.now()
         told = {}
         for name, values in series.items():
             first = self._steps.get(name, 0) + 1
@@ -119,7 +119,7 @@ class RunningJob:
 
     async def end(self, code: int | None = 0, seconds: float = 42.0, **data: object) -> None:
         """Its process exits, `seconds` after what came before."""
-        self.rig.clock.move(seconds)
+        self.harness.clock.move(seconds)
         cause = {"cause": Cause.EXIT.value, **data}
         await self._runner.send([self._runner.message(MessageKind.EXITED, code=code, **cause)])
         await self.say(MessageKind.ENDED, complete=True)
@@ -132,13 +132,13 @@ class RunningJob:
 
     async def lose_machine(self) -> None:
         """Its place takes the machine back."""
-        attempt = await self.rig.attempt(self.id)
-        machine, backend = attempt.slots[0].machine, self.rig.backends[attempt.backend]
+        attempt = await self.harness.attempt(self.id)
+        machine, backend = attempt.slots[0].machine, self.harness.backends[attempt.backend]
         backend.show(machine, Seen.INTERRUPTED)
         for _ in range(2):
-            await self.rig.poller.poll()
-            self.rig.clock.move(6)
-        await self.rig.listen(10)
+            await self.harness.poller.poll()
+            self.harness.clock.move(6)
+        await self.harness.listen(10)
 
     async def says(self, text: str) -> None:
         """Wait until those who follow it were sent a frame with this text."""
@@ -149,7 +149,7 @@ class RunningJob:
 
     async def obey(self) -> None:
         """End if the server wants that."""
-        if (await self.rig.world(self.id)).job.desired is DesiredState.CANCEL:
+        if (await self.harness.world(self.id)).job.desired is DesiredState.CANCEL:
             await self.end(None, 1.0, cause=Cause.STOPPED.value, signal=15)
 
     async def view(self) -> JobView:
@@ -169,7 +169,7 @@ class RealServer:
     def __init__(self, loop: asyncio.AbstractEventLoop, app: App) -> None:
         self._loop = loop
         self.app = app
-        self.rig = app.rig
+        self.harness = app.harness
         self.url = ""
         self.faults = Faults()
         self.obeys = True
@@ -250,7 +250,7 @@ class RealServer:
     @property
     def last(self) -> RunningJob:
         """The newest job."""
-        return RunningJob(self, self.run(self.rig.rows, t.jobs)[-1]["id"])
+        return RunningJob(self, self.run(self.harness.rows, t.jobs)[-1]["id"])
 
     # In the server's loop
 
@@ -297,16 +297,16 @@ class RealServer:
 
     async def plan_jobs(self) -> None:
         """Make the plans of the jobs that have none."""
-        self.rig.clock.move(2)
-        while await self.rig.services.forecasts.round() < IDLE_SECONDS:
+        self.harness.clock.move(2)
+        while await self.harness.services.forecasts.round() < IDLE_SECONDS:
             pass
 
     async def perform_effects(self) -> None:
         """Machines that are not wanted go."""
-        await self.rig.listen(60)
-        while await self.rig.performer.perform_due():
-            self.rig.clock.move(10)
-            await self.rig.poller.poll()
+        await self.harness.listen(60)
+        while await self.harness.performer.perform_due():
+            self.harness.clock.move(10)
+            await self.harness.poller.poll()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(SECONDS), self._news:

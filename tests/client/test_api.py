@@ -30,7 +30,7 @@ def test_a_bundle_is_sent_once_and_arrives_whole(real_api: Api, real: RealServer
     assert not real_api.has_bundle(bundle.sha256)
     real_api.put_bundle(bundle.sha256, bundle.path)
     assert real_api.has_bundle(bundle.sha256)
-    assert real.rig.ports.store.get(bundle_key(bundle.sha256)) == bundle.path.read_bytes()
+    assert real.harness.ports.store.get(bundle_key(bundle.sha256)) == bundle.path.read_bytes()
 
 
 def test_a_submission_that_is_repeated_is_one_job(real_api: Api, real: RealServer) -> None:
@@ -198,12 +198,12 @@ def test_upkeep(real_api: Api, real: RealServer) -> None:
     job = real.start()
     real.run(job.checkpoint, "step_1", b"weights", 1)
     real.run(job.end)
-    real.rig.clock.move(3600)
+    real.harness.clock.move(3600)
     assert real_api.maintenance.prune(older_than=60.0, dry_run=True).is_any
     assert (real_api.maintenance.prune(older_than=60.0).bytes, real_api.maintenance.prune().is_any) == (7, False)
     assert real.sent[0] == ("/api/v1/prune", {"older_than_seconds": 60.0, "dry_run": True})
-    now = real.rig.clock.now()
-    real.run(real.rig.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
+    now = real.harness.clock.now()
+    real.run(real.harness.sql, lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     assert real_api.maintenance.confirm_restore().as_json()["confirmed"] is True
 
 

@@ -21,8 +21,8 @@ BELOW = "/api/v1/projects/vision/hooks"
 @pytest.fixture
 def post(real: RealServer) -> FakePost:
     """What is sent to receivers."""
-    assert isinstance(real.rig.deployment.post, FakePost)
-    return real.rig.deployment.post
+    assert isinstance(real.harness.deployment.post, FakePost)
+    return real.harness.deployment.post
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def hooks(real: RealServer, real_api: Api) -> Hooks:
 
 
 async def notify(real: RealServer) -> None:
-    await real.rig.duties.renew(real.rig.ports.db, real.rig.clock)
-    await real.rig.services.notifier.round()
-    await real.rig.services.notifier.wait_idle()
+    await real.harness.duties.renew(real.harness.ports.db, real.harness.clock)
+    await real.harness.services.notifier.round()
+    await real.harness.services.notifier.wait_idle()
 
 
 def test_the_list_says_how_each_does(hooks: Hooks, real: RealServer, post: FakePost) -> None:
@@ -42,7 +42,7 @@ def test_the_list_says_how_each_does(hooks: Hooks, real: RealServer, post: FakeP
     post.replies[URL] = [Reply(None, "nobody answers")] * 2
     real.complete(1, spec={"project": "vision"})
     real.run(notify, real)
-    real.rig.clock.move(60)
+    real.harness.clock.move(60)
     real.run(notify, real)
     (hook,) = hooks.list_hooks("vision")
     assert (hook.id, hook.state, hook.failures) == (made.id, "failing", 2)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from starlette.routing import WebSocketRoute as ServerWebSocketRoute
-from tests.server.promised import JSON, document
+from tests.server.openapi_contract import JSON, document
 
 from crucible.client.api import routes
 from crucible.client.api.resource import path_of

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import Connection
 from tests.control.fakes import DEPLOYMENT, Gate
-from tests.control.world import FakeRunner, Rig, job_spec, pieces, secret, service, sha, with_calls
+from tests.control.harness import ControlHarness, FakeRunner, job_spec, pieces, secret, service, sha, with_calls
 
 from crucible.backends.base import Seen
 from crucible.control.control_plane import ControlPlane
@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-async def control(rig: Rig) -> AsyncIterator[ControlPlane]:
+async def control(harness: ControlHarness) -> AsyncIterator[ControlPlane]:
     """Started: its loops go on whenever a test waits for something."""
-    control = service(rig)
+    control = service(harness)
     await control.start()
     yield control
     await control.stop()
@@ -55,19 +55,21 @@ class OnlyWrites:
         raise AssertionError("the job was there when it was stored")
 
 
-async def test_the_answer_to_a_submission_is_read_where_it_is_stored(rig: Rig) -> None:
-    ports = replace(rig.ports, db=OnlyWrites(rig.ports.db))  # type: ignore[arg-type]
-    submitted = await ControlPlane(ports, rig.backends, rig.deployment).jobs.submit(OWNER, job_spec(name="mnist"), None)
-    assert submitted.view == await service(rig).jobs.view(OWNER, submitted.view.id)
+async def test_the_answer_to_a_submission_is_read_where_it_is_stored(harness: ControlHarness) -> None:
+    ports = replace(harness.ports, db=OnlyWrites(harness.ports.db))  # type: ignore[arg-type]
+    submitted = await ControlPlane(ports, harness.backends, harness.deployment).jobs.submit(
+        OWNER, job_spec(name="mnist"), None
+    )
+    assert submitted.view == await service(harness).jobs.view(OWNER, submitted.view.id)
 
 
-async def test_a_job_from_submission_to_its_outputs(rig: Rig, control: ControlPlane) -> None:
+async def test_a_job_from_submission_to_its_outputs(harness: ControlHarness, control: ControlPlane) -> None:
     submitted = await control.jobs.submit(OWNER, job_spec(name="mnist"), "key")
     job = submitted.view.id
     assert submitted.created
     assert submitted.view.phase == "provisioning"
-    await until(lambda: bool(rig.backend.made))
-    machine = (await rig.machine()).id
+    await until(lambda: bool(harness.backend.made))
+    machine = (await harness.machine()).id
     native = f"i-{machine}"
     assert await control.agents.claim(machine, secret("nonce", machine).decode(), native)
     desired = await control.agents.desired(machine, 0, 0)
@@ -103,26 +105,30 @@ async def test_the_same_submission_twice_is_one_job(control: ControlPlane) -> No
         await control.jobs.submit(OWNER, job_spec(cpus=99), None)
 
 
-async def test_cancelling_a_waiting_job_ends_it_and_lets_the_next_go(rig: Rig, control: ControlPlane) -> None:
+async def test_cancelling_a_waiting_job_ends_it_and_lets_the_next_go(
+    harness: ControlHarness, control: ControlPlane
+) -> None:
     await control.jobs.submit(OWNER, job_spec(cpus=2), None)
     large = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     small = (await control.jobs.submit(OWNER, job_spec(cpus=2), None)).view.id
     view, changed = await control.jobs.cancel(OWNER, large)
     assert (view.status, changed) == ("cancelled", True)
-    assert (await rig.world(small)).live is not None
+    assert (await harness.world(small)).live is not None
     assert (await control.jobs.cancel(OWNER, large))[1] is False
 
 
-async def test_cancelling_before_a_host_has_come_ends_it_and_lets_the_next_go(rig: Rig, control: ControlPlane) -> None:
+async def test_cancelling_before_a_host_has_come_ends_it_and_lets_the_next_go(
+    harness: ControlHarness, control: ControlPlane
+) -> None:
     job = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     waiting = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     view, changed = await control.jobs.cancel(OWNER, job)
     assert (view.status, changed) == ("cancelled", True)
-    assert (await rig.world(waiting)).live is not None
+    assert (await harness.world(waiting)).live is not None
 
 
-async def test_cancelling_a_running_job_asks_first(rig: Rig, control: ControlPlane) -> None:
-    job, runner = await rig.running()
+async def test_cancelling_a_running_job_asks_first(harness: ControlHarness, control: ControlPlane) -> None:
+    job, runner = await harness.running()
     view, changed = await control.jobs.cancel(OWNER, job)
     assert (view.phase, view.desired, changed) == ("stopping", "cancel", True)
     assert (await control.jobs.cancel(OWNER, job))[1] is False
@@ -141,7 +147,7 @@ async def test_what_is_not_there(control: ControlPlane) -> None:
         await control.outputs.artifact(OWNER, job, "model.pt")
 
 
-async def test_lists_and_status(rig: Rig, control: ControlPlane) -> None:
+async def test_lists_and_status(harness: ControlHarness, control: ControlPlane) -> None:
     await control.jobs.submit(OWNER, job_spec(), None)
     page = await control.jobs.list_jobs(OWNER, JobFilter(active=True), limit=10, cursor=None)
     assert len(page.items) == 1
@@ -158,14 +164,14 @@ async def test_bundles_through_the_facade(control: ControlPlane) -> None:
     assert await control.bundles.has(OWNER, sha(data))
 
 
-async def test_a_watcher_hears_what_happens(rig: Rig, control: ControlPlane) -> None:
+async def test_a_watcher_hears_what_happens(harness: ControlHarness, control: ControlPlane) -> None:
     async with control.jobs.watch(None) as watch:
         await control.jobs.submit(OWNER, job_spec(), None)
         assert await watch.changed(0) == {Hint.EVENT}
 
 
-async def test_recent_lines_are_the_newest_that_are_known(rig: Rig, control: ControlPlane) -> None:
-    job, runner = await rig.running()
+async def test_recent_lines_are_the_newest_that_are_known(harness: ControlHarness, control: ControlPlane) -> None:
+    job, runner = await harness.running()
     runner = FakeRunner(control.agents, runner.attempt)
     runner.n = 1
     stored = b"".join(b"line %04d\n" % i for i in range(1000))
@@ -179,29 +185,29 @@ async def test_recent_lines_are_the_newest_that_are_known(rig: Rig, control: Con
 # Starting and stopping
 
 
-async def test_the_loops_launch_what_is_submitted(rig: Rig) -> None:
-    control = service(rig)
+async def test_the_loops_launch_what_is_submitted(harness: ControlHarness) -> None:
+    control = service(harness)
     assert not control.ready()
     await control.start()
     assert control.ready()
     await control.jobs.submit(OWNER, job_spec(), None)
-    await until(lambda: bool(rig.backend.made))
+    await until(lambda: bool(harness.backend.made))
     await control.stop()
     assert not control.ready()
-    assert "closed" in rig.calls.lanes
+    assert "closed" in harness.calls.lanes
 
 
-async def test_a_start_finds_what_went_away_while_we_were_down(rig: Rig) -> None:
-    await rig.running()
-    machine = (await rig.machine()).id
-    rig.backend.show(machine, Seen.GONE)
-    control = service(rig)
+async def test_a_start_finds_what_went_away_while_we_were_down(harness: ControlHarness) -> None:
+    await harness.running()
+    machine = (await harness.machine()).id
+    harness.backend.show(machine, Seen.GONE)
+    control = service(harness)
     await control.start()
-    assert (await rig.machine(machine)).state is MachineState.GONE
+    assert (await harness.machine(machine)).state is MachineState.GONE
     await control.stop()
 
 
-async def test_a_start_is_not_stopped_by_a_place_that_is_down(two_backends: Rig) -> None:
+async def test_a_start_is_not_stopped_by_a_place_that_is_down(two_backends: ControlHarness) -> None:
     two_backends.backends["ssh"].down = Unreachable("No answer.")
     control = service(two_backends)
     await control.start()
@@ -209,58 +215,62 @@ async def test_a_start_is_not_stopped_by_a_place_that_is_down(two_backends: Rig)
     await control.stop()
 
 
-async def test_a_start_does_not_wait_for_a_place_that_hangs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_start_does_not_wait_for_a_place_that_hangs(
+    harness: ControlHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(background, "FIRST_POLL_SECONDS", 0.01)
-    job = await rig.submit()
-    control = service(with_calls(rig, Gate("local")))
+    job = await harness.submit()
+    control = service(with_calls(harness, Gate("local")))
     await control.start()
     assert control.ready()
     assert (await control.jobs.view(OWNER, job)).id == job
     await control.stop()
 
 
-async def test_a_stop_gives_back_idle_machines_and_leaves_busy_ones(two_backends: Rig) -> None:
-    rig = two_backends
-    _, runner = await rig.running()
+async def test_a_stop_gives_back_idle_machines_and_leaves_busy_ones(two_backends: ControlHarness) -> None:
+    harness = two_backends
+    _, runner = await harness.running()
     await runner.end()
-    await rig.submit(backend="ssh")
-    await rig.performer.perform_due()
-    control = service(rig)
+    await harness.submit(backend="ssh")
+    await harness.performer.perform_due()
+    control = service(harness)
     await control.start()
     await control.stop()
-    assert [m.seen for m in rig.backend.made.values()] == [Seen.GONE]
-    assert [m.seen for m in rig.backends["ssh"].made.values()] == [Seen.UP]
+    assert [m.seen for m in harness.backend.made.values()] == [Seen.GONE]
+    assert [m.seen for m in harness.backends["ssh"].made.values()] == [Seen.UP]
 
 
-async def test_duties_are_free_after_a_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    control = service(rig)
+async def test_duties_are_free_after_a_stop(harness: ControlHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = service(harness)
     await control.start()
     until_times: list[float] = []
 
     async def close() -> None:
-        until_times.extend(r["until"] for r in await rig.rows(t.roles))
+        until_times.extend(r["until"] for r in await harness.rows(t.roles))
 
-    monkeypatch.setattr(rig.ports.db, "close", close)
+    monkeypatch.setattr(harness.ports.db, "close", close)
     await control.stop()
     assert set(until_times) == {0.0}
 
 
-async def test_a_crash_after_submission_loses_nothing(rig: Rig) -> None:
+async def test_a_crash_after_submission_loses_nothing(harness: ControlHarness) -> None:
     """The process dies after the commit: the next one performs the launch."""
-    job = await rig.submit()
-    control = service(rig)
+    job = await harness.submit()
+    control = service(harness)
     await control.start()
-    await until(lambda: bool(rig.backend.made))
-    world = await rig.world(job)
+    await until(lambda: bool(harness.backend.made))
+    world = await harness.world(job)
     assert world.job.state is JobState.PROVISIONING
     await control.stop()
 
 
-async def test_a_confirmed_restore_is_told_as_the_offline_command_tells_it(rig: Rig, control: ControlPlane) -> None:
+async def test_a_confirmed_restore_is_told_as_the_offline_command_tells_it(
+    harness: ControlHarness, control: ControlPlane
+) -> None:
     assert await control.maintenance.confirm_restore(OWNER) == ConfirmedView(
         confirmed=False, restored_at=None, effects=0
     )
-    await rig.sql(lambda conn: restore_hold.mark_restored(conn, rig.clock.now(), 0.0))
+    await harness.sql(lambda conn: restore_hold.mark_restored(conn, harness.clock.now(), 0.0))
     told = await control.maintenance.confirm_restore(OWNER)
     assert (told.confirmed, told.effects) == (True, 0)
     assert told.restored_at is not None

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.control.harness import empty_database, give_back
 from tests.control.stored import Stored
-from tests.control.world import empty_database, give_back
 from tests.core.lifecycle.acts import (
     BY_NAME,
     MACHINE_FACTS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.control.clouds import FakeCloud
-from tests.control.world import FakeRunner, Rig, give_back, make_rig
+from tests.control.harness import ControlHarness, FakeRunner, give_back, make_harness
 
 from crucible.control.agents.slots import AttemptGone
 from crucible.control.machines.machine_factory import LeaseTerms
@@ -27,83 +27,83 @@ def cloud() -> FakeCloud:
 
 
 @pytest.fixture
-async def rig(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await make_rig(tmp_path, cloud)
-    yield rig
-    await give_back(rig.ports.db)
+async def harness(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[ControlHarness]:
+    harness = await make_harness(tmp_path, cloud)
+    yield harness
+    await give_back(harness.ports.db)
 
 
-async def partition(rig: Rig, seconds: float) -> None:
+async def partition(harness: ControlHarness, seconds: float) -> None:
     """Time passes; our loops go on, the place answers, agents do not."""
-    end = rig.clock.now() + seconds
-    await rig.reconciler.round()
-    while rig.clock.now() < end:
-        rig.clock.time = min(rig.clock.now() + GAP_SECONDS - 1, end)
-        await rig.reconciler.round()
-    await rig.poller.poll()
-    await rig.performer.perform_due()
+    end = harness.clock.now() + seconds
+    await harness.reconciler.round()
+    while harness.clock.now() < end:
+        harness.clock.time = min(harness.clock.now() + GAP_SECONDS - 1, end)
+        await harness.reconciler.round()
+    await harness.poller.poll()
+    await harness.performer.perform_due()
 
 
 @pytest.mark.parametrize("backend", ["local", "cloud"])
 @pytest.mark.parametrize("seconds", [5.0, 60.0, 600.0, 2 * HOUR])
 async def test_a_healthy_job_is_neither_killed_nor_restarted(
-    rig: Rig, cloud: FakeCloud, backend: str, seconds: float
+    harness: ControlHarness, cloud: FakeCloud, backend: str, seconds: float
 ) -> None:
-    job, runner = await rig.running(backend=backend)
-    await partition(rig, seconds)
-    world = await rig.world(job)
+    job, runner = await harness.running(backend=backend)
+    await partition(harness, seconds)
+    world = await harness.world(job)
     assert [a.id for a in world.attempts] == [runner.attempt]
     assert (Condition.UNREACHABLE in world.job.conditions) == (seconds > 45)
-    assert cloud.terminated == rig.backend.terminated == []
+    assert cloud.terminated == harness.backend.terminated == []
     await runner.end()
-    assert (await rig.world(job)).job.state is JobState.COMPLETED
+    assert (await harness.world(job)).job.state is JobState.COMPLETED
 
 
-async def test_on_a_billed_place_the_fence_holds_after_its_time(rig: Rig, cloud: FakeCloud) -> None:
-    job, _ = await rig.running(backend="cloud", fallback=("local",))
-    await partition(rig, FENCE - 60)
-    assert len((await rig.world(job)).attempts) == 1
-    await partition(rig, 180)
-    attempts = (await rig.world(job)).attempts
+async def test_on_a_billed_place_the_fence_holds_after_its_time(harness: ControlHarness, cloud: FakeCloud) -> None:
+    job, _ = await harness.running(backend="cloud", fallback=("local",))
+    await partition(harness, FENCE - 60)
+    assert len((await harness.world(job)).attempts) == 1
+    await partition(harness, 180)
+    attempts = (await harness.world(job)).attempts
     assert [(a.backend, a.reason) for a in attempts] == [("cloud", Reason.FENCED), ("local", None)]
     assert len(cloud.terminated) > 0
 
 
-async def test_what_a_fenced_runner_says_later_changes_nothing(rig: Rig) -> None:
-    job, runner = await rig.running(backend="cloud", fallback=("local",))
-    await partition(rig, FENCE + 180)
+async def test_what_a_fenced_runner_says_later_changes_nothing(harness: ControlHarness) -> None:
+    job, runner = await harness.running(backend="cloud", fallback=("local",))
+    await partition(harness, FENCE + 180)
     with pytest.raises(AttemptGone):
         await runner.send([runner.message(MessageKind.EXITED, code=0, cause="exit"), runner.message(MessageKind.ENDED)])
-    world = await rig.world(job)
+    world = await harness.world(job)
     assert (world.job.state.terminal, len(world.attempts)) == (False, 2)
 
 
-async def test_a_laptop_that_slept_kills_nothing(rig: Rig, cloud: FakeCloud) -> None:
-    here, _ = await rig.running()
-    there, far = await rig.running(backend="cloud")
-    rig.clock.move(8 * HOUR)
-    await rig.reconciler.round()
-    assert (await rig.world(here)).job.conditions == frozenset()
-    assert cloud.terminated == rig.backend.terminated == []
+async def test_a_laptop_that_slept_kills_nothing(harness: ControlHarness, cloud: FakeCloud) -> None:
+    here, _ = await harness.running()
+    there, far = await harness.running(backend="cloud")
+    harness.clock.move(8 * HOUR)
+    await harness.reconciler.round()
+    assert (await harness.world(here)).job.conditions == frozenset()
+    assert cloud.terminated == harness.backend.terminated == []
     await far.send([far.message(MessageKind.EXITED, cause="fenced"), far.message(MessageKind.ENDED)])
-    assert (await rig.world(there)).attempts[0].reason is Reason.FENCED, "its own word comes first"
+    assert (await harness.world(there)).attempts[0].reason is Reason.FENCED, "its own word comes first"
 
 
-async def test_after_a_sleep_or_a_clock_that_was_set_silence_is_counted_anew(rig: Rig) -> None:
+async def test_after_a_sleep_or_a_clock_that_was_set_silence_is_counted_anew(harness: ControlHarness) -> None:
     """The agent may have been in contact a moment before the clock was set, and count its lease from then."""
-    job, _ = await rig.running(backend="cloud")
-    rig.clock.move(8 * HOUR)
-    await partition(rig, FENCE - 60)
-    assert len((await rig.world(job)).attempts) == 1
-    await partition(rig, 180)
-    assert (await rig.world(job)).attempts[0].reason is Reason.FENCED
+    job, _ = await harness.running(backend="cloud")
+    harness.clock.move(8 * HOUR)
+    await partition(harness, FENCE - 60)
+    assert len((await harness.world(job)).attempts) == 1
+    await partition(harness, 180)
+    assert (await harness.world(job)).attempts[0].reason is Reason.FENCED
 
 
-async def test_a_runner_that_is_heard_again_is_reachable_again(rig: Rig) -> None:
-    job, runner = await rig.running(backend="cloud")
-    await partition(rig, 2 * HOUR)
-    await FakeRunner(rig.agents, runner.attempt).send([])
-    await rig.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
-    await partition(rig, 30)
+async def test_a_runner_that_is_heard_again_is_reachable_again(harness: ControlHarness) -> None:
+    job, runner = await harness.running(backend="cloud")
+    await partition(harness, 2 * HOUR)
+    await FakeRunner(harness.agents, runner.attempt).send([])
+    await harness.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
+    await partition(harness, 30)
     await runner.say(MessageKind.PROGRESS, step=1)
-    assert (await rig.world(job)).job.conditions == frozenset()
+    assert (await harness.world(job)).job.conditions == frozenset()

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.types import TypeEngine
-from tests.control.world import Rig
+from tests.control.harness import ControlHarness
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, insert_row
@@ -39,33 +39,33 @@ CHANGE = Statement(update(t.meta).where(t.meta.c.key == bindparam("name")).value
 DROP = Statement(delete(t.meta).where(t.meta.c.key == bindparam("name"), t.meta.c.value != "kept"))
 
 
-async def test_rows_come_by_name_and_lists_may_have_any_length(rig: Rig) -> None:
-    await rig.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": key * 2} for key in "abc"]))
+async def test_rows_come_by_name_and_lists_may_have_any_length(harness: ControlHarness) -> None:
+    await harness.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": key * 2} for key in "abc"]))
     for names in ("", "a", "ca", "abc", "b"):
-        rows = await rig.read(lambda conn, names=names: SOME.all(conn, names=list(names)))  # type: ignore[misc]
+        rows = await harness.read(lambda conn, names=names: SOME.all(conn, names=list(names)))  # type: ignore[misc]
         assert [(row["key"], row["value"]) for row in rows] == [(key, key * 2) for key in sorted(names)]
 
 
-async def test_one_value_one_column_or_nothing(rig: Rig) -> None:
-    await rig.sql(lambda conn: ADD.run(conn, key="a", value="1"))
-    assert await rig.read(lambda conn: VALUE.value(conn, name="a")) == "1"
-    assert await rig.read(lambda conn: VALUE.value(conn, name="b")) is None
-    assert await rig.read(lambda conn: SOME.first(conn, names=["b"])) is None
-    assert await rig.read(lambda conn: SOME.column(conn, names=["a", "b"])) == ["a"]
+async def test_one_value_one_column_or_nothing(harness: ControlHarness) -> None:
+    await harness.sql(lambda conn: ADD.run(conn, key="a", value="1"))
+    assert await harness.read(lambda conn: VALUE.value(conn, name="a")) == "1"
+    assert await harness.read(lambda conn: VALUE.value(conn, name="b")) is None
+    assert await harness.read(lambda conn: SOME.first(conn, names=["b"])) is None
+    assert await harness.read(lambda conn: SOME.column(conn, names=["a", "b"])) == ["a"]
 
 
-async def test_a_change_says_how_many_rows_it_changed(rig: Rig) -> None:
-    await rig.sql(lambda conn: ADD.run(conn, key="a", value="kept"))
-    assert await rig.sql(lambda conn: CHANGE.run(conn, name="b", value="x")) == 0
-    assert await rig.sql(lambda conn: DROP.run(conn, name="a")) == 0, "what never changes is sent too"
-    assert await rig.sql(lambda conn: CHANGE.run(conn, name="a", value="x")) == 1
-    assert await rig.sql(lambda conn: DROP.run(conn, name="a")) == 1
+async def test_a_change_says_how_many_rows_it_changed(harness: ControlHarness) -> None:
+    await harness.sql(lambda conn: ADD.run(conn, key="a", value="kept"))
+    assert await harness.sql(lambda conn: CHANGE.run(conn, name="b", value="x")) == 0
+    assert await harness.sql(lambda conn: DROP.run(conn, name="a")) == 0, "what never changes is sent too"
+    assert await harness.sql(lambda conn: CHANGE.run(conn, name="a", value="x")) == 1
+    assert await harness.sql(lambda conn: DROP.run(conn, name="a")) == 1
 
 
-async def test_a_flag_is_true_or_false(rig: Rig) -> None:
+async def test_a_flag_is_true_or_false(harness: ControlHarness) -> None:
     same = Statement(select((t.meta.c.key == bindparam("name")).label("same")).order_by(t.meta.c.key))
-    await rig.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": ""} for key in "ab"]))
-    rows = await rig.read(lambda conn: same.all(conn, name="a"))
+    await harness.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": ""} for key in "ab"]))
+    rows = await harness.read(lambda conn: same.all(conn, name="a"))
     assert [row["same"] for row in rows if type(row["same"]) is bool][:2] == [True, False]
 
 
@@ -88,11 +88,11 @@ class Colour(StrEnum):
     ids=lambda value: type(value).__name__,
 )
 async def test_values_are_what_sqlalchemy_would_make_of_them(
-    rig: Rig, given: object, kind: TypeEngine[Any], made: object
+    harness: ControlHarness, given: object, kind: TypeEngine[Any], made: object
 ) -> None:
     clause = select(bindparam("given", type_=kind).label("given"))
-    row = await rig.read(lambda conn: Statement(clause).first(conn, given=given))
-    theirs = await rig.read(lambda conn: conn.execute(clause, {"given": given}).scalar())
+    row = await harness.read(lambda conn: Statement(clause).first(conn, given=given))
+    theirs = await harness.read(lambda conn: conn.execute(clause, {"given": given}).scalar())
     assert row is not None
     assert row["given"] == theirs == made
     assert type(row["given"]) is type(theirs) is type(made)
@@ -107,31 +107,31 @@ def test_types_that_sqlalchemy_makes_itself_are_refused(kind: TypeEngine[Any]) -
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
-async def test_rows_of_parameters_are_sent_each(rig: Rig, count: int) -> None:
+async def test_rows_of_parameters_are_sent_each(harness: ControlHarness, count: int) -> None:
     keys = "abcdefg"[:count]
-    await rig.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": key} for key in keys]))
-    assert await rig.read(lambda conn: SOME.column(conn, names=list("abcdefg"))) == list(keys)
+    await harness.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": key} for key in keys]))
+    assert await harness.read(lambda conn: SOME.column(conn, names=list("abcdefg"))) == list(keys)
 
 
-async def test_one_bad_row_of_many_is_sqlalchemys_error_too(rig: Rig) -> None:
+async def test_one_bad_row_of_many_is_sqlalchemys_error_too(harness: ControlHarness) -> None:
     with pytest.raises(IntegrityError):
-        await rig.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": ""} for key in "aba"]))
-    assert await rig.read(lambda conn: SOME.column(conn, names=["a", "b"])) == []
+        await harness.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": ""} for key in "aba"]))
+    assert await harness.read(lambda conn: SOME.column(conn, names=["a", "b"])) == []
 
 
-async def test_an_error_is_sqlalchemys_own_and_undoes_the_whole_function(rig: Rig) -> None:
+async def test_an_error_is_sqlalchemys_own_and_undoes_the_whole_function(harness: ControlHarness) -> None:
     def twice(conn: Connection) -> None:
         ADD.run(conn, key="a", value="1")
         ADD.run(conn, key="a", value="2")
 
     with pytest.raises(IntegrityError):
-        await rig.sql(twice)
-    assert await rig.read(lambda conn: VALUE.value(conn, name="a")) is None
+        await harness.sql(twice)
+    assert await harness.read(lambda conn: VALUE.value(conn, name="a")) is None
 
 
-async def test_a_parameter_that_is_missing_is_an_error(rig: Rig) -> None:
+async def test_a_parameter_that_is_missing_is_an_error(harness: ControlHarness) -> None:
     with pytest.raises(Exception, match="name"):
-        await rig.read(lambda conn: VALUE.value(conn))
+        await harness.read(lambda conn: VALUE.value(conn))
 
 
 def test_an_engine_that_names_its_parameters_is_refused() -> None:

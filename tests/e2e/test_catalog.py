@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.catalog.making import make_row
+from tests.catalog.builders import make_row
 from tests.e2e.terminal import Terminal
 
 from crucible.catalog import Library

@@ -10,7 +10,7 @@ from tests.harness import Deployment
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Deployment:
+def idle_deployment(tmp_path: Path) -> Deployment:
     """Nothing runs in it."""
     return Deployment(tmp_path, {"CRUCIBLE_TOKEN": "from the environment"})
 
@@ -29,24 +29,24 @@ def around(tmp_path: Path) -> Deployment:
     ],
     ids=" ".join,
 )
-def test_it_says_and_returns_the_same(around: Deployment, tmp_path: Path, words: tuple[str, ...]) -> None:
-    forked, new = (_done(around, tmp_path, words, forks) for forks in (True, False))
+def test_it_says_and_returns_the_same(idle_deployment: Deployment, tmp_path: Path, words: tuple[str, ...]) -> None:
+    forked, new = (_done(idle_deployment, tmp_path, words, forks) for forks in (True, False))
     assert forked == new
 
 
-def _done(around: Deployment, folder: Path, words: tuple[str, ...], forks: bool) -> tuple[int, str, str]:
-    assert around.commands is not None
+def _done(idle_deployment: Deployment, folder: Path, words: tuple[str, ...], forks: bool) -> tuple[int, str, str]:
+    assert idle_deployment.commands is not None
     if forks:
-        done = around.commands.run(words, around.env, 60, input="typed\n", cwd=str(folder))
+        done = idle_deployment.commands.run(words, idle_deployment.env, 60, input="typed\n", cwd=str(folder))
     else:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Deployment, "commands", None)
-            done = around.command(words, around.env, 60, input="typed\n", cwd=str(folder))
+            done = idle_deployment.command(words, idle_deployment.env, 60, input="typed\n", cwd=str(folder))
     return done.returncode, done.stdout, done.stderr
 
 
-def test_one_that_takes_too_long_is_ended(around: Deployment) -> None:
-    assert around.commands is not None
+def test_one_that_takes_too_long_is_ended(idle_deployment: Deployment) -> None:
+    assert idle_deployment.commands is not None
     with pytest.raises(subprocess.TimeoutExpired):
-        around.commands.run(("--version",), around.env, 0.0)
-    assert around.commands.run(("--version",), around.env, 60).returncode == 0
+        idle_deployment.commands.run(("--version",), idle_deployment.env, 0.0)
+    assert idle_deployment.commands.run(("--version",), idle_deployment.env, 60).returncode == 0

@@ -34,7 +34,7 @@ print("trained")
 
 
 @dataclass(frozen=True)
-class Story:
+class PlannedJob:
     """A plan was asked for, and a job followed it."""
 
     terminal: Terminal
@@ -48,7 +48,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def planned_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlannedJob]:
     with Terminal(tmp_path_factory.mktemp("predictions")) as terminal:
         terminal.crucible.start()
         go = terminal.folder / "go"
@@ -58,31 +58,31 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         until(lambda: terminal.crucible.get("/api/v1/predictions")["items"], 60, "its prediction")
         go.touch()
         terminal.ok("logs", job, "--follow")
-        yield Story(terminal, before, json.loads(terminal.ok("predictions", "--json")))
+        yield PlannedJob(terminal, before, json.loads(terminal.ok("predictions", "--json")))
 
 
-def test_a_job_is_shown_with_what_was_said_of_it_and_its_error(story: Story) -> None:
-    item = story.item
-    assert item["predicted_seconds"] == story.before["chosen"]["seconds"]
+def test_a_job_is_shown_with_what_was_said_of_it_and_its_error(planned_job: PlannedJob) -> None:
+    item = planned_job.item
+    assert item["predicted_seconds"] == planned_job.before["chosen"]["seconds"]
     assert item["took_seconds"] > 0
     off = abs(item["predicted_seconds"] - item["took_seconds"]) / item["took_seconds"]
     assert item["error"] == pytest.approx(off, abs=1e-4)
-    assert story.shown["accuracy"]["count"] == 1
-    done = story.terminal.run("predictions")
+    assert planned_job.shown["accuracy"]["count"] == 1
+    done = planned_job.terminal.run("predictions")
     assert item["short"] in done.stdout
     assert "Predictions of 1 job here" in done.stderr
-    status = json.loads(story.terminal.ok("status", item["job"], "--json"))
+    status = json.loads(planned_job.terminal.ok("status", item["job"], "--json"))
     assert status["predicted_seconds"] == item["predicted_seconds"]
 
 
-def test_the_next_plan_is_corrected_also_by_a_server_that_was_started_anew(story: Story) -> None:
-    assert (story.before["learned"], story.before["accuracy"]["count"]) == (None, 0)
-    story.terminal.ok("down")
-    after = json.loads(story.terminal.ok("plan", "train.py", "--json"))
+def test_the_next_plan_is_corrected_also_by_a_server_that_was_started_anew(planned_job: PlannedJob) -> None:
+    assert (planned_job.before["learned"], planned_job.before["accuracy"]["count"]) == (None, 0)
+    planned_job.terminal.ok("down")
+    after = json.loads(planned_job.terminal.ok("plan", "train.py", "--json"))
     assert (after["learned"]["jobs"], after["learned"]["same_program"]) == (1, 1)
-    factor = story.item["took_seconds"] / story.item["analytic_seconds"]
+    factor = planned_job.item["took_seconds"] / planned_job.item["analytic_seconds"]
     assert min(1.0, factor) < after["learned"]["factor"] < max(1.0, factor)
-    said = story.terminal.run("plan", "train.py").stderr
+    said = planned_job.terminal.run("plan", "train.py").stderr
     assert "times as long as the code alone says, after 1 past job, 1 of them of this program" in said
     assert "Predictions of 1 job here" in said
 

@@ -49,7 +49,7 @@ with open(os.path.join(os.environ["CRUCIBLE_OUTPUT_DIR"], "result.bin"), "wb") a
 """
 
 
-class DeafDeployment(Deployment):
+class StoreOnlyDeployment(Deployment):
     """`calls` names the file of what agents asked the listener for."""
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
@@ -61,18 +61,18 @@ class DeafDeployment(Deployment):
 
 
 @pytest.fixture
-def crucible(tmp_path: Path) -> Iterator[DeafDeployment]:
-    deployment = DeafDeployment(tmp_path)
+def crucible(tmp_path: Path) -> Iterator[StoreOnlyDeployment]:
+    deployment = StoreOnlyDeployment(tmp_path)
     with deployment:
         yield deployment
         assert not deployment.calls.exists(), "no agent has called"
 
 
 @pytest.fixture
-def in_bucket(tmp_path: Path) -> Iterator[DeafDeployment]:
+def in_bucket(tmp_path: Path) -> Iterator[StoreOnlyDeployment]:
     """Its store is a bucket, for which the agents have no credentials."""
     with seaweedfs() as server:
-        deployment = DeafDeployment(tmp_path, _bucket(server))
+        deployment = StoreOnlyDeployment(tmp_path, _bucket(server))
         with deployment:
             yield deployment
         assert not deployment.calls.exists(), "no agent has called"
@@ -92,17 +92,17 @@ def _bucket(server: Server) -> dict[str, str]:
     }
 
 
-def test_a_job_runs_whole(crucible: DeafDeployment) -> None:
+def test_a_job_runs_whole(crucible: StoreOnlyDeployment) -> None:
     _runs_whole(crucible)
 
 
 @pytest.mark.timeout(300)
-def test_a_job_runs_whole_through_a_bucket(in_bucket: DeafDeployment) -> None:
+def test_a_job_runs_whole_through_a_bucket(in_bucket: StoreOnlyDeployment) -> None:
     _runs_whole(in_bucket)
 
 
 @pytest.mark.timeout(300)
-def test_nothing_secret_lies_in_a_bucket(in_bucket: DeafDeployment, tmp_path: Path) -> None:
+def test_nothing_secret_lies_in_a_bucket(in_bucket: StoreOnlyDeployment, tmp_path: Path) -> None:
     """Neither a project's secret nor a variable, nor what the agent signs with, at any moment of the job."""
     gate, value, variable = tmp_path / "gate", "a-secret-of-the-project", "a-value-of-the-user"
     with in_bucket.client() as client:
@@ -142,7 +142,7 @@ def _options(env: Mapping[str, str]) -> StoreOptions:
     )
 
 
-def _runs_whole(crucible: DeafDeployment) -> None:
+def _runs_whole(crucible: StoreOnlyDeployment) -> None:
     bundle = upload(crucible, packed(job=PROGRAM))
     job = crucible.submit({"command": ["{python}", "job.py"], "bundle": bundle})
     view = crucible.wait(job, 120)
@@ -154,7 +154,7 @@ def _runs_whole(crucible: DeafDeployment) -> None:
     assert [point[:2] for point in series["points"]] == [[1, 0.5]]
 
 
-def test_a_stop_gets_through(crucible: DeafDeployment, tmp_path: Path) -> None:
+def test_a_stop_gets_through(crucible: StoreOnlyDeployment, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     job = crucible.submit(shell(f"echo $$ >> {pids}; exec sleep 1000"))
     until(lambda: pids.exists() and pids.read_text().strip(), 60, "the process")
@@ -164,7 +164,7 @@ def test_a_stop_gets_through(crucible: DeafDeployment, tmp_path: Path) -> None:
     assert not alive(pid)
 
 
-def test_a_job_ends_while_the_server_is_dead_and_nothing_is_lost(crucible: DeafDeployment, tmp_path: Path) -> None:
+def test_a_job_ends_while_the_server_is_dead_and_nothing_is_lost(crucible: StoreOnlyDeployment, tmp_path: Path) -> None:
     gate, pids = tmp_path / "gate", tmp_path / "pids"
     job = crucible.submit(shell(f"echo $$ >> {pids}; echo before; {wait_for(gate)} && echo after && exit 7"))
     until(lambda: pids.exists() and pids.read_text().strip(), 60, "the process")
@@ -179,7 +179,7 @@ def test_a_job_ends_while_the_server_is_dead_and_nothing_is_lost(crucible: DeafD
     assert len(pids.read_text().split()) == 1
 
 
-def test_the_mailbox_stays_small(crucible: DeafDeployment) -> None:
+def test_the_mailbox_stays_small(crucible: StoreOnlyDeployment) -> None:
     for number in range(2):
         job = crucible.submit(python(f"print({number})"))
         assert crucible.wait(job, 90)["status"] == "completed"
@@ -192,7 +192,7 @@ def test_the_mailbox_stays_small(crucible: DeafDeployment) -> None:
     until(lambda: not unread(), 60, "what was taken in to be removed")
 
 
-def test_a_host_that_was_killed_is_followed_by_another(crucible: DeafDeployment, tmp_path: Path) -> None:
+def test_a_host_that_was_killed_is_followed_by_another(crucible: StoreOnlyDeployment, tmp_path: Path) -> None:
     gate, pids = tmp_path / "gate", tmp_path / "pids"
     job = crucible.submit(shell(f"echo $$ >> {pids}; echo before; {wait_for(gate)} && echo after"))
     until(lambda: pids.exists() and pids.read_text().strip(), 60, "the process")
@@ -206,7 +206,7 @@ def test_a_host_that_was_killed_is_followed_by_another(crucible: DeafDeployment,
     assert len(pids.read_text().split()) == 1
 
 
-def test_a_runner_that_was_killed_is_told_once(crucible: DeafDeployment, tmp_path: Path) -> None:
+def test_a_runner_that_was_killed_is_told_once(crucible: StoreOnlyDeployment, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     job = crucible.submit(shell(f"echo $$ >> {pids}; echo before; exec sleep 1000"))
     until(lambda: pids.exists() and pids.read_text().strip(), 60, "the process")
@@ -219,6 +219,6 @@ def test_a_runner_that_was_killed_is_told_once(crucible: DeafDeployment, tmp_pat
     assert not alive(int(pids.read_text().split()[0]))
 
 
-def _first_attempt_over(crucible: DeafDeployment, job: str) -> View | None:
+def _first_attempt_over(crucible: StoreOnlyDeployment, job: str) -> View | None:
     attempt: View = crucible.job(job)["attempts"][0]
     return attempt if attempt["state"] == "ended" else None

@@ -174,7 +174,7 @@ def _kill(way: Way, saver: Saver, step: int, chance: random.Random, deed: Callab
 # A mailbox in a folder has no line: its writer is killed
 
 
-class Deadly(io.BytesIO):
+class KillingReader(io.BytesIO):
     """Who reads beyond `at` bytes is killed."""
 
     def __init__(self, content: bytes, at: int) -> None:
@@ -194,7 +194,7 @@ def test_the_writer_to_a_shared_folder_is_killed(tmp_path: Path, shares: Shares,
         for _ in range(shares.folder):
             content = tally.chance.randbytes(tally.chance.randint(1, 4 * MIB))
             name = checkpoint_blob("att-1.0", hashlib.sha256(content).hexdigest())
-            _put_and_die(mail, name, Deadly(content, tally.chance.randint(0, len(content))), len(content))
+            _put_and_die(mail, name, KillingReader(content, tally.chance.randint(0, len(content))), len(content))
             assert dict(store.list("mailboxes")) == {}
             mail.put(name, io.BytesIO(content), len(content))
             key = f"{mailbox_folder('mch-1')}/{name}"
@@ -203,7 +203,7 @@ def test_the_writer_to_a_shared_folder_is_killed(tmp_path: Path, shares: Shares,
             tally.cuts += 1
 
 
-def _put_and_die(mail: FolderMailbox, name: str, content: Deadly, size: int) -> None:
+def _put_and_die(mail: FolderMailbox, name: str, content: KillingReader, size: int) -> None:
     child = os.fork()
     if child == 0:
         try:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.faults.rehearsal_deployment import LONG, RehearsalDeployment, rehearsed
 from tests.harness import View, until
+from tests.templates.nanogpt.torch_fork_server import TorchForkServer
 from tests.templates.nanogpt.trainer import SECONDS, Trainer, environment, steps_in
-from tests.templates.nanogpt.workshop import Workshop
 from tests.templates.torch_environment import torch_python
 
 from crucible.templates import copy_to
@@ -113,8 +113,8 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
     with rehearsed(tmp_path_factory.mktemp("world")) as world:
         world.crucible.start()
         python = torch_python()
-        with closing(Workshop(python, code, environment(), SECONDS)) as workshop:
-            yield Training(world, Trainer(python, code, folder, workshop))
+        with closing(TorchForkServer(python, code, environment(), SECONDS)) as torch_fork_server:
+            yield Training(world, Trainer(python, code, folder, torch_fork_server))
 
 
 @pytest.fixture(scope="module")

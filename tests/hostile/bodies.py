@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from tests.authorisation.populated_app import CODE
 from tests.authorisation.test_matrix import BODIES
-from tests.authorisation.town import CODE
-from tests.control.world import sha
+from tests.control.harness import sha
 
 JSON = {"content-type": "application/json"}
 DEEP = 10_000

@@ -1,4 +1,4 @@
-"""`--database postgres` besieges a town on a real server."""
+"""`--database postgres` besieges a client on a real server."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import pytest
 from tests.control.conftest import database, shared_worker
 from tests.fast_passwords import quick_passwords
-from tests.hostile.besieged import Besieged, kept_town
-from tests.hostile.likely import settled
+from tests.hostile.likely_values import settled
+from tests.hostile.recording_client import RecordingClient, open_recording_client
 from tests.postgres import postgres_server, postgres_url
 
 __all__ = ["database", "postgres_server", "postgres_url", "quick_passwords", "shared_worker"]
 
 
 @pytest.fixture(scope="module")
-def only_asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Besieged]:
+def shared_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingClient]:
     """One for all that reads, or is refused before anything is done: nothing changes in it."""
-    with kept_town(tmp_path_factory.mktemp("town")) as found:
-        found.run(settled(found.town))
+    with open_recording_client(tmp_path_factory.mktemp("app")) as found:
+        found.run(settled(found.app))
         yield found

@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.authorisation.town import MODEL
-from tests.control.world import secret, sha
-from tests.hostile.besieged import Asked, Besieged, besieged
+from tests.authorisation.populated_app import MODEL
+from tests.control.harness import secret, sha
+from tests.hostile.recording_client import RecordingClient, SentRequest, recording_client
 from tests.hostile.test_operations import asked_of
 from tests.hostile.test_requests import SEGMENTS
 from tests.scale import Record, Scale
@@ -41,29 +41,29 @@ OPERATIONS = (
 class Runner:
     """An attempt's agent that says what it likes, signed as it should be."""
 
-    def __init__(self, town: Besieged) -> None:
-        self.town = town
-        self.app: FastAPI = build_agents_api(town.town.control.agents)
-        self.attempt = town.run(town.town.rig.attempt(town.town.job)).id
-        self.machine = town.run(town.town.rig.machine()).id
+    def __init__(self, client: RecordingClient) -> None:
+        self.client = client
+        self.app: FastAPI = build_agents_api(client.app.control.agents)
+        self.attempt = client.run(client.app.harness.attempt(client.app.job)).id
+        self.machine = client.run(client.app.harness.machine()).id
         self.secret = secret("attempt", self.attempt)
 
-    def ask(self, asked: Asked, as_machine: bool = False) -> int:
+    def ask(self, asked: SentRequest, as_machine: bool = False) -> int:
         """No identity of the public API counts here; the bearer is the attempt's, or the machine's, own secret."""
         bearer = secret("machine", self.machine) if as_machine else self.secret
         headers = {"authorization": f"Bearer {bearer.decode()}", **asked.headers}
-        answer = self.town.ask(Asked(asked.method, asked.url, headers, asked.body), "anonymous", self.app)
+        answer = self.client.ask(SentRequest(asked.method, asked.url, headers, asked.body), "anonymous", self.app)
         if answer is not None and answer.status_code >= 500:
-            self.town.complain(f"{asked.method} answers {answer.status_code}: {answer.text[:300]}", asked)
+            self.client.complain(f"{asked.method} answers {answer.status_code}: {answer.text[:300]}", asked)
         return 0 if answer is None else answer.status_code
 
     def say(self, body: bytes) -> int:
         signed = sign(body, self.secret).encode() + b"\n" + body
-        return self.ask(Asked("POST", f"/agent/v1/attempts/{self.attempt}/0/messages", body=signed))
+        return self.ask(SentRequest("POST", f"/agent/v1/attempts/{self.attempt}/0/messages", body=signed))
 
     @property
     def acked(self) -> int:
-        rows = self.town.run(self.town.town.rig.rows(_slots()))
+        rows = self.client.run(self.client.app.harness.rows(_slots()))
         return int(next(row["acked"] for row in rows if row["attempt"] == self.attempt))
 
     def batch(self, messages: list[Any]) -> bytes:
@@ -78,8 +78,8 @@ def _slots() -> Any:
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
-    with besieged(tmp_path) as town:
-        yield Runner(town)
+    with recording_client(tmp_path) as client:
+        yield Runner(client)
 
 
 @lru_cache
@@ -121,10 +121,10 @@ def test_a_route_of_agents_never_fails(label: str, runner: Runner, scale: Scale,
         if case.query.get("wait"):
             return  # a long poll that nobody answers
         headers = {name: value for name, value in asked.headers.items() if name != "content-length"}
-        runner.ask(Asked(asked.method, asked.url, headers, asked.body or body), "/machines/" in label)
+        runner.ask(SentRequest(asked.method, asked.url, headers, asked.body or body), "/machines/" in label)
 
     ask()
-    record("generated cases for agents", cases=sum(runner.town.statuses.values()), answers_above_499=0)
+    record("generated cases for agents", cases=sum(runner.client.statuses.values()), answers_above_499=0)
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
@@ -145,7 +145,7 @@ def test_any_address_of_an_agent(label: str, runner: Runner) -> None:
             for other, value in filled.items():
                 url = url.replace("{" + other + "}", value)
             headers = {"x-content-sha256": sha(b"data"), "x-crucible-devices": segment}
-            runner.ask(Asked(method, f"{url}?start=0&lines=0&attempt={runner.attempt}", headers, b"data"))
+            runner.ask(SentRequest(method, f"{url}?start=0&lines=0&attempt={runner.attempt}", headers, b"data"))
 
 
 WORDS = st.sampled_from(
@@ -250,12 +250,12 @@ def test_whatever_an_agent_says_is_stored_or_noted(kind: str, runner: Runner, sc
 
 def shown_after(runner: Runner) -> None:
     """All that people see of the job can still be shown."""
-    job = runner.town.town.job
+    job = runner.client.app.job
     for path in ("", "/events", "/metrics", "/logs", "/artifacts", "/checkpoints", "/health", "/logs/search?q=a"):
-        answer = runner.town.ask(Asked("GET", f"/api/v1/jobs/{job}{path}"))
+        answer = runner.client.ask(SentRequest("GET", f"/api/v1/jobs/{job}{path}"))
         assert answer is not None
         assert answer.status_code == 200, answer.text
-    assert runner.town.ask(Asked("GET", f"/api/v1/training/{job}")) is not None
+    assert runner.client.ask(SentRequest("GET", f"/api/v1/training/{job}")) is not None
 
 
 BATCHES = st.one_of(
@@ -275,5 +275,5 @@ def test_a_batch_that_is_none_is_refused(runner: Runner, scale: Scale) -> None:
         assert 400 <= runner.say(body) < 500
 
     say()
-    unsigned = Asked("POST", f"/agent/v1/attempts/{runner.attempt}/0/messages", body=runner.batch([]))
+    unsigned = SentRequest("POST", f"/agent/v1/attempts/{runner.attempt}/0/messages", body=runner.batch([]))
     assert 400 <= runner.ask(unsigned) < 500

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
-from tests.authorisation.town import Town, found_town
-from tests.control.world import give_back, make_rig
+from tests.authorisation.populated_app import PopulatedApp, populate
+from tests.control.harness import give_back, make_harness
 
 from crucible.server.http.listen import UvicornListener, bind, port_of
 
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.enable_socket
 class Line:
     """A server that listens, and bytes to it."""
 
-    def __init__(self, town: Town, port: int) -> None:
-        self.town = town
+    def __init__(self, populated_app: PopulatedApp, port: int) -> None:
+        self.populated_app = populated_app
         self.port = port
 
     @property
     def token(self) -> bytes:
-        return f"Authorization: Bearer {self.town.tokens['owner']}\r\n".encode()
+        return f"Authorization: Bearer {self.populated_app.tokens['owner']}\r\n".encode()
 
     async def send(self, *parts: bytes) -> bytes:
         """All that comes back until the server closes the connection, or says no more."""
@@ -57,17 +57,17 @@ class Line:
 
 @pytest.fixture
 async def line(tmp_path: Path) -> AsyncIterator[Line]:
-    rig = await make_rig(tmp_path)
-    town = await found_town(rig)
+    harness = await make_harness(tmp_path)
+    populated_app = await populate(harness)
     with bind("127.0.0.1", None) as bound:
-        listener = UvicornListener(town.api, bound)
+        listener = UvicornListener(populated_app.api, bound)
         serving = asyncio.create_task(listener.run_until_stopped())
         await listener.listening.wait()
         with capture_logs(processors=[format_exc_info]) as told:
-            yield Line(town, port_of(bound))
+            yield Line(populated_app, port_of(bound))
         listener.should_exit = True
         await serving
-    await give_back(rig.ports.db)
+    await give_back(harness.ports.db)
     assert [entry for entry in told if entry["log_level"] == "error"] == []
 
 
@@ -155,7 +155,7 @@ FRAMES: dict[str, bytes] = {
 
 @pytest.mark.parametrize("path", ["/api/v1/stream", "/api/v1/jobs/{id}/stream", "/api/v1/training/{id}/stream"])
 async def test_frames_that_are_none_end_their_socket_alone(line: Line, path: str) -> None:
-    url = path.replace("{id}", line.town.job).encode()
+    url = path.replace("{id}", line.populated_app.job).encode()
     key = base64.b64encode(b"k" * 16)
     head = b"GET " + url + b" HTTP/1.1\r\n" + HOST + line.token + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
     head += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key + b"\r\n\r\n"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.hostile.besieged import Asked, Besieged, besieged
 from tests.hostile.bodies import JSON, SOUND, leaves, renamed, replaced
-from tests.hostile.likely import settled
+from tests.hostile.likely_values import settled
+from tests.hostile.recording_client import RecordingClient, SentRequest, recording_client
 from tests.hostile.test_operations import entries, operations
 from tests.hostile.test_requests import WITH_BODIES, address, ask
 
@@ -28,9 +28,9 @@ KEPT = (
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Besieged]:
-    with besieged(tmp_path) as found:
-        found.run(settled(found.town))
+def client(tmp_path: Path) -> Iterator[RecordingClient]:
+    with recording_client(tmp_path) as found:
+        found.run(settled(found.app))
         yield found
 
 
@@ -38,28 +38,28 @@ def town(tmp_path: Path) -> Iterator[Besieged]:
 @pytest.mark.parametrize("odd", ["%00", "a%00b"])
 def test_in_an_address(request: pytest.FixtureRequest, label: str, odd: str) -> None:
     # To have the address of a hook one is made, and a project has room for few.
-    town: Besieged = request.getfixturevalue("town" if "{hook}" in label else "only_asked")
+    client: RecordingClient = request.getfixturevalue("client" if "{hook}" in label else "shared_client")
     method, path = label.split()
     body = json.dumps(SOUND[label]).encode() if label in SOUND else b""
     names = [parameter.name for parameter in entries()[label].path_parameters]
-    urls = [address(town, f"{method} {path.replace('{' + name + '}', '@')}").replace("@", odd) for name in names]
-    for url in (*urls, f"{address(town, label)}?x={odd}", f"{address(town, label)}?{odd}=x"):
-        assert ask(town, label, Asked(method, url, JSON if body else {}, body)) == 422, url
-    town.answer_for()
+    urls = [address(client, f"{method} {path.replace('{' + name + '}', '@')}").replace("@", odd) for name in names]
+    for url in (*urls, f"{address(client, label)}?x={odd}", f"{address(client, label)}?{odd}=x"):
+        assert ask(client, label, SentRequest(method, url, JSON if body else {}, body)) == 422, url
+    client.assert_no_complaints()
 
 
 @pytest.mark.parametrize("label", WITH_BODIES)
-def test_in_a_body(town: Besieged, label: str) -> None:
+def test_in_a_body(client: RecordingClient, label: str) -> None:
     """Refused, or taken where it is kept as JSON: never an error of the server's own."""
-    method, url, sound = label.split()[0], address(town, label), SOUND[label]
+    method, url, sound = label.split()[0], address(client, label), SOUND[label]
     for at in leaves(sound):
         for text in TEXTS:
             for body in (replaced(sound, at, text), renamed(sound, at, text)):
-                assert ask(town, label, Asked(method, url, JSON, body)) < 500, (at, text)
+                assert ask(client, label, SentRequest(method, url, JSON, body)) < 500, (at, text)
 
 
 @pytest.mark.parametrize(("label", "at"), KEPT)
-def test_in_a_text_that_would_be_kept(town: Besieged, label: str, at: str) -> None:
+def test_in_a_text_that_would_be_kept(client: RecordingClient, label: str, at: str) -> None:
     for text in TEXTS:
-        asked = Asked(label.split()[0], address(town, label), JSON, replaced(SOUND[label], (at,), text))
-        assert ask(town, label, asked) == 422, text
+        asked = SentRequest(label.split()[0], address(client, label), JSON, replaced(SOUND[label], (at,), text))
+        assert ask(client, label, asked) == 422, text

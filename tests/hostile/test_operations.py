@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from tests.authorisation.test_matrix import ROWS
-from tests.hostile.besieged import ELSEWHERE, HERE, Asked, Besieged, besieged
-from tests.hostile.likely import ODD, Likely, Words, settled
+from tests.hostile.likely_values import ODD, LikelyValues, Words, settled
+from tests.hostile.recording_client import ELSEWHERE, HERE, RecordingClient, SentRequest, recording_client
 from tests.scale import Record, Scale
-from tests.server.promised import document
+from tests.server.openapi_contract import document
 
 LONGEST = 5
 KEPT = object()
@@ -22,7 +22,7 @@ KEPT = object()
 HIDDEN = frozenset({"GET /openapi.json"})
 """Not told of in the document: it is the document."""
 SAFE_TO_FAIL = frozenset({("GET /readyz", 503)})
-"""The one answer above 499 that is no failure: this town never says that it is ready."""
+"""The one answer above 499 that is no failure: this client never says that it is ready."""
 
 
 def operations() -> list[str]:
@@ -53,7 +53,7 @@ def entries() -> dict[str, Any]:
     return {found.ok().label: found.ok() for found in schema().get_all_operations()}
 
 
-def cases(operation: Any, likely: Likely) -> st.SearchStrategy[Any]:
+def cases(operation: Any, likely: LikelyValues) -> st.SearchStrategy[Any]:
     """Sound and unsound ones, with values that mean something mixed in."""
     from schemathesis import GenerationMode
     from schemathesis.generation.feedback import FeedbackSources
@@ -67,7 +67,7 @@ def cases(operation: Any, likely: Likely) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def mixed(draw: st.DrawFn, made: st.SearchStrategy[Any], likely: Likely) -> Any:
+def mixed(draw: st.DrawFn, made: st.SearchStrategy[Any], likely: LikelyValues) -> Any:
     case = draw(made)
     for container in (case.path_parameters, case.query):
         for parameter in sorted(container or ()):
@@ -90,7 +90,7 @@ def word_of(words: Words) -> st.SearchStrategy[Any]:
     return st.sampled_from(words)
 
 
-def changed(draw: st.DrawFn, body: dict[str, Any], likely: Likely) -> dict[str, Any]:
+def changed(draw: st.DrawFn, body: dict[str, Any], likely: LikelyValues) -> dict[str, Any]:
     """Fields, at every depth that matters, with values that mean something."""
     found = dict(body)
     for name, value in body.items():
@@ -102,7 +102,7 @@ def changed(draw: st.DrawFn, body: dict[str, Any], likely: Likely) -> dict[str, 
     return found
 
 
-def asked_of(case: Any) -> Asked:
+def asked_of(case: Any) -> SentRequest:
     return as_asked(prepared_of(case))
 
 
@@ -119,24 +119,24 @@ def prepared_of(case: Any) -> Any:
         raise
 
 
-def as_asked(prepared: Any) -> Asked:
+def as_asked(prepared: Any) -> SentRequest:
     body = prepared.body or b""
     headers = {str(name).lower(): _text(value) for name, value in prepared.headers.items()}
     headers.pop("x-schemathesis-testcaseid", None)
-    return Asked(prepared.method, prepared.url, headers, body.encode() if isinstance(body, str) else body)
+    return SentRequest(prepared.method, prepared.url, headers, body.encode() if isinstance(body, str) else body)
 
 
 def _text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def check(town: Besieged, operation: Any, case: Any, identity: str) -> None:
+def check(client: RecordingClient, operation: Any, case: Any, identity: str) -> None:
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi import checks
 
     prepared = prepared_of(case)
     asked = as_asked(prepared)
-    answer = town.ask(asked, identity)
+    answer = client.ask(asked, identity)
     if answer is None or _elsewhere(answer) or (operation.label, answer.status_code) in SAFE_TO_FAIL:
         return
     looks = [
@@ -149,10 +149,10 @@ def check(town: Besieged, operation: Any, case: Any, identity: str) -> None:
     try:
         case.validate_response(_answer_to(prepared, answer), checks=looks)
     except AssertionError as failed:
-        town.complain(_why(failed), asked)
+        client.complain(_why(failed), asked)
     except BaseExceptionGroup as failed:
         for one in failed.exceptions:
-            town.complain(_why(one), asked)
+            client.complain(_why(one), asked)
 
 
 def _answer_to(prepared: Any, answer: Any) -> Any:
@@ -175,8 +175,8 @@ def _why(failed: BaseException) -> str:
 @pytest.mark.parametrize("label", operations())
 def test_an_operation_answers_as_documented(label: str, tmp_path: Path, scale: Scale, record: Record) -> None:
     operation = entries()[label]
-    with besieged(tmp_path) as town:
-        likely = town.run(settled(town.town))
+    with recording_client(tmp_path) as client:
+        likely = client.run(settled(client.app))
 
         @settings(
             max_examples=scale.cases,
@@ -187,11 +187,11 @@ def test_an_operation_answers_as_documented(label: str, tmp_path: Path, scale: S
         )
         @given(case=cases(operation, likely), identity=st.sampled_from(["owner", "admin"]))
         def ask(case: Any, identity: str) -> None:
-            check(town, operation, case, identity)
+            check(client, operation, case, identity)
 
         ask()
-    asked = sum(town.statuses.values())
-    unexpected = sum(count for status, count in town.statuses.items() if status >= 500)
+    asked = sum(client.statuses.values())
+    unexpected = sum(count for status, count in client.statuses.items() if status >= 500)
     record("generated API cases", cases=asked, answers_above_499=unexpected)
 
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.scale import Scale
-from tests.wire.sound import ENTRIES, packed
+from tests.wire.valid_archives import ENTRIES, packed
 
 from crucible.agent.checkpoints import formats
 from crucible.agent.checkpoints.notes import read_note

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.authorisation.populated_app import token_of
 from tests.authorisation.test_matrix import path_of
-from tests.authorisation.town import token_of
-from tests.hostile.besieged import Asked, Besieged, besieged
 from tests.hostile.bodies import JSON, SOUND, VALUES, leaves, renamed, replaced, unreadable
-from tests.hostile.likely import settled
+from tests.hostile.likely_values import settled
+from tests.hostile.recording_client import RecordingClient, SentRequest, recording_client
 from tests.hostile.test_operations import ELSEWHERE, SAFE_TO_FAIL, entries, operations
-from tests.server.promised import wrong_with_answer
+from tests.server.openapi_contract import wrong_with_answer
 
 from crucible.core.requests import DAY
 from crucible.server.security.auth import OPEN_PATHS
@@ -86,23 +86,23 @@ GARBLED = ("", " ", "x", "Bearer", "\x00", "é", "crt_", "x" * 9000, "null", "..
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Besieged]:
-    with besieged(tmp_path) as found:
+def client(tmp_path: Path) -> Iterator[RecordingClient]:
+    with recording_client(tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-def unchanged(request: pytest.FixtureRequest, label: str) -> Iterator[Besieged]:
-    """For requests that change nothing: a town that all of them ask."""
-    found: Besieged = request.getfixturevalue("town" if keeps(label) else "only_asked")
+def unchanged(request: pytest.FixtureRequest, label: str) -> Iterator[RecordingClient]:
+    """For requests that change nothing: a client that all of them ask."""
+    found: RecordingClient = request.getfixturevalue("client" if keeps(label) else "shared_client")
     yield found
-    found.answer_for()
+    found.assert_no_complaints()
 
 
 @pytest.fixture
-def asked_town(request: pytest.FixtureRequest, label: str) -> Besieged:
-    """The town that all who only read ask; one of its own for an operation that may change something."""
-    found: Besieged = request.getfixturevalue("unchanged" if label.startswith("GET ") else "town")
+def read_client(request: pytest.FixtureRequest, label: str) -> RecordingClient:
+    """The client that all who only read ask; one of its own for an operation that may change something."""
+    found: RecordingClient = request.getfixturevalue("unchanged" if label.startswith("GET ") else "client")
     return found
 
 
@@ -111,33 +111,33 @@ def keeps(label: str) -> bool:
     return label.split()[1] in OPEN_PATHS or "/login" in label or "{hook}" in label
 
 
-def address(town: Besieged, label: str) -> str:
+def address(client: RecordingClient, label: str) -> str:
     method, path = label.split()
-    return str(town.run(path_of(town.town, method, path.replace("{path}", "{path:path}"))))
+    return str(client.run(path_of(client.app, method, path.replace("{path}", "{path:path}"))))
 
 
-def ask(town: Besieged, label: str, asked: Asked, identity: str = "owner") -> int:
+def ask(client: RecordingClient, label: str, asked: SentRequest, identity: str = "owner") -> int:
     """The status; a complaint about one that is not documented."""
-    answer = town.ask(asked, identity)
+    answer = client.ask(asked, identity)
     if answer is None:
         return 0
     status = answer.status_code
     known = {int(code) for code in entries()[label].responses.status_codes if code.isdigit()}
     told = json.loads(answer.content) if status in (404, 405) and answer.content else {}
     if status not in known and told.get("code") not in ELSEWHERE:
-        town.complain(f"{label} answers {status}, which is not documented", asked)
+        client.complain(f"{label} answers {status}, which is not documented", asked)
     if status < 300:
         for wrong in wrong_with_answer(label, status, answer.content):
-            town.complain(wrong, asked)
+            client.complain(wrong, asked)
     if status >= 500 and (label, status) not in SAFE_TO_FAIL:
-        town.complain(f"{label} answers {status}: {answer.text[:500]}", asked)
+        client.complain(f"{label} answers {status}: {answer.text[:500]}", asked)
     return status
 
 
-def refused(town: Besieged, label: str, asked: Asked, what: str) -> None:
-    status = ask(town, label, asked)
+def refused(client: RecordingClient, label: str, asked: SentRequest, what: str) -> None:
+    status = ask(client, label, asked)
     if not 400 <= status < 500:
-        town.complain(f"{label} takes {what} and answers {status}", asked)
+        client.complain(f"{label} takes {what} and answers {status}", asked)
 
 
 FORMS = {"POST /login"}
@@ -158,14 +158,14 @@ NOT_HERE = {
     "POST /api/v1/login": 401,
     "POST /api/v1/catalog/refresh": 422,
 }
-"""What this town says no to, having understood it."""
+"""What this client says no to, having understood it."""
 
 
 @pytest.mark.parametrize("label", WITH_BODIES)
-def test_a_sound_body_is_understood(town: Besieged, label: str) -> None:
-    town.run(settled(town.town))
-    asked = Asked(label.split()[0], address(town, label), JSON, json.dumps(SOUND[label]).encode())
-    status = ask(town, label, asked)
+def test_a_sound_body_is_understood(client: RecordingClient, label: str) -> None:
+    client.run(settled(client.app))
+    asked = SentRequest(label.split()[0], address(client, label), JSON, json.dumps(SOUND[label]).encode())
+    status = ask(client, label, asked)
     if label in NOT_HERE:
         assert status == NOT_HERE[label]
     else:
@@ -173,64 +173,68 @@ def test_a_sound_body_is_understood(town: Besieged, label: str) -> None:
 
 
 @pytest.mark.parametrize("label", WITH_BODIES)
-def test_a_body_that_nobody_can_read_is_refused(unchanged: Besieged, label: str) -> None:
+def test_a_body_that_nobody_can_read_is_refused(unchanged: RecordingClient, label: str) -> None:
     method, url = label.split()[0], address(unchanged, label)
     for what, (body, headers) in unreadable().items():
-        refused(unchanged, label, Asked(method, url, headers, body), what)
+        refused(unchanged, label, SentRequest(method, url, headers, body), what)
 
 
 @pytest.mark.parametrize("label", WITH_BODIES)
-def test_any_value_anywhere_in_a_body(town: Besieged, label: str) -> None:
-    method, url, sound = label.split()[0], address(town, label), SOUND[label]
+def test_any_value_anywhere_in_a_body(client: RecordingClient, label: str) -> None:
+    method, url, sound = label.split()[0], address(client, label), SOUND[label]
     for at in leaves(sound):
         for value in VALUES:
-            ask(town, label, Asked(method, url, JSON, replaced(sound, at, value)))
+            ask(client, label, SentRequest(method, url, JSON, replaced(sound, at, value)))
         for name in ("a\x00b", "\ud800", "x" * 10_000, ""):
-            ask(town, label, Asked(method, url, JSON, renamed(sound, at, name)))
+            ask(client, label, SentRequest(method, url, JSON, renamed(sound, at, name)))
 
 
 @pytest.mark.parametrize("label", WITH_BODIES)
-def test_a_key_that_is_there_twice_counts_once(town: Besieged, label: str) -> None:
+def test_a_key_that_is_there_twice_counts_once(client: RecordingClient, label: str) -> None:
     text = json.dumps(SOUND[label])
     for key in SOUND[label]:
         twice = text[:-1] + f', "{key}": "\\u0000"' + "}"
-        ask(town, label, Asked(label.split()[0], address(town, label), JSON, twice.encode()))
+        ask(client, label, SentRequest(label.split()[0], address(client, label), JSON, twice.encode()))
 
 
 @pytest.mark.parametrize("label", operations())
-def test_any_address_and_query(asked_town: Besieged, label: str) -> None:
+def test_any_address_and_query(read_client: RecordingClient, label: str) -> None:
     method, path = label.split()
     body = json.dumps(SOUND[label]).encode() if label in SOUND else b""
     headers = JSON if label in SOUND else {}
     for parameter in entries()[label].path_parameters:
         for segment in SEGMENTS:
-            url = address(asked_town, f"{method} {path.replace('{' + parameter.name + '}', '@')}").replace("@", segment)
-            ask(asked_town, label, Asked(method, url, headers, body))
-    url = address(asked_town, label)
+            url = address(read_client, f"{method} {path.replace('{' + parameter.name + '}', '@')}").replace(
+                "@", segment
+            )
+            ask(read_client, label, SentRequest(method, url, headers, body))
+    url = address(read_client, label)
     for parameter in entries()[label].query:
         for value in QUERIES:
-            ask(asked_town, label, Asked(method, f"{url}?{parameter.name}={value}", headers, body))
-        ask(asked_town, label, Asked(method, url + "?" + "&".join([f"{parameter.name}=1"] * 300), headers, body))
+            ask(read_client, label, SentRequest(method, f"{url}?{parameter.name}={value}", headers, body))
+        ask(read_client, label, SentRequest(method, url + "?" + "&".join([f"{parameter.name}=1"] * 300), headers, body))
     for query in ("%", "&&&", "=", "a" * 9000, "%00=%80", "\udcff"):
-        ask(asked_town, label, Asked(method, f"{url}?{query}".encode("utf-8", "replace").decode(), headers, body))
+        ask(
+            read_client, label, SentRequest(method, f"{url}?{query}".encode("utf-8", "replace").decode(), headers, body)
+        )
 
 
 @pytest.mark.parametrize("label", operations())
-def test_any_header(asked_town: Besieged, label: str) -> None:
-    url = address(asked_town, label)
+def test_any_header(read_client: RecordingClient, label: str) -> None:
+    url = address(read_client, label)
     for headers in HEADERS:
-        ask(asked_town, label, Asked(label.split()[0], url, headers))
+        ask(read_client, label, SentRequest(label.split()[0], url, headers))
 
 
 @pytest.mark.parametrize("label", operations())
-def test_a_token_that_is_none_opens_nothing(unchanged: Besieged, label: str) -> None:
+def test_a_token_that_is_none_opens_nothing(unchanged: RecordingClient, label: str) -> None:
     method, path = label.split()
     url = address(unchanged, label)
-    expired = unchanged.run(token_of(unchanged.town.control, "admin", days=1 / DAY))
-    unchanged.town.rig.clock.time += 2
+    expired = unchanged.run(token_of(unchanged.app.control, "admin", days=1 / DAY))
+    unchanged.app.harness.clock.time += 2
     for token in (*GARBLED, expired):
-        status = ask(unchanged, label, Asked(method, url, {"authorization": f"Bearer {token}"}), "anonymous")
+        status = ask(unchanged, label, SentRequest(method, url, {"authorization": f"Bearer {token}"}), "anonymous")
         if path not in OPEN_PATHS and status != 401:
             unchanged.complain(
-                f"{label} answers {status} to somebody with the token {token[:20]!r}", Asked(method, url)
+                f"{label} answers {status} to somebody with the token {token[:20]!r}", SentRequest(method, url)
             )

@@ -12,7 +12,7 @@ from crucible.core.errors import BadInput, CrucibleError, RefusedByPolicy, Unrea
 from crucible.integrations.addresses import Exceptions, Guard, Target, is_public, look_up, parse
 
 
-class Names:
+class FakeResolver:
     """A resolver: what each name leads to, call by call; how often it was asked."""
 
     def __init__(self, **known: list[str] | str) -> None:
@@ -61,7 +61,7 @@ async def test_what_is_ours_or_nobodys_is_refused_however_it_is_named(address: s
     written = f"[{address}]" if ":" in address else address
     for url in (f"http://{written}/x", "https://hooks.example/x"):
         with pytest.raises(RefusedByPolicy) as caught:
-            await Guard(Names(hooks_example=address)).target(url)
+            await Guard(FakeResolver(hooks_example=address)).target(url)
         assert "webhook_hosts" in caught.value.fix
         assert "crucible down, then crucible up" in caught.value.fix, "a server reads it when it starts"
         assert caught.value.http_status == 403
@@ -69,7 +69,7 @@ async def test_what_is_ours_or_nobodys_is_refused_however_it_is_named(address: s
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_other_ways_to_write_an_address_are_refused(form: str) -> None:
-    names = Names()
+    names = FakeResolver()
     with pytest.raises(BadInput):
         await Guard(names).target(f"http://{form}/")
     assert names.asked == [], "nobody was asked what it might mean"
@@ -94,19 +94,19 @@ async def test_names_of_this_computer_lead_home_and_are_refused(name: str) -> No
 
 async def test_one_bad_address_among_good_ones_is_enough() -> None:
     with pytest.raises(RefusedByPolicy, match=r"10\.0\.0\.1"):
-        await Guard(Names(hooks_example=["1.1.1.1", "10.0.0.1"])).target("https://hooks.example/x")
+        await Guard(FakeResolver(hooks_example=["1.1.1.1", "10.0.0.1"])).target("https://hooks.example/x")
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "8.8.8.8", "172.32.0.1", "2606:4700:4700::1111"])
 async def test_the_open_internet_is_open(address: str) -> None:
     assert is_public(address)
-    target = await Guard(Names(hooks_example=address)).target("https://Hooks.Example.:8443/a?b=c#d")
+    target = await Guard(FakeResolver(hooks_example=address)).target("https://Hooks.Example.:8443/a?b=c#d")
     assert target == Target("https", "hooks.example", 8443, "/a?b=c", (address,))
     assert target.named == "hooks.example:8443"
 
 
 async def test_a_name_is_looked_up_once_and_what_was_checked_is_what_is_called() -> None:
-    class Rebinding(Names):
+    class Rebinding(FakeResolver):
         async def __call__(self, host: str, port: int) -> list[str]:
             self.asked.append(host)
             return ["1.1.1.1"] if len(self.asked) == 1 else ["127.0.0.1"]
@@ -120,7 +120,9 @@ async def test_a_name_is_looked_up_once_and_what_was_checked_is_what_is_called()
 
 async def test_an_administrator_may_allow_hosts_and_networks_of_his_own() -> None:
     allowed = Exceptions.parse(["Hooks.Internal.", "10.1.0.0/16", "[::1]", "127.0.0.1"])
-    names = Names(hooks_internal="192.168.1.1", near="10.1.2.3", far="10.2.0.1", hooks_internal_evil="192.168.1.1")
+    names = FakeResolver(
+        hooks_internal="192.168.1.1", near="10.1.2.3", far="10.2.0.1", hooks_internal_evil="192.168.1.1"
+    )
     guard = Guard(names, allowed)
     for url in ("http://hooks.internal", "http://near", "http://[::1]:99", "http://127.0.0.1"):
         assert (await guard.target(url)).addresses
@@ -137,7 +139,7 @@ def test_exceptions_that_nobody_can_mean_are_told(name: str) -> None:
 
 async def test_a_name_nobody_knows() -> None:
     with pytest.raises(Unreachable):
-        await Guard(Names()).target("https://nothing.example")
+        await Guard(FakeResolver()).target("https://nothing.example")
 
 
 @pytest.mark.enable_socket
@@ -153,7 +155,7 @@ def test_names_of_other_letters_become_those_of_the_network() -> None:
 
 async def test_digits_of_other_letters_are_those_of_the_address_they_become() -> None:
     with pytest.raises(RefusedByPolicy):
-        await Guard(Names()).target("http://①②⑦.0.0.1/")
+        await Guard(FakeResolver()).target("http://①②⑦.0.0.1/")
 
 
 @given(st.text(max_size=60) | st.from_regex(r"https?://[^/]{0,30}/.{0,10}"))
@@ -182,4 +184,4 @@ async def test_an_address_inside_another_is_never_called(address: ipaddress.IPv4
     high, low = f"{number >> 16:x}", f"{number & 0xFFFF:x}"
     for outer in (f"::ffff:{address}", f"64:ff9b::{high}:{low}", f"2002:{high}:{low}::1", f"::{high}:{low}"):
         with pytest.raises(CrucibleError):
-            await Guard(Names()).target(f"http://[{outer}]/")
+            await Guard(FakeResolver()).target(f"http://[{outer}]/")

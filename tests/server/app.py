@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fastapi import FastAPI
 from sqlalchemy import Connection
 from tests.control.fakes import FakeBackend
-from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
+from tests.control.harness import ControlHarness, FakeRunner, give_back, make_harness, service
 
 from crucible.control.control_plane import ControlPlane
 from crucible.server.api import build_api
@@ -24,16 +24,16 @@ TOKEN = "t" * 64
 
 @dataclass(frozen=True)
 class App:
-    """`rig` reaches every part of this control plane; `stops` counts requests to end the server."""
+    """`harness` reaches every part of this control plane; `stops` counts requests to end the server."""
 
-    rig: Rig
+    harness: ControlHarness
     control: ControlPlane
     api: FastAPI
     stops: list[None]
 
     async def ended(self, *outputs: bytes, code: int = 0, **more: Any) -> str:
         """Return a job that has ended, each of whose attempts wrote one of the outputs; the last exited with `code`."""
-        job, runner = await self.rig.running(retries={"user": max(len(outputs) - 1, 0), "wait_seconds": 0}, **more)
+        job, runner = await self.harness.running(retries={"user": max(len(outputs) - 1, 0), "wait_seconds": 0}, **more)
         for output in outputs[:-1]:
             runner = await self.next_attempt(job, runner, output)
         if outputs:
@@ -45,8 +45,8 @@ class App:
         """Let an attempt write its output and fail; return the runner of the one after it."""
         await runner.log(0, 0, output)
         await runner.end(code=1)
-        await self.rig.place()
-        following = await self.rig.runner(job)
+        await self.harness.place()
+        following = await self.harness.runner(job)
         await following.say(MessageKind.STARTED, pid=78)
         return following
 
@@ -68,7 +68,7 @@ class BrokenDb:
 
 def broken_api(app: App, error: Exception) -> FastAPI:
     """Return the API over the same ports, but a database that fails."""
-    control = ControlPlane(replace(app.rig.ports, db=BrokenDb(error)), app.rig.backends, app.rig.deployment)
+    control = ControlPlane(replace(app.harness.ports, db=BrokenDb(error)), app.harness.backends, app.harness.deployment)
     return build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
 
 
@@ -78,14 +78,14 @@ async def running_app(folder: Path, *others: FakeBackend, **options: Any) -> Asy
 
     `others` are backends besides `local`, `options` those of `build_api`.
     """
-    rig = await make_rig(folder, *others)
-    limit = options.get("bundle_limit", rig.deployment.bundle_limit)
-    rig.deployment = replace(rig.deployment, bundle_limit=limit)
-    control, stops = service(rig), list[None]()
-    rig = replace(rig, services=control._services)
-    await rig.connected.refresh()
-    await rig.duties.renew(rig.ports.db, rig.clock)
+    harness = await make_harness(folder, *others)
+    limit = options.get("bundle_limit", harness.deployment.bundle_limit)
+    harness.deployment = replace(harness.deployment, bundle_limit=limit)
+    control, stops = service(harness), list[None]()
+    harness = replace(harness, services=control._services)
+    await harness.connected.refresh()
+    await harness.duties.renew(harness.ports.db, harness.clock)
     given = {"token": TOKEN, "nonce": "n-1", "version": "1.2.3", "home": "/home/me/.crucible", **options}
     api = build_api(control, on_stop=lambda: stops.append(None), **given)
-    yield App(rig, control, api, stops)
-    await give_back(rig.ports.db)
+    yield App(harness, control, api, stops)
+    await give_back(harness.ports.db)

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.authorisation.town import OWNERS, Town, found_town
-from tests.control.world import give_back, make_rig
+from tests.authorisation.populated_app import OWNERS, PopulatedApp, populate
+from tests.control.harness import give_back, make_harness
 from tests.server.app import TOKEN, App, running_app
 
 from crucible.server.agents.api import build_agents_api
@@ -66,15 +66,15 @@ async def agent(app: App) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
+async def populated_app(tmp_path: Path) -> AsyncIterator[PopulatedApp]:
     """A real control plane with people in it, and its API."""
-    rig = await make_rig(tmp_path)
-    yield await found_town(rig)
-    await give_back(rig.ports.db)
+    harness = await make_harness(tmp_path)
+    yield await populate(harness)
+    await give_back(harness.ports.db)
 
 
 @pytest.fixture
-async def owner(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
+async def owner(populated_app: PopulatedApp) -> AsyncIterator[httpx2.AsyncClient]:
     """Asks that API as the owner."""
-    async with asking(town.api, OWNERS) as client:
+    async with asking(populated_app.api, OWNERS) as client:
         yield client

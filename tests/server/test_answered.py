@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.authorisation.town import CODE, OWNERS, Town, found_town
-from tests.control.world import give_back, make_rig, sha
-from tests.server.promised import JSON, document, wrong_with_answer
+from tests.authorisation.populated_app import CODE, OWNERS, PopulatedApp, populate
+from tests.control.harness import give_back, make_harness, sha
+from tests.server.openapi_contract import JSON, document, wrong_with_answer
 
 from crucible.control.resources.models import model_view
 from crucible.control.upkeep.prune_candidates import PrunePlan
@@ -73,15 +73,15 @@ def test_a_client_reads_what_an_older_server_says_and_keeps_what_a_newer_one_doe
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    rig = await make_rig(tmp_path)
-    yield await found_town(rig)
-    await give_back(rig.ports.db)
+async def populated_app(tmp_path: Path) -> AsyncIterator[PopulatedApp]:
+    harness = await make_harness(tmp_path)
+    yield await populate(harness)
+    await give_back(harness.ports.db)
 
 
-async def asked(town: Town, row: str, path: str, **given: Any) -> Any:
+async def asked(populated_app: PopulatedApp, row: str, path: str, **given: Any) -> Any:
     """What is answered to the owner, after a look at whether it is what was promised."""
-    transport = httpx2.ASGITransport(town.api)
+    transport = httpx2.ASGITransport(populated_app.api)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=AUTH) as client:
         answer = await client.request(row.split()[0], path, **given)
     assert answer.status_code < 300, answer.text
@@ -89,16 +89,16 @@ async def asked(town: Town, row: str, path: str, **given: Any) -> Any:
     return answer.json()
 
 
-async def test_answers_that_the_table_of_rights_does_not_get(town: Town, tmp_path: Path) -> None:
+async def test_answers_that_the_table_of_rights_does_not_get(populated_app: PopulatedApp, tmp_path: Path) -> None:
     bundle = "PUT /api/v1/bundles/{sha256}"
-    assert (await asked(town, bundle, f"/api/v1/bundles/{sha(CODE)}", content=CODE))["created"] is False
+    assert (await asked(populated_app, bundle, f"/api/v1/bundles/{sha(CODE)}", content=CODE))["created"] is False
     table = "InstanceType,Region,Price\ng4dn.xlarge,us-east-1,0.99\n"
-    compared = await asked(town, "POST /api/v1/catalog/audit", "/api/v1/catalog/audit", content=table)
+    compared = await asked(populated_app, "POST /api/v1/catalog/audit", "/api/v1/catalog/audit", content=table)
     assert compared["differences_count"] == 1
-    await town.control.people.add_user(OWNER, "ada", password="a long password")
+    await populated_app.control.people.add_user(OWNER, "ada", password="a long password")
     login = {"name": "ada", "password": "a long password"}
-    assert (await asked(town, "POST /api/v1/login", "/api/v1/login", json=login))["token"]
-    ended = await asked(town, "POST /api/v1/jobs/{id}/cancel", f"/api/v1/jobs/{town.job}/cancel")
+    assert (await asked(populated_app, "POST /api/v1/login", "/api/v1/login", json=login))["token"]
+    ended = await asked(populated_app, "POST /api/v1/jobs/{id}/cancel", f"/api/v1/jobs/{populated_app.job}/cancel")
     assert ended["attempts"], "one that has run"
 
 

@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Callable
 from typing import Literal
 
-from tests.wire.sound import ENTRIES, packed
+from tests.wire.valid_archives import ENTRIES, packed
 
 Format = Literal[0, 1, 2]
 Member = tuple[tarfile.TarInfo, bytes]

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable
 
 from tests.wire.hostile import Format, Member, a_file, a_link, built, file_info, info_of
-from tests.wire.sound import ENTRIES, packed
+from tests.wire.valid_archives import ENTRIES, packed
 
 Construction = Callable[[random.Random], bytes]
 OUT = ("../canary", "/tmp/escaped", "a/../../canary", "..", "../" * 9 + "tmp/escaped")

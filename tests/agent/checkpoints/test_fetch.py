@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.agent.agents_server import ALWAYS, AgentsServer
-from tests.control.world import job_spec
+from tests.control.harness import job_spec
 from tests.faults.disks import small_disk
 
 from crucible.agent.checkpoints import fetch

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.agents_server import BAD_DAY, AgentsServer
-from tests.control.world import job_spec
+from tests.control.harness import job_spec
 
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.agents_server import ALWAYS, AgentsServer
-from tests.control.world import job_spec
+from tests.control.harness import job_spec
 from tests.faults.disks import small_disk
 
 import crucible

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tests.agent.agents_server import AgentsServer
 from tests.agent.waiting import poll
-from tests.control.world import job_spec
+from tests.control.harness import job_spec
 
 from crucible.agent.link.channel import DesiredAttempt, HttpChannel, SessionRequest
 from crucible.agent.link.connection import ServerAddress
@@ -152,7 +152,7 @@ class Callers:
         target = SessionTarget(OWNER.user, self._attempt.job, self._attempt.id, self._control.machine)
 
         async def hold(caller: Caller) -> None:
-            with self._control.rig.services.sessions.open(id, target) as opened:
+            with self._control.harness.services.sessions.open(id, target) as opened:
                 await caller.hold(opened)
 
         caller = Caller(self._control, hold)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
-from tests.analysis.oracle.asking import Counts, ask_torch
+from tests.analysis.oracle.torch_counts import Counts, ask_torch
 from tests.analysis.oracle.zoo import TAIL, ZOO
 
 from crucible.analysis import Sources, analyse

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.analysis.oracle.asking import Counts, ask_torch
 from tests.analysis.oracle.operations import OPERATIONS, TENSORS
+from tests.analysis.oracle.torch_counts import Counts, ask_torch
 from tests.analysis.values_of import follow
 
 from crucible.analysis.values.values import Tensor

@@ -26,7 +26,7 @@ from crucible.analysis.process.protocol import (
 from crucible.core.routing.profile import Profile
 
 
-class Impostor:
+class FakeWorkerProcess:
     """In place of the worker process: each child does what the test says."""
 
     def __init__(self, act: Callable[[socket.socket], None]) -> None:
@@ -47,9 +47,9 @@ class Impostor:
                 return  # nobody listens any more
 
 
-def answered_by(act: Callable[[socket.socket], None], limits: Limits = GENEROUS) -> tuple[Profile, Impostor]:
+def answered_by(act: Callable[[socket.socket], None], limits: Limits = GENEROUS) -> tuple[Profile, FakeWorkerProcess]:
     worker = AnalysisWorker(limits)
-    impostor = Impostor(act)
+    impostor = FakeWorkerProcess(act)
     worker.__dict__["_process"] = impostor
     return worker.profile(sources("x = 1")), impostor
 

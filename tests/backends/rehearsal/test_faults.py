@@ -50,10 +50,10 @@ def test_storms_say_when_to_come_back_and_spare_bill_and_admin(cloud: Cloud) -> 
 
 def test_a_slow_call_runs_into_the_callers_deadline(cloud: Cloud) -> None:
     cloud.faults(slow=1, slow_seconds=30)
-    hasty = Connection(cloud.state, seconds=0.2)
+    short_timeout = Connection(cloud.state, seconds=0.2)
     began = time.monotonic()
     with pytest.raises(NoAnswer):
-        hasty.call("GET", "/v1/regions")
+        short_timeout.call("GET", "/v1/regions")
     assert time.monotonic() - began < 10
 
 

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from tests.catalog.making import make_row, usd
+from tests.catalog.builders import make_row, usd
 from tests.catalog.refresh.providers import (
     aws_line,
     aws_list,

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.catalog.making import usd
+from tests.catalog.builders import usd
 from tests.catalog.refresh.providers import (
     FakeAws,
     FakeAzure,

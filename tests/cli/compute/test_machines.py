@@ -9,7 +9,7 @@ from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
 from tests.control.clouds import FakeCloud
 from tests.control.fakes import DEPLOYMENT, FakeBackend, Made
-from tests.control.world import new_id
+from tests.control.harness import new_id
 
 from crucible.core.ids import Prefix
 
@@ -43,7 +43,7 @@ def machine(real: RealServer, job: RunningJob) -> str:
 
 
 def test_they_are_listed_with_what_they_cost(cli: Cli, real: RealServer, machine: str) -> None:
-    real.rig.clock.move(60)
+    real.harness.clock.move(60)
     _, line = cli("machines").out.splitlines()
     for word in (machine[-6:], "rehearsal (simulated)", "up, billing", "sim.small", "spot", "$0.30/h", "$0.0050"):
         assert word in line

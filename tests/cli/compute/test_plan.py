@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalog.making import make_row
+from tests.catalog.builders import make_row
 from tests.catalog.prices import OwnPrices
 from tests.cli.conftest import Cli
 from tests.client.programs import training
@@ -46,8 +46,8 @@ def backends() -> tuple[FakeBackend, ...]:
 def real(real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RealServer:
     """This computer has no GPU, and the catalog only what these tests put there."""
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
-    real.rig.backend.capacity = BARE
-    real.run(real.rig.connected.refresh)
+    real.harness.backend.capacity = BARE
+    real.run(real.harness.connected.refresh)
     real.app.control.catalog._library = OwnPrices(PRICES)
     (tmp_path / "train.py").write_text(GPU)
     return real

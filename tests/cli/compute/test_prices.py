@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.catalog.making import make_row
+from tests.catalog.builders import make_row
 from tests.catalog.prices import make_prices
 from tests.catalog.refresh.providers import FakeLambda, lambda_types
 from tests.cli.conftest import Cli
@@ -30,13 +30,13 @@ def test_the_audit_of_what_is_shipped_has_warnings_alone(cli: Cli) -> None:
 
 
 @pytest.fixture
-def spoilt(real: RealServer, tmp_path: Path) -> None:
+def wrong_prices(real: RealServer, tmp_path: Path) -> None:
     """A server whose refreshed prices are wrong."""
     Library(tmp_path / "prices").keep("aws", [make_row(on_demand=0), make_row(region="eu-west-1", on_demand=9.0)])
     real.app.control.catalog = make_prices(tmp_path / "prices")
 
 
-@pytest.mark.usefixtures("spoilt")
+@pytest.mark.usefixtures("wrong_prices")
 def test_what_is_refused_is_named_with_its_rule_and_fails_the_command(cli: Cli) -> None:
     ran = cli("catalog", "audit")
     assert ran.code == 1
@@ -62,12 +62,12 @@ def test_another_table_is_compared(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def asked(real: RealServer, tmp_path: Path) -> None:
+def lambda_prices(real: RealServer, tmp_path: Path) -> None:
     """A server whose providers all answer as Lambda does."""
     real.app.control.catalog = make_prices(tmp_path / "prices", asked=FakeLambda(lambda_types(1.1)))
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("lambda_prices")
 def test_one_provider_is_refreshed(cli: Cli) -> None:
     ran = cli("catalog", "refresh", "lambda")
     assert (ran.code, ran.out) == (0, "lambda: 42 prices of 13 regions, 42 changed\n")
@@ -76,7 +76,7 @@ def test_one_provider_is_refreshed(cli: Cli) -> None:
     assert offer["dated"] == "2026-06-01"
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("lambda_prices")
 def test_of_all_one_that_fails_stops_none_of_the_others(cli: Cli) -> None:
     ran = cli("catalog", "refresh")
     assert ran.code == 9

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
-from tests.control.world import new_id
+from tests.control.harness import new_id
 
 from crucible.core.ids import Prefix
 

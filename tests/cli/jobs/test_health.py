@@ -22,14 +22,14 @@ def backends() -> tuple[FakeBackend, ...]:
 
 
 @pytest.fixture
-def well(real: RealServer) -> RunningJob:
+def healthy_job(real: RealServer) -> RunningJob:
     job = real.start()
     real.run(job.points, loss=LEARNS)
     return job
 
 
 @pytest.fixture
-def ill(real: RealServer) -> RunningJob:
+def failing_job(real: RealServer) -> RunningJob:
     """A job whose loss rises after it fell, at the edge of its memory."""
     job = real.start()
     real.run(job.points, **{"loss": [*LEARNS, *RISES], "system.memory_bytes": [1_046_478_848.0]})
@@ -37,11 +37,11 @@ def ill(real: RealServer) -> RunningJob:
 
 
 @pytest.mark.parametrize("command", ["health", "check"])
-def test_the_verdict_comes_with_evidence_and_advice(cli: Cli, ill: RunningJob, command: str) -> None:
-    ran = cli(command, ill.short.removeprefix("job-"))
+def test_the_verdict_comes_with_evidence_and_advice(cli: Cli, failing_job: RunningJob, command: str) -> None:
+    ran = cli(command, failing_job.short.removeprefix("job-"))
     assert ran.code == 0
     assert ran.out.splitlines() == [
-        f"{ill.short}: diverging",
+        f"{failing_job.short}: diverging",
         "Bad       loss rises: 1.03 at step 101, now 9.5.",
         "Evidence  loss, step 101, before=1.03, now=9.5, best=1.01",
         "Advice    Lower the learning rate or clip gradients, and resume from a checkpoint before it rose.",
@@ -51,24 +51,24 @@ def test_the_verdict_comes_with_evidence_and_advice(cli: Cli, ill: RunningJob, c
     ]
 
 
-def test_as_json_as_a_word_and_as_an_exit_code(cli: Cli, well: RunningJob, ill: RunningJob) -> None:
-    found = cli("health", ill.id, "--json").json
-    assert (found["job"], found["verdict"], len(found["findings"])) == (ill.id, "diverging", 2)
-    assert cli("health", ill.id, "-q").out == "diverging\n"
-    assert cli("health", ill.id, "--strict").code == 1
-    assert cli("health", well.id, "--strict").code == 0
+def test_as_json_as_a_word_and_as_an_exit_code(cli: Cli, healthy_job: RunningJob, failing_job: RunningJob) -> None:
+    found = cli("health", failing_job.id, "--json").json
+    assert (found["job"], found["verdict"], len(found["findings"])) == (failing_job.id, "diverging", 2)
+    assert cli("health", failing_job.id, "-q").out == "diverging\n"
+    assert cli("health", failing_job.id, "--strict").code == 1
+    assert cli("health", healthy_job.id, "--strict").code == 0
 
 
-def test_no_such_job(cli: Cli, well: RunningJob) -> None:
+def test_no_such_job(cli: Cli, healthy_job: RunningJob) -> None:
     assert cli("health", "zzzzzz").code == 3
-    assert cli("compare", "zzzzzz", well.id).code == 3
+    assert cli("compare", "zzzzzz", healthy_job.id).code == 3
 
 
-def test_status_says_how_it_does(cli: Cli, ill: RunningJob) -> None:
-    shown = cli("status", ill.id).out
+def test_status_says_how_it_does(cli: Cli, failing_job: RunningJob) -> None:
+    shown = cli("status", failing_job.id).out
     assert "Health      diverging: loss rises: " in shown
     assert "\n            Lower the learning rate" in shown
-    assert cli("status", ill.id, "--json").json["health"]["verdict"] == "diverging"
+    assert cli("status", failing_job.id, "--json").json["health"]["verdict"] == "diverging"
 
 
 def test_status_says_what_is_to_come(cli: Cli, real: RealServer) -> None:
@@ -128,9 +128,9 @@ def test_jobs_are_shown_side_by_side(cli: Cli, two: tuple[RunningJob, RunningJob
     assert ran.err == "≠ differs · * best · --all also shows equal rows\n"
 
 
-def test_a_value_that_a_job_does_not_have_is_a_dash(cli: Cli, real: RealServer, well: RunningJob) -> None:
+def test_a_value_that_a_job_does_not_have_is_a_dash(cli: Cli, real: RealServer, healthy_job: RunningJob) -> None:
     other = real.complete(series={"accuracy": [0.5, 0.75]})
-    rows = [row.split() for row in cli("compare", well.short, other.short).out.splitlines()]
+    rows = [row.split() for row in cli("compare", healthy_job.short, other.short).out.splitlines()]
     for row in (
         ["≠", "loss", "(last)", "1.01", "-"],
         ["≠", "loss", "(best)", "1.01", "-"],
@@ -153,7 +153,7 @@ def test_compared_as_json(cli: Cli, two: tuple[RunningJob, RunningJob]) -> None:
     assert found["metrics"]["last"][0]["winner"] == 1
 
 
-def test_one_job_cannot_be_compared(cli: Cli, well: RunningJob) -> None:
-    ran = cli("compare", well.id)
+def test_one_job_cannot_be_compared(cli: Cli, healthy_job: RunningJob) -> None:
+    ran = cli("compare", healthy_job.id)
     assert ran.code == 2
     assert "cannot be compared" in ran.err

@@ -234,7 +234,7 @@ def test_what_its_plan_said_is_shown(cli: Cli, real: RealServer, tmp_path: Path)
 def test_why_its_plan_found_no_offer_is_shown(cli: Cli, real: RealServer, backends: tuple[FakeCloud, ...]) -> None:
     job = real.submit(backend="cloud")
     backends[0].sold_out.update(backends[0].rates)
-    real.run(real.rig.connected.refresh)
+    real.run(real.harness.connected.refresh)
     real.run(real.plan_jobs)
     assert "sold out" in cli("status", job.id).out
 

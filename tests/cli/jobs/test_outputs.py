@@ -21,8 +21,8 @@ def job(real: RealServer) -> RunningJob:
     job = real.start(keep=KeepPolicy(latest=1))
     real.run(job.checkpoint, "step_100", DATA[:-1], 100, form="folder")
     real.run(job.checkpoint, "step_00000600.pt", DATA, 600, metric=1.25)
-    real.rig.clock.move(10_000)
-    real.run(real.rig.services.retention.round)
+    real.harness.clock.move(10_000)
+    real.run(real.harness.services.retention.round)
     return job
 
 

@@ -129,7 +129,7 @@ def test_a_move_is_told_while_it_is_followed(cli: Cli, real: RealServer) -> None
 def test_a_silent_machine_is_told_once(cli: Cli, real: RealServer) -> None:
     async def play(job: RunningJob) -> None:
         await job.start()
-        await real.rig.listen(60)
+        await real.harness.listen(60)
         await job.says("unreachable")
         await job.write(b"one\n")
         await job.end()
@@ -157,7 +157,7 @@ def test_status_says_that_a_machine_of_an_ended_job_bills_on(
     job = real.start(backend="rehearsal")
     backends[0].ends = [Unreachable("no answer")]
     real.run(job.end)
-    real.run(real.rig.listen, 30)
+    real.run(real.harness.listen, 30)
     assert "one of its machines is billed until it is gone; see `crucible machines`" in cli("status", job.id).out
     assert "completed (still billing)" in cli("jobs").out
 

@@ -93,7 +93,7 @@ def test_a_job_that_is_tried_again_says_when(cli: Cli, real: RealServer) -> None
         await job.start()
         await job.end(1)
         await job.says("attempt 2 starts")
-        real.rig.clock.move(45)
+        real.harness.clock.move(45)
         await real.perform(job)
 
     real.play(play)
@@ -136,10 +136,10 @@ def test_a_job_that_is_queued_again_before_it_started_says_where_it_will_run(
     cli: Cli, real: RealServer, backends: tuple[FakeCloud, ...]
 ) -> None:
     async def play(job: RunningJob) -> None:
-        await job.rig.place()
-        await job.rig.performer.perform_due()
+        await job.harness.place()
+        await job.harness.performer.perform_due()
         backends[0].sold_out = set(backends[0].rates)
-        await job.rig.connected.refresh()
+        await job.harness.connected.refresh()
         await job.lose_machine()
         await job.says("waits for a machine on rehearsal: sold out")
         await job.cancel()

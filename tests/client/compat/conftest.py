@@ -60,8 +60,8 @@ def real(real: RealServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> R
     """This computer, without a GPU, and one backend that bills."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
-    real.rig.backend.capacity = BARE
-    real.run(real.rig.connected.refresh)
+    real.harness.backend.capacity = BARE
+    real.run(real.harness.connected.refresh)
     return real
 
 

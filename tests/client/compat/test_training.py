@@ -32,7 +32,7 @@ def client(blocking: SyncMLPlatform) -> TrainingClient:
 
 
 @pytest.fixture
-def beside(platform: MLPlatform) -> AsyncTrainingClient:
+def async_client(platform: MLPlatform) -> AsyncTrainingClient:
     return AsyncTrainingClient(platform=platform)
 
 
@@ -51,7 +51,7 @@ def test_a_request_goes_to_orchestrate_once(client: TrainingClient, real: RealSe
     assert [path for _, path in real.requests] == ["/orchestrate"] * 3
     assert len({*real.keys}) == 1
     assert len(real.keys[0]) == 32
-    assert real.run(real.rig.count, t.jobs) == 1
+    assert real.run(real.harness.count, t.jobs) == 1
 
 
 def test_a_worker_is_sent_with_what_it_imports_and_its_python(
@@ -61,7 +61,7 @@ def test_a_worker_is_sent_with_what_it_imports_and_its_python(
     (tmp_path / "worker.py").write_text("import helper\nprint(helper.WORD)\n")
     TrainingClient(worker="worker.py", platform=blocking).submit(REQUEST)
     (sha,) = real.bundles
-    archive = real.rig.ports.store.get(bundle_key(sha))
+    archive = real.harness.ports.store.get(bundle_key(sha))
     unpack(io.BytesIO(archive), tmp_path / "sent", max_bytes=10_000, max_files=10)
     assert {path.name for path in (tmp_path / "sent").iterdir()} == {"worker.py", "helper.py"}
     params = real.sent[-1][1]["training_params"]
@@ -125,19 +125,19 @@ def test_cancelling(client: TrainingClient, real: RealServer) -> None:
         client.status("nosuch")
 
 
-async def test_the_same_beside_an_event_loop(beside: AsyncTrainingClient, real: RealServer) -> None:
-    submitted = await beside.submit(REQUEST)
+async def test_the_same_beside_an_event_loop(async_client: AsyncTrainingClient, real: RealServer) -> None:
+    submitted = await async_client.submit(REQUEST)
     assert submitted == real.last.id
     job = halfway(real)
-    assert (await beside.status(job.id)).progress.epoch == 5
+    assert (await async_client.status(job.id)).progress.epoch == 5
     real.play_now(job, RunningJob.end)
-    assert [status.status async for status in beside.monitor(job.id)][-1] == "completed"
-    assert (await beside.wait(job.id, 30)).ended
+    assert [status.status async for status in async_client.monitor(job.id)][-1] == "completed"
+    assert (await async_client.wait(job.id, 30)).ended
     other = real.start().id
-    await beside.cancel(other)
-    assert (await beside.status(other)).status == "cancelled"
+    await async_client.cancel(other)
+    assert (await async_client.status(other)).status == "cancelled"
     with pytest.raises(BadInput, match="takes a TrainingJobRequest"):
-        await beside.submit({"tenant_id": "me"})  # type: ignore[arg-type]
+        await async_client.submit({"tenant_id": "me"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_code_is_sent_before_the_job_that_names_it(real_api: Api, real: RealServ
     send(real_api, payload(Entry.of_bytes("a.py", b"print(1)")), tmp_path / "scratch", name="x")
     spec = real.specs[0]
     assert spec["name"] == "x"
-    stored = real.rig.ports.store.get(bundle_key(spec["bundle"]))
+    stored = real.harness.ports.store.get(bundle_key(spec["bundle"]))
     unpack(io.BytesIO(stored), tmp_path / "out", max_bytes=1000, max_files=10)
     assert (tmp_path / "out" / "a.py").read_bytes() == b"print(1)"
 

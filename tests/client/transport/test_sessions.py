@@ -27,7 +27,7 @@ pytestmark = pytest.mark.enable_socket
 Play = Callable[[ServerConnection], None]
 
 
-class Stage:
+class FakeSessionServer:
     """A server that plays one part to whoever opens a session."""
 
     def __init__(self) -> None:
@@ -57,10 +57,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    stage = Stage()
-    yield stage
-    stage.close()
+def session_server() -> Iterator[FakeSessionServer]:
+    session_server = FakeSessionServer()
+    yield session_server
+    session_server.close()
 
 
 def frame(socket: ServerConnection) -> bytes:
@@ -84,7 +84,7 @@ def echo(socket: ServerConnection) -> None:
             return
 
 
-def test_a_command_to_its_end(stage: Stage) -> None:
+def test_a_command_to_its_end(session_server: FakeSessionServer) -> None:
     def play(socket: ServerConnection) -> None:
         socket.send(s.ready_frame())
         for said in (
@@ -95,21 +95,21 @@ def test_a_command_to_its_end(stage: Stage) -> None:
         ):
             socket.send(said)
 
-    stage.play = play
-    done = execute(stage.transport, "job-1/x", ["ls", "-l"])
+    session_server.play = play
+    done = execute(session_server.transport, "job-1/x", ["ls", "-l"])
     assert (done.code, done.stdout, done.stderr, done.ok) == (143, b"out\xffmore", b"err", False)
     assert done.text == "out�more"
-    assert stage.opened == [s.Command(("ls", "-l"))]
-    assert stage.asked == [("/api/v1/jobs/job-1%2Fx/session", "Bearer a-token")]
+    assert session_server.opened == [s.Command(("ls", "-l"))]
+    assert session_server.asked == [("/api/v1/jobs/job-1%2Fx/session", "Bearer a-token")]
 
 
-def test_much_input_waits_for_credit(stage: Stage) -> None:
-    stage.play = echo
+def test_much_input_waits_for_credit(session_server: FakeSessionServer) -> None:
+    session_server.play = echo
     content = bytes(range(256)) * 4096
-    assert execute(stage.transport, "job", ["cat"], input=content).stdout == content
+    assert execute(session_server.transport, "job", ["cat"], input=content).stdout == content
 
 
-def test_without_credit_no_more_than_a_window_is_sent(stage: Stage) -> None:
+def test_without_credit_no_more_than_a_window_is_sent(session_server: FakeSessionServer) -> None:
     came = threading.Event()
 
     def play(socket: ServerConnection) -> None:
@@ -121,12 +121,12 @@ def test_without_credit_no_more_than_a_window_is_sent(stage: Stage) -> None:
             socket.recv(timeout=0.2)
         socket.send(s.over_frame(s.Over(code=0)))
 
-    stage.play = play
-    assert execute(stage.transport, "job", ["cat"], input=b"x" * 2 * s.WINDOW).code == 0
+    session_server.play = play
+    assert execute(session_server.transport, "job", ["cat"], input=b"x" * 2 * s.WINDOW).code == 0
     assert came.is_set()
 
 
-def test_what_is_passed_on_is_credited(stage: Stage) -> None:
+def test_what_is_passed_on_is_credited(session_server: FakeSessionServer) -> None:
     given: list[int] = []
 
     def play(socket: ServerConnection) -> None:
@@ -138,49 +138,49 @@ def test_what_is_passed_on_is_credited(stage: Stage) -> None:
                 given.append(s.read_credit(found))
         socket.send(s.over_frame(s.Over(code=0)))
 
-    stage.play = play
-    execute(stage.transport, "job", ["yes"])
+    session_server.play = play
+    execute(session_server.transport, "job", ["yes"])
     assert sum(given) == s.WINDOW
 
 
-def test_a_refusal_is_raised_in_the_servers_words(stage: Stage) -> None:
+def test_a_refusal_is_raised_in_the_servers_words(session_server: FakeSessionServer) -> None:
     body = b'{"code": "forbidden", "detail": "You may not write.", "fix": "Ask.", "status": 403}'
     headers = Headers({"Content-Type": "application/problem+json", "Content-Length": str(len(body))})
-    stage.refusal = Response(HTTPStatus.FORBIDDEN, "Forbidden", headers, body)
+    session_server.refusal = Response(HTTPStatus.FORBIDDEN, "Forbidden", headers, body)
     with pytest.raises(Forbidden, match="may not write") as refused:
-        execute(stage.transport, "job", ["true"])
+        execute(session_server.transport, "job", ["true"])
     assert refused.value.fix == "Ask."
 
 
-def test_a_refusal_that_is_no_problem(stage: Stage) -> None:
-    stage.refusal = Response(HTTPStatus.BAD_GATEWAY, "Bad Gateway", Headers({"Content-Length": "4"}), b"oops")
+def test_a_refusal_that_is_no_problem(session_server: FakeSessionServer) -> None:
+    session_server.refusal = Response(HTTPStatus.BAD_GATEWAY, "Bad Gateway", Headers({"Content-Length": "4"}), b"oops")
     with pytest.raises(Unreachable, match="502"):
-        execute(stage.transport, "job", ["true"])
+        execute(session_server.transport, "job", ["true"])
 
 
-def test_a_problem_at_the_end_is_raised(stage: Stage) -> None:
+def test_a_problem_at_the_end_is_raised(session_server: FakeSessionServer) -> None:
     problem = s.Problem("conflict", 409, "It does not run.", "Why.", "Fix.")
-    stage.play = lambda socket: socket.send(s.over_frame(s.Over(problem=problem)))
+    session_server.play = lambda socket: socket.send(s.over_frame(s.Over(problem=problem)))
     with pytest.raises(Conflict, match="does not run") as refused:
-        execute(stage.transport, "job", ["true"])
+        execute(session_server.transport, "job", ["true"])
     assert (refused.value.why, refused.value.fix) == ("Why.", "Fix.")
 
 
-def test_a_server_that_goes(stage: Stage) -> None:
-    stage.play = lambda socket: socket.send(s.ready_frame())
+def test_a_server_that_goes(session_server: FakeSessionServer) -> None:
+    session_server.play = lambda socket: socket.send(s.ready_frame())
     with pytest.raises(Unreachable, match="was disconnected"):
-        execute(stage.transport, "job", ["true"])
+        execute(session_server.transport, "job", ["true"])
 
 
 @pytest.mark.parametrize("said", [b"", b"?", s.open_frame(s.Ports()), b"V{", s.credit_frame(7)])
-def test_a_server_that_talks_nonsense(stage: Stage, said: bytes) -> None:
+def test_a_server_that_talks_nonsense(session_server: FakeSessionServer, said: bytes) -> None:
     def play(socket: ServerConnection) -> None:
         socket.send(said)
         socket.recv(timeout=5)
 
-    stage.play = play
+    session_server.play = play
     with pytest.raises(Unreachable, match="invalid frame"):
-        execute(stage.transport, "job", ["true"])
+        execute(session_server.transport, "job", ["true"])
 
 
 def test_nobody_there() -> None:
@@ -188,7 +188,7 @@ def test_nobody_there() -> None:
         execute(Transport(Endpoint("http://127.0.0.1:1")), "job", ["true"])
 
 
-def test_a_command_that_takes_too_long_is_ended(stage: Stage) -> None:
+def test_a_command_that_takes_too_long_is_ended(session_server: FakeSessionServer) -> None:
     gone = threading.Event()
 
     def play(socket: ServerConnection) -> None:
@@ -198,16 +198,16 @@ def test_a_command_that_takes_too_long_is_ended(stage: Stage) -> None:
         except ConnectionClosed:
             gone.set()
 
-    stage.play = play
+    session_server.play = play
     with pytest.raises(TimedOut, match=r"0\.1 seconds"):
-        execute(stage.transport, "job", ["sleep", "9"], timeout=0.1)
+        execute(session_server.transport, "job", ["sleep", "9"], timeout=0.1)
     assert gone.wait(10)
 
 
 @pytest.mark.parametrize("command", ["ls -l", [], [1], None])
-def test_what_is_no_command(stage: Stage, command: object) -> None:
+def test_what_is_no_command(session_server: FakeSessionServer, command: object) -> None:
     with pytest.raises(BadInput):
-        execute(stage.transport, "job", command)  # type: ignore[arg-type]
+        execute(session_server.transport, "job", command)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("words", [("",), ("a\0b",), ("x" * 40_000,), ("x",) * 2000])
@@ -216,9 +216,9 @@ def test_commands_that_no_session_takes(words: tuple[str, ...]) -> None:
         make_command(words)
 
 
-def test_after_its_end_nothing_is_sent(stage: Stage) -> None:
-    stage.play = lambda socket: socket.send(s.over_frame(s.Over(code=0)))
-    with open_session(stage.transport, "job", s.Command(("true",))) as session:
+def test_after_its_end_nothing_is_sent(session_server: FakeSessionServer) -> None:
+    session_server.play = lambda socket: socket.send(s.over_frame(s.Over(code=0)))
+    with open_session(session_server.transport, "job", s.Command(("true",))) as session:
         assert list(session.frames()) == []
         for send in (lambda: session.write(b"x"), session.end_input, lambda: session.resize(s.Size())):
             with pytest.raises(SessionOver):
@@ -228,10 +228,10 @@ def test_after_its_end_nothing_is_sent(stage: Stage) -> None:
 # Ports
 
 
-def test_the_ports_of_a_job(stage: Stage) -> None:
-    stage.play = lambda socket: socket.send(s.over_frame(s.Over(code=0, ports=(80, 8888))))
-    assert ports_of(stage.transport, "job") == (80, 8888)
-    assert stage.opened == [s.Ports()]
+def test_the_ports_of_a_job(session_server: FakeSessionServer) -> None:
+    session_server.play = lambda socket: socket.send(s.over_frame(s.Over(code=0, ports=(80, 8888))))
+    assert ports_of(session_server.transport, "job") == (80, 8888)
+    assert session_server.opened == [s.Ports()]
 
 
 def test_a_port_that_is_not_among_them() -> None:
@@ -241,9 +241,9 @@ def test_a_port_that_is_not_among_them() -> None:
     assert (refused.value.why, refused.value.data) == ("Ports it listens on: 80, 8888.", {"ports": [80, 8888]})
 
 
-def test_each_connection_is_a_session(stage: Stage) -> None:
-    stage.play = echo
-    with PortForward(stage.transport, "job", 8888, 0) as forward:
+def test_each_connection_is_a_session(session_server: FakeSessionServer) -> None:
+    session_server.play = echo
+    with PortForward(session_server.transport, "job", 8888, 0) as forward:
         for content in (b"one", b"x" * 1_000_000):
             with socket.create_connection(("127.0.0.1", forward.local), 10) as connection:
                 threading.Thread(target=_say, args=(connection, content)).start()
@@ -251,7 +251,7 @@ def test_each_connection_is_a_session(stage: Stage) -> None:
                 while part := connection.recv(65536):
                     received += part
             assert received == content
-    assert stage.opened == [s.Connection(8888)] * 2
+    assert session_server.opened == [s.Connection(8888)] * 2
 
 
 def _say(connection: socket.socket, content: bytes) -> None:
@@ -259,19 +259,19 @@ def _say(connection: socket.socket, content: bytes) -> None:
     connection.shutdown(socket.SHUT_WR)
 
 
-def test_a_refused_connection_is_told_and_closed(stage: Stage) -> None:
+def test_a_refused_connection_is_told_and_closed(session_server: FakeSessionServer) -> None:
     problem = s.Problem("conflict", 409, "No process of the job listens on port 8888.")
-    stage.play = lambda socket: socket.send(s.over_frame(s.Over(problem=problem)))
+    session_server.play = lambda socket: socket.send(s.over_frame(s.Over(problem=problem)))
     told: list[CrucibleError] = []
     with (
-        PortForward(stage.transport, "job", 8888, 0, told.append) as forward,
+        PortForward(session_server.transport, "job", 8888, 0, told.append) as forward,
         socket.create_connection(("127.0.0.1", forward.local), 10) as connection,
     ):
         assert connection.recv(10) == b""
     assert [error.what for error in told] == [problem.what]
 
 
-def test_one_who_goes_ends_his_session(stage: Stage) -> None:
+def test_one_who_goes_ends_his_session(session_server: FakeSessionServer) -> None:
     gone = threading.Event()
 
     def play(socket: ServerConnection) -> None:
@@ -283,16 +283,16 @@ def test_one_who_goes_ends_his_session(stage: Stage) -> None:
         finally:
             gone.set()
 
-    stage.play = play
-    with PortForward(stage.transport, "job", 8888, 0) as forward:
+    session_server.play = play
+    with PortForward(session_server.transport, "job", 8888, 0) as forward:
         with socket.create_connection(("127.0.0.1", forward.local), 10) as connection:
             assert connection.recv(10) == b"hello"
         assert gone.wait(10)
 
 
-def test_closing_ends_what_is_open(stage: Stage) -> None:
-    stage.play = echo
-    forward = PortForward(stage.transport, "job", 8888, 0)
+def test_closing_ends_what_is_open(session_server: FakeSessionServer) -> None:
+    session_server.play = echo
+    forward = PortForward(session_server.transport, "job", 8888, 0)
     with socket.create_connection(("127.0.0.1", forward.local), 10) as connection:
         connection.sendall(b"a")
         assert connection.recv(1) == b"a"
@@ -302,12 +302,12 @@ def test_closing_ends_what_is_open(stage: Stage) -> None:
         socket.create_connection(("127.0.0.1", forward.local), 1)
 
 
-def test_too_many_at_once_are_turned_away(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_at_once_are_turned_away(session_server: FakeSessionServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_forward, "MAX_CONNECTIONS", 1)
-    stage.play = echo
+    session_server.play = echo
     told: list[CrucibleError] = []
     with (
-        PortForward(stage.transport, "job", 8888, 0, told.append) as forward,
+        PortForward(session_server.transport, "job", 8888, 0, told.append) as forward,
         socket.create_connection(("127.0.0.1", forward.local), 10) as first,
     ):
         first.sendall(b"a")
@@ -317,16 +317,16 @@ def test_too_many_at_once_are_turned_away(stage: Stage, monkeypatch: pytest.Monk
     assert "More than 1" in told[0].what
 
 
-def test_a_port_that_is_taken(stage: Stage) -> None:
+def test_a_port_that_is_taken(session_server: FakeSessionServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Conflict, match=str(port)) as refused:
-            PortForward(stage.transport, "job", port)
+            PortForward(session_server.transport, "job", port)
     assert "8888:0" in refused.value.fix
     with pytest.raises(BadInput):
-        PortForward(stage.transport, "job", 1, 70_000)
+        PortForward(session_server.transport, "job", 1, 70_000)
 
 
-def test_it_says_where_it_is(stage: Stage) -> None:
-    with PortForward(stage.transport, "job", 8888, 0) as forward:
+def test_it_says_where_it_is(session_server: FakeSessionServer) -> None:
+    with PortForward(session_server.transport, "job", 8888, 0) as forward:
         assert forward.url == f"http://127.0.0.1:{forward.local}"

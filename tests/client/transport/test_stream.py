@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from tests.client.real_server import RealServer, RunningJob, serving
-from tests.control.world import new_id
+from tests.control.harness import new_id
 from tests.server.app import TOKEN
 
 from crucible.client.api import Api

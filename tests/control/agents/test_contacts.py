@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.control.fakes import START
-from tests.control.world import Rig
+from tests.control.harness import ControlHarness
 
 from crucible.control.agents.contacts import Contacts
 
@@ -32,26 +32,26 @@ def test_without_contacts_nothing_waits() -> None:
     assert not Contacts().has_pending
 
 
-async def test_a_batch_is_stored_where_it_belongs(rig: Rig) -> None:
-    job, runner = await rig.running()
-    other = await rig.attempt(await rig.submit())
-    machine = await rig.machine()
-    rig.contacts.record_attempt(runner.attempt, START + 11.0)
-    rig.contacts.record_attempt("att-unknown", START + 12.0)
-    rig.contacts.record_machine(machine.id, START + 13.0)
-    batch = rig.contacts.take()
-    await rig.sql(batch.store)
-    assert (await rig.attempt(job)).last_seen == START + 11.0
-    assert (await rig.attempt(other.job)).last_seen is None
-    found = await rig.machine()
+async def test_a_batch_is_stored_where_it_belongs(harness: ControlHarness) -> None:
+    job, runner = await harness.running()
+    other = await harness.attempt(await harness.submit())
+    machine = await harness.machine()
+    harness.contacts.record_attempt(runner.attempt, START + 11.0)
+    harness.contacts.record_attempt("att-unknown", START + 12.0)
+    harness.contacts.record_machine(machine.id, START + 13.0)
+    batch = harness.contacts.take()
+    await harness.sql(batch.store)
+    assert (await harness.attempt(job)).last_seen == START + 11.0
+    assert (await harness.attempt(other.job)).last_seen is None
+    found = await harness.machine()
     assert found.last_seen == START + 13.0
     assert found.version == machine.version, "a sign of life outdates no decision"
 
 
-async def test_contacts_are_flushed_by_the_sweep_and_keep_a_quiet_job_reachable(rig: Rig) -> None:
-    job, runner = await rig.running()
+async def test_contacts_are_flushed_by_the_sweep_and_keep_a_quiet_job_reachable(harness: ControlHarness) -> None:
+    job, runner = await harness.running()
     for _ in range(4):
-        rig.clock.move(30)
-        await rig.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
-        await rig.reconciler.round()
-    assert (await rig.world(job)).job.conditions == frozenset()
+        harness.clock.move(30)
+        await harness.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
+        await harness.reconciler.round()
+    assert (await harness.world(job)).job.conditions == frozenset()

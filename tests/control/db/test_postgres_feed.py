@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from sqlalchemy import Connection, insert, text
-from tests.control.world import job_spec
+from tests.control.harness import job_spec
 
 from crucible.control.db import open_database
 from crucible.control.db import schema as t

@@ -62,12 +62,12 @@ def proxy(own_server: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-async def through(proxy: Proxy, own_server: Server, url: str, db: PostgresDb) -> AsyncIterator[PostgresDb]:
+async def proxied(proxy: Proxy, own_server: Server, url: str, db: PostgresDb) -> AsyncIterator[PostgresDb]:
     """The same database by way of the proxy."""
     address = url.replace(f":{own_server.port}/", f":{proxy.port}/")
-    through = PostgresDb(f"{address}?sslmode=disable&gssencmode=disable")
-    yield through
-    await through.close()
+    proxied = PostgresDb(f"{address}?sslmode=disable&gssencmode=disable")
+    yield proxied
+    await proxied.close()
 
 
 def counted(fn: Callable[[Connection], int]) -> tuple[Callable[[Connection], int], list[int]]:
@@ -148,41 +148,41 @@ async def test_a_session_ended_inside_commit_was_not_committed_and_runs_again(db
     assert await db.read(table.ids) == [1]
 
 
-async def test_a_commit_that_never_arrived_runs_again(through: PostgresDb, proxy: Proxy, table: Notes) -> None:
-    await through.write(table.add(1))
+async def test_a_commit_that_never_arrived_runs_again(proxied: PostgresDb, proxy: Proxy, table: Notes) -> None:
+    await proxied.write(table.add(1))
     proxy.before = lambda: None
     fn, runs = counted(table.add(2))
-    assert await through.write(fn) == 2
+    assert await proxied.write(fn) == 2
     assert len(runs) == 2
-    assert await through.read(table.ids) == [1, 2]
+    assert await proxied.read(table.ids) == [1, 2]
 
 
 async def test_a_commit_whose_answer_was_lost_is_found_to_have_happened(
-    through: PostgresDb, proxy: Proxy, table: Notes
+    proxied: PostgresDb, proxy: Proxy, table: Notes
 ) -> None:
-    await through.write(table.add(1))
+    await proxied.write(table.add(1))
     proxy.after = lambda: None
     fn, runs = counted(table.add(2))
-    assert await through.write(fn) == 2
+    assert await proxied.write(fn) == 2
     assert len(runs) == 1
-    assert await through.read(table.ids) == [1, 2]
+    assert await proxied.read(table.ids) == [1, 2]
 
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_however_the_line_ended_in_commit_its_fate_is_asked_for(
-    through: PostgresDb, proxy: Proxy, table: Notes, end: Callable[[socket.socket], None]
+    proxied: PostgresDb, proxy: Proxy, table: Notes, end: Callable[[socket.socket], None]
 ) -> None:
     proxy.end = end
-    await through.write(table.add(1))
+    await proxied.write(table.add(1))
     proxy.before = lambda: None
     fn, runs = counted(table.add(2))
-    assert await through.write(fn) == 2
+    assert await proxied.write(fn) == 2
     assert len(runs) == 2
     proxy.after = lambda: None
     fn, runs = counted(table.add(3))
-    assert await through.write(fn) == 3
+    assert await proxied.write(fn) == 3
     assert len(runs) == 1
-    assert await through.read(table.ids) == [1, 2, 3]
+    assert await proxied.read(table.ids) == [1, 2, 3]
 
 
 def test_only_a_refusal_by_a_server_that_goes_on_says_how_a_commit_ended() -> None:
@@ -193,17 +193,17 @@ def test_only_a_refusal_by_a_server_that_goes_on_says_how_a_commit_ended() -> No
     assert not breaks_connection(ValueError("of the function itself"))
 
 
-async def test_a_refused_commit_keeps_its_connection(through: PostgresDb, proxy: Proxy, table: Notes) -> None:
-    await through.write(table.add(1))
+async def test_a_refused_commit_keeps_its_connection(proxied: PostgresDb, proxy: Proxy, table: Notes) -> None:
+    await proxied.write(table.add(1))
     lines = proxy.lines
     with pytest.raises(IntegrityError):
-        await through.write(table.reply(1, 404))
-    await through.write(table.add(2))
+        await proxied.write(table.reply(1, 404))
+    await proxied.write(table.add(2))
     assert proxy.lines == lines
 
 
 async def test_a_line_that_takes_no_commit_is_lost_whatever_the_driver_says(
-    through: PostgresDb, proxy: Proxy, table: Notes
+    proxied: PostgresDb, proxy: Proxy, table: Notes
 ) -> None:
     """The driver reports that sending failed before it reads that the line is closed."""
     once = [True]
@@ -215,64 +215,64 @@ async def test_a_line_that_takes_no_commit_is_lost_whatever_the_driver_says(
         return 1
 
     fn, runs = counted(crashes_the_first_time)
-    assert await through.write(fn) == 1
+    assert await proxied.write(fn) == 1
     assert len(runs) == 2
-    assert await through.read(table.ids) == [1]
+    assert await proxied.read(table.ids) == [1]
 
 
 async def test_lines_that_broke_while_idle_are_replaced_whatever_the_driver_says(
-    through: PostgresDb, proxy: Proxy, table: Notes
+    proxied: PostgresDb, proxy: Proxy, table: Notes
 ) -> None:
-    await through.write(table.add(1))
-    await through.read(table.ids)
+    await proxied.write(table.add(1))
+    await proxied.read(table.ids)
     proxy.crash()
-    assert await through.write(table.add(2)) == 2
-    assert await through.read(table.ids) == [1, 2]
+    assert await proxied.write(table.add(2)) == 2
+    assert await proxied.read(table.ids) == [1, 2]
 
 
 async def test_it_is_found_also_after_a_clean_restart(
-    through: PostgresDb, own_server: Server, proxy: Proxy, table: Notes
+    proxied: PostgresDb, own_server: Server, proxy: Proxy, table: Notes
 ) -> None:
-    await through.write(table.add(1))
+    await proxied.write(table.add(1))
     proxy.after = own_server.restart
     fn, runs = counted(table.add(2))
-    assert await through.write(fn) == 2
+    assert await proxied.write(fn) == 2
     assert len(runs) == 1
-    assert await through.read(table.ids) == [1, 2]
+    assert await proxied.read(table.ids) == [1, 2]
 
 
 async def test_after_a_crash_it_is_unknown_and_said(
-    through: PostgresDb, own_server: Server, proxy: Proxy, table: Notes
+    proxied: PostgresDb, own_server: Server, proxy: Proxy, table: Notes
 ) -> None:
     """A crash may give a lost transaction's number away, so that number proves nothing any more."""
-    await through.write(table.add(1))
+    await proxied.write(table.add(1))
     proxy.after = lambda: own_server.restart(signal.SIGQUIT)
     fn, runs = counted(table.add(2))
     with pytest.raises(CommitUnknown) as told:
-        await through.write(fn)
+        await proxied.write(fn)
     assert told.value.fix
     assert len(runs) == 1
-    assert await through.write(table.add(3)) == 3
+    assert await proxied.write(table.add(3)) == 3
 
 
 async def test_after_a_crash_what_was_not_committed_runs_again(
-    through: PostgresDb, own_server: Server, proxy: Proxy, table: Notes
+    proxied: PostgresDb, own_server: Server, proxy: Proxy, table: Notes
 ) -> None:
-    await through.write(table.add(1))
+    await proxied.write(table.add(1))
     proxy.before = lambda: own_server.restart(signal.SIGQUIT)
-    assert await through.write(table.add(2)) == 2
-    assert await through.read(table.ids) == [1, 2]
+    assert await proxied.write(table.add(2)) == 2
+    assert await proxied.read(table.ids) == [1, 2]
 
 
 async def test_without_its_mark_a_server_s_word_is_not_taken(
-    through: PostgresDb, db: PostgresDb, proxy: Proxy, table: Notes
+    proxied: PostgresDb, db: PostgresDb, proxy: Proxy, table: Notes
 ) -> None:
     await db.write(lambda c: c.execute(text("DROP TABLE server_life")).rowcount)
-    await through.write(table.add(1))
+    await proxied.write(table.add(1))
     proxy.after = lambda: None
     with pytest.raises(CommitUnknown):
-        await through.write(table.add(2))
-    assert await through.read(table.ids) == [1, 2]
+        await proxied.write(table.add(2))
+    assert await proxied.read(table.ids) == [1, 2]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 
-from tests.control.hooks.wired import URL, Wired
+from tests.control.hooks.harness import URL, HookHarness
 
 from crucible.control.hooks import messages, rows
 from crucible.core.hooks import HookEvent, HookFormat
 
 
-async def test_a_message_says_what_happened_to_which_job(wired: Wired) -> None:
-    await wired.hook()
-    job = await wired.end_a_job(code=3, name="nightly", tags=("team=vision",))
-    await wired.notify()
-    (told,) = wired.told()
+async def test_a_message_says_what_happened_to_which_job(hook_harness: HookHarness) -> None:
+    await hook_harness.hook()
+    job = await hook_harness.end_a_job(code=3, name="nightly", tags=("team=vision",))
+    await hook_harness.notify()
+    (told,) = hook_harness.messages()
     assert set(told) == {"type", "timestamp", "data"}
     assert told["timestamp"] == told["data"]["event"]["at"]
     assert told["data"]["event"]["type"] == "failed"
@@ -24,28 +24,28 @@ async def test_a_message_says_what_happened_to_which_job(wired: Wired) -> None:
     assert about["reason"]["message"]
 
 
-async def test_neither_commands_nor_variables_nor_secrets_are_told(wired: Wired) -> None:
-    await wired.hook(events=list(HookEvent))
-    await wired.end_a_job(command=("sh", "-c", "echo canary-1"), env={"KEY": "canary-2"})
-    await wired.notify()
-    assert wired.sent()
-    assert not [one for one in wired.sent() if b"canary" in one.body]
+async def test_neither_commands_nor_variables_nor_secrets_are_told(hook_harness: HookHarness) -> None:
+    await hook_harness.hook(events=list(HookEvent))
+    await hook_harness.end_a_job(command=("sh", "-c", "echo canary-1"), env={"KEY": "canary-2"})
+    await hook_harness.notify()
+    assert hook_harness.sent()
+    assert not [one for one in hook_harness.sent() if b"canary" in one.body]
 
 
-async def test_slack_is_told_in_a_line_that_cannot_hold_markup(wired: Wired) -> None:
-    await wired.hook(format=HookFormat.SLACK)
-    await wired.end_a_job(code=1, name="<!channel> & co")
-    await wired.notify()
-    (told,) = wired.told()
+async def test_slack_is_told_in_a_line_that_cannot_hold_markup(hook_harness: HookHarness) -> None:
+    await hook_harness.hook(format=HookFormat.SLACK)
+    await hook_harness.end_a_job(code=1, name="<!channel> & co")
+    await hook_harness.notify()
+    (told,) = hook_harness.messages()
     assert set(told) == {"text"}
     assert told["text"].startswith("&lt;!channel&gt; &amp; co (job-")
     assert ": failed" in told["text"]
 
 
-async def test_ids_are_the_same_each_time_and_others_for_other_hooks_and_events(wired: Wired) -> None:
-    one, other = await wired.hook(), await wired.hook(URL + "2")
-    await wired.end_a_job()
-    await wired.end_a_job()
+async def test_ids_are_the_same_each_time_and_others_for_other_hooks_and_events(hook_harness: HookHarness) -> None:
+    one, other = await hook_harness.hook(), await hook_harness.hook(URL + "2")
+    await hook_harness.end_a_job()
+    await hook_harness.end_a_job()
 
     def made(conn) -> list[str]:  # type: ignore[no-untyped-def]
         found = []
@@ -56,27 +56,27 @@ async def test_ids_are_the_same_each_time_and_others_for_other_hooks_and_events(
                 after = int(event["cursor"])
         return found
 
-    first, second = await wired.rig.read(made), await wired.rig.read(made)
+    first, second = await hook_harness.harness.read(made), await hook_harness.harness.read(made)
     assert first == second
     assert len(set(first)) == 4
     assert one != other
 
 
-async def test_a_ping_says_whose_it_is(wired: Wired) -> None:
-    hook = await wired.hook()
-    message = messages.ping_message(await wired.row(hook), wired.rig.clock.now())
+async def test_a_ping_says_whose_it_is(hook_harness: HookHarness) -> None:
+    hook = await hook_harness.hook()
+    message = messages.ping_message(await hook_harness.row(hook), hook_harness.harness.clock.now())
     assert json.loads(message.body)["data"] == {"hook": hook, "project": "default"}
-    slack = messages.ping_message(await wired.row(await wired.hook(format=HookFormat.SLACK)), 5.0)
+    slack = messages.ping_message(await hook_harness.row(await hook_harness.hook(format=HookFormat.SLACK)), 5.0)
     assert set(json.loads(slack.body)) == {"text"}
 
 
-async def test_the_next_event_is_found_by_index(wired: Wired) -> None:
+async def test_the_next_event_is_found_by_index(hook_harness: HookHarness) -> None:
     """The place in the feed decides where reading begins, however long the feed is."""
-    if wired.rig.ports.db.__class__.__name__ != "InlineDb":
+    if hook_harness.harness.ports.db.__class__.__name__ != "InlineDb":
         return
     from sqlalchemy import text
 
-    hook = await wired.row(await wired.hook())
+    hook = await hook_harness.row(await hook_harness.hook())
     clause = messages._NEXT._clause
     values = {"after": 1, "upto": 5, "types": ["completed"], "in_project": hook.project}
 
@@ -84,6 +84,6 @@ async def test_the_next_event_is_found_by_index(wired: Wired) -> None:
         sql = str(clause.params(**values).compile(dialect=conn.dialect, compile_kwargs={"literal_binds": True}))
         return " ".join(str(row) for row in conn.execute(text(f"EXPLAIN QUERY PLAN {sql}")))
 
-    found = await wired.rig.read(plan)
+    found = await hook_harness.harness.read(plan)
     assert "SCAN" not in found
     assert "SEARCH events USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in found

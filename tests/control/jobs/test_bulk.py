@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.control.world import Rig, job_spec, service
+from tests.control.harness import ControlHarness, job_spec, service
 
 from crucible.control.db import schema as t
 from crucible.control.jobs.bulk import BATCH_SIZE
@@ -17,29 +17,29 @@ def view_of(result: SubmittedJob | CrucibleError) -> Any:
     return result.view
 
 
-async def test_many_jobs_are_stored_in_their_order(rig: Rig) -> None:
+async def test_many_jobs_are_stored_in_their_order(harness: ControlHarness) -> None:
     count = BATCH_SIZE * 2 + 3
-    done = await service(rig).jobs.submit_many(OWNER, [(job_spec(name=f"n{n}"), None) for n in range(count)])
+    done = await service(harness).jobs.submit_many(OWNER, [(job_spec(name=f"n{n}"), None) for n in range(count)])
     views = [view_of(one) for one in done]
     assert [view.name for view in views] == [f"n{n}" for n in range(count)]
     assert [view.id for view in views] == sorted(view.id for view in views)
-    assert await rig.count(t.jobs) == await rig.count(t.listings) == count
+    assert await harness.count(t.jobs) == await harness.count(t.listings) == count
 
 
-async def test_one_that_is_refused_stops_none_of_the_others(rig: Rig) -> None:
+async def test_one_that_is_refused_stops_none_of_the_others(harness: ControlHarness) -> None:
     bad = [
         (job_spec(backend="nowhere"), None),
         (job_spec(bundle="0" * 64), None),
         (job_spec(tags=("=",)), "k9"),
     ]
-    done = await service(rig).jobs.submit_many(OWNER, [(job_spec(), None), *bad, (job_spec(), None)])
+    done = await service(harness).jobs.submit_many(OWNER, [(job_spec(), None), *bad, (job_spec(), None)])
     assert [type(one) for one in done] == [SubmittedJob, UnknownName, BadInput, BadInput, SubmittedJob]
-    assert await rig.count(t.jobs) == 2
-    assert await rig.count(t.idempotency) == 0
+    assert await harness.count(t.jobs) == 2
+    assert await harness.count(t.idempotency) == 0
 
 
-async def test_a_key_makes_one_job_also_within_a_batch(rig: Rig) -> None:
-    control = service(rig)
+async def test_a_key_makes_one_job_also_within_a_batch(harness: ControlHarness) -> None:
+    control = service(harness)
     orders = [(job_spec(), "a"), (job_spec(), "a"), (job_spec(name="x"), "a"), (job_spec(), "b")]
     first, again, other, second = await control.jobs.submit_many(OWNER, orders)
     assert view_of(first).id == view_of(again).id != view_of(second).id
@@ -47,13 +47,13 @@ async def test_a_key_makes_one_job_also_within_a_batch(rig: Rig) -> None:
     assert isinstance(other, Conflict)
     repeated = await control.jobs.submit_many(OWNER, orders)
     assert view_of(repeated[0]).id == view_of(first).id
-    assert await rig.count(t.jobs) == 2
+    assert await harness.count(t.jobs) == 2
 
 
-async def test_jobs_are_cancelled_by_a_filter(rig: Rig) -> None:
-    control = service(rig)
-    keep = await rig.submit(cpus=4)
-    meant = [await rig.submit(cpus=4, tags=("old",)) for _ in range(3)]
+async def test_jobs_are_cancelled_by_a_filter(harness: ControlHarness) -> None:
+    control = service(harness)
+    keep = await harness.submit(cpus=4)
+    meant = [await harness.submit(cpus=4, tags=("old",)) for _ in range(3)]
     tagged = JobFilter(tag=("old",))
     views, more = await control.jobs.cancel_matching(OWNER, tagged, limit=2, dry_run=True)
     assert ([view.id for view in views], more) == (meant[:0:-1], True)
@@ -65,10 +65,10 @@ async def test_jobs_are_cancelled_by_a_filter(rig: Rig) -> None:
     assert await control.jobs.cancel_matching(OWNER, tagged, limit=10, dry_run=False) == ([], False)
 
 
-async def test_jobs_are_cancelled_by_their_ids(rig: Rig) -> None:
-    control = service(rig)
-    running, _ = await rig.running(cpus=4)
-    queued = await rig.submit(cpus=4)
+async def test_jobs_are_cancelled_by_their_ids(harness: ControlHarness) -> None:
+    control = service(harness)
+    running, _ = await harness.running(cpus=4)
+    queued = await harness.submit(cpus=4)
     refs = [queued, "zzzzzz", running[-8:], queued[-8:], "%"]
     planned = await control.jobs.cancel_named(OWNER, refs, dry_run=True)
     assert [isinstance(one, NotFound) for one in planned] == [False, True, False, False, True]

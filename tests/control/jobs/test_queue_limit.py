@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.control.world import Rig, job_spec
+from tests.control.harness import ControlHarness, job_spec
 
 from crucible.control.db import schema as t
 from crucible.control.jobs.queue_limit import QueueFull, QueueLimit
@@ -17,19 +17,19 @@ SPEC = job_spec(cpus=4)
 
 
 @pytest.fixture
-async def busy(rig: Rig) -> Rig:
+async def busy(harness: ControlHarness) -> ControlHarness:
     """This computer, taken by a job of the owner; three jobs of a user may be queued."""
-    rig.submitter._shared_computer = True
-    rig.submitter.queue_limit = QueueLimit(3)
-    await rig.submit(cpus=4)
-    return rig
+    harness.submitter._shared_computer = True
+    harness.submitter.queue_limit = QueueLimit(3)
+    await harness.submit(cpus=4)
+    return harness
 
 
-async def submit(rig: Rig, who: Identity, key: str | None = None) -> str:
-    return (await rig.writer.write(lambda unit: rig.submitter.store(unit, SPEC, key, who))).job
+async def submit(harness: ControlHarness, who: Identity, key: str | None = None) -> str:
+    return (await harness.writer.write(lambda unit: harness.submitter.store(unit, SPEC, key, who))).job
 
 
-async def test_a_user_with_too_many_queued_jobs_is_refused_and_others_are_not(busy: Rig) -> None:
+async def test_a_user_with_too_many_queued_jobs_is_refused_and_others_are_not(busy: ControlHarness) -> None:
     for number in range(3):
         await submit(busy, ADA, f"key-{number}")
     with pytest.raises(QueueFull) as caught:
@@ -43,7 +43,7 @@ async def test_a_user_with_too_many_queued_jobs_is_refused_and_others_are_not(bu
         await submit(busy, OWNER)
 
 
-async def test_jobs_that_ended_or_run_make_room(busy: Rig) -> None:
+async def test_jobs_that_ended_or_run_make_room(busy: ControlHarness) -> None:
     first, *_ = [await submit(busy, ADA) for _ in range(3)]
     await busy.services.bulk.cancel([first])
     assert (await busy.world(first)).job.state is JobState.CANCELLED
@@ -52,13 +52,13 @@ async def test_jobs_that_ended_or_run_make_room(busy: Rig) -> None:
         await submit(busy, ADA)
 
 
-async def test_a_batch_is_stored_up_to_the_limit(busy: Rig) -> None:
+async def test_a_batch_is_stored_up_to_the_limit(busy: ControlHarness) -> None:
     done = await busy.services.bulk.submit([(SPEC, None)] * 30, ADA)
     assert [type(one) for one in done] == [StoredJob] * 3 + [QueueFull] * 27
     assert await busy.count(t.jobs) == 4
 
 
-async def test_reruns_and_resumes_count(busy: Rig) -> None:
+async def test_reruns_and_resumes_count(busy: ControlHarness) -> None:
     ended = await submit(busy, ADA)
     await busy.services.bulk.cancel([ended])
     for _ in range(3):

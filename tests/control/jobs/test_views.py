@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.control.fakes import CAPACITY, START, FakeBackend
-from tests.control.world import job_spec, make_attempt, make_machine, new_id
+from tests.control.harness import job_spec, make_attempt, make_machine, new_id
 
 from crucible.control.jobs import views
 from crucible.control.jobs.views import (

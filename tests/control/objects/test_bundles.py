@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.control.world import Rig, pieces, sha
+from tests.control.harness import ControlHarness, pieces, sha
 
 from crucible.control.db import schema as t
 from crucible.control.objects.bundles import Bundles
@@ -33,31 +33,31 @@ def die() -> None:
     raise Killed
 
 
-def nothing_left(rig: Rig) -> bool:
-    scratch = rig.deployment.scratch
+def nothing_left(harness: ControlHarness) -> bool:
+    scratch = harness.deployment.scratch
     return not scratch.exists() or not list(scratch.iterdir())
 
 
-async def test_a_bundle_is_stored_once(rig: Rig) -> None:
-    assert not await rig.bundles.has(OWNER, sha(DATA))
-    assert await rig.bundles.put(OWNER, sha(DATA), pieces(DATA[:5], DATA[5:]))
-    assert not await rig.bundles.put(OWNER, sha(DATA), pieces(DATA))
-    assert await rig.bundles.has(OWNER, sha(DATA))
-    found = await rig.bundles.open(sha(DATA))
+async def test_a_bundle_is_stored_once(harness: ControlHarness) -> None:
+    assert not await harness.bundles.has(OWNER, sha(DATA))
+    assert await harness.bundles.put(OWNER, sha(DATA), pieces(DATA[:5], DATA[5:]))
+    assert not await harness.bundles.put(OWNER, sha(DATA), pieces(DATA))
+    assert await harness.bundles.has(OWNER, sha(DATA))
+    found = await harness.bundles.open(sha(DATA))
     assert (found.size, found.sha256) == (len(DATA), sha(DATA))
-    assert rig.ports.store.get(found.key) == DATA
-    assert nothing_left(rig)
+    assert harness.ports.store.get(found.key) == DATA
+    assert nothing_left(harness)
 
 
-async def test_other_bytes_than_announced_are_refused(rig: Rig) -> None:
+async def test_other_bytes_than_announced_are_refused(harness: ControlHarness) -> None:
     with pytest.raises(HashMismatch):
-        await rig.bundles.put(OWNER, sha(DATA), pieces(b"something else"))
-    assert not await rig.bundles.has(OWNER, sha(DATA))
-    assert rig.ports.store.size(bundle_key(sha(DATA))) is None
-    assert nothing_left(rig)
+        await harness.bundles.put(OWNER, sha(DATA), pieces(b"something else"))
+    assert not await harness.bundles.has(OWNER, sha(DATA))
+    assert harness.ports.store.size(bundle_key(sha(DATA))) is None
+    assert nothing_left(harness)
 
 
-async def test_too_much_is_refused_while_it_arrives(rig: Rig) -> None:
+async def test_too_much_is_refused_while_it_arrives(harness: ControlHarness) -> None:
     arrived = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -67,25 +67,27 @@ async def test_too_much_is_refused_while_it_arrives(rig: Rig) -> None:
             yield b"x" * 100
 
     with pytest.raises(TooLarge) as raised:
-        await rig.bundles.put(OWNER, sha(DATA), endless())
+        await harness.bundles.put(OWNER, sha(DATA), endless())
     assert raised.value.http_status == 413
     assert arrived == 11
-    assert nothing_left(rig)
+    assert nothing_left(harness)
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(rig: Rig) -> None:
+async def test_an_upload_that_breaks_off_leaves_nothing(harness: ControlHarness) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield DATA[:5]
         raise ConnectionError("the client went away")
 
     with pytest.raises(ConnectionError):
-        await rig.bundles.put(OWNER, sha(DATA), broken())
-    assert nothing_left(rig)
-    assert await rig.rows(t.bundles) == []
+        await harness.bundles.put(OWNER, sha(DATA), broken())
+    assert nothing_left(harness)
+    assert await harness.rows(t.bundles) == []
 
 
-async def test_a_crash_between_the_bytes_and_their_row_is_mended_by_the_next_upload(rig: Rig, tmp_path: Path) -> None:
-    ports = replace(rig.ports, store=open_store(str(tmp_path / "store")))
+async def test_a_crash_between_the_bytes_and_their_row_is_mended_by_the_next_upload(
+    harness: ControlHarness, tmp_path: Path
+) -> None:
+    ports = replace(harness.ports, store=open_store(str(tmp_path / "store")))
     bundles = Bundles(ports, Uploads(ports, tmp_path / "uploads"), 1000)
     arm("bundle.after_put", die)
     with pytest.raises(Killed):
@@ -98,6 +100,6 @@ async def test_a_crash_between_the_bytes_and_their_row_is_mended_by_the_next_upl
     assert (await bundles.open(sha(DATA))).size == len(DATA)
 
 
-async def test_what_is_not_there_cannot_be_opened(rig: Rig) -> None:
+async def test_what_is_not_there_cannot_be_opened(harness: ControlHarness) -> None:
     with pytest.raises(NotFound):
-        await rig.bundles.open(sha(DATA))
+        await harness.bundles.open(sha(DATA))

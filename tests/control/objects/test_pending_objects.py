@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.control.fakes import Killed
+from tests.control.harness import ControlHarness, pieces, sha
 from tests.control.upkeep.test_retention import retention, stored
-from tests.control.world import Rig, pieces, sha
 
 from crucible.control.objects import gc_marks, pending_objects
 from crucible.control.reconcile.crashpoints import arm, disarm
@@ -43,9 +43,9 @@ def dying(point: str) -> Iterator[None]:
 class Slow:
     """Somebody who sends the same code, and has not sent all of it yet."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, harness: ControlHarness) -> None:
         self._begun, self._rest = asyncio.Event(), asyncio.Event()
-        self._sending = asyncio.create_task(rig.bundles.put(OWNER, BUNDLE, self._chunks()))
+        self._sending = asyncio.create_task(harness.bundles.put(OWNER, BUNDLE, self._chunks()))
 
     async def begun(self) -> None:
         await self._begun.wait()
@@ -60,66 +60,68 @@ class Slow:
         yield CODE
 
 
-async def weeks_pass(rig: Rig) -> None:
+async def weeks_pass(harness: ControlHarness) -> None:
     for _ in range(3):
-        rig.clock.move(gc_marks.ARRIVAL_SECONDS)
-        await retention(rig).round()
+        harness.clock.move(gc_marks.ARRIVAL_SECONDS)
+        await retention(harness).round()
 
 
-async def test_bytes_whose_row_never_came_go_once_nobody_can_send_them_any_more(rig: Rig) -> None:
+async def test_bytes_whose_row_never_came_go_once_nobody_can_send_them_any_more(harness: ControlHarness) -> None:
     with dying("bundle.after_put"):
-        await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    await retention(rig).round()
-    assert stored(rig) == {KEY}, "its sender may come again"
-    await weeks_pass(rig)
-    assert stored(rig) == set()
-    assert await rig.read(pending_objects.list_pending) == []
+        await harness.bundles.put(OWNER, BUNDLE, pieces(CODE))
+    await retention(harness).round()
+    assert stored(harness) == {KEY}, "its sender may come again"
+    await weeks_pass(harness)
+    assert stored(harness) == set()
+    assert await harness.read(pending_objects.list_pending) == []
 
 
-async def test_what_has_its_row_is_not_looked_for(rig: Rig) -> None:
-    await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    assert len(await rig.read(pending_objects.list_pending)) == 1
-    await weeks_pass(rig)
-    assert await rig.read(pending_objects.list_pending) == []
-    assert stored(rig) == {KEY}
+async def test_what_has_its_row_is_not_looked_for(harness: ControlHarness) -> None:
+    await harness.bundles.put(OWNER, BUNDLE, pieces(CODE))
+    assert len(await harness.read(pending_objects.list_pending)) == 1
+    await weeks_pass(harness)
+    assert await harness.read(pending_objects.list_pending) == []
+    assert stored(harness) == {KEY}
 
 
-async def test_nothing_is_expected_of_bytes_that_no_store_was_asked_to_take(rig: Rig) -> None:
+async def test_nothing_is_expected_of_bytes_that_no_store_was_asked_to_take(harness: ControlHarness) -> None:
     with pytest.raises(HashMismatch):
-        await rig.bundles.put(OWNER, BUNDLE, pieces(b"other"))
-    assert await rig.read(pending_objects.list_pending) == []
+        await harness.bundles.put(OWNER, BUNDLE, pieces(b"other"))
+    assert await harness.read(pending_objects.list_pending) == []
 
 
-async def test_what_comes_again_while_the_round_that_removed_it_goes_on_is_expected_anew(rig: Rig) -> None:
-    await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    keeper, done = retention(rig), RemovalResult()
-    rig.clock.move(10.0)
+async def test_what_comes_again_while_the_round_that_removed_it_goes_on_is_expected_anew(
+    harness: ControlHarness,
+) -> None:
+    await harness.bundles.put(OWNER, BUNDLE, pieces(CODE))
+    keeper, done = retention(harness), RemovalResult()
+    harness.clock.move(10.0)
     await keeper._drop_bundles(0.0)
-    left = await rig.read(retention_module._pending_removals)
+    left = await harness.read(retention_module._pending_removals)
     await keeper._remove(left.objects, done)
-    assert stored(rig) == set()
+    assert stored(harness) == set()
     with dying("bundle.after_put"):
-        await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    await rig.sql(lambda conn: retention_module._note_round(conn, done, rig.clock.now()))
-    await weeks_pass(rig)
-    assert stored(rig) == set()
+        await harness.bundles.put(OWNER, BUNDLE, pieces(CODE))
+    await harness.sql(lambda conn: retention_module._note_round(conn, done, harness.clock.now()))
+    await weeks_pass(harness)
+    assert stored(harness) == set()
 
 
-async def test_bytes_of_a_slow_sender_go_though_those_of_another_were_pruned_before(rig: Rig) -> None:
-    slow = Slow(rig)
+async def test_bytes_of_a_slow_sender_go_though_those_of_another_were_pruned_before(harness: ControlHarness) -> None:
+    slow = Slow(harness)
     await slow.begun()
-    await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    rig.clock.move(10.0)
-    await retention(rig).prune(older_than=0.0, dry_run=False)
+    await harness.bundles.put(OWNER, BUNDLE, pieces(CODE))
+    harness.clock.move(10.0)
+    await retention(harness).prune(older_than=0.0, dry_run=False)
     with dying("bundle.after_put"):
         await slow.ended()
-    await weeks_pass(rig)
-    assert stored(rig) == set()
+    await weeks_pass(harness)
+    assert stored(harness) == set()
 
 
-async def test_a_row_is_never_without_its_bytes(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_is_never_without_its_bytes(harness: ControlHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sender's bytes are in and its row is not, when another's of the same code come, and are pruned."""
-    uploads, arrived, rest = rig.bundles._uploads, asyncio.Event(), asyncio.Event()
+    uploads, arrived, rest = harness.bundles._uploads, asyncio.Event(), asyncio.Event()
     real = uploads.put_bundle
 
     async def late(*what: Any) -> tuple[int, bool]:
@@ -130,13 +132,13 @@ async def test_a_row_is_never_without_its_bytes(rig: Rig, monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(uploads, "put_bundle", late)
-        sending = asyncio.create_task(rig.bundles.put(OWNER, BUNDLE, pieces(CODE)))
+        sending = asyncio.create_task(harness.bundles.put(OWNER, BUNDLE, pieces(CODE)))
         await arrived.wait()
-    await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
-    rig.clock.move(10.0)
-    await retention(rig).prune(older_than=0.0, dry_run=False)
+    await harness.bundles.put(OWNER, BUNDLE, pieces(CODE))
+    harness.clock.move(10.0)
+    await retention(harness).prune(older_than=0.0, dry_run=False)
     rest.set()
     await sending
-    assert await rig.bundles.has(OWNER, BUNDLE)
-    await weeks_pass(rig)
-    assert stored(rig) == {KEY}
+    assert await harness.bundles.has(OWNER, BUNDLE)
+    await weeks_pass(harness)
+    assert stored(harness) == {KEY}

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.control.world import Rig, pieces, sha
+from tests.control.harness import ControlHarness, pieces, sha
 
 from crucible.control.objects.bundles import Bundles
 from crucible.control.objects.quota import REMEMBERED_SECONDS, QuotaLimits, StoreQuota
@@ -31,50 +31,50 @@ class SmallDisk:
 
 
 @pytest.fixture
-def disk(rig: Rig) -> SmallDisk:
-    return SmallDisk(rig.ports.store, 2 * GiB)
+def disk(harness: ControlHarness) -> SmallDisk:
+    return SmallDisk(harness.ports.store, 2 * GiB)
 
 
-def bundles(rig: Rig, disk: SmallDisk, **bounds: Any) -> Bundles:
-    ports = replace(rig.ports, store=disk)
-    uploads = Uploads(ports, rig.deployment.scratch, StoreQuota(ports, QuotaLimits(**bounds)))
+def bundles(harness: ControlHarness, disk: SmallDisk, **bounds: Any) -> Bundles:
+    ports = replace(harness.ports, store=disk)
+    uploads = Uploads(ports, harness.deployment.scratch, StoreQuota(ports, QuotaLimits(**bounds)))
     return Bundles(ports, uploads, 1000)
 
 
-async def test_uploads_begin_while_there_is_room(rig: Rig, disk: SmallDisk) -> None:
-    assert await bundles(rig, disk).put(OWNER, sha(b"code"), pieces(b"code"))
+async def test_uploads_begin_while_there_is_room(harness: ControlHarness, disk: SmallDisk) -> None:
+    assert await bundles(harness, disk).put(OWNER, sha(b"code"), pieces(b"code"))
 
 
-async def test_below_the_reserve_nothing_is_taken_and_the_fix_is_told(rig: Rig, disk: SmallDisk) -> None:
+async def test_below_the_reserve_nothing_is_taken_and_the_fix_is_told(harness: ControlHarness, disk: SmallDisk) -> None:
     disk.free = GiB - 1
     with pytest.raises(StoreFull) as told:
-        await bundles(rig, disk).put(OWNER, sha(b"code"), pieces(b"code"))
+        await bundles(harness, disk).put(OWNER, sha(b"code"), pieces(b"code"))
     assert "crucible prune" in told.value.fix
     assert told.value.http_status == 507
-    assert not await bundles(rig, disk).has(OWNER, sha(b"code"))
+    assert not await bundles(harness, disk).has(OWNER, sha(b"code"))
 
 
-async def test_a_quota_counts_what_the_ledgers_say(rig: Rig, disk: SmallDisk) -> None:
-    mine = bundles(rig, disk, quota=10)
+async def test_a_quota_counts_what_the_ledgers_say(harness: ControlHarness, disk: SmallDisk) -> None:
+    mine = bundles(harness, disk, quota=10)
     await mine.put(OWNER, sha(b"123456789"), pieces(b"123456789"))
-    rig.clock.move(REMEMBERED_SECONDS)
+    harness.clock.move(REMEMBERED_SECONDS)
     await mine.put(OWNER, sha(b"ab"), pieces(b"ab"))
-    rig.clock.move(REMEMBERED_SECONDS)
+    harness.clock.move(REMEMBERED_SECONDS)
     with pytest.raises(StoreFull) as told:
         await mine.put(OWNER, sha(b"c"), pieces(b"c"))
     assert "store_quota" in told.value.why
 
 
-async def test_many_small_uploads_look_once(rig: Rig, disk: SmallDisk) -> None:
-    mine = bundles(rig, disk)
+async def test_many_small_uploads_look_once(harness: ControlHarness, disk: SmallDisk) -> None:
+    mine = bundles(harness, disk)
     for n in range(5):
         await mine.put(OWNER, sha(b"%d" % n), pieces(b"%d" % n))
     assert disk.looks == 1
-    rig.clock.move(REMEMBERED_SECONDS)
+    harness.clock.move(REMEMBERED_SECONDS)
     await mine.put(OWNER, sha(b"last"), pieces(b"last"))
     assert disk.looks == 2
 
 
-async def test_without_a_reserve_the_disk_may_be_filled(rig: Rig, disk: SmallDisk) -> None:
+async def test_without_a_reserve_the_disk_may_be_filled(harness: ControlHarness, disk: SmallDisk) -> None:
     disk.free = 1
-    assert await bundles(rig, disk, reserve=0).put(OWNER, sha(b"code"), pieces(b"code"))
+    assert await bundles(harness, disk, reserve=0).put(OWNER, sha(b"code"), pieces(b"code"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.control.world import Rig
+from tests.control.harness import ControlHarness
 
 from crucible.control.objects.store_health import REMEMBERED_SECONDS, StoreHealth
 from crucible.core.errors import CrucibleError
@@ -32,25 +32,27 @@ class FailingStore:
 
 
 @pytest.fixture
-def store(rig: Rig) -> FailingStore:
-    return FailingStore(rig.ports.store)
+def store(harness: ControlHarness) -> FailingStore:
+    return FailingStore(harness.ports.store)
 
 
 @pytest.fixture
-def health(rig: Rig, store: FailingStore) -> StoreHealth:
-    return StoreHealth(replace(rig.ports, store=store))
+def health(harness: ControlHarness, store: FailingStore) -> StoreHealth:
+    return StoreHealth(replace(harness.ports, store=store))
 
 
 async def test_a_store_that_fails_is_told(health: StoreHealth, store: FailingStore) -> None:
     assert await health.error() is store.error
 
 
-async def test_it_is_checked_rarely_however_often_asked(rig: Rig, health: StoreHealth, store: FailingStore) -> None:
+async def test_it_is_checked_rarely_however_often_asked(
+    harness: ControlHarness, health: StoreHealth, store: FailingStore
+) -> None:
     await asyncio.gather(*(health.error() for _ in range(50)))
     assert store.checks == 1
     store.error = None
     assert await health.error() is not None
-    rig.clock.move(REMEMBERED_SECONDS)
+    harness.clock.move(REMEMBERED_SECONDS)
     assert await health.error() is None
     assert store.checks == 2
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tests.control.world import Rig, pieces, sha
+from tests.control.harness import ControlHarness, pieces, sha
 
 from crucible.control.objects.uploads import BATCH, PUT_DEADLINE, SLOWEST, TooLarge, Uploads
 from crucible.control.runtime.system_ports import ThreadCalls
@@ -63,8 +63,8 @@ def scratch(tmp_path: Path) -> Path:
     return tmp_path / "uploads"
 
 
-def make(rig: Rig, tmp_path: Path, calls: object) -> Uploads:
-    ports = replace(rig.ports, store=open_store(str(tmp_path / "store")), calls=calls)  # type: ignore[arg-type]
+def make(harness: ControlHarness, tmp_path: Path, calls: object) -> Uploads:
+    ports = replace(harness.ports, store=open_store(str(tmp_path / "store")), calls=calls)  # type: ignore[arg-type]
     return Uploads(ports, tmp_path / "uploads")
 
 
@@ -72,8 +72,8 @@ def left_in(scratch: Path) -> list[Path]:
     return list(scratch.iterdir()) if scratch.exists() else []
 
 
-async def test_an_object_is_moved_into_the_store(rig: Rig, tmp_path: Path, scratch: Path) -> None:
-    uploads = make(rig, tmp_path, CountingCalls())
+async def test_an_object_is_moved_into_the_store(harness: ControlHarness, tmp_path: Path, scratch: Path) -> None:
+    uploads = make(harness, tmp_path, CountingCalls())
     inodes: list[int] = []
 
     async def watched() -> AsyncIterator[bytes]:
@@ -88,15 +88,15 @@ async def test_an_object_is_moved_into_the_store(rig: Rig, tmp_path: Path, scrat
     assert left_in(scratch) == []
 
 
-async def test_an_empty_object_is_one(rig: Rig, tmp_path: Path) -> None:
-    uploads = make(rig, tmp_path, CountingCalls())
+async def test_an_empty_object_is_one(harness: ControlHarness, tmp_path: Path) -> None:
+    uploads = make(harness, tmp_path, CountingCalls())
     assert await uploads.put_object("k", sha(b""), pieces(), LIMIT) == 0
     assert (tmp_path / "store/k").read_bytes() == b""
 
 
-async def test_small_pieces_are_written_together(rig: Rig, tmp_path: Path) -> None:
+async def test_small_pieces_are_written_together(harness: ControlHarness, tmp_path: Path) -> None:
     calls = CountingCalls()
-    uploads = make(rig, tmp_path, calls)
+    uploads = make(harness, tmp_path, calls)
     data = b"z" * (2 * BATCH + 7)
     small = [data[i : i + 4096] for i in range(0, len(data), 4096)]
     await uploads.put_object("k", sha(data), pieces(*small), LIMIT)
@@ -104,14 +104,14 @@ async def test_small_pieces_are_written_together(rig: Rig, tmp_path: Path) -> No
     assert calls.deadlines[-1] == PUT_DEADLINE + len(data) / SLOWEST
 
 
-async def test_a_bundle_says_whether_it_is_new(rig: Rig, tmp_path: Path) -> None:
-    uploads = make(rig, tmp_path, CountingCalls())
+async def test_a_bundle_says_whether_it_is_new(harness: ControlHarness, tmp_path: Path) -> None:
+    uploads = make(harness, tmp_path, CountingCalls())
     assert await uploads.put_bundle(sha(b"abc"), pieces(b"abc"), LIMIT) == (3, True)
     assert await uploads.put_bundle(sha(b"abc"), pieces(b"a", b"bc"), LIMIT) == (3, False)
 
 
-async def test_what_cannot_be_kept_leaves_nothing(rig: Rig, tmp_path: Path, scratch: Path) -> None:
-    uploads = make(rig, tmp_path, ThreadCalls())
+async def test_what_cannot_be_kept_leaves_nothing(harness: ControlHarness, tmp_path: Path, scratch: Path) -> None:
+    uploads = make(harness, tmp_path, ThreadCalls())
     with pytest.raises(HashMismatch):
         await uploads.put_object("k", sha(b"abc"), pieces(b"abd"), LIMIT)
     with pytest.raises(TooLarge):
@@ -120,17 +120,17 @@ async def test_what_cannot_be_kept_leaves_nothing(rig: Rig, tmp_path: Path, scra
     assert not (tmp_path / "store/k").exists()
 
 
-async def test_a_full_store_is_told(rig: Rig, scratch: Path) -> None:
-    ports = replace(rig.ports, store=FullStore(rig.ports.store._inner))  # type: ignore[attr-defined]
+async def test_a_full_store_is_told(harness: ControlHarness, scratch: Path) -> None:
+    ports = replace(harness.ports, store=FullStore(harness.ports.store._inner))  # type: ignore[attr-defined]
     with pytest.raises(StoreFull) as raised:
         await Uploads(ports, scratch).put_object("k", sha(b"abc"), pieces(b"abc"), LIMIT)
     assert raised.value.http_status == 507
     assert left_in(scratch) == []
 
 
-async def test_a_scratch_folder_that_cannot_be_made_is_told(rig: Rig, scratch: Path) -> None:
+async def test_a_scratch_folder_that_cannot_be_made_is_told(harness: ControlHarness, scratch: Path) -> None:
     scratch.write_bytes(b"in the way")
-    uploads = Uploads(replace(rig.ports, calls=ThreadCalls()), scratch)
+    uploads = Uploads(replace(harness.ports, calls=ThreadCalls()), scratch)
     with pytest.raises(Exception, match="could not be written") as raised:
         await uploads.put_object("k", sha(b"abc"), pieces(b"abc"), LIMIT)
     assert raised.value.http_status == 503  # type: ignore[attr-defined]
@@ -138,10 +138,10 @@ async def test_a_scratch_folder_that_cannot_be_made_is_told(rig: Rig, scratch: P
 
 @pytest.mark.parametrize("late", [0, 1, 2])
 async def test_work_that_starts_after_its_deadline_finds_nothing_to_do(
-    rig: Rig, tmp_path: Path, scratch: Path, late: int
+    harness: ControlHarness, tmp_path: Path, scratch: Path, late: int
 ) -> None:
     calls = LateCalls(late)
-    uploads = make(rig, tmp_path, calls)
+    uploads = make(harness, tmp_path, calls)
     with pytest.raises(TimedOut):
         await uploads.put_object("k", sha(b"x" * BATCH), pieces(b"x" * BATCH), LIMIT)
     with pytest.raises(Exception, match="given up"):
@@ -150,8 +150,8 @@ async def test_work_that_starts_after_its_deadline_finds_nothing_to_do(
     assert not (tmp_path / "store/k").exists()
 
 
-async def test_a_cancelled_upload_leaves_nothing(rig: Rig, tmp_path: Path, scratch: Path) -> None:
-    uploads = make(rig, tmp_path, ThreadCalls())
+async def test_a_cancelled_upload_leaves_nothing(harness: ControlHarness, tmp_path: Path, scratch: Path) -> None:
+    uploads = make(harness, tmp_path, ThreadCalls())
     waiting = asyncio.Event()
 
     async def stuck() -> AsyncIterator[bytes]:
@@ -168,7 +168,9 @@ async def test_a_cancelled_upload_leaves_nothing(rig: Rig, tmp_path: Path, scrat
     assert left_in(scratch) == []
 
 
-async def test_an_adoption_that_takes_too_long_still_leaves_nothing(rig: Rig, tmp_path: Path, scratch: Path) -> None:
+async def test_an_adoption_that_takes_too_long_still_leaves_nothing(
+    harness: ControlHarness, tmp_path: Path, scratch: Path
+) -> None:
     begun, go = threading.Event(), threading.Event()
 
     class SlowStore(ObjectStore):
@@ -178,7 +180,7 @@ async def test_an_adoption_that_takes_too_long_still_leaves_nothing(rig: Rig, tm
             raise StoreFull("There is no room left.")
 
     calls = ThreadCalls()
-    ports = replace(rig.ports, store=SlowStore(rig.ports.store._inner), calls=calls)  # type: ignore[attr-defined]
+    ports = replace(harness.ports, store=SlowStore(harness.ports.store._inner), calls=calls)  # type: ignore[attr-defined]
     task = asyncio.create_task(Uploads(ports, scratch).put_object("k", sha(b"abc"), pieces(b"abc"), LIMIT))
     assert await asyncio.to_thread(begun.wait, 10)
     task.cancel()
@@ -191,8 +193,8 @@ async def test_an_adoption_that_takes_too_long_still_leaves_nothing(rig: Rig, tm
             await asyncio.sleep(0)
 
 
-async def test_what_a_killed_server_left_is_cleared(rig: Rig, tmp_path: Path, scratch: Path) -> None:
-    uploads = make(rig, tmp_path, ThreadCalls())
+async def test_what_a_killed_server_left_is_cleared(harness: ControlHarness, tmp_path: Path, scratch: Path) -> None:
+    uploads = make(harness, tmp_path, ThreadCalls())
     await uploads.remove_leftovers()
     scratch.mkdir()
     (scratch / "upload-of-a-killed-server").write_bytes(b"half")

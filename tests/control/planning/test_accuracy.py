@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, select, text, update
 from tests.control.clouds import FakeCloud
-from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, other_worker, pieces, service, sha
+from tests.control.harness import (
+    ControlHarness,
+    FakeRunner,
+    give_back,
+    job_spec,
+    make_harness,
+    other_worker,
+    pieces,
+    service,
+    sha,
+)
 
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
@@ -44,57 +54,59 @@ for epoch in range(30):
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await make_rig(tmp_path, FakeCloud(capabilities=REAL))
-    yield rig
-    await give_back(rig.ports.db)
+async def harness(tmp_path: Path) -> AsyncIterator[ControlHarness]:
+    harness = await make_harness(tmp_path, FakeCloud(capabilities=REAL))
+    yield harness
+    await give_back(harness.ports.db)
 
 
-async def plan(rig: Rig, code: str = TRAIN, **asked: Any) -> Any:
+async def plan(harness: ControlHarness, code: str = TRAIN, **asked: Any) -> Any:
     ask = PlanRequest.model_validate({"code": code, **asked})
-    return (await rig.services.plans.plan(OWNER, ask)).as_json()
+    return (await harness.services.plans.plan(OWNER, ask)).as_json()
 
 
-async def told(rig: Rig, **asked: Any) -> float:
-    return float((await plan(rig, **asked))["chosen"]["seconds"])
+async def told(harness: ControlHarness, **asked: Any) -> float:
+    return float((await plan(harness, **asked))["chosen"]["seconds"])
 
 
-async def bundled(rig: Rig, code: str = TRAIN) -> str:
+async def bundled(harness: ControlHarness, code: str = TRAIN) -> str:
     packed = io.BytesIO()
     pack([Entry.of_bytes("main.py", code.encode())], packed)
     name = sha(packed.getvalue())
-    await service(rig).bundles.put(OWNER, name, pieces(packed.getvalue()))
+    await service(harness).bundles.put(OWNER, name, pieces(packed.getvalue()))
     return name
 
 
-async def planned(rig: Rig) -> None:
+async def planned(harness: ControlHarness) -> None:
     """Until nothing is due, a moment after the last submission."""
-    rig.clock.time += DELAY_SECONDS
-    while any(row["due_at"] is not None and row["due_at"] <= rig.clock.now() for row in await rig.rows(t.plans)):
-        await rig.services.forecasts.round()
+    harness.clock.time += DELAY_SECONDS
+    while any(
+        row["due_at"] is not None and row["due_at"] <= harness.clock.now() for row in await harness.rows(t.plans)
+    ):
+        await harness.services.forecasts.round()
 
 
-async def submitted(rig: Rig, **spec: Any) -> str:
+async def submitted(harness: ControlHarness, **spec: Any) -> str:
     """A job that starts the program, and has been planned."""
-    job = await rig.submit(**{"command": RUN, "bundle": await bundled(rig), **spec})
-    await planned(rig)
+    job = await harness.submit(**{"command": RUN, "bundle": await bundled(harness), **spec})
+    await planned(harness)
     return job
 
 
-async def running(rig: Rig, **spec: Any) -> tuple[str, FakeRunner]:
-    job = await submitted(rig, **spec)
-    await rig.host_up()
-    runner = await rig.runner(job)
+async def running(harness: ControlHarness, **spec: Any) -> tuple[str, FakeRunner]:
+    job = await submitted(harness, **spec)
+    await harness.host_up()
+    runner = await harness.runner(job)
     await runner.say(MessageKind.STARTED, pid=77)
     return job, runner
 
 
-async def ran(rig: Rig, seconds: float, code: int = 0, **spec: Any) -> str:
+async def ran(harness: ControlHarness, seconds: float, code: int = 0, **spec: Any) -> str:
     """A job that takes so long."""
-    job, runner = await running(rig, **spec)
-    rig.clock.time += seconds
+    job, runner = await running(harness, **spec)
+    harness.clock.time += seconds
     await runner.end(code)
-    rig.clock.time += FRESH_SECONDS
+    harness.clock.time += FRESH_SECONDS
     return job
 
 
@@ -102,30 +114,30 @@ async def page(control: ControlPlane, limit: int = 50, cursor: str | None = None
     return (await control.plans.predictions(who, limit=limit, cursor=cursor)).as_json()
 
 
-async def items(rig: Rig) -> Any:
-    return (await page(service(rig)))["items"]
+async def items(harness: ControlHarness) -> Any:
+    return (await page(service(harness)))["items"]
 
 
-async def test_the_next_plan_comes_nearer_to_what_the_last_job_took(rig: Rig) -> None:
-    before = await plan(rig)
+async def test_the_next_plan_comes_nearer_to_what_the_last_job_took(harness: ControlHarness) -> None:
+    before = await plan(harness)
     assert (before["learned"], before["accuracy"]["count"]) == (None, 0)
     real = 3 * before["chosen"]["seconds"]
     errors = []
     for _ in range(4):
-        errors.append(abs(await told(rig) - real) / real)
-        await ran(rig, real)
-    errors.append(abs(await told(rig) - real) / real)
+        errors.append(abs(await told(harness) - real) / real)
+        await ran(harness, real)
+    errors.append(abs(await told(harness) - real) / real)
     assert errors == sorted(errors, reverse=True)
     assert errors[0] == pytest.approx(2 / 3)
     assert errors[-1] < 0.15
 
 
-async def test_a_plan_says_what_corrected_it_and_how_good_predictions_were(rig: Rig) -> None:
-    before = await plan(rig)
+async def test_a_plan_says_what_corrected_it_and_how_good_predictions_were(harness: ControlHarness) -> None:
+    before = await plan(harness)
     assert before["chosen"]["confidence"] != Confidence.HIGH
     for _ in range(4):
-        await ran(rig, 2 * before["chosen"]["seconds"])
-    after = await plan(rig)
+        await ran(harness, 2 * before["chosen"]["seconds"])
+    after = await plan(harness)
     assert (after["learned"]["jobs"], after["learned"]["same_program"]) == (4, 4)
     assert after["chosen"]["seconds"] == pytest.approx(
         before["chosen"]["seconds"] * after["learned"]["factor"], rel=1e-3
@@ -135,145 +147,145 @@ async def test_a_plan_says_what_corrected_it_and_how_good_predictions_were(rig: 
     assert after["chosen"]["confidence"] == Confidence.HIGH
 
 
-async def test_other_arguments_of_the_same_code_are_the_same_program(rig: Rig) -> None:
-    await ran(rig, 1000.0)
-    assert (await plan(rig, command=("python", "main.py", "--quick")))["learned"]["same_program"] == 1
-    other = await plan(rig, TRAIN + "\nprint(loss)\n")
+async def test_other_arguments_of_the_same_code_are_the_same_program(harness: ControlHarness) -> None:
+    await ran(harness, 1000.0)
+    assert (await plan(harness, command=("python", "main.py", "--quick")))["learned"]["same_program"] == 1
+    other = await plan(harness, TRAIN + "\nprint(loss)\n")
     assert (other["learned"]["jobs"], other["learned"]["same_program"]) == (1, 0)
 
 
-async def test_hours_that_the_owner_gives_are_not_corrected(rig: Rig) -> None:
-    await ran(rig, 5000.0)
-    said = await plan(rig, hours=2.0)
+async def test_hours_that_the_owner_gives_are_not_corrected(harness: ControlHarness) -> None:
+    await ran(harness, 5000.0)
+    said = await plan(harness, hours=2.0)
     assert (said["chosen"]["seconds"], said["learned"]) == (7200.0, None)
     assert said["job"] == {"backend": "local"}
 
 
 @pytest.mark.parametrize("exit_code", [1, 3])
-async def test_a_job_that_failed_teaches_nothing(rig: Rig, exit_code: int) -> None:
-    before = await told(rig)
-    await ran(rig, 5.0, exit_code)
-    assert await told(rig) == before
-    assert [item["why_not"] for item in await items(rig)] == ["it did not complete"]
+async def test_a_job_that_failed_teaches_nothing(harness: ControlHarness, exit_code: int) -> None:
+    before = await told(harness)
+    await ran(harness, 5.0, exit_code)
+    assert await told(harness) == before
+    assert [item["why_not"] for item in await items(harness)] == ["it did not complete"]
 
 
-async def test_a_job_that_was_interrupted_teaches_nothing(rig: Rig) -> None:
-    before = await plan(rig)
-    job, runner = await running(rig)
-    assert (await items(rig))[0]["why_not"] == "it has not ended"
+async def test_a_job_that_was_interrupted_teaches_nothing(harness: ControlHarness) -> None:
+    before = await plan(harness)
+    job, runner = await running(harness)
+    assert (await items(harness))[0]["why_not"] == "it has not ended"
     interrupted = runner.message(MessageKind.EXITED, signal=9, cause="interrupted")
     await runner.send([interrupted, runner.message(MessageKind.ENDED)])
-    await rig.listen(120)
-    assert (await rig.world(job)).attempts[0].reason is Reason.INTERRUPTED
-    again = await rig.runner(job)
+    await harness.listen(120)
+    assert (await harness.world(job)).attempts[0].reason is Reason.INTERRUPTED
+    again = await harness.runner(job)
     await again.say(MessageKind.STARTED, pid=78)
-    rig.clock.time += 4000
+    harness.clock.time += 4000
     await again.end()
-    assert (await rig.world(job)).job.state == "completed"
-    assert await told(rig) == before["chosen"]["seconds"]
-    assert [item["why_not"] for item in await items(rig)] == ["it took several attempts"]
+    assert (await harness.world(job)).job.state == "completed"
+    assert await told(harness) == before["chosen"]["seconds"]
+    assert [item["why_not"] for item in await items(harness)] == ["it took several attempts"]
 
 
-async def test_a_job_that_ran_elsewhere_teaches_nothing(rig: Rig) -> None:
-    before = await plan(rig)
-    job, runner = await running(rig)
+async def test_a_job_that_ran_elsewhere_teaches_nothing(harness: ControlHarness) -> None:
+    before = await plan(harness)
+    job, runner = await running(harness)
     mine = t.predictions.c.job == job
-    await rig.sql(lambda conn: conn.execute(update(t.predictions).where(mine).values(backend="cloud")).rowcount)
-    rig.clock.time += 4000
+    await harness.sql(lambda conn: conn.execute(update(t.predictions).where(mine).values(backend="cloud")).rowcount)
+    harness.clock.time += 4000
     await runner.end()
-    assert await told(rig) == before["chosen"]["seconds"]
-    assert [item["why_not"] for item in await items(rig)] == ["it ran elsewhere"]
+    assert await told(harness) == before["chosen"]["seconds"]
+    assert [item["why_not"] for item in await items(harness)] == ["it ran elsewhere"]
 
 
-async def test_a_job_that_begins_in_the_middle_is_no_measure_of_the_whole(rig: Rig) -> None:
-    job, runner = await running(rig)
+async def test_a_job_that_begins_in_the_middle_is_no_measure_of_the_whole(harness: ControlHarness) -> None:
+    job, runner = await running(harness)
     await runner.end()
     row = {"id": "ckp-00001", "job": job, "attempt": runner.attempt, "rank": 0, "name": "a", "form": "file"}
     more = {"size": 1, "sha256": "0" * 64, "stored_at": 1.0}
-    await rig.sql(lambda conn: conn.execute(t.checkpoints.insert().values({**row, **more})).rowcount)
-    rest = await submitted(rig, resume_from="ckp-00001")
-    assert [item["job"] for item in await items(rig)] == [job]
-    assert (await service(rig).jobs.details(OWNER, rest)).plan.chosen.backend == "local"
+    await harness.sql(lambda conn: conn.execute(t.checkpoints.insert().values({**row, **more})).rowcount)
+    rest = await submitted(harness, resume_from="ckp-00001")
+    assert [item["job"] for item in await items(harness)] == [job]
+    assert (await service(harness).jobs.details(OWNER, rest)).plan.chosen.backend == "local"
 
 
-async def test_the_runners_own_clock_counts_where_it_has_told(rig: Rig) -> None:
+async def test_the_runners_own_clock_counts_where_it_has_told(harness: ControlHarness) -> None:
     """The server may hear of the end long after it."""
-    _, runner = await running(rig)
-    rig.clock.time += 90_000
+    _, runner = await running(harness)
+    harness.clock.time += 90_000
     await runner.end(seconds=120.0)
-    assert (await items(rig))[0]["took_seconds"] == 120.0
+    assert (await items(harness))[0]["took_seconds"] == 120.0
 
 
-async def test_another_server_knows_what_was_told_and_what_was_learned(rig: Rig) -> None:
+async def test_another_server_knows_what_was_told_and_what_was_learned(harness: ControlHarness) -> None:
     """One that shares the database, or the same after a restart."""
-    first = await plan(rig)
-    await ran(rig, 3 * first["chosen"]["seconds"])
-    corrected = await plan(rig)
-    restarted = await other_worker(rig, "w2")
+    first = await plan(harness)
+    await ran(harness, 3 * first["chosen"]["seconds"])
+    corrected = await plan(harness)
+    restarted = await other_worker(harness, "w2")
     assert await told(restarted) == corrected["chosen"]["seconds"]
-    twin = await other_worker(rig, "w3")
+    twin = await other_worker(harness, "w3")
     await twin.duties.renew(twin.ports.db, twin.clock)
     job = await submitted(twin)
-    newest = (await items(rig))[0]
+    newest = (await items(harness))[0]
     assert (newest["job"], newest["predicted_seconds"]) == (job, corrected["chosen"]["seconds"])
 
 
-async def test_a_rerun_is_predicted_with_what_the_first_taught(rig: Rig) -> None:
-    job = await ran(rig, 1000.0)
-    again = await rig.revival.rerun(job, None)
-    await planned(rig)
-    found = await items(rig)
+async def test_a_rerun_is_predicted_with_what_the_first_taught(harness: ControlHarness) -> None:
+    job = await ran(harness, 1000.0)
+    again = await harness.revival.rerun(job, None)
+    await planned(harness)
+    found = await items(harness)
     assert [item["job"] for item in found] == [again.job, job]
     assert abs(found[0]["predicted_seconds"] - 1000.0) < abs(found[1]["predicted_seconds"] - 1000.0)
 
 
-async def test_a_job_of_which_no_program_is_known_has_a_plan_and_no_prediction(rig: Rig) -> None:
-    job = await rig.submit(plan="of.an-old-client")
-    await planned(rig)
-    assert await rig.count(t.predictions) == 0
-    assert (await service(rig).jobs.details(OWNER, job)).plan.chosen.seconds is None
+async def test_a_job_of_which_no_program_is_known_has_a_plan_and_no_prediction(harness: ControlHarness) -> None:
+    job = await harness.submit(plan="of.an-old-client")
+    await planned(harness)
+    assert await harness.count(t.predictions) == 0
+    assert (await service(harness).jobs.details(OWNER, job)).plan.chosen.seconds is None
 
 
 async def test_a_simulated_place_teaches_nothing(tmp_path: Path) -> None:
-    rig = await make_rig(tmp_path, FakeCloud())
-    job = await submitted(rig, backend="cloud")
-    assert (await service(rig).jobs.details(OWNER, job)).plan.chosen.simulated is True
-    assert await rig.count(t.predictions) == 0
-    await give_back(rig.ports.db)
+    harness = await make_harness(tmp_path, FakeCloud())
+    job = await submitted(harness, backend="cloud")
+    assert (await service(harness).jobs.details(OWNER, job)).plan.chosen.simulated is True
+    assert await harness.count(t.predictions) == 0
+    await give_back(harness.ports.db)
 
 
-async def test_each_is_shown_with_its_error(rig: Rig) -> None:
-    first = await plan(rig)
-    job = await ran(rig, 2 * first["chosen"]["seconds"])
-    found = await page(service(rig), limit=1)
+async def test_each_is_shown_with_its_error(harness: ControlHarness) -> None:
+    first = await plan(harness)
+    job = await ran(harness, 2 * first["chosen"]["seconds"])
+    found = await page(service(harness), limit=1)
     (item,) = found["items"]
     assert (item["job"], item["status"], item["backend"], item["gpu"]) == (job, "completed", "local", "T4")
     assert item["predicted_seconds"] == item["analytic_seconds"] == first["chosen"]["seconds"]
     assert item["took_seconds"] == pytest.approx(2 * item["predicted_seconds"])
     assert (item["error"], item["why_not"], found["next"]) == (0.5, None, None)
     assert found["accuracy"] == {"count": 1, "median_error": 0.5, "close": 0.0}
-    assert (await service(rig).jobs.details(OWNER, job)).predicted_seconds == item["predicted_seconds"]
+    assert (await service(harness).jobs.details(OWNER, job)).predicted_seconds == item["predicted_seconds"]
 
 
-async def test_pages_follow_each_other_newest_first(rig: Rig) -> None:
-    made = [await ran(rig, 100.0) for _ in range(3)]
-    first = await page(service(rig), limit=2)
-    second = await page(service(rig), limit=2, cursor=first["next"])
+async def test_pages_follow_each_other_newest_first(harness: ControlHarness) -> None:
+    made = [await ran(harness, 100.0) for _ in range(3)]
+    first = await page(service(harness), limit=2)
+    second = await page(service(harness), limit=2, cursor=first["next"])
     assert [item["job"] for item in (*first["items"], *second["items"])] == made[::-1]
     assert second["next"] is None
     with pytest.raises(BadInput):
-        await page(service(rig), cursor="not one of ours")
+        await page(service(harness), cursor="not one of ours")
 
 
-async def test_those_of_other_projects_are_not_shown(rig: Rig) -> None:
-    job = await ran(rig, 100.0)
-    control = service(rig)
+async def test_those_of_other_projects_are_not_shown(harness: ControlHarness) -> None:
+    job = await ran(harness, 100.0)
+    control = service(harness)
     for name in ("vision", "speech"):
         await control.people.ensure_project(OWNER, name)
-    theirs = await ran(rig, 100.0, project="vision")
+    theirs = await ran(harness, 100.0, project="vision")
     somebody = Identity("usr-1", "ann", LoginMethod.TOKEN, roles={"vision": Role.MEMBER})
     stranger = Identity("usr-2", "bob", LoginMethod.TOKEN, roles={"speech": Role.MEMBER})
-    assert [item["job"] for item in await items(rig)] == [theirs, job]
+    assert [item["job"] for item in await items(harness)] == [theirs, job]
     seen = await page(control, who=somebody)
     assert ([item["job"] for item in seen["items"]], seen["accuracy"]["count"]) == ([theirs], 1)
     nothing = {"items": [], "next": None, "accuracy": {"count": 0, "median_error": None, "close": None}}
@@ -282,14 +294,14 @@ async def test_those_of_other_projects_are_not_shown(rig: Rig) -> None:
     assert await page(control, who=shared) == nothing
 
 
-async def test_lessons_are_read_at_most_every_few_seconds(rig: Rig) -> None:
-    job = await ran(rig, 1000.0)
-    rig.clock.time += FRESH_SECONDS
-    learned = (await plan(rig))["learned"]
-    await rig.sql(lambda conn: conn.execute(t.predictions.delete().where(t.predictions.c.job == job)).rowcount)
-    assert (await plan(rig))["learned"] == learned
-    rig.clock.time += FRESH_SECONDS
-    assert (await plan(rig))["learned"] is None
+async def test_lessons_are_read_at_most_every_few_seconds(harness: ControlHarness) -> None:
+    job = await ran(harness, 1000.0)
+    harness.clock.time += FRESH_SECONDS
+    learned = (await plan(harness))["learned"]
+    await harness.sql(lambda conn: conn.execute(t.predictions.delete().where(t.predictions.c.job == job)).rowcount)
+    assert (await plan(harness))["learned"] == learned
+    harness.clock.time += FRESH_SECONDS
+    assert (await plan(harness))["learned"] is None
 
 
 def test_lessons_are_looked_up_from_the_newest_predictions_on() -> None:

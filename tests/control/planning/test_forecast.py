@@ -12,8 +12,18 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 from tests.control.clouds import FakeCloud
+from tests.control.harness import (
+    ControlHarness,
+    FakeRunner,
+    give_back,
+    job_spec,
+    make_harness,
+    other_worker,
+    pieces,
+    service,
+    sha,
+)
 from tests.control.planning.test_accuracy import REAL, RUN, bundled, items, plan, planned, submitted
-from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, other_worker, pieces, service, sha
 
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
@@ -30,33 +40,33 @@ from crucible.wire.documents.messages import MessageKind
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await make_rig(tmp_path, FakeCloud(capabilities=REAL))
-    yield rig
-    await give_back(rig.ports.db)
+async def harness(tmp_path: Path) -> AsyncIterator[ControlHarness]:
+    harness = await make_harness(tmp_path, FakeCloud(capabilities=REAL))
+    yield harness
+    await give_back(harness.ports.db)
 
 
 @pytest.fixture
-def control(rig: Rig) -> ControlPlane:
-    return service(rig)
+def control(harness: ControlHarness) -> ControlPlane:
+    return service(harness)
 
 
-async def stored(rig: Rig, job: str) -> Any:
-    return (await service(rig).jobs.details(OWNER, job)).plan
+async def stored(harness: ControlHarness, job: str) -> Any:
+    return (await service(harness).jobs.details(OWNER, job)).plan
 
 
-async def test_a_job_is_predicted_as_its_plan_would_have(rig: Rig) -> None:
-    before = await plan(rig, command=("python", "main.py"))
-    job = await rig.submit(command=RUN, backend="local", bundle=await bundled(rig))
-    await rig.services.forecasts.round()
-    assert await stored(rig, job) is None, "nobody waits for it"
-    await planned(rig)
-    (item,) = await items(rig)
+async def test_a_job_is_predicted_as_its_plan_would_have(harness: ControlHarness) -> None:
+    before = await plan(harness, command=("python", "main.py"))
+    job = await harness.submit(command=RUN, backend="local", bundle=await bundled(harness))
+    await harness.services.forecasts.round()
+    assert await stored(harness, job) is None, "nobody waits for it"
+    await planned(harness)
+    (item,) = await items(harness)
     assert (item["job"], item["backend"], item["why_not"]) == (job, "local", "it has not ended")
     assert item["predicted_seconds"] == before["chosen"]["seconds"]
 
 
-async def test_names_of_framework_and_gpu_are_cut(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_of_framework_and_gpu_are_cut(harness: ControlHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Plans.plan_job
 
     async def with_long_names(self: Plans, request: PlanRequest) -> tuple[CandidatesView, Forecast | None]:
@@ -65,14 +75,14 @@ async def test_names_of_framework_and_gpu_are_cut(rig: Rig, monkeypatch: pytest.
         return found, replace(forecast, similarity=Similarity("f" * 150, "g" * 150, forecast.similarity.script))
 
     monkeypatch.setattr(Plans, "plan_job", with_long_names)
-    await submitted(rig)
-    (row,) = await rig.rows(t.predictions)
+    await submitted(harness)
+    (row,) = await harness.rows(t.predictions)
     assert (row["framework"], row["gpu"]) == ("f" * MAX_NAME, "g" * MAX_NAME)
 
 
-async def test_the_plan_is_kept_with_what_was_recommended_and_rejected(rig: Rig) -> None:
-    before = await plan(rig, command=("python", "main.py"))
-    found = await stored(rig, await submitted(rig))
+async def test_the_plan_is_kept_with_what_was_recommended_and_rejected(harness: ControlHarness) -> None:
+    before = await plan(harness, command=("python", "main.py"))
+    found = await stored(harness, await submitted(harness))
     assert found is not None
     assert (found.why, found.offers_count) == (None, 1)
     assert found.chosen is not None
@@ -148,167 +158,171 @@ DOCUMENT = {
 """As every version has stored it."""
 
 
-async def test_the_stored_document_keeps_its_keys_and_values(rig: Rig) -> None:
-    job = await submitted(rig, backend="local", bundle=None)
-    (row,) = await rig.rows(t.plans)
+async def test_the_stored_document_keeps_its_keys_and_values(harness: ControlHarness) -> None:
+    job = await submitted(harness, backend="local", bundle=None)
+    (row,) = await harness.rows(t.plans)
     assert json.loads(row["document"]) == DOCUMENT
-    shown = json.loads((await stored(rig, job)).model_dump_json())
+    shown = json.loads((await stored(harness, job)).model_dump_json())
     assert shown == {**DOCUMENT, "made_at": iso(row["made_at"])}
 
 
-async def test_a_document_that_says_less_or_more_is_read_too(rig: Rig) -> None:
-    job = await submitted(rig, backend="local", bundle=None)
+async def test_a_document_that_says_less_or_more_is_read_too(harness: ControlHarness) -> None:
+    job = await submitted(harness, backend="local", bundle=None)
     less = {name: value for name, value in OFFER.items() if name not in ("ceiling_micros_per_hour", "paid_seconds")}
     document = json.dumps({"why": None, "chosen": less, "offers": [less], "offers_count": 1, "newer": 7})
-    await rig.ports.db.write(lambda conn: conn.execute(t.plans.update().values(document=document)))
-    found = await stored(rig, job)
+    await harness.ports.db.write(lambda conn: conn.execute(t.plans.update().values(document=document)))
+    found = await stored(harness, job)
     assert (found.chosen.instance_type, found.chosen.paid_seconds, found.rejected) == ("this computer", None, ())
     assert found.as_json()["newer"] == 7
 
 
-async def test_it_stays_as_it_was_said(rig: Rig) -> None:
-    job = await submitted(rig)
-    found = await stored(rig, job)
-    await rig.place()
-    await rig.host_up()
-    runner = FakeRunner(rig.agents, (await rig.attempt(job)).id)
+async def test_it_stays_as_it_was_said(harness: ControlHarness) -> None:
+    job = await submitted(harness)
+    found = await stored(harness, job)
+    await harness.place()
+    await harness.host_up()
+    runner = FakeRunner(harness.agents, (await harness.attempt(job)).id)
     await runner.say(MessageKind.STARTED, pid=7)
-    rig.clock.time += 5000
+    harness.clock.time += 5000
     await runner.end()
-    await planned(rig)
-    assert await stored(rig, job) == found
+    await planned(harness)
+    assert await stored(harness, job) == found
 
 
-async def test_what_it_took_teaches(rig: Rig, control: ControlPlane) -> None:
-    job = await submitted(rig)
-    await rig.place()
-    await rig.host_up()
-    runner = FakeRunner(control.agents, (await rig.attempt(job)).id)
+async def test_what_it_took_teaches(harness: ControlHarness, control: ControlPlane) -> None:
+    job = await submitted(harness)
+    await harness.place()
+    await harness.host_up()
+    runner = FakeRunner(control.agents, (await harness.attempt(job)).id)
     await runner.say(MessageKind.STARTED, pid=7)
-    rig.clock.time += 5000
+    harness.clock.time += 5000
     await runner.end()
-    (item,) = await items(rig)
+    (item,) = await items(harness)
     assert (item["took_seconds"], item["why_not"]) == (5000.0, None)
-    learned = (await plan(rig, command=("python", "main.py")))["learned"]
+    learned = (await plan(harness, command=("python", "main.py")))["learned"]
     assert (learned["jobs"], learned["same_program"]) == (1, 1), "a plan's text and a bundle are the same program"
 
 
-async def test_a_full_backend_is_predicted_for_too(rig: Rig) -> None:
-    jobs = [await submitted(rig, name=f"number {number}") for number in range(3)]
-    assert sorted(item["job"] for item in await items(rig)) == sorted(jobs)
+async def test_a_full_backend_is_predicted_for_too(harness: ControlHarness) -> None:
+    jobs = [await submitted(harness, name=f"number {number}") for number in range(3)]
+    assert sorted(item["job"] for item in await items(harness)) == sorted(jobs)
 
 
-async def test_a_rerun_and_many_at_once_are_planned(rig: Rig, control: ControlPlane) -> None:
-    bundle = await bundled(rig)
+async def test_a_rerun_and_many_at_once_are_planned(harness: ControlHarness, control: ControlPlane) -> None:
+    bundle = await bundled(harness)
     spec = job_spec(command=RUN, backend="local", bundle=bundle)
     first = (await control.jobs.submit(OWNER, spec, None)).view.id
     again = await control.jobs.rerun(OWNER, first, None)
     many = await control.jobs.submit_many(
         OWNER, [(spec, "key-1"), (spec, "key-1"), (spec.model_copy(update={"tier": "x"}), None)]
     )
-    await planned(rig)
+    await planned(harness)
     ids = {first, again.view.id, many[0].view.id}  # type: ignore[union-attr]
-    assert {item["job"] for item in await items(rig)} == ids
+    assert {item["job"] for item in await items(harness)} == ids
 
 
-async def test_a_job_that_ended_before_it_was_planned_is_not_planned(rig: Rig, control: ControlPlane) -> None:
-    job = await rig.submit(command=RUN, bundle=await bundled(rig))
+async def test_a_job_that_ended_before_it_was_planned_is_not_planned(
+    harness: ControlHarness, control: ControlPlane
+) -> None:
+    job = await harness.submit(command=RUN, bundle=await bundled(harness))
     await control.jobs.cancel(OWNER, job)
-    await rig.listen(600)
-    assert JobState((await rig.world(job)).job.state).terminal
-    await planned(rig)
-    assert (await stored(rig, job), await rig.count(t.predictions)) == (None, 0)
+    await harness.listen(600)
+    assert JobState((await harness.world(job)).job.state).terminal
+    await planned(harness)
+    assert (await stored(harness, job), await harness.count(t.predictions)) == (None, 0)
 
 
-async def test_a_job_that_ends_while_it_is_planned_keeps_no_plan(rig: Rig, control: ControlPlane) -> None:
-    job = await rig.submit(command=RUN, bundle=await bundled(rig))
+async def test_a_job_that_ends_while_it_is_planned_keeps_no_plan(
+    harness: ControlHarness, control: ControlPlane
+) -> None:
+    job = await harness.submit(command=RUN, bundle=await bundled(harness))
     await control.jobs.cancel(OWNER, job)
-    await rig.listen(600)
-    await rig.services.forecasts._plan(job, (await rig.world(job)).job.spec)
-    assert (await stored(rig, job), await rig.count(t.predictions)) == (None, 0)
+    await harness.listen(600)
+    await harness.services.forecasts._plan(job, (await harness.world(job)).job.spec)
+    assert (await stored(harness, job), await harness.count(t.predictions)) == (None, 0)
 
 
 @pytest.mark.parametrize("code", ["print(1)", "import (", ""])
-async def test_a_program_of_which_nothing_can_be_said(rig: Rig, code: str) -> None:
-    job = await submitted(rig, bundle=await bundled(rig, code))
-    assert await rig.count(t.predictions) == 0
-    assert (await stored(rig, job)).chosen.seconds is None
+async def test_a_program_of_which_nothing_can_be_said(harness: ControlHarness, code: str) -> None:
+    job = await submitted(harness, bundle=await bundled(harness, code))
+    assert await harness.count(t.predictions) == 0
+    assert (await stored(harness, job)).chosen.seconds is None
 
 
-async def test_a_bundle_that_is_none_harms_nobody(rig: Rig, control: ControlPlane) -> None:
+async def test_a_bundle_that_is_none_harms_nobody(harness: ControlHarness, control: ControlPlane) -> None:
     await control.bundles.put(OWNER, sha(b"no archive"), pieces(b"no archive"))
-    await submitted(rig, bundle=sha(b"no archive"))
-    job = await submitted(rig)
-    assert [item["job"] for item in await items(rig)] == [job]
+    await submitted(harness, bundle=sha(b"no archive"))
+    job = await submitted(harness)
+    assert [item["job"] for item in await items(harness)] == [job]
 
 
-async def test_long_wishes_do_not_make_a_long_plan(rig: Rig) -> None:
+async def test_long_wishes_do_not_make_a_long_plan(harness: ControlHarness) -> None:
     wishes = ("north", *(f"{n}{'x' * 4000}" for n in range(63)))
-    found = await stored(rig, await submitted(rig, backend="cloud", regions=wishes, bundle=None))
+    found = await stored(harness, await submitted(harness, backend="cloud", regions=wishes, bundle=None))
     assert max(len(offer.why) for offer in found.rejected) == MAX_TEXT
     assert len(found.rejected) <= MAX_OFFERS
     assert len(found.model_dump_json()) < 10_000
 
 
-async def test_another_server_plans_what_one_that_died_has_left(rig: Rig) -> None:
-    job = await rig.submit(command=RUN, bundle=await bundled(rig))
-    restarted = await other_worker(rig, "w2")
+async def test_another_server_plans_what_one_that_died_has_left(harness: ControlHarness) -> None:
+    job = await harness.submit(command=RUN, bundle=await bundled(harness))
+    restarted = await other_worker(harness, "w2")
     await planned(restarted)
-    assert [item["job"] for item in await items(rig)] == [job]
+    assert [item["job"] for item in await items(harness)] == [job]
 
 
-async def test_a_try_that_did_not_end_is_made_again_and_only_so_often(rig: Rig) -> None:
+async def test_a_try_that_did_not_end_is_made_again_and_only_so_often(harness: ControlHarness) -> None:
     """The server may have died of it."""
-    rig.calls.hanging.add(LANE)
-    job = await rig.submit(command=RUN, bundle=await bundled(rig))
+    harness.calls.hanging.add(LANE)
+    job = await harness.submit(command=RUN, bundle=await bundled(harness))
     for tries in range(1, MAX_ATTEMPTS):
-        await planned(rig)
-        (row,) = await rig.rows(t.plans)
-        assert (row["tries"], row["due_at"]) == (tries, rig.clock.now() + RETRY_SECONDS)
-        rig.clock.time += RETRY_SECONDS
-    await planned(rig)
-    (row,) = await rig.rows(t.plans)
-    assert (row["tries"], row["due_at"], await stored(rig, job)) == (MAX_ATTEMPTS, None, None)
+        await planned(harness)
+        (row,) = await harness.rows(t.plans)
+        assert (row["tries"], row["due_at"]) == (tries, harness.clock.now() + RETRY_SECONDS)
+        harness.clock.time += RETRY_SECONDS
+    await planned(harness)
+    (row,) = await harness.rows(t.plans)
+    assert (row["tries"], row["due_at"], await stored(harness, job)) == (MAX_ATTEMPTS, None, None)
 
 
-async def test_a_try_that_fails_once_is_made_again(rig: Rig) -> None:
-    rig.calls.hanging.add(LANE)
-    job = await submitted(rig)
-    assert await stored(rig, job) is None
-    rig.calls.hanging.clear()
-    rig.clock.time += RETRY_SECONDS
-    await planned(rig)
-    assert [item["job"] for item in await items(rig)] == [job]
+async def test_a_try_that_fails_once_is_made_again(harness: ControlHarness) -> None:
+    harness.calls.hanging.add(LANE)
+    job = await submitted(harness)
+    assert await stored(harness, job) is None
+    harness.calls.hanging.clear()
+    harness.clock.time += RETRY_SECONDS
+    await planned(harness)
+    assert [item["job"] for item in await items(harness)] == [job]
 
 
-async def test_of_two_servers_one_plans_a_job(rig: Rig) -> None:
-    twin = await other_worker(rig, "w2")
-    await rig.submit(command=RUN, bundle=await bundled(rig))
-    rig.clock.time += 10
-    rig.calls.lanes.clear()
-    await asyncio.gather(rig.services.forecasts.round(), twin.services.forecasts.round())
-    assert rig.calls.lanes.count(LANE) == 1
-    assert await rig.count(t.predictions) == 1
+async def test_of_two_servers_one_plans_a_job(harness: ControlHarness) -> None:
+    twin = await other_worker(harness, "w2")
+    await harness.submit(command=RUN, bundle=await bundled(harness))
+    harness.clock.time += 10
+    harness.calls.lanes.clear()
+    await asyncio.gather(harness.services.forecasts.round(), twin.services.forecasts.round())
+    assert harness.calls.lanes.count(LANE) == 1
+    assert await harness.count(t.predictions) == 1
 
 
-async def test_one_that_is_late_does_not_replace_the_plan(rig: Rig) -> None:
-    twin = await other_worker(rig, "w2")
-    job = await submitted(rig)
-    before = await stored(rig, job)
-    rig.clock.time += 10
-    await twin.services.forecasts._plan(job, (await rig.world(job)).job.spec)
-    assert await stored(rig, job) == before
-    assert await rig.count(t.predictions) == 1
+async def test_one_that_is_late_does_not_replace_the_plan(harness: ControlHarness) -> None:
+    twin = await other_worker(harness, "w2")
+    job = await submitted(harness)
+    before = await stored(harness, job)
+    harness.clock.time += 10
+    await twin.services.forecasts._plan(job, (await harness.world(job)).job.spec)
+    assert await stored(harness, job) == before
+    assert await harness.count(t.predictions) == 1
 
 
-async def test_a_server_plans_for_the_backends_that_it_has(rig: Rig, tmp_path: Path) -> None:
-    job = await rig.submit(command=RUN, backend="cloud", bundle=await bundled(rig))
-    rig.clock.time += 10
-    lone = ControlPlane(rig.ports, {"local": rig.backend}, rig.deployment)
+async def test_a_server_plans_for_the_backends_that_it_has(harness: ControlHarness, tmp_path: Path) -> None:
+    job = await harness.submit(command=RUN, backend="cloud", bundle=await bundled(harness))
+    harness.clock.time += 10
+    lone = ControlPlane(harness.ports, {"local": harness.backend}, harness.deployment)
     await lone._services.forecasts.round()
-    assert await stored(rig, job) is None
-    await planned(rig)
-    assert (await stored(rig, job)).chosen.backend == "cloud"
+    assert await stored(harness, job) is None
+    await planned(harness)
+    assert (await stored(harness, job)).chosen.backend == "cloud"
 
 
 def test_what_is_due_is_found_among_what_is_due() -> None:

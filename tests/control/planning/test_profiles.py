@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.authorisation.town import found_town, token_of
+from tests.authorisation.populated_app import populate, token_of
 from tests.control.fakes import InlineCalls
-from tests.control.world import Rig
+from tests.control.harness import ControlHarness
 
 from crucible.control.planning.profiles import LANE, MAX_CACHED, Profiles
 from crucible.core.people.identity import OWNER, Identity
@@ -80,24 +80,26 @@ async def test_the_worker_ends_with_its_owner(profiles: Profiles) -> None:
     assert not os.path.exists(f"/proc/{pid}")
 
 
-async def test_a_plan_is_cached_for_the_same_authority_alone(rig: Rig) -> None:
-    town = await found_town(rig)
-    member, manager = await town.identity("member"), await town.identity("manager")
-    narrow = await town.control.tokens.identify(await token_of(town.control, "member", project="alpha"))
+async def test_a_plan_is_cached_for_the_same_authority_alone(harness: ControlHarness) -> None:
+    populated_app = await populate(harness)
+    member, manager = await populated_app.identity("member"), await populated_app.identity("manager")
+    narrow = await populated_app.control.tokens.identify(
+        await token_of(populated_app.control, "member", project="alpha")
+    )
     assert narrow is not None
 
     async def analysed(who: Identity) -> bool:
-        before = rig.calls.lanes.count(LANE)
-        await town.control.plans.plan(who, PlanRequest(code="import torch"))
-        return rig.calls.lanes.count(LANE) > before
+        before = harness.calls.lanes.count(LANE)
+        await populated_app.control.plans.plan(who, PlanRequest(code="import torch"))
+        return harness.calls.lanes.count(LANE) > before
 
     assert [await analysed(who) for who in (member, manager, narrow)] == [True] * 3, "a token may have been given away"
     assert [await analysed(who) for who in (member, manager, narrow)] == [False] * 3
 
 
-async def test_a_forecast_shares_nothing_with_plans(rig: Rig) -> None:
+async def test_a_forecast_shares_nothing_with_plans(harness: ControlHarness) -> None:
     ask = PlanRequest(code="import torch", backend="local")
-    await rig.services.plans.plan(OWNER, ask)
-    before = rig.calls.lanes.count(LANE)
-    await rig.services.plans.plan_job(ask)
-    assert rig.calls.lanes.count(LANE) == before + 1
+    await harness.services.plans.plan(OWNER, ask)
+    before = harness.calls.lanes.count(LANE)
+    await harness.services.plans.plan_job(ask)
+    assert harness.calls.lanes.count(LANE) == before + 1

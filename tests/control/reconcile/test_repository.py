@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, select
 from tests.control.fakes import START
-from tests.control.world import Rig, job_spec, make_attempt, make_machine, new_id
+from tests.control.harness import ControlHarness, job_spec, make_attempt, make_machine, new_id
 
 from crucible.control.db import schema as t
 from crucible.control.db.sqlite.inline import InlineDb
@@ -157,22 +157,22 @@ def first_world() -> World:
     return World(job)
 
 
-async def stored(rig: Rig, *machines: Machine) -> World:
+async def stored(harness: ControlHarness, *machines: Machine) -> World:
     """A job with one attempt on one machine."""
     world = first_world()
     step = Step(world, (Event("submitted"),))
-    world = await rig.sql(lambda conn: repository.insert_job(conn, step, START))
+    world = await harness.sql(lambda conn: repository.insert_job(conn, step, START))
     machine = machines[0] if machines else make_machine(new_id(Prefix.MACHINE, 1))
     attempt = make_attempt(world.job, machine.id, new_id(Prefix.ATTEMPT, 1))
     placed = Step(world.with_machine(machine).with_attempt(attempt), (Event("placed"),))
-    return await rig.sql(lambda conn: repository.save_step(conn, world, placed, START))
+    return await harness.sql(lambda conn: repository.save_step(conn, world, placed, START))
 
 
 def save(world: World, step: Step, now: float = START) -> Any:
     return lambda conn: repository.save_step(conn, world, step, now)
 
 
-class Undone(Exception):
+class RolledBack(Exception):
     """Carries a result out of a transaction that leaves nothing behind."""
 
     def __init__(self, result: Any) -> None:
@@ -184,9 +184,9 @@ def in_passing(fn: Callable[[Connection], Any]) -> Any:
     """What `fn` returns, on an empty database that stays empty. The inline database never suspends."""
 
     def undo(conn: Connection) -> None:
-        raise Undone(fn(conn))
+        raise RolledBack(fn(conn))
 
-    with pytest.raises(Undone) as raised:
+    with pytest.raises(RolledBack) as raised:
         EMPTY.write(undo).send(None)
     return raised.value.result
 
@@ -233,54 +233,54 @@ def test_an_update_stores_every_field_that_may_change(before: Job, after: Job) -
     assert found.job == (before if unnumbered == before else replace(unnumbered, version=before.version + 1))
 
 
-async def test_what_is_saved_is_what_is_loaded(rig: Rig) -> None:
-    world = await stored(rig)
-    assert await rig.world(world.job.id) == world
+async def test_what_is_saved_is_what_is_loaded(harness: ControlHarness) -> None:
+    world = await stored(harness)
+    assert await harness.world(world.job.id) == world
 
 
-async def test_no_job_no_world(rig: Rig) -> None:
-    assert await rig.read(lambda conn: repository.load_world(conn, "job-none")) is None
-    assert await rig.read(lambda conn: repository.load_machine(conn, "mch-none")) is None
-    assert await rig.read(lambda conn: repository.load_machines(conn, [])) == {}
+async def test_no_job_no_world(harness: ControlHarness) -> None:
+    assert await harness.read(lambda conn: repository.load_world(conn, "job-none")) is None
+    assert await harness.read(lambda conn: repository.load_machine(conn, "mch-none")) is None
+    assert await harness.read(lambda conn: repository.load_machines(conn, [])) == {}
 
 
-async def test_a_job_decided_on_an_old_version_is_stale(rig: Rig) -> None:
-    old = await stored(rig)
-    await rig.sql(save(old, Step(old.with_job(detail="first"))))
+async def test_a_job_decided_on_an_old_version_is_stale(harness: ControlHarness) -> None:
+    old = await stored(harness)
+    await harness.sql(save(old, Step(old.with_job(detail="first"))))
     with pytest.raises(Stale):
-        await rig.sql(save(old, Step(old.with_job(detail="second"))))
-    assert (await rig.world(old.job.id)).job.detail == "first"
+        await harness.sql(save(old, Step(old.with_job(detail="second"))))
+    assert (await harness.world(old.job.id)).job.detail == "first"
 
 
 async def test_a_machine_decided_on_an_old_version_is_stale_and_nothing_else_of_the_step_stays(
-    rig: Rig,
+    harness: ControlHarness,
 ) -> None:
-    world = await stored(rig)
+    world = await stored(harness)
     machine = next(iter(world.machines.values()))
-    await rig.change_machine(machine.id, f.LaunchAnswered("i-1"))
+    await harness.change_machine(machine.id, f.LaunchAnswered("i-1"))
     late = world.with_machine(replace(machine, detail="late")).with_job(detail="late")
     with pytest.raises(Stale):
-        await rig.sql(save(world, Step(late, (Event("late"),))))
-    found = await rig.world(world.job.id)
+        await harness.sql(save(world, Step(late, (Event("late"),))))
+    found = await harness.world(world.job.id)
     assert found.job.detail == ""
-    assert [e["type"] for e in await rig.rows(t.events)] == ["submitted", "placed"]
+    assert [e["type"] for e in await harness.rows(t.events)] == ["submitted", "placed"]
 
 
-async def test_versions_grow_only_with_changes(rig: Rig) -> None:
-    world = await stored(rig)
-    same = await rig.sql(save(world, Step(world)))
+async def test_versions_grow_only_with_changes(harness: ControlHarness) -> None:
+    world = await stored(harness)
+    same = await harness.sql(save(world, Step(world)))
     assert same == world
-    changed = await rig.sql(save(same, Step(same.with_job(detail="new"))))
+    changed = await harness.sql(save(same, Step(same.with_job(detail="new"))))
     assert changed.job.version == world.job.version + 1
     assert changed.machines == world.machines
 
 
-async def test_events_are_numbered_without_gaps(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_events_are_numbered_without_gaps(harness: ControlHarness) -> None:
+    world = await stored(harness)
     for batch in (("a", "b"), (), ("c",)):
         step = Step(world, tuple(Event(name, {"is": name}) for name in batch))
-        world = await rig.sql(save(world, step, START + 1))
-    rows = await rig.rows(t.events)
+        world = await harness.sql(save(world, step, START + 1))
+    rows = await harness.rows(t.events)
     assert [(r["n"], r["type"]) for r in rows] == [
         (1, "submitted"),
         (2, "placed"),
@@ -293,112 +293,112 @@ async def test_events_are_numbered_without_gaps(rig: Rig) -> None:
     assert world.job.events == 5
 
 
-async def test_a_step_undone_leaves_no_gap(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_a_step_undone_leaves_no_gap(harness: ControlHarness) -> None:
+    world = await stored(harness)
 
     def broken(conn: Any) -> None:
         repository.save_step(conn, world, Step(world, (Event("lost"),)), START)
         raise RuntimeError("the process of deciding broke")
 
     with pytest.raises(RuntimeError):
-        await rig.sql(broken)
-    await rig.sql(save(world, Step(world, (Event("kept"),))))
-    assert [(r["n"], r["type"]) for r in await rig.rows(t.events)][-1] == (3, "kept")
+        await harness.sql(broken)
+    await harness.sql(save(world, Step(world, (Event("kept"),))))
+    assert [(r["n"], r["type"]) for r in await harness.rows(t.events)][-1] == (3, "kept")
 
 
-async def test_a_price_begins_with_the_answer_and_ends_with_the_machine(rig: Rig) -> None:
+async def test_a_price_begins_with_the_answer_and_ends_with_the_machine(harness: ControlHarness) -> None:
     machine = make_machine(new_id(Prefix.MACHINE, 1), rate=526_000)
-    await stored(rig, machine)
-    assert await rig.rows(t.price_segments) == []
-    rig.clock.move(10)
-    await rig.change_machine(machine.id, f.LaunchAnswered("i-1"))
-    rig.clock.move(5)
-    await rig.change_machine(machine.id, f.HostSeen())
-    (segment,) = await rig.rows(t.price_segments)
+    await stored(harness, machine)
+    assert await harness.rows(t.price_segments) == []
+    harness.clock.move(10)
+    await harness.change_machine(machine.id, f.LaunchAnswered("i-1"))
+    harness.clock.move(5)
+    await harness.change_machine(machine.id, f.HostSeen())
+    (segment,) = await harness.rows(t.price_segments)
     assert (segment["starts_at"], segment["ends_at"], segment["rate"]) == (START + 10, None, 526_000)
-    rig.clock.move(60)
-    await rig.change_machine(machine.id, f.SeenGone(), f.SeenGone())
-    (segment,) = await rig.rows(t.price_segments)
+    harness.clock.move(60)
+    await harness.change_machine(machine.id, f.SeenGone(), f.SeenGone())
+    (segment,) = await harness.rows(t.price_segments)
     assert (segment["starts_at"], segment["ends_at"]) == (START + 10, START + 75)
 
 
-async def test_an_answer_repeated_opens_no_second_price(rig: Rig) -> None:
+async def test_an_answer_repeated_opens_no_second_price(harness: ControlHarness) -> None:
     machine = make_machine(new_id(Prefix.MACHINE, 1), rate=1)
-    await stored(rig, machine)
-    await rig.change_machine(machine.id, f.LaunchAnswered("i-1"), f.LaunchAnswered("i-1"))
-    assert await rig.count(t.price_segments) == 1
+    await stored(harness, machine)
+    await harness.change_machine(machine.id, f.LaunchAnswered("i-1"), f.LaunchAnswered("i-1"))
+    assert await harness.count(t.price_segments) == 1
 
 
-async def test_a_refused_machine_costs_nothing(rig: Rig) -> None:
+async def test_a_refused_machine_costs_nothing(harness: ControlHarness) -> None:
     machine = make_machine(new_id(Prefix.MACHINE, 1), rate=1)
-    await stored(rig, machine)
-    await rig.change_machine(machine.id, f.LaunchRefused("no"))
-    assert await rig.rows(t.price_segments) == []
+    await stored(harness, machine)
+    await harness.change_machine(machine.id, f.LaunchRefused("no"))
+    assert await harness.rows(t.price_segments) == []
 
 
-async def test_jobs_on_a_machine_that_is_gone_become_due(rig: Rig) -> None:
-    here = await rig.submit()
-    ended, runner = await rig.running()
+async def test_jobs_on_a_machine_that_is_gone_become_due(harness: ControlHarness) -> None:
+    here = await harness.submit()
+    ended, runner = await harness.running()
     await runner.end()
-    rig.clock.move(7)
-    machine = (await rig.machine()).id
-    await rig.change_machine(machine, f.SeenGone(), f.SeenGone())
-    assert (await rig.world(here)).job.due_at == rig.clock.now()
-    assert (await rig.world(ended)).job.due_at is None
+    harness.clock.move(7)
+    machine = (await harness.machine()).id
+    await harness.change_machine(machine, f.SeenGone(), f.SeenGone())
+    assert (await harness.world(here)).job.due_at == harness.clock.now()
+    assert (await harness.world(ended)).job.due_at is None
 
 
-async def test_a_decision_about_a_job_whose_machine_went_away_meanwhile_is_stale(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_a_decision_about_a_job_whose_machine_went_away_meanwhile_is_stale(harness: ControlHarness) -> None:
+    world = await stored(harness)
     (machine,) = world.machines
-    await rig.change_machine(machine, f.LaunchRefused("no room"))
+    await harness.change_machine(machine, f.LaunchRefused("no room"))
     with pytest.raises(Stale):
-        await rig.sql(save(world, Step(world.with_job(detail="late"))))
+        await harness.sql(save(world, Step(world.with_job(detail="late"))))
 
 
-async def test_a_decision_that_touches_a_machine_which_changed_meanwhile_is_stale(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_a_decision_that_touches_a_machine_which_changed_meanwhile_is_stale(harness: ControlHarness) -> None:
+    world = await stored(harness)
     (machine,) = world.machines
-    await rig.change_machine(machine, f.LaunchAnswered("i-1"))
+    await harness.change_machine(machine, f.LaunchAnswered("i-1"))
     with pytest.raises(Stale):
-        await rig.sql(save(world, Step(world, touched=frozenset({machine}))))
+        await harness.sql(save(world, Step(world, touched=frozenset({machine}))))
 
 
-async def test_a_touched_machine_has_a_new_version(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_a_touched_machine_has_a_new_version(harness: ControlHarness) -> None:
+    world = await stored(harness)
     (machine,) = world.machines
-    after = await rig.sql(save(world, Step(world, touched=frozenset({machine}))))
+    after = await harness.sql(save(world, Step(world, touched=frozenset({machine}))))
     assert after.machines[machine].version == world.machines[machine].version + 1
-    assert await rig.world(world.job.id) == after
+    assert await harness.world(world.job.id) == after
 
 
-async def test_a_changed_attempt_raises_the_version_of_its_job(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_a_changed_attempt_raises_the_version_of_its_job(harness: ControlHarness) -> None:
+    world = await stored(harness)
     (attempt,) = world.attempts
-    after = await rig.sql(save(world, Step(world.with_attempt(replace(attempt, detail="new")))))
+    after = await harness.sql(save(world, Step(world.with_attempt(replace(attempt, detail="new")))))
     assert after.job.version == world.job.version + 1
-    assert await rig.world(world.job.id) == after
+    assert await harness.world(world.job.id) == after
 
 
-async def test_touching_bumps_only_the_named_machines(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_touching_bumps_only_the_named_machines(harness: ControlHarness) -> None:
+    world = await stored(harness)
     machine = next(iter(world.machines))
     other = make_machine(new_id(Prefix.MACHINE, 2))
-    await rig.sql(lambda conn: conn.execute(insert(t.machines).values(codec.machine_row(other))).rowcount)
+    await harness.sql(lambda conn: conn.execute(insert(t.machines).values(codec.machine_row(other))).rowcount)
 
     async def versions() -> dict[str, int]:
-        return {r["id"]: r["desired_version"] for r in await rig.rows(t.machines)}
+        return {r["id"]: r["desired_version"] for r in await harness.rows(t.machines)}
 
     before = await versions()
-    await rig.sql(save(world, Step(world, touched=frozenset({machine}))))
+    await harness.sql(save(world, Step(world, touched=frozenset({machine}))))
     assert await versions() == {**before, machine: before[machine] + 1}
 
 
-async def test_effects_are_kept_in_their_order(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_effects_are_kept_in_their_order(harness: ControlHarness) -> None:
+    world = await stored(harness)
     machine = next(iter(world.machines))
     wanted = (Effect(EffectKind.LAUNCH, machine), Effect(EffectKind.TERMINATE, machine))
-    await rig.sql(save(world, Step(world, effects=wanted), START + 3))
-    rows = await rig.rows(t.effects)
+    await harness.sql(save(world, Step(world, effects=wanted), START + 3))
+    rows = await harness.rows(t.effects)
     assert [(r["kind"], r["done"], r["tries"]) for r in rows] == [
         ("launch", False, 0),
         ("terminate", False, 0),
@@ -406,10 +406,10 @@ async def test_effects_are_kept_in_their_order(rig: Rig) -> None:
     assert {r["not_before"] for r in rows} == {START + 3}
 
 
-async def test_a_rank_that_ended_is_stored(rig: Rig) -> None:
-    world = await stored(rig)
+async def test_a_rank_that_ended_is_stored(harness: ControlHarness) -> None:
+    world = await stored(harness)
     (attempt,) = world.attempts
     slots = tuple(replace(slot, ended=True) for slot in attempt.slots)
-    await rig.sql(save(world, Step(world.with_attempt(replace(attempt, slots=slots)))))
+    await harness.sql(save(world, Step(world.with_attempt(replace(attempt, slots=slots)))))
     query = select(t.slots.c.ended)
-    assert await rig.read(lambda conn: conn.execute(query).scalars().all()) == [True]
+    assert await harness.read(lambda conn: conn.execute(query).scalars().all()) == [True]

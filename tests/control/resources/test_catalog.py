@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.catalog.making import make_row, usd
+from tests.catalog.builders import make_row, usd
 from tests.catalog.prices import make_prices
 from tests.catalog.refresh.providers import FakeLambda, lambda_type, lambda_types
 from tests.control.fakes import FakeBackend
-from tests.server.promised import wrong_with_answer
+from tests.server.openapi_contract import wrong_with_answer
 
 from crucible.catalog import PROVIDERS, Library
 from crucible.catalog.refresh import BadAnswer

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.authorisation.town import Town
+from tests.authorisation.populated_app import PopulatedApp
 from tests.control.fakes import FakePost
-from tests.control.hooks.wired import DOWN, SECRET, URL, Wired
+from tests.control.hooks.harness import DOWN, SECRET, URL, HookHarness
 
 from crucible.control.db import schema as t
 from crucible.control.hooks import Hooks
@@ -25,8 +25,8 @@ async def add(hooks: Hooks, who: Identity = OWNER, project: str = "default", url
     return made.id
 
 
-async def test_a_new_hook_shows_its_secret_once(wired: Wired) -> None:
-    hooks = wired.rig.services.hooks
+async def test_a_new_hook_shows_its_secret_once(hook_harness: HookHarness) -> None:
+    hooks = hook_harness.harness.services.hooks
     made = await hooks.add(OWNER, "default", URL, events=ENDS, format=HookFormat.JSON, secret=SECRET)
     assert made.secret == SECRET.reveal()
     assert (made.url, made.events, made.state) == (URL, ("completed", "failed", "cancelled"), "enabled")
@@ -36,55 +36,55 @@ async def test_a_new_hook_shows_its_secret_once(wired: Wired) -> None:
         assert view.id == made.id
 
 
-async def test_a_secret_lies_encrypted_and_is_nothing_that_jobs_or_people_can_name(wired: Wired) -> None:
-    hook = await wired.hook()
-    (row,) = await wired.rig.rows(t.secrets)
+async def test_a_secret_lies_encrypted_and_is_nothing_that_jobs_or_people_can_name(hook_harness: HookHarness) -> None:
+    hook = await hook_harness.hook()
+    (row,) = await hook_harness.harness.rows(t.secrets)
     assert row["name"] == f"hook:{hook}"
     assert SECRET.reveal() not in json.dumps(row)
-    assert (await wired.rig.services.vault.list_secrets(OWNER, "default")).items == ()
+    assert (await hook_harness.harness.services.vault.list_secrets(OWNER, "default")).items == ()
     with pytest.raises(NotFound):
-        await wired.rig.services.vault.remove(OWNER, "default", f"hook:{hook}")
+        await hook_harness.harness.services.vault.remove(OWNER, "default", f"hook:{hook}")
     with pytest.raises(BadInput):
-        await wired.rig.services.vault.set(OWNER, "default", f"hook:{hook}", Secret("another value"))
+        await hook_harness.harness.services.vault.set(OWNER, "default", f"hook:{hook}", Secret("another value"))
     with pytest.raises(ValueError, match="secrets"):
-        await wired.rig.submit(secrets={"X": f"hook:{hook}"})
+        await hook_harness.harness.submit(secrets={"X": f"hook:{hook}"})
 
 
-async def test_new_keys_of_secrets_change_nothing_for_receivers(wired: Wired) -> None:
-    hook = await wired.hook()
-    await wired.rig.services.vault.rotate(OWNER)
-    await wired.rig.services.hooks.test(OWNER, "default", hook)
-    (sent,) = wired.sent()
-    verify_message(SECRET, sent.headers, sent.body, wired.rig.clock.now())
+async def test_new_keys_of_secrets_change_nothing_for_receivers(hook_harness: HookHarness) -> None:
+    hook = await hook_harness.hook()
+    await hook_harness.harness.services.vault.rotate(OWNER)
+    await hook_harness.harness.services.hooks.test(OWNER, "default", hook)
+    (sent,) = hook_harness.sent()
+    verify_message(SECRET, sent.headers, sent.body, hook_harness.harness.clock.now())
 
 
-async def test_after_a_rotation_the_old_secret_is_good_for_a_day(wired: Wired) -> None:
-    hook, hooks = await wired.hook(), wired.rig.services.hooks
+async def test_after_a_rotation_the_old_secret_is_good_for_a_day(hook_harness: HookHarness) -> None:
+    hook, hooks = await hook_harness.hook(), hook_harness.harness.services.hooks
     assert (await hooks.rotate(OWNER, "default", hook, OTHER)).secret == OTHER.reveal()
     await hooks.test(OWNER, "default", hook)
-    wired.rig.clock.move(OVERLAP)
+    hook_harness.harness.clock.move(OVERLAP)
     await hooks.test(OWNER, "default", hook)
-    during, after = wired.sent()
+    during, after = hook_harness.sent()
     for secret in (SECRET, OTHER):
-        verify_message(secret, during.headers, during.body, wired.rig.clock.now() - OVERLAP)
+        verify_message(secret, during.headers, during.body, hook_harness.harness.clock.now() - OVERLAP)
     assert during.headers["webhook-signature"].count("v1,") == 2
     assert after.headers["webhook-signature"].count("v1,") == 1
-    verify_message(OTHER, after.headers, after.body, wired.rig.clock.now())
+    verify_message(OTHER, after.headers, after.body, hook_harness.harness.clock.now())
 
 
-async def test_rotating_twice_forgets_the_first(wired: Wired) -> None:
-    hook, hooks = await wired.hook(), wired.rig.services.hooks
+async def test_rotating_twice_forgets_the_first(hook_harness: HookHarness) -> None:
+    hook, hooks = await hook_harness.hook(), hook_harness.harness.services.hooks
     await hooks.rotate(OWNER, "default", hook, OTHER)
     await hooks.rotate(OWNER, "default", hook, signing_secret(b"3" * 32))
     await hooks.test(OWNER, "default", hook)
-    (sent,) = wired.sent()
-    verify_message(OTHER, sent.headers, sent.body, wired.rig.clock.now())
+    (sent,) = hook_harness.sent()
+    verify_message(OTHER, sent.headers, sent.body, hook_harness.harness.clock.now())
     assert sent.headers["webhook-signature"].count("v1,") == 2
 
 
-async def test_who_may_what(town: Town) -> None:
-    hooks = town.control.hooks
-    who = {name: await town.identity(name) for name in ("stranger", "viewer", "member", "manager", "share")}
+async def test_who_may_what(populated_app: PopulatedApp) -> None:
+    hooks = populated_app.control.hooks
+    who = {name: await populated_app.identity(name) for name in ("stranger", "viewer", "member", "manager", "share")}
     hook = await add(hooks, who["manager"], "alpha")
     for name in ("viewer", "member", "share"):
         for attempt in (
@@ -105,14 +105,14 @@ async def test_who_may_what(town: Town) -> None:
         await hooks.get(OWNER, "beta", hook)
 
 
-async def test_what_was_done_is_recorded_with_the_host_alone(town: Town) -> None:
-    hooks, manager = town.control.hooks, await town.identity("manager")
+async def test_what_was_done_is_recorded_with_the_host_alone(populated_app: PopulatedApp) -> None:
+    hooks, manager = populated_app.control.hooks, await populated_app.identity("manager")
     hook = await add(hooks, manager, "alpha", "https://hooks.example/services/T0/B0/token-in-the-path")
     await hooks.change(manager, "alpha", hook, events=[HookEvent.FAILED], enabled=False)
     await hooks.test(manager, "alpha", hook)
     await hooks.rotate(manager, "alpha", hook, OTHER)
     await hooks.remove(manager, "alpha", hook)
-    rows = [row for row in await town.rig.rows(t.audit) if row["action"].startswith("hook.")]
+    rows = [row for row in await populated_app.harness.rows(t.audit) if row["action"].startswith("hook.")]
     assert [row["action"].removeprefix("hook.") for row in rows] == ["create", "change", "test", "rotate", "remove"]
     assert {(row["name"], row["project"], row["target"]) for row in rows} == {("manager", "alpha", hook)}
     assert "token-in-the-path" not in json.dumps(rows)
@@ -120,51 +120,51 @@ async def test_what_was_done_is_recorded_with_the_host_alone(town: Town) -> None
     assert json.loads(rows[1]["data"]) == {"enabled": False, "events": ["failed"]}
 
 
-async def test_addresses_that_may_not_be_called_are_refused_when_they_are_given(wired: Wired) -> None:
-    hooks = wired.rig.services.hooks
-    hook = await wired.hook()
+async def test_addresses_that_may_not_be_called_are_refused_when_they_are_given(hook_harness: HookHarness) -> None:
+    hooks = hook_harness.harness.services.hooks
+    hook = await hook_harness.hook()
     for url, error in (("http://10.0.0.1/", RefusedByPolicy), ("ftp://x", BadInput), ("https://unknown/", BadInput)):
         with pytest.raises(error):
             await add(hooks, url=url)
         with pytest.raises(error):
             await hooks.change(OWNER, "default", hook, url=url)
-    assert (await wired.view(hook)).url == URL
+    assert (await hook_harness.view(hook)).url == URL
 
 
-async def test_a_change_keeps_what_it_does_not_name(wired: Wired) -> None:
-    hook, hooks = await wired.hook(), wired.rig.services.hooks
+async def test_a_change_keeps_what_it_does_not_name(hook_harness: HookHarness) -> None:
+    hook, hooks = await hook_harness.hook(), hook_harness.harness.services.hooks
     await hooks.change(OWNER, "default", hook, url="https://other.example/")
     view = await hooks.change(OWNER, "default", hook, events=[HookEvent.FAILED, HookEvent.STARTED])
     assert (view.url, view.events, view.enabled) == ("https://other.example/", ("started", "failed"), True)
     assert (await hooks.change(OWNER, "default", hook, enabled=False)).state == "disabled"
 
 
-async def test_a_test_says_what_the_receiver_said_also_of_one_that_is_disabled(wired: Wired) -> None:
-    hook, hooks = await wired.hook(), wired.rig.services.hooks
+async def test_a_test_says_what_the_receiver_said_also_of_one_that_is_disabled(hook_harness: HookHarness) -> None:
+    hook, hooks = await hook_harness.hook(), hook_harness.harness.services.hooks
     await hooks.change(OWNER, "default", hook, enabled=False)
     good = await hooks.test(OWNER, "default", hook)
-    wired.post.replies[URL] = [DOWN]
+    hook_harness.post.replies[URL] = [DOWN]
     bad = await hooks.test(OWNER, "default", hook)
     assert (good.outcome, good.status, good.answer, good.type) == ("delivered", 200, "thanks", "ping")
     assert (bad.outcome, bad.status, bad.answer) == ("failed", None, "nobody answers")
-    view = await wired.view(hook)
+    view = await hook_harness.view(hook)
     assert (view.state, view.failures) == ("disabled", 0), "a test is no delivery"
-    assert len(await wired.tries(hook)) == 2
+    assert len(await hook_harness.tries(hook)) == 2
 
 
-async def test_what_is_removed_leaves_nothing(wired: Wired) -> None:
-    hook = await wired.hook()
-    await wired.rig.services.hooks.test(OWNER, "default", hook)
-    await wired.rig.services.hooks.remove(OWNER, "default", hook[-8:])
+async def test_what_is_removed_leaves_nothing(hook_harness: HookHarness) -> None:
+    hook = await hook_harness.hook()
+    await hook_harness.harness.services.hooks.test(OWNER, "default", hook)
+    await hook_harness.harness.services.hooks.remove(OWNER, "default", hook[-8:])
     for table in (t.hooks, t.deliveries, t.secrets):
-        assert await wired.rig.count(table) == 0
+        assert await hook_harness.harness.count(table) == 0
     with pytest.raises(NotFound, match="no hook"):
-        await wired.view(hook)
+        await hook_harness.view(hook)
 
 
-async def test_references_are_endings_that_fit_one(wired: Wired) -> None:
-    hooks = wired.rig.services.hooks
-    hook = await wired.hook()
+async def test_references_are_endings_that_fit_one(hook_harness: HookHarness) -> None:
+    hooks = hook_harness.harness.services.hooks
+    hook = await hook_harness.hook()
     for ref in (hook, hook.upper(), hook[-3:], f"hook-{hook[-6:]}"):
         assert (await hooks.get(OWNER, "default", ref)).id == hook
     for ref in ("", "x", hook[-2:], "hook-", "%", hook + "0"):
@@ -172,33 +172,37 @@ async def test_references_are_endings_that_fit_one(wired: Wired) -> None:
             await hooks.get(OWNER, "default", ref)
 
 
-async def test_a_reference_that_fits_several_is_a_conflict(wired: Wired) -> None:
-    first = await wired.hook()
+async def test_a_reference_that_fits_several_is_a_conflict(hook_harness: HookHarness) -> None:
+    first = await hook_harness.hook()
     twin = "hook-" + "1" * 10 + first[-16:]
 
     def copy(conn) -> None:  # type: ignore[no-untyped-def]
         row = dict(conn.execute(t.hooks.select()).mappings().one())
         conn.execute(t.hooks.insert().values({**row, "id": twin}))
 
-    await wired.rig.sql(copy)
+    await hook_harness.harness.sql(copy)
     with pytest.raises(Conflict):
-        await wired.rig.services.hooks.get(OWNER, "default", first[-6:])
+        await hook_harness.harness.services.hooks.get(OWNER, "default", first[-6:])
 
 
-async def test_a_project_has_so_many_and_no_more(wired: Wired) -> None:
+async def test_a_project_has_so_many_and_no_more(hook_harness: HookHarness) -> None:
     for _ in range(MOST_HOOKS):
-        await wired.hook()
+        await hook_harness.hook()
     with pytest.raises(RefusedByPolicy, match="the most it may have"):
-        await wired.hook()
+        await hook_harness.hook()
 
 
-async def test_a_server_without_a_way_out_says_so(wired: Wired) -> None:
+async def test_a_server_without_a_way_out_says_so(hook_harness: HookHarness) -> None:
     from crucible.control.hooks import Sender
 
-    hooks = Hooks(wired.rig.ports, wired.rig.services.access, Sender(wired.rig.ports, wired.rig.services.vault, None))
+    hooks = Hooks(
+        hook_harness.harness.ports,
+        hook_harness.harness.services.access,
+        Sender(hook_harness.harness.ports, hook_harness.harness.services.vault, None),
+    )
     with pytest.raises(Trouble, match="sends no notifications"):
         await add(hooks)
 
 
-def test_the_fake_way_out_is_one(wired: Wired) -> None:
-    assert isinstance(wired.post, FakePost)
+def test_the_fake_way_out_is_one(hook_harness: HookHarness) -> None:
+    assert isinstance(hook_harness.post, FakePost)

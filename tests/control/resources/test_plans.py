@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.control.clouds import FakeCloud
 from tests.control.fakes import FakeBackend
-from tests.control.world import Rig, give_back, job_spec, make_rig
+from tests.control.harness import ControlHarness, give_back, job_spec, make_harness
 
 from crucible.control.db import schema as t
 from crucible.control.machines.machine_factory import SAVING_SECONDS, STAGING_SECONDS
@@ -40,32 +40,32 @@ SHARED = f"{NEEDS_GPU}model = torch.nn.parallel.DistributedDataParallel(model)\n
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+async def harness(tmp_path: Path) -> AsyncIterator[ControlHarness]:
     """With a cloud of three zones beside this computer."""
-    rig = await make_rig(tmp_path, FakeCloud(capabilities=REAL))
-    yield rig
-    await give_back(rig.ports.db)
+    harness = await make_harness(tmp_path, FakeCloud(capabilities=REAL))
+    yield harness
+    await give_back(harness.ports.db)
 
 
-async def plan(rig: Rig, asked: dict[str, Any] | None = None, **more: Any) -> Any:
+async def plan(harness: ControlHarness, asked: dict[str, Any] | None = None, **more: Any) -> Any:
     """`asked` is what a plan may be asked beyond a submission."""
     ask = PlanRequest.model_validate({**dict(job_spec(**more)), **(asked or {})})
-    return (await rig.services.plans.plan(OWNER, ask)).as_json()
+    return (await harness.services.plans.plan(OWNER, ask)).as_json()
 
 
 def runnable(found: Any) -> list[tuple[str, str]]:
     return [(offer["backend"], offer["region"]) for offer in found["offers"] if offer["runnable"]]
 
 
-async def test_named_places_come_in_their_order_and_the_cheapest_of_each_first(rig: Rig) -> None:
-    found = await plan(rig, {"every_region": True}, backend="cloud", fallback=("local",))
+async def test_named_places_come_in_their_order_and_the_cheapest_of_each_first(harness: ControlHarness) -> None:
+    found = await plan(harness, {"every_region": True}, backend="cloud", fallback=("local",))
     wanted = [("cloud", "north-1"), ("cloud", "north-2"), ("cloud", "south-1"), ("local", "here")]
     assert runnable(found) == wanted
     assert "is spot, not on_demand" in {offer["why"] for offer in found["rejected"]}
 
 
-async def test_this_computer_is_free_and_others_are_shown_with_what_they_would_cost(rig: Rig) -> None:
-    found = await plan(rig, {"hours": 2.0})
+async def test_this_computer_is_free_and_others_are_shown_with_what_they_would_cost(harness: ControlHarness) -> None:
+    found = await plan(harness, {"hours": 2.0})
     assert found["chosen"]["backend"] == "local"
     assert found["job"] == {"backend": "local"}
     cloud = next(offer for offer in found["offers"] if offer["backend"] == "cloud")
@@ -73,8 +73,10 @@ async def test_this_computer_is_free_and_others_are_shown_with_what_they_would_c
     assert cloud["eta_seconds"] == pytest.approx(2 * 3600 + 30)
 
 
-async def test_a_plan_in_json(rig: Rig) -> None:
-    found = await plan(rig, {"hours": 2.0, "max_cost_usd": 3.0}, backend="cloud", market=Market.SPOT, seconds=3600.0)
+async def test_a_plan_in_json(harness: ControlHarness) -> None:
+    found = await plan(
+        harness, {"hours": 2.0, "max_cost_usd": 3.0}, backend="cloud", market=Market.SPOT, seconds=3600.0
+    )
     apart = ("chosen", "offers", "rejected", "rejected_count", "prices")
     assert {name: value for name, value in found.items() if name not in apart} == {
         "profile": None,
@@ -105,13 +107,13 @@ async def test_a_plan_in_json(rig: Rig) -> None:
     assert set(found["prices"]) == {"oldest", "newest", "oldest_days", "refused", "note"}
 
 
-async def test_of_each_type_the_best_region_unless_all_are_asked_for(rig: Rig) -> None:
-    assert runnable(await plan(rig)) == [("local", "here"), ("cloud", "north-1")]
-    assert len(runnable(await plan(rig, {"every_region": True}))) == 4
+async def test_of_each_type_the_best_region_unless_all_are_asked_for(harness: ControlHarness) -> None:
+    assert runnable(await plan(harness)) == [("local", "here"), ("cloud", "north-1")]
+    assert len(runnable(await plan(harness, {"every_region": True}))) == 4
 
 
-async def test_what_is_chosen_comes_with_its_call_and_its_end(rig: Rig) -> None:
-    found = await plan(rig, backend="cloud", market=Market.SPOT, seconds=3600.0, grace_seconds=10.0)
+async def test_what_is_chosen_comes_with_its_call_and_its_end(harness: ControlHarness) -> None:
+    found = await plan(harness, backend="cloud", market=Market.SPOT, seconds=3600.0, grace_seconds=10.0)
     chosen = found["chosen"]
     assert (chosen["region"], chosen["market"], chosen["rate_micros_per_hour"]) == ("north-1", "spot", 300_000)
     assert chosen["call"]["token"].startswith("mch-")
@@ -120,11 +122,11 @@ async def test_what_is_chosen_comes_with_its_call_and_its_end(rig: Rig) -> None:
     assert chosen["ends_at"] is not None
 
 
-async def test_it_is_what_a_submission_would_ask_for(rig: Rig) -> None:
+async def test_it_is_what_a_submission_would_ask_for(harness: ControlHarness) -> None:
     more = {"backend": "cloud", "market": Market.SPOT, "regions": ("north-2",)}
-    planned = (await plan(rig, **more))["chosen"]
-    await rig.submit(**more)
-    made = await rig.machine()
+    planned = (await plan(harness, **more))["chosen"]
+    await harness.submit(**more)
+    made = await harness.machine()
     assert (made.region, made.market.value, made.rate) == (
         planned["region"],
         planned["market"],
@@ -132,41 +134,41 @@ async def test_it_is_what_a_submission_would_ask_for(rig: Rig) -> None:
     )
 
 
-async def test_money_bounds_the_time_and_is_part_of_what_to_submit(rig: Rig) -> None:
-    found = await plan(rig, {"max_cost_usd": 0.1}, backend="cloud")
+async def test_money_bounds_the_time_and_is_part_of_what_to_submit(harness: ControlHarness) -> None:
+    found = await plan(harness, {"max_cost_usd": 0.1}, backend="cloud")
     assert found["chosen"]["paid_seconds"] == 370
     assert found["job"] == {"backend": "cloud", "max_cost_usd": 0.1}
     assert (found["too_dear"], found["chosen"]["most_micros"]) == (False, 702_500)
-    free = await plan(rig, {"max_cost_usd": 0})
+    free = await plan(harness, {"max_cost_usd": 0})
     assert (free["chosen"]["backend"], free["chosen"]["paid_seconds"]) == ("local", None)
 
 
-async def test_where_it_costs_too_much_however_short_it_is_money_is_named(rig: Rig) -> None:
-    found = await plan(rig, {"max_cost_usd": 0.000001}, backend="cloud")
+async def test_where_it_costs_too_much_however_short_it_is_money_is_named(harness: ControlHarness) -> None:
+    found = await plan(harness, {"max_cost_usd": 0.000001}, backend="cloud")
     assert (found["chosen"], found["too_dear"]) == (None, True)
     assert "would cost $0.00775 at least, more than $0.000001" in found["why"]
-    large = await plan(rig, {"max_cost_usd": 0}, backend="cloud", cpus=64)
+    large = await plan(harness, {"max_cost_usd": 0}, backend="cloud", cpus=64)
     assert (large["chosen"], large["too_dear"]) == (None, False)
 
 
-async def test_what_is_sold_out_would_be_waited_for(rig: Rig) -> None:
-    cloud = rig.backends["cloud"]
+async def test_what_is_sold_out_would_be_waited_for(harness: ControlHarness) -> None:
+    cloud = harness.backends["cloud"]
     assert isinstance(cloud, FakeCloud)
     cloud.sold_out = set(cloud.rates)
-    await rig.connected.refresh()
-    found = await plan(rig, backend="cloud")
+    await harness.connected.refresh()
+    found = await plan(harness, backend="cloud")
     assert (found["chosen"], found["waits"], found["job"]) == (None, True, {"backend": "cloud"})
     assert found["why"] == "No capacity for it at the moment: sold out."
 
 
-async def test_nothing_is_stored_and_nothing_is_launched(rig: Rig) -> None:
-    before = [await rig.count(table) for table in (t.jobs, t.machines, t.effects, t.events)]
-    await plan(rig, backend="cloud")
-    assert [await rig.count(table) for table in (t.jobs, t.machines, t.effects, t.events)] == before == [0] * 4
+async def test_nothing_is_stored_and_nothing_is_launched(harness: ControlHarness) -> None:
+    before = [await harness.count(table) for table in (t.jobs, t.machines, t.effects, t.events)]
+    await plan(harness, backend="cloud")
+    assert [await harness.count(table) for table in (t.jobs, t.machines, t.effects, t.events)] == before == [0] * 4
 
 
-async def test_a_place_that_is_not_connected_is_shown_and_never_chosen(rig: Rig) -> None:
-    found = await plan(rig, {"code": LARGE})
+async def test_a_place_that_is_not_connected_is_shown_and_never_chosen(harness: ControlHarness) -> None:
+    found = await plan(harness, {"code": LARGE})
     assert (found["chosen"], found["waits"], found["job"]) == (None, False, None)
     assert found["why"].startswith("No connected backend can run it: it has no GPU, and one is needed.")
     assert "It would fit on " in found["why"]
@@ -175,50 +177,54 @@ async def test_a_place_that_is_not_connected_is_shown_and_never_chosen(rig: Rig)
     assert f"no command connects {best['backend']} yet" in best["why"]
 
 
-async def test_a_place_that_is_named_is_taken_whatever_the_program_looks_like(rig: Rig) -> None:
-    assert "cloud" not in dict(runnable(await plan(rig, {"code": NEEDS_GPU})))
-    found = await plan(rig, {"code": NEEDS_GPU}, backend="cloud")
+async def test_a_place_that_is_named_is_taken_whatever_the_program_looks_like(harness: ControlHarness) -> None:
+    assert "cloud" not in dict(runnable(await plan(harness, {"code": NEEDS_GPU})))
+    found = await plan(harness, {"code": NEEDS_GPU}, backend="cloud")
     assert found["chosen"]["backend"] == "cloud"
     assert "no GPU, though the program would use one" in found["chosen"]["cons"]
     assert {offer["backend"] for offer in found["offers"]} == {"cloud"}
 
 
-async def test_at_a_place_that_is_named_it_gets_what_holds_it(rig: Rig) -> None:
+async def test_at_a_place_that_is_named_it_gets_what_holds_it(harness: ControlHarness) -> None:
     """This computer has a GPU, the cloud none: only where one of them lacks it is it left out."""
-    found = await plan(rig, {"code": NEEDS_GPU}, backend="local")
+    found = await plan(harness, {"code": NEEDS_GPU}, backend="local")
     assert (found["gpu"], found["job"]["resources"]["gpus"]) == ("required", 1)
-    both = await plan(rig, {"code": NEEDS_GPU}, backend="cloud", fallback=("local",))
+    both = await plan(harness, {"code": NEEDS_GPU}, backend="cloud", fallback=("local",))
     assert (both["chosen"]["backend"], "resources" in both["job"]) == ("cloud", False)
 
 
-async def test_a_machine_that_is_made_for_it_is_asked_for_the_memory_that_was_read(rig: Rig) -> None:
+async def test_a_machine_that_is_made_for_it_is_asked_for_the_memory_that_was_read(harness: ControlHarness) -> None:
     program = {"code": "import numpy as np\nX = np.zeros((100_000, 100))\n"}
-    found = await plan(rig, program, backend="cloud", memory=None)
+    found = await plan(harness, program, backend="cloud", memory=None)
     assert found["job"]["resources"]["memory_bytes"] == 2 * 80_000_000 + 100_000_000
-    assert "resources" not in (await plan(rig, program, backend="cloud", memory=2 * GiB))["job"]
-    assert "resources" not in (await plan(rig, program, backend="local", memory=None))["job"]
-    assert "resources" not in (await plan(rig, program, backend="cloud", fallback=("local",), memory=None))["job"]
+    assert "resources" not in (await plan(harness, program, backend="cloud", memory=2 * GiB))["job"]
+    assert "resources" not in (await plan(harness, program, backend="local", memory=None))["job"]
+    assert "resources" not in (await plan(harness, program, backend="cloud", fallback=("local",), memory=None))["job"]
 
 
-async def test_a_program_that_takes_as_many_gpus_as_it_gets_asks_for_those_of_the_machine(rig: Rig) -> None:
+async def test_a_program_that_takes_as_many_gpus_as_it_gets_asks_for_those_of_the_machine(
+    harness: ControlHarness,
+) -> None:
     program = {"code": SHARED, "optimize": "speed"}
-    found = await plan(rig, program, backend="local")
+    found = await plan(harness, program, backend="local")
     assert found["job"]["resources"]["gpus"] == len(found["chosen"]["capacity"]["gpus"]) == 2
     assert any("estimated for one process on each of 2 GPUs" in word for word in found["chosen"]["cons"])
     started = ("torchrun", "--nproc-per-node", "1", "main.py")
-    assert (await plan(rig, program, backend="local", command=started))["job"]["resources"]["gpus"] == 1
+    assert (await plan(harness, program, backend="local", command=started))["job"]["resources"]["gpus"] == 1
 
 
-async def test_a_model_that_this_computer_cannot_hold_does_not_go_here_unless_it_is_named(rig: Rig) -> None:
-    found = await plan(rig, {"code": HUGE})
+async def test_a_model_that_this_computer_cannot_hold_does_not_go_here_unless_it_is_named(
+    harness: ControlHarness,
+) -> None:
+    found = await plan(harness, {"code": HUGE})
     whys = [offer["why"] for offer in found["rejected"]]
     assert any("the job would use 1.3" in why for why in whys)
     assert any(re.search("has .* of memory; the job would take .* without a GPU", why) for why in whys)
-    assert (await plan(rig, {"code": HUGE}, backend="local"))["chosen"]["backend"] == "local"
+    assert (await plan(harness, {"code": HUGE}, backend="local"))["chosen"]["backend"] == "local"
 
 
-async def test_a_program_is_understood(rig: Rig) -> None:
-    found = await plan(rig, {"files": {"train.py": NEEDS_GPU}, "command": ("python", "train.py")})
+async def test_a_program_is_understood(harness: ControlHarness) -> None:
+    found = await plan(harness, {"files": {"train.py": NEEDS_GPU}, "command": ("python", "train.py")})
     assert (found["profile"]["frameworks"], found["profile"]["gpu"]) == (["torch"], "required")
     assert found["profile"]["evidence"]["gpu"][0]["line"] == 3
     assert found["advice"].startswith("Detected GPU usage (train.py:3)")
@@ -226,65 +232,65 @@ async def test_a_program_is_understood(rig: Rig) -> None:
     assert found["image"] == "crucible/ml-pytorch-gpu:latest"
 
 
-async def test_the_same_program_is_read_once(rig: Rig) -> None:
+async def test_the_same_program_is_read_once(harness: ControlHarness) -> None:
     for _ in range(3):
-        await plan(rig, {"code": NEEDS_GPU})
-    assert rig.calls.lanes.count("analysis") == 1
-    await plan(rig, {"code": NEEDS_GPU + "\n"})
-    assert rig.calls.lanes.count("analysis") == 2
+        await plan(harness, {"code": NEEDS_GPU})
+    assert harness.calls.lanes.count("analysis") == 1
+    await plan(harness, {"code": NEEDS_GPU + "\n"})
+    assert harness.calls.lanes.count("analysis") == 2
 
 
-async def test_a_gpu_that_nobody_connected_has_is_told_with_the_nearest(rig: Rig) -> None:
-    found = await plan(rig, gpus=4096)
+async def test_a_gpu_that_nobody_connected_has_is_told_with_the_nearest(harness: ControlHarness) -> None:
+    found = await plan(harness, gpus=4096)
     assert (found["chosen"], found["offers"]) == (None, [])
     assert found["nearest"]["capacity"]["gpus"]
     assert found["why"].startswith("No offer fits. The nearest is ")
 
 
-async def test_reserved_prices_are_asked_for_by_name(rig: Rig) -> None:
-    assert {offer["market"] for offer in (await plan(rig))["offers"]} == {"on_demand"}
+async def test_reserved_prices_are_asked_for_by_name(harness: ControlHarness) -> None:
+    assert {offer["market"] for offer in (await plan(harness))["offers"]} == {"on_demand"}
 
 
 async def test_a_simulated_place_is_taken_only_by_name(tmp_path: Path) -> None:
-    rig = await make_rig(tmp_path, FakeCloud())
-    unnamed = await plan(rig, {"limit": 5000})
+    harness = await make_harness(tmp_path, FakeCloud())
+    unnamed = await plan(harness, {"limit": 5000})
     whys = {offer["why"] for offer in unnamed["offers"] if offer["backend"] == "cloud"}
     assert whys == {"cloud is simulated. To rehearse there: --backend cloud"}
-    named = await plan(rig, backend="cloud")
+    named = await plan(harness, backend="cloud")
     assert (named["chosen"]["backend"], named["chosen"]["simulated"]) == ("cloud", True)
-    await give_back(rig.ports.db)
+    await give_back(harness.ports.db)
 
 
-async def test_old_prices_say_how_old_they_are(rig: Rig) -> None:
-    found = await plan(rig)
+async def test_old_prices_say_how_old_they_are(harness: ControlHarness) -> None:
+    found = await plan(harness)
     assert found["prices"]["oldest_days"] > 180
     assert f"up to {found['prices']['oldest_days']} days old" in found["prices"]["note"]
     assert "crucible catalog refresh" in found["prices"]["note"]
 
 
-async def test_what_nobody_knows_is_refused_with_the_nearest(rig: Rig) -> None:
+async def test_what_nobody_knows_is_refused_with_the_nearest(harness: ControlHarness) -> None:
     with pytest.raises(UnknownName) as raised:
-        await plan(rig, backend="clod")
+        await plan(harness, backend="clod")
     assert raised.value.meant == "cloud"
     with pytest.raises(UnknownName):
-        await plan(rig, {"allowed_backends": ("nowhere",)})
+        await plan(harness, {"allowed_backends": ("nowhere",)})
     with pytest.raises(UnknownName):
-        await plan(rig, {"gpu_types": ("A1000",)})
+        await plan(harness, {"gpu_types": ("A1000",)})
 
 
-async def test_wishes_that_contradict_each_other(rig: Rig) -> None:
+async def test_wishes_that_contradict_each_other(harness: ControlHarness) -> None:
     with pytest.raises(BadInput) as raised:
-        await plan(rig, {"interruptible": False}, market=Market.SPOT)
+        await plan(harness, {"interruptible": False}, market=Market.SPOT)
     assert "reclaimed" in raised.value.what
     with pytest.raises(BadInput):
-        await plan(rig, {"optimize": "deadline"})
+        await plan(harness, {"optimize": "deadline"})
     with pytest.raises(BadInput, match="on local, but only aws or gcp may"):
-        await plan(rig, {"allowed_backends": ("aws", "gcp")}, backend="local")
+        await plan(harness, {"allowed_backends": ("aws", "gcp")}, backend="local")
 
 
 async def test_a_provider_that_is_connected_speaks_for_itself(tmp_path: Path) -> None:
-    rig = await make_rig(tmp_path, FakeBackend("aws"))
-    found = await plan(rig, {"every_region": True, "limit": 5000})
+    harness = await make_harness(tmp_path, FakeBackend("aws"))
+    found = await plan(harness, {"every_region": True, "limit": 5000})
     assert [offer["runnable"] for offer in found["offers"] if offer["backend"] == "aws"] == [True]
     assert "lambda" in {offer["backend"] for offer in found["offers"]}
-    await give_back(rig.ports.db)
+    await give_back(harness.ports.db)

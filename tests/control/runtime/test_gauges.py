@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection, text
-from tests.control.world import Rig, service
+from tests.control.harness import ControlHarness, service
 
 from crucible.backends.base import LaunchRefused
 from crucible.control.control_plane import ControlPlane
@@ -14,46 +14,48 @@ from crucible.control.runtime.gauges import StoredCounts
 from crucible.core.people.identity import OWNER
 
 
-async def stored(rig: Rig) -> StoredCounts:
-    return await rig.read(lambda conn: gauges.count_stored(conn, rig.clock.now()))
+async def stored(harness: ControlHarness) -> StoredCounts:
+    return await harness.read(lambda conn: gauges.count_stored(conn, harness.clock.now()))
 
 
-async def test_an_empty_service_has_zeros(rig: Rig) -> None:
+async def test_an_empty_service_has_zeros(harness: ControlHarness) -> None:
     nothing = StoredCounts(jobs={"queued": 0, "running": 0}, queue=0, machines={}, agents=0, hooks_waiting=0)
-    assert await stored(rig) == nothing
+    assert await stored(harness) == nothing
 
 
-async def test_jobs_machines_and_agents_are_counted(rig: Rig) -> None:
-    _job, runner = await rig.running(cpus=4.0)
-    await rig.submit(cpus=4.0)
-    await rig.submit(cpus=4.0)
-    found = await stored(rig)
+async def test_jobs_machines_and_agents_are_counted(harness: ControlHarness) -> None:
+    _job, runner = await harness.running(cpus=4.0)
+    await harness.submit(cpus=4.0)
+    await harness.submit(cpus=4.0)
+    found = await stored(harness)
     assert (found.jobs, found.queue) == ({"queued": 2, "running": 1}, 2)
     assert found.machines == {("local", "up"): 1}
-    await rig.reconciler.round()
-    assert (await stored(rig)).agents == 1
-    rig.clock.move(gauges.AGENT_SECONDS + 1)
-    assert (await stored(rig)).agents == 0
+    await harness.reconciler.round()
+    assert (await stored(harness)).agents == 1
+    harness.clock.move(gauges.AGENT_SECONDS + 1)
+    assert (await stored(harness)).agents == 0
     await runner.end()
     names = ("submitted", "placed", "retrying", "completed", "failed", "cancelled")
-    assert [rig.writer.event_counts[name] for name in names] == [3, 2, 0, 1, 0, 0]
-    assert rig.performer.launches == {("local", "made"): 1}
+    assert [harness.writer.event_counts[name] for name in names] == [3, 2, 0, 1, 0, 0]
+    assert harness.performer.launches == {("local", "made"): 1}
 
 
-async def test_a_launch_that_was_refused_is_told_apart(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_launch_that_was_refused_is_told_apart(
+    harness: ControlHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_given: object) -> None:
         raise LaunchRefused("No quota.")
 
-    monkeypatch.setattr(rig.backend, "launch", refuse)
-    await rig.submit()
-    await rig.performer.perform_due()
-    assert rig.performer.launches == {("local", "refused"): 1}
+    monkeypatch.setattr(harness.backend, "launch", refuse)
+    await harness.submit()
+    await harness.performer.perform_due()
+    assert harness.performer.launches == {("local", "refused"): 1}
 
 
-async def test_write_times_are_there_where_they_are_measured(rig: Rig) -> None:
-    assert (await service(rig).maintenance.gauges(OWNER)).writes is None
-    timed = TimedDb(rig.ports.db, rig.clock)
-    control = ControlPlane(replace(rig.ports, db=timed), rig.backends, rig.deployment)
+async def test_write_times_are_there_where_they_are_measured(harness: ControlHarness) -> None:
+    assert (await service(harness).maintenance.gauges(OWNER)).writes is None
+    timed = TimedDb(harness.ports.db, harness.clock)
+    control = ControlPlane(replace(harness.ports, db=timed), harness.backends, harness.deployment)
     await timed.write(lambda conn: None)
     found = (await control.maintenance.gauges(OWNER)).writes
     assert found is not None
@@ -61,7 +63,7 @@ async def test_write_times_are_there_where_they_are_measured(rig: Rig) -> None:
     assert len(found.counts) == len(found.bounds) + 1
 
 
-async def test_no_job_that_ended_is_looked_at(rig: Rig) -> None:
+async def test_no_job_that_ended_is_looked_at(harness: ControlHarness) -> None:
     """What is asked of jobs and machines is asked of an index, by state."""
 
     def plan(conn: Connection) -> list[str]:
@@ -73,6 +75,6 @@ async def test_no_job_that_ended_is_looked_at(rig: Rig) -> None:
             found += [str(row[-1]) for row in conn.execute(text(f"EXPLAIN QUERY PLAN {clause}"))]
         return found
 
-    steps = [step for step in await rig.read(plan) if "SCAN" in step or "SEARCH" in step]
+    steps = [step for step in await harness.read(plan) if "SCAN" in step or "SEARCH" in step]
     assert len(steps) == 3
     assert all("USING" in step and "INDEX ix_" in step and "state=" in step for step in steps), steps

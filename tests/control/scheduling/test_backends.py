@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.control.fakes import FakeBackend, Gate, InlineCalls
-from tests.control.world import Rig, job_spec, join, service
+from tests.control.harness import ControlHarness, job_spec, join, service
 
 from crucible.backends import registry
 from crucible.backends.registry import ROWS, BackendRow, connect_command
@@ -64,15 +64,15 @@ async def test_a_place_that_falls_silent_keeps_its_last_offers() -> None:
     assert backends.offers("local")
 
 
-async def test_names_are_sorted_and_unknown_ones_refused(two_backends: Rig) -> None:
+async def test_names_are_sorted_and_unknown_ones_refused(two_backends: ControlHarness) -> None:
     assert two_backends.connected.names() == ["local", "ssh"]
     with pytest.raises(UnknownName):
         two_backends.connected.get("gcp")
 
 
-async def test_a_job_for_a_place_that_is_not_ready_waits(rig: Rig, tmp_path: Path) -> None:
-    cold = join(rig.ports, rig.clock, rig.calls, rig.backends, tmp_path)
-    await cold.duties.renew(rig.ports.db, rig.clock)
+async def test_a_job_for_a_place_that_is_not_ready_waits(harness: ControlHarness, tmp_path: Path) -> None:
+    cold = join(harness.ports, harness.clock, harness.calls, harness.backends, tmp_path)
+    await cold.duties.renew(harness.ports.db, harness.clock)
     job = await cold.submit()
     assert (await cold.world(job)).job.state is JobState.QUEUED
     await cold.connected.refresh()
@@ -109,15 +109,15 @@ def test_a_backends_row_says_which_command_connects_it(monkeypatch: pytest.Monke
     assert why_unconnected("aws", HERE) == "aws is not connected. Connect it: crucible connect aws"
 
 
-async def test_the_places_that_are_not_connected_are_listed(rig: Rig) -> None:
-    control = service(rig)
+async def test_the_places_that_are_not_connected_are_listed(harness: ControlHarness) -> None:
+    control = service(harness)
     others = {item.name: item.why for item in (await control.backends.list_backends()).others}
     assert set(others) == (set(PROVIDERS) | set(ROWS)) - {"local"} == set(list_unconnected(HERE))
     assert others["aws"] == f"{why_unconnected('aws', HERE)}."
 
 
-async def test_every_face_says_the_same(rig: Rig) -> None:
-    control, said = service(rig), why_unconnected("aws", HERE)
+async def test_every_face_says_the_same(harness: ControlHarness) -> None:
+    control, said = service(harness), why_unconnected("aws", HERE)
     await control._services.backends.refresh()
     plan: Any = await control.plans.plan(OWNER, PlanRequest.model_validate({"command": ["true"], "backend": "aws"}))
     assert {(offer.runnable, offer.why) for offer in plan.offers} == {(False, said)}

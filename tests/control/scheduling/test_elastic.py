@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 from tests.control.clouds import FakeCloud
-from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
+from tests.control.harness import ControlHarness, FakeRunner, give_back, make_harness, service
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
@@ -28,265 +28,271 @@ def cloud() -> FakeCloud:
 
 
 @pytest.fixture
-async def rig(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await make_rig(tmp_path, cloud)
-    yield rig
-    await give_back(rig.ports.db)
+async def harness(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[ControlHarness]:
+    harness = await make_harness(tmp_path, cloud)
+    yield harness
+    await give_back(harness.ports.db)
 
 
-async def running(rig: Rig, **more: object) -> tuple[str, FakeRunner]:
-    return await rig.running(**{"backend": "cloud", **more})
+async def running(harness: ControlHarness, **more: object) -> tuple[str, FakeRunner]:
+    return await harness.running(**{"backend": "cloud", **more})
 
 
-async def interrupt(rig: Rig, cloud: FakeCloud, machine: str) -> None:
+async def interrupt(harness: ControlHarness, cloud: FakeCloud, machine: str) -> None:
     cloud.show(machine, Seen.INTERRUPTED)
     for _ in range(2):
-        await rig.poller.poll()
-        rig.clock.move(6)
-    await rig.listen(10)
+        await harness.poller.poll()
+        harness.clock.move(6)
+    await harness.listen(10)
 
 
-async def test_a_job_gets_a_machine_of_its_own_with_an_end(rig: Rig) -> None:
-    job = await rig.submit(backend="cloud")
-    attempt, machine = await rig.attempt(job), await rig.machine()
+async def test_a_job_gets_a_machine_of_its_own_with_an_end(harness: ControlHarness) -> None:
+    job = await harness.submit(backend="cloud")
+    attempt, machine = await harness.attempt(job), await harness.machine()
     assert machine.owner == f"attempt:{attempt.id}"
     assert (machine.bills, machine.simulated, machine.market) == (True, True, Market.ON_DEMAND)
-    assert machine.ends_at == rig.clock.now() + 30 + LeaseTerms().longest_seconds
+    assert machine.ends_at == harness.clock.now() + 30 + LeaseTerms().longest_seconds
     assert machine.lease_seconds == LeaseTerms().lease_seconds
-    assert machine.host_due == rig.clock.now() + 10 + 5 + 30 + HOST_SECONDS
+    assert machine.host_due == harness.clock.now() + 10 + 5 + 30 + HOST_SECONDS
 
 
-async def test_the_end_of_its_life_is_part_of_the_call(rig: Rig, cloud: FakeCloud) -> None:
-    await rig.submit(backend="cloud", seconds=600)
-    machine = await rig.machine()
-    expected = rig.clock.now() + 30 + STAGING_SECONDS + 600 + 10 + SAVING_SECONDS
+async def test_the_end_of_its_life_is_part_of_the_call(harness: ControlHarness, cloud: FakeCloud) -> None:
+    await harness.submit(backend="cloud", seconds=600)
+    machine = await harness.machine()
+    expected = harness.clock.now() + 30 + STAGING_SECONDS + 600 + 10 + SAVING_SECONDS
     assert machine.ends_at == cloud.orders[-1].ends_at == expected
 
 
-async def test_two_jobs_have_two_machines(rig: Rig) -> None:
-    jobs = [await rig.submit(backend="cloud") for _ in range(2)]
-    machines = {(await rig.attempt(job)).slots[0].machine for job in jobs}
+async def test_two_jobs_have_two_machines(harness: ControlHarness) -> None:
+    jobs = [await harness.submit(backend="cloud") for _ in range(2)]
+    machines = {(await harness.attempt(job)).slots[0].machine for job in jobs}
     assert len(machines) == 2
 
 
-async def test_its_machine_is_released_when_it_ends(rig: Rig, cloud: FakeCloud) -> None:
-    job, runner = await running(rig)
+async def test_its_machine_is_released_when_it_ends(harness: ControlHarness, cloud: FakeCloud) -> None:
+    job, runner = await running(harness)
     await runner.end()
-    assert (await rig.machine()).state is MachineState.RELEASING
-    await rig.performer.perform_due()
-    rig.clock.move(10)
-    await rig.performer.perform_due()
+    assert (await harness.machine()).state is MachineState.RELEASING
+    await harness.performer.perform_due()
+    harness.clock.move(10)
+    await harness.performer.perform_due()
     assert [made.seen for made in cloud.made.values()] == [Seen.GONE]
-    assert (await rig.machine()).state is MachineState.GONE
-    assert (await rig.world(job)).job.state is JobState.COMPLETED
+    assert (await harness.machine()).state is MachineState.GONE
+    assert (await harness.world(job)).job.state is JobState.COMPLETED
 
 
-async def test_spot_is_cheaper_and_asked_for(rig: Rig) -> None:
-    await rig.submit(backend="cloud", market="spot", regions=("south",))
-    machine = await rig.machine()
+async def test_spot_is_cheaper_and_asked_for(harness: ControlHarness) -> None:
+    await harness.submit(backend="cloud", market="spot", regions=("south",))
+    machine = await harness.machine()
     assert (machine.market, machine.region) == (Market.SPOT, "south-1")
 
 
-async def test_a_refused_launch_is_tried_in_another_zone_without_charge(rig: Rig, cloud: FakeCloud) -> None:
+async def test_a_refused_launch_is_tried_in_another_zone_without_charge(
+    harness: ControlHarness, cloud: FakeCloud
+) -> None:
     cloud.answers = ["refused", "ok"]
-    job = await rig.submit(backend="cloud")
-    await rig.performer.perform_due()
-    await rig.listen(10)
-    attempts = (await rig.world(job)).attempts
+    job = await harness.submit(backend="cloud")
+    await harness.performer.perform_due()
+    await harness.listen(10)
+    attempts = (await harness.world(job)).attempts
     assert [a.reason for a in attempts] == [Reason.REFUSED, None]
-    regions = [(await rig.machine(a.slots[0].machine)).region for a in attempts]
+    regions = [(await harness.machine(a.slots[0].machine)).region for a in attempts]
     assert regions == ["north-1", "north-2"]
 
 
-async def test_where_nothing_is_left_the_next_place_is_taken(rig: Rig, cloud: FakeCloud) -> None:
+async def test_where_nothing_is_left_the_next_place_is_taken(harness: ControlHarness, cloud: FakeCloud) -> None:
     cloud.sold_out = set(cloud.rates)
-    await rig.connected.refresh()
-    job = await rig.submit(backend="cloud", fallback=("local",))
-    await rig.place()
-    assert (await rig.attempt(job)).backend == "local"
-    assert "moved_on" in [row["type"] for row in await rig.rows(t.events)]
+    await harness.connected.refresh()
+    job = await harness.submit(backend="cloud", fallback=("local",))
+    await harness.place()
+    assert (await harness.attempt(job)).backend == "local"
+    assert "moved_on" in [row["type"] for row in await harness.rows(t.events)]
 
 
-async def test_at_the_last_place_it_waits_and_says_why(rig: Rig, cloud: FakeCloud) -> None:
+async def test_at_the_last_place_it_waits_and_says_why(harness: ControlHarness, cloud: FakeCloud) -> None:
     cloud.sold_out = set(cloud.rates)
-    await rig.connected.refresh()
-    job = await rig.submit(backend="cloud")
-    assert (await rig.world(job)).job.waiting == "waits for a machine on cloud: sold out"
+    await harness.connected.refresh()
+    job = await harness.submit(backend="cloud")
+    assert (await harness.world(job)).job.waiting == "waits for a machine on cloud: sold out"
     cloud.sold_out = set()
-    await rig.connected.refresh()
-    await rig.place()
-    assert (await rig.attempt(job)).backend == "cloud"
+    await harness.connected.refresh()
+    await harness.place()
+    assert (await harness.attempt(job)).backend == "cloud"
 
 
-async def test_a_taken_back_machine_means_the_next_place_from_the_last_checkpoint(rig: Rig, cloud: FakeCloud) -> None:
-    job, runner = await running(rig, market="spot", fallback=("local",))
+async def test_a_taken_back_machine_means_the_next_place_from_the_last_checkpoint(
+    harness: ControlHarness, cloud: FakeCloud
+) -> None:
+    job, runner = await running(harness, market="spot", fallback=("local",))
     told = {"name": "step-10.pt", "form": "file", "size": 7, "sha256": "a" * 64, "step": 10, "metric": 0.5}
     await runner.say(MessageKind.CHECKPOINT, **told)
-    await interrupt(rig, cloud, (await rig.machine()).id)
-    world = await rig.world(job)
+    await interrupt(harness, cloud, (await harness.machine()).id)
+    world = await harness.world(job)
     assert [a.backend for a in world.attempts] == ["cloud", "local"]
     assert world.attempts[0].reason is Reason.INTERRUPTED
-    await rig.host_up()
-    document = await rig.agents.desired(world.attempts[1].slots[0].machine, 0, 0)
+    await harness.host_up()
+    document = await harness.agents.desired(world.attempts[1].slots[0].machine, 0, 0)
     assert document is not None
     resumed = document.assignments[0].resume_from
     assert resumed is not None
     assert (resumed.name, resumed.step, resumed.sha256) == ("step-10.pt", 10, "a" * 64)
 
 
-async def test_a_notice_then_an_orderly_end(rig: Rig) -> None:
-    job, runner = await running(rig, fallback=("local",))
+async def test_a_notice_then_an_orderly_end(harness: ControlHarness) -> None:
+    job, runner = await running(harness, fallback=("local",))
     await runner.say(MessageKind.NOTICE, seconds=30)
     exited = runner.message(MessageKind.EXITED, code=0, cause="interrupted")
     await runner.send([exited, runner.message(MessageKind.ENDED)])
-    attempts = (await rig.world(job)).attempts
+    attempts = (await harness.world(job)).attempts
     assert [(a.backend, a.reason) for a in attempts] == [("cloud", Reason.INTERRUPTED), ("local", None)]
 
 
-async def test_a_job_that_saved_nothing_in_its_machines_time_ends(rig: Rig) -> None:
-    job, runner = await running(rig)
+async def test_a_job_that_saved_nothing_in_its_machines_time_ends(harness: ControlHarness) -> None:
+    job, runner = await running(harness)
     exited = runner.message(MessageKind.EXITED, code=0, cause="suspended")
     await runner.send([exited, runner.message(MessageKind.ENDED)])
-    world = await rig.world(job)
+    world = await harness.world(job)
     assert (len(world.attempts), world.job.state, world.job.reason) == (1, JobState.FAILED, Reason.SUSPENDED)
-    await service(rig).jobs.resume(OWNER, job, Resumption())
-    await rig.place()
-    assert (await rig.attempt(job)).number == 2, "somebody wants it all the same"
+    await service(harness).jobs.resume(OWNER, job, Resumption())
+    await harness.place()
+    assert (await harness.attempt(job)).number == 2, "somebody wants it all the same"
 
 
-async def test_a_suspended_job_takes_another_machine_there(rig: Rig) -> None:
-    job, runner = await running(rig)
+async def test_a_suspended_job_takes_another_machine_there(harness: ControlHarness) -> None:
+    job, runner = await running(harness)
     await runner.say(MessageKind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=1, metric=None)
     exited = runner.message(MessageKind.EXITED, code=0, cause="suspended")
     await runner.send([exited, runner.message(MessageKind.ENDED)])
-    attempts = (await rig.world(job)).attempts
+    attempts = (await harness.world(job)).attempts
     assert [a.state for a in attempts] == [AttemptState.ENDED, AttemptState.LAUNCHING]
     assert {a.backend for a in attempts} == {"cloud"}
 
 
-async def test_the_document_says_how_long_the_machine_lives(rig: Rig) -> None:
-    await rig.submit(backend="cloud", seconds=600)
-    await rig.host_up()
-    machine = await rig.machine()
-    rig.clock.move(100)
-    document = await rig.agents.desired(machine.id, 0, 0)
+async def test_the_document_says_how_long_the_machine_lives(harness: ControlHarness) -> None:
+    await harness.submit(backend="cloud", seconds=600)
+    await harness.host_up()
+    machine = await harness.machine()
+    harness.clock.move(100)
+    document = await harness.agents.desired(machine.id, 0, 0)
     assert document is not None
     assert machine.ends_at is not None
-    assert document.ends_in == pytest.approx(machine.ends_at - rig.clock.now())
+    assert document.ends_in == pytest.approx(machine.ends_at - harness.clock.now())
     assert document.lease_seconds == LeaseTerms().lease_seconds
 
 
-async def test_a_try_ends_when_its_money_is_spent_and_its_machine_soon_after(rig: Rig) -> None:
-    job = await rig.submit(backend="cloud", max_cost_usd=0.1)
-    await rig.host_up()
-    machine = await rig.machine()
-    document = await rig.agents.desired(machine.id, 0, 0)
+async def test_a_try_ends_when_its_money_is_spent_and_its_machine_soon_after(harness: ControlHarness) -> None:
+    job = await harness.submit(backend="cloud", max_cost_usd=0.1)
+    await harness.host_up()
+    machine = await harness.machine()
+    document = await harness.agents.desired(machine.id, 0, 0)
     assert document is not None
     bought = 400 - 30  # at $0.90 an hour, less the start
     assert document.assignments[0].limits.seconds == bought
     assert machine.ends_at == machine.created_at + 30 + STAGING_SECONDS + bought + 10 + SAVING_SECONDS
-    assert "for at most 6m 10s, which $0.10 buys)" in (await rig.world(job)).job.placement
+    assert "for at most 6m 10s, which $0.10 buys)" in (await harness.world(job)).job.placement
 
 
-async def test_a_shorter_limit_of_its_own_stands(rig: Rig) -> None:
-    await rig.submit(backend="cloud", max_cost_usd=0.1, seconds=60)
-    await rig.host_up()
-    document = await rig.agents.desired((await rig.machine()).id, 0, 0)
+async def test_a_shorter_limit_of_its_own_stands(harness: ControlHarness) -> None:
+    await harness.submit(backend="cloud", max_cost_usd=0.1, seconds=60)
+    await harness.host_up()
+    document = await harness.agents.desired((await harness.machine()).id, 0, 0)
     assert document is not None
     assert document.assignments[0].limits.seconds == 60
 
 
-async def test_less_money_than_the_shortest_try_costs_is_refused(rig: Rig) -> None:
+async def test_less_money_than_the_shortest_try_costs_is_refused(harness: ControlHarness) -> None:
     for little in (0, 0.000001, 0.007):
         with pytest.raises(RefusedByPolicy, match=r"it would cost \$0\.00775") as refused:
-            await rig.submit(backend="cloud", max_cost_usd=little)
+            await harness.submit(backend="cloud", max_cost_usd=little)
         assert "Raise max_cost_usd" in refused.value.fix
     with pytest.raises(NoCapacity):
-        await rig.submit(backend="cloud", max_cost_usd=0, cpus=64)
+        await harness.submit(backend="cloud", max_cost_usd=0, cpus=64)
 
 
-async def test_without_money_it_runs_where_it_is_free_and_unbounded(rig: Rig) -> None:
-    job = await rig.submit(backend="cloud", fallback=("local",), max_cost_usd=0)
-    await rig.place()
-    attempt = await rig.attempt(job)
+async def test_without_money_it_runs_where_it_is_free_and_unbounded(harness: ControlHarness) -> None:
+    job = await harness.submit(backend="cloud", fallback=("local",), max_cost_usd=0)
+    await harness.place()
+    attempt = await harness.attempt(job)
     assert (attempt.backend, attempt.slots[0].allocation.seconds) == ("local", None)
 
 
-async def test_an_unknown_place_in_the_line_is_refused(rig: Rig) -> None:
+async def test_an_unknown_place_in_the_line_is_refused(harness: ControlHarness) -> None:
     with pytest.raises(UnknownName):
-        await rig.submit(backend="cloud", fallback=("nowhere",))
+        await harness.submit(backend="cloud", fallback=("nowhere",))
 
 
-async def test_too_large_for_every_place_in_the_line_is_refused_with_all_reasons(rig: Rig) -> None:
+async def test_too_large_for_every_place_in_the_line_is_refused_with_all_reasons(harness: ControlHarness) -> None:
     with pytest.raises(NoCapacity) as refused:
-        await rig.submit(backend="cloud", fallback=("local",), cpus=64)
+        await harness.submit(backend="cloud", fallback=("local",), cpus=64)
     assert {item["backend"] for item in refused.value.data["rejected"]} == {"cloud", "local"}
 
 
-async def test_large_enough_for_one_place_of_the_line_is_taken(rig: Rig) -> None:
-    job = await rig.submit(backend="cloud", fallback=("local",), cpus=4)
-    await rig.place()
-    assert (await rig.attempt(job)).backend == "local"
+async def test_large_enough_for_one_place_of_the_line_is_taken(harness: ControlHarness) -> None:
+    job = await harness.submit(backend="cloud", fallback=("local",), cpus=4)
+    await harness.place()
+    assert (await harness.attempt(job)).backend == "local"
 
 
 async def test_a_place_that_was_not_asked_yet_is_waited_for(tmp_path: Path) -> None:
     slow = FakeCloud(down=Unreachable("Not yet."))
-    rig = await make_rig(tmp_path, slow)
-    job = await rig.submit(backend="cloud", fallback=("local",))
-    assert (await rig.world(job)).job.waiting == "cloud has not reported its offers yet"
+    harness = await make_harness(tmp_path, slow)
+    job = await harness.submit(backend="cloud", fallback=("local",))
+    assert (await harness.world(job)).job.waiting == "cloud has not reported its offers yet"
     slow.down = None
-    await rig.connected.refresh()
-    await rig.place()
-    assert (await rig.attempt(job)).backend == "cloud"
-    await give_back(rig.ports.db)
+    await harness.connected.refresh()
+    await harness.place()
+    assert (await harness.attempt(job)).backend == "cloud"
+    await give_back(harness.ports.db)
 
 
-async def test_a_place_that_can_never_hold_it_is_left_for_one_that_can(rig: Rig) -> None:
-    job = await rig.submit(backend="local", fallback=("cloud",), gpus=0, memory=3 * GiB, cpus=2)
-    assert (await rig.attempt(job)).backend == "local", "it fits"
-    large = await rig.submit(backend="cloud", fallback=("local",), cpus=4)
-    await rig.place()
-    assert (await rig.world(large)).job.backend == "local"
+async def test_a_place_that_can_never_hold_it_is_left_for_one_that_can(harness: ControlHarness) -> None:
+    job = await harness.submit(backend="local", fallback=("cloud",), gpus=0, memory=3 * GiB, cpus=2)
+    assert (await harness.attempt(job)).backend == "local", "it fits"
+    large = await harness.submit(backend="cloud", fallback=("local",), cpus=4)
+    await harness.place()
+    assert (await harness.world(large)).job.backend == "local"
 
 
-async def test_what_only_the_cloud_can_hold_never_goes_to_the_laptop(rig: Rig, cloud: FakeCloud) -> None:
+async def test_what_only_the_cloud_can_hold_never_goes_to_the_laptop(harness: ControlHarness, cloud: FakeCloud) -> None:
     cloud.capacity_override = Capacity(cpus=64, memory_bytes=256 * GiB)
-    await rig.connected.refresh()
-    job, _ = await running(rig, cpus=32, fallback=("local",))
-    await interrupt(rig, cloud, (await rig.machine()).id)
-    await rig.listen(10)
-    assert [a.backend for a in (await rig.world(job)).attempts] == ["cloud", "cloud"]
+    await harness.connected.refresh()
+    job, _ = await running(harness, cpus=32, fallback=("local",))
+    await interrupt(harness, cloud, (await harness.machine()).id)
+    await harness.listen(10)
+    assert [a.backend for a in (await harness.world(job)).attempts] == ["cloud", "cloud"]
 
 
-async def test_a_zone_that_took_a_machine_back_is_tried_last(rig: Rig, cloud: FakeCloud) -> None:
-    job, _ = await running(rig, market="spot")
-    await interrupt(rig, cloud, (await rig.machine()).id)
-    await rig.listen(10)
-    regions = [(await rig.machine(a.slots[0].machine)).region for a in (await rig.world(job)).attempts]
+async def test_a_zone_that_took_a_machine_back_is_tried_last(harness: ControlHarness, cloud: FakeCloud) -> None:
+    job, _ = await running(harness, market="spot")
+    await interrupt(harness, cloud, (await harness.machine()).id)
+    await harness.listen(10)
+    regions = [(await harness.machine(a.slots[0].machine)).region for a in (await harness.world(job)).attempts]
     assert regions == ["north-1", "north-2"]
 
 
-async def test_without_spot_it_takes_what_cannot_be_taken_back(rig: Rig, cloud: FakeCloud) -> None:
+async def test_without_spot_it_takes_what_cannot_be_taken_back(harness: ControlHarness, cloud: FakeCloud) -> None:
     cloud.no_spot = True
-    await rig.connected.refresh()
-    job = await rig.submit(backend="cloud", market="spot")
-    assert (await rig.machine((await rig.attempt(job)).slots[0].machine)).market is Market.ON_DEMAND
+    await harness.connected.refresh()
+    job = await harness.submit(backend="cloud", market="spot")
+    assert (await harness.machine((await harness.attempt(job)).slots[0].machine)).market is Market.ON_DEMAND
 
 
-async def test_a_job_for_a_place_that_is_not_connected_says_so(rig: Rig) -> None:
-    job = await rig.submit(backend="cloud", fallback=("local",))
-    await rig.sql(lambda conn: conn.execute(update(t.jobs).values(state="queued", backend="gone", waiting="")).rowcount)
-    await rig.place()
-    assert (await rig.world(job)).job.waiting == "waits for gone, which is not connected"
+async def test_a_job_for_a_place_that_is_not_connected_says_so(harness: ControlHarness) -> None:
+    job = await harness.submit(backend="cloud", fallback=("local",))
+    await harness.sql(
+        lambda conn: conn.execute(update(t.jobs).values(state="queued", backend="gone", waiting="")).rowcount
+    )
+    await harness.place()
+    assert (await harness.world(job)).job.waiting == "waits for gone, which is not connected"
 
 
-async def test_a_job_that_ends_for_want_of_checkpoints_keeps_no_other_from_its_turn(rig: Rig) -> None:
-    job, runner = await running(rig)
-    await rig.sql(lambda conn: conn.execute(update(t.jobs).values(backend="local")).rowcount)
-    other = await rig.submit()
+async def test_a_job_that_ends_for_want_of_checkpoints_keeps_no_other_from_its_turn(harness: ControlHarness) -> None:
+    job, runner = await running(harness)
+    await harness.sql(lambda conn: conn.execute(update(t.jobs).values(backend="local")).rowcount)
+    other = await harness.submit()
     exited = runner.message(MessageKind.EXITED, code=0, cause="suspended")
     await runner.send([exited, runner.message(MessageKind.ENDED)])
-    await rig.place()
-    assert (await rig.world(job)).job.state is JobState.FAILED
-    assert (await rig.attempt(other)).backend == "local"
-    assert len(await rig.rows(t.machines)) == 2
+    await harness.place()
+    assert (await harness.world(job)).job.state is JobState.FAILED
+    assert (await harness.attempt(other)).backend == "local"
+    assert len(await harness.rows(t.machines)) == 2

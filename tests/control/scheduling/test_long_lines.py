@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import Connection, insert, select
-from tests.control.world import Rig
+from tests.control.harness import ControlHarness
 
 from crucible.control.db import schema as t
 from crucible.control.db.sqlite.connection import driver_of
@@ -23,44 +23,50 @@ A_FEW = MANY // 2
 """Further instructions of SQLite's machine: not even one for each job."""
 
 
-async def test_placing_does_not_look_at_every_job(two_backends: Rig) -> None:
-    rig = two_backends
-    last = await a_line(rig)
-    few = await instructions(rig, lambda conn: rig.scheduler.place(UnitOfWork(conn, rig.clock.now())))
-    await lengthen(rig, last)
-    assert await instructions(rig, lambda conn: rig.scheduler.place(UnitOfWork(conn, rig.clock.now()))) < few + A_FEW
+async def test_placing_does_not_look_at_every_job(two_backends: ControlHarness) -> None:
+    harness = two_backends
+    last = await a_line(harness)
+    few = await instructions(harness, lambda conn: harness.scheduler.place(UnitOfWork(conn, harness.clock.now())))
+    await lengthen(harness, last)
+    assert (
+        await instructions(harness, lambda conn: harness.scheduler.place(UnitOfWork(conn, harness.clock.now())))
+        < few + A_FEW
+    )
 
 
-async def test_a_place_that_is_not_connected_costs_no_more(rig: Rig) -> None:
-    last = await a_line(rig)
-    few = await instructions(rig, lambda conn: rig.scheduler.place(UnitOfWork(conn, rig.clock.now())))
-    await lengthen(rig, last, backend="gone")
-    await rig.place()
-    assert await instructions(rig, lambda conn: rig.scheduler.place(UnitOfWork(conn, rig.clock.now()))) < few + A_FEW
+async def test_a_place_that_is_not_connected_costs_no_more(harness: ControlHarness) -> None:
+    last = await a_line(harness)
+    few = await instructions(harness, lambda conn: harness.scheduler.place(UnitOfWork(conn, harness.clock.now())))
+    await lengthen(harness, last, backend="gone")
+    await harness.place()
+    assert (
+        await instructions(harness, lambda conn: harness.scheduler.place(UnitOfWork(conn, harness.clock.now())))
+        < few + A_FEW
+    )
 
 
-async def test_the_newest_jobs_are_listed_without_the_others(rig: Rig) -> None:
-    await lengthen(rig, await a_line(rig))
+async def test_the_newest_jobs_are_listed_without_the_others(harness: ControlHarness) -> None:
+    await lengthen(harness, await a_line(harness))
 
     def newest(conn: Connection) -> None:
         for active in (True, False):
             assert listing.list_jobs(conn, JobFilter(active=active), 1, None, 0.0).items
 
-    assert await instructions(rig, newest) < MAX_AHEAD * 2 * 20
+    assert await instructions(harness, newest) < MAX_AHEAD * 2 * 20
 
 
-async def test_a_job_far_behind_says_so(rig: Rig) -> None:
-    last = await lengthen(rig, await a_line(rig))
-    view = await rig.read(lambda conn: queries.read_job(conn, last, 0.0))
+async def test_a_job_far_behind_says_so(harness: ControlHarness) -> None:
+    last = await lengthen(harness, await a_line(harness))
+    view = await harness.read(lambda conn: queries.read_job(conn, last, 0.0))
     assert view.waiting == f"behind more than {MAX_AHEAD} other jobs in the queue"
 
 
-async def a_line(rig: Rig) -> str:
+async def a_line(harness: ControlHarness) -> str:
     """The last of a few jobs, the first of which holds the whole place."""
-    return [await rig.submit(cpus=4) for _ in range(70)][-1]
+    return [await harness.submit(cpus=4) for _ in range(70)][-1]
 
 
-async def lengthen(rig: Rig, like: str, **changed: str) -> str:
+async def lengthen(harness: ControlHarness, like: str, **changed: str) -> str:
     """Adds many jobs like this one behind it; the last of them."""
     made = SystemIds()
     ids = [made.new(Prefix.JOB) for _ in range(MANY)]
@@ -69,11 +75,11 @@ async def lengthen(rig: Rig, like: str, **changed: str) -> str:
         row = dict(conn.execute(select(t.jobs).where(t.jobs.c.id == like)).mappings().one())
         conn.execute(insert(t.jobs), [{**row, **changed, "id": job, "backwards": job[::-1]} for job in ids])
 
-    await rig.sql(add)
+    await harness.sql(add)
     return ids[-1]
 
 
-async def instructions(rig: Rig, fn: Callable[[Connection], None]) -> int:
+async def instructions(harness: ControlHarness, fn: Callable[[Connection], None]) -> int:
     """What SQLite has to do for it."""
 
     def counted(conn: Connection) -> int:
@@ -83,7 +89,7 @@ async def instructions(rig: Rig, fn: Callable[[Connection], None]) -> int:
             fn(conn)
         return len(ticks) * 10
 
-    return await rig.sql(counted)
+    return await harness.sql(counted)
 
 
 @contextmanager

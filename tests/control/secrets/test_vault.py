@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
-from tests.authorisation.town import Town
-from tests.control.caller import As
-from tests.control.world import Rig, job_spec, other_worker
+from tests.authorisation.populated_app import PopulatedApp
+from tests.control.harness import ControlHarness, job_spec, other_worker
+from tests.control.scoped import ScopedControl
 
 from crucible.control.agents.slots import AttemptGone
 from crucible.control.db import meta
@@ -38,67 +38,67 @@ def disarmed() -> Iterator[None]:
 
 
 @pytest.fixture
-def keys(rig: Rig) -> Path:
-    return rig.deployment.scratch / "secrets.keys"
+def keys(harness: ControlHarness) -> Path:
+    return harness.deployment.scratch / "secrets.keys"
 
 
-async def put(rig: Rig, name: str = "TOKEN", value: str = VALUE, project: str = "default") -> None:
-    await rig.services.vault.set(OWNER, project, name, Secret(value))
+async def put(harness: ControlHarness, name: str = "TOKEN", value: str = VALUE, project: str = "default") -> None:
+    await harness.services.vault.set(OWNER, project, name, Secret(value))
 
 
-async def got(rig: Rig, name: str = "TOKEN", project: str = "default") -> str:
-    return (await rig.read(lambda conn: rig.services.vault.values(conn, project, {"X": name})))["X"].reveal()
+async def got(harness: ControlHarness, name: str = "TOKEN", project: str = "default") -> str:
+    return (await harness.read(lambda conn: harness.services.vault.values(conn, project, {"X": name})))["X"].reveal()
 
 
-async def test_a_value_comes_back_to_jobs_and_lies_encrypted(rig: Rig) -> None:
-    await put(rig)
-    assert await got(rig) == VALUE
-    (row,) = await rig.rows(t.secrets)
+async def test_a_value_comes_back_to_jobs_and_lies_encrypted(harness: ControlHarness) -> None:
+    await put(harness)
+    assert await got(harness) == VALUE
+    (row,) = await harness.rows(t.secrets)
     assert VALUE not in json.dumps(row)
     assert (row["project"], row["name"], row["updated_by"]) == ("default", "TOKEN", "owner")
 
 
-async def test_the_list_has_names_and_no_values(rig: Rig) -> None:
-    await put(rig, "B")
-    await put(rig, "A")
-    found = (await rig.services.vault.list_secrets(OWNER, "default")).items
+async def test_the_list_has_names_and_no_values(harness: ControlHarness) -> None:
+    await put(harness, "B")
+    await put(harness, "A")
+    found = (await harness.services.vault.list_secrets(OWNER, "default")).items
     assert [(item.name, item.updated_by) for item in found] == [("A", "owner"), ("B", "owner")]
     assert all(set(item.as_json()) == {"name", "updated_at", "updated_by"} for item in found)
 
 
-async def test_a_new_value_takes_the_place_of_the_old(rig: Rig) -> None:
-    await put(rig)
-    view, created = await rig.services.vault.set(OWNER, "default", "TOKEN", Secret("another value"))
+async def test_a_new_value_takes_the_place_of_the_old(harness: ControlHarness) -> None:
+    await put(harness)
+    view, created = await harness.services.vault.set(OWNER, "default", "TOKEN", Secret("another value"))
     assert (view.name, created) == ("TOKEN", False)
-    assert await got(rig) == "another value"
+    assert await got(harness) == "another value"
 
 
-async def test_one_that_was_removed_is_gone(rig: Rig) -> None:
-    await put(rig)
-    await rig.services.vault.remove(OWNER, "default", "TOKEN")
+async def test_one_that_was_removed_is_gone(harness: ControlHarness) -> None:
+    await put(harness)
+    await harness.services.vault.remove(OWNER, "default", "TOKEN")
     with pytest.raises(NotFound, match="no secret 'TOKEN'"):
-        await got(rig)
+        await got(harness)
     with pytest.raises(NotFound):
-        await rig.services.vault.remove(OWNER, "default", "TOKEN")
+        await harness.services.vault.remove(OWNER, "default", "TOKEN")
 
 
 @pytest.mark.parametrize(("name", "value"), [("no name", VALUE), ("TOKEN", "abc")])
-async def test_what_cannot_be_kept_is_refused(rig: Rig, name: str, value: str) -> None:
+async def test_what_cannot_be_kept_is_refused(harness: ControlHarness, name: str, value: str) -> None:
     with pytest.raises(BadInput):
-        await put(rig, name, value)
+        await put(harness, name, value)
 
 
-async def test_projects_have_their_own(town: Town) -> None:
-    await put(town.rig, project="alpha", value="of alpha")
-    await put(town.rig, project="beta", value="of beta")
-    assert [await got(town.rig, project=name) for name in ("alpha", "beta")] == ["of alpha", "of beta"]
+async def test_projects_have_their_own(populated_app: PopulatedApp) -> None:
+    await put(populated_app.harness, project="alpha", value="of alpha")
+    await put(populated_app.harness, project="beta", value="of beta")
+    assert [await got(populated_app.harness, project=name) for name in ("alpha", "beta")] == ["of alpha", "of beta"]
     with pytest.raises(NotFound):
-        await got(town.rig)
+        await got(populated_app.harness)
 
 
-async def test_who_may_what(town: Town) -> None:
-    vault = town.control.secrets
-    who = {name: await town.identity(name) for name in ("stranger", "viewer", "member", "manager")}
+async def test_who_may_what(populated_app: PopulatedApp) -> None:
+    vault = populated_app.control.secrets
+    who = {name: await populated_app.identity(name) for name in ("stranger", "viewer", "member", "manager")}
     await vault.set(who["manager"], "alpha", "TOKEN", Secret(VALUE))
     assert [item.updated_by for item in (await vault.list_secrets(who["member"], "alpha")).items] == ["manager"]
     for name in ("member", "viewer"):
@@ -116,12 +116,12 @@ async def test_who_may_what(town: Town) -> None:
         await vault.set(OWNER, "nowhere", "TOKEN", Secret(VALUE))
 
 
-async def test_what_was_done_is_recorded_without_values(town: Town) -> None:
-    vault, manager = town.control.secrets, await town.identity("manager")
+async def test_what_was_done_is_recorded_without_values(populated_app: PopulatedApp) -> None:
+    vault, manager = populated_app.control.secrets, await populated_app.identity("manager")
     await vault.set(manager, "alpha", "TOKEN", Secret(VALUE))
     await vault.remove(manager, "alpha", "TOKEN")
     await vault.rotate(OWNER)
-    found = [row for row in await town.rig.rows(t.audit) if row["action"].startswith("secret")]
+    found = [row for row in await populated_app.harness.rows(t.audit) if row["action"].startswith("secret")]
     assert [(row["name"], row["action"], row["target"], row["project"]) for row in found] == [
         ("manager", "secret.set", "TOKEN", "alpha"),
         ("manager", "secret.remove", "TOKEN", "alpha"),
@@ -133,36 +133,36 @@ async def test_what_was_done_is_recorded_without_values(town: Town) -> None:
 # Keys
 
 
-async def test_the_keys_are_made_on_first_use_for_their_owner_alone(rig: Rig, keys: Path) -> None:
+async def test_the_keys_are_made_on_first_use_for_their_owner_alone(harness: ControlHarness, keys: Path) -> None:
     assert not keys.exists()
-    await put(rig)
+    await put(harness)
     assert keys.stat().st_mode & 0o777 == 0o600
     assert len(Keyring(keys).read()) == 1
 
 
-async def test_rotation_leaves_one_new_key_and_every_value(rig: Rig, keys: Path) -> None:
+async def test_rotation_leaves_one_new_key_and_every_value(harness: ControlHarness, keys: Path) -> None:
     for n in range(5):
-        await put(rig, f"S{n}", f"value number {n}")
-    before, rows_before = keys.read_text(), await rig.rows(t.secrets)
-    assert await rig.services.vault.rotate(OWNER) == RotationView(secrets=5, keys=1)
+        await put(harness, f"S{n}", f"value number {n}")
+    before, rows_before = keys.read_text(), await harness.rows(t.secrets)
+    assert await harness.services.vault.rotate(OWNER) == RotationView(secrets=5, keys=1)
     assert len(Keyring(keys).read()) == 1
     assert keys.read_text() != before
-    assert [await got(rig, f"S{n}") for n in range(5)] == [f"value number {n}" for n in range(5)]
-    after = await rig.rows(t.secrets)
+    assert [await got(harness, f"S{n}") for n in range(5)] == [f"value number {n}" for n in range(5)]
+    after = await harness.rows(t.secrets)
     assert not {row["ciphertext"] for row in after} & {row["ciphertext"] for row in rows_before}
     assert [row["updated_at"] for row in after] == [row["updated_at"] for row in rows_before]
 
 
-async def test_rotation_before_there_is_anything(rig: Rig, keys: Path) -> None:
-    assert (await rig.services.vault.rotate(OWNER)).secrets == 0
-    await put(rig)
-    assert await got(rig) == VALUE
+async def test_rotation_before_there_is_anything(harness: ControlHarness, keys: Path) -> None:
+    assert (await harness.services.vault.rotate(OWNER)).secrets == 0
+    await put(harness)
+    assert await got(harness) == VALUE
 
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("how", ["a new start", "another rotation", "neither"])
-async def test_a_rotation_that_dies_loses_nothing(rig: Rig, keys: Path, point: str, how: str) -> None:
-    await put(rig)
+async def test_a_rotation_that_dies_loses_nothing(harness: ControlHarness, keys: Path, point: str, how: str) -> None:
+    await put(harness)
     old = Keyring(keys).read()[0]
 
     def die() -> None:
@@ -170,12 +170,12 @@ async def test_a_rotation_that_dies_loses_nothing(rig: Rig, keys: Path, point: s
 
     arm(point, die)
     with pytest.raises(Died):
-        await rig.services.vault.rotate(OWNER)
+        await harness.services.vault.rotate(OWNER)
     disarm()
     assert old in Keyring(keys).read(), "the old key stays until all rows are encrypted anew"
-    again = Vault(rig.ports, rig.services.access, keys)
-    assert await got(rig) == VALUE
-    await put(rig, "MEANWHILE", "set in between")
+    again = Vault(harness.ports, harness.services.access, keys)
+    assert await got(harness) == VALUE
+    await put(harness, "MEANWHILE", "set in between")
     if how == "a new start":
         await again.finish_rotation()
     elif how == "another rotation":
@@ -183,77 +183,79 @@ async def test_a_rotation_that_dies_loses_nothing(rig: Rig, keys: Path, point: s
     if how != "neither":
         assert old not in Keyring(keys).read()
         assert len(Keyring(keys).read()) == 1
-    assert [await got(rig), await got(rig, "MEANWHILE")] == [VALUE, "set in between"]
+    assert [await got(harness), await got(harness, "MEANWHILE")] == [VALUE, "set in between"]
 
 
-async def test_a_start_leaves_a_single_key_alone(rig: Rig, keys: Path) -> None:
-    await rig.services.vault.finish_rotation()
+async def test_a_start_leaves_a_single_key_alone(harness: ControlHarness, keys: Path) -> None:
+    await harness.services.vault.finish_rotation()
     assert not keys.exists()
-    await put(rig)
+    await put(harness)
     before = keys.read_text()
-    await rig.services.vault.finish_rotation()
+    await harness.services.vault.finish_rotation()
     assert keys.read_text() == before
 
 
-async def test_two_rotations_at_once_are_one(rig: Rig, keys: Path) -> None:
-    await put(rig)
+async def test_two_rotations_at_once_are_one(harness: ControlHarness, keys: Path) -> None:
+    await put(harness)
     with Keyring(keys).locked(), pytest.raises(Conflict, match="being changed"):
-        await rig.services.vault.rotate(OWNER)
-    assert await got(rig) == VALUE
+        await harness.services.vault.rotate(OWNER)
+    assert await got(harness) == VALUE
 
 
 @pytest.mark.parametrize("spoil", ["missing", "cut off", "another"])
-async def test_a_key_file_that_is_not_the_one(rig: Rig, keys: Path, spoil: str) -> None:
-    await put(rig)
+async def test_a_key_file_that_is_not_the_one(harness: ControlHarness, keys: Path, spoil: str) -> None:
+    await put(harness)
     good = keys.read_text()
     if spoil == "missing":
         keys.unlink()
     else:
         keys.write_text(good[:20] if spoil == "cut off" else new_key().text)
-    for attempt in (got(rig), put(rig, "OTHER"), rig.services.vault.rotate(OWNER)):
+    for attempt in (got(harness), put(harness, "OTHER"), harness.services.vault.rotate(OWNER)):
         with pytest.raises(Trouble) as caught:
             await attempt
         assert "backup" in caught.value.fix
         assert VALUE not in str(caught.value)
     keys.write_text(good)
-    assert await got(rig) == VALUE
+    assert await got(harness) == VALUE
 
 
-async def test_who_has_lost_the_keys_begins_anew(rig: Rig, keys: Path) -> None:
-    await put(rig)
+async def test_who_has_lost_the_keys_begins_anew(harness: ControlHarness, keys: Path) -> None:
+    await put(harness)
     keys.unlink()
-    await rig.services.vault.remove(OWNER, "default", "TOKEN")
-    await put(rig, value="a new beginning")
-    assert await got(rig) == "a new beginning"
+    await harness.services.vault.remove(OWNER, "default", "TOKEN")
+    await put(harness, value="a new beginning")
+    assert await got(harness) == "a new beginning"
 
 
-async def test_a_server_whose_copy_of_the_keys_is_old_says_so_and_changes_nothing(rig: Rig, keys: Path) -> None:
-    await put(rig)
-    other = await other_worker(rig, "w2")
+async def test_a_server_whose_copy_of_the_keys_is_old_says_so_and_changes_nothing(
+    harness: ControlHarness, keys: Path
+) -> None:
+    await put(harness)
+    other = await other_worker(harness, "w2")
     twin = Vault(other.ports, other.services.access, keys.with_name("copy.keys"))
     keys.with_name("copy.keys").write_text(keys.read_text())
-    await rig.services.vault.rotate(OWNER)
+    await harness.services.vault.rotate(OWNER)
     with pytest.raises(Trouble, match="is not the one"):
         await twin.set(OWNER, "default", "TOKEN", Secret("with an old key"))
     keys.with_name("copy.keys").write_text(keys.read_text())
     await twin.set(OWNER, "default", "TOKEN", Secret("with the new key"))
-    assert await got(rig) == "with the new key"
+    assert await got(harness) == "with the new key"
 
 
-async def test_a_row_that_was_moved_to_another_name_is_refused(rig: Rig) -> None:
-    await put(rig, "MINE", "my own value")
-    await put(rig, "THEIRS", "their own value")
-    theirs = (await rig.rows(t.secrets))[1]["ciphertext"]
+async def test_a_row_that_was_moved_to_another_name_is_refused(harness: ControlHarness) -> None:
+    await put(harness, "MINE", "my own value")
+    await put(harness, "THEIRS", "their own value")
+    theirs = (await harness.rows(t.secrets))[1]["ciphertext"]
     moved = update(t.secrets).where(t.secrets.c.name == "MINE").values(ciphertext=theirs)
-    await rig.sql(lambda conn: conn.execute(moved))
+    await harness.sql(lambda conn: conn.execute(moved))
     with pytest.raises(Trouble, match="cannot be decrypted"):
-        await got(rig, "MINE")
+        await got(harness, "MINE")
 
 
-async def test_the_database_names_the_key_and_does_not_hold_it(rig: Rig, keys: Path) -> None:
-    await put(rig)
+async def test_the_database_names_the_key_and_does_not_hold_it(harness: ControlHarness, keys: Path) -> None:
+    await put(harness)
     (key,) = Keyring(keys).read()
-    assert await rig.read(lambda conn: meta.get(conn, rows.KEY)) == key.fingerprint
+    assert await harness.read(lambda conn: meta.get(conn, rows.KEY)) == key.fingerprint
     assert key.text not in key.fingerprint
     assert key.text not in repr(key)
 
@@ -261,80 +263,80 @@ async def test_the_database_names_the_key_and_does_not_hold_it(rig: Rig, keys: P
 # Jobs
 
 
-async def test_a_job_names_secrets_that_are_there(town: Town) -> None:
-    member = As(town.control, await town.identity("member"))
+async def test_a_job_names_secrets_that_are_there(populated_app: PopulatedApp) -> None:
+    member = ScopedControl(populated_app.control, await populated_app.identity("member"))
     spec = job_spec(project="alpha", secrets={"HF": "TOKEN"})
     with pytest.raises(NotFound) as caught:
         await member.jobs.submit(spec, None)
     assert "crucible secrets set TOKEN --project alpha" in caught.value.fix
-    await put(town.rig, project="beta")
+    await put(populated_app.harness, project="beta")
     with pytest.raises(NotFound):
         await member.jobs.submit(spec, None)
-    await put(town.rig, project="alpha")
+    await put(populated_app.harness, project="alpha")
     view = (await member.jobs.submit(spec, None)).view
     assert view.secrets == {"HF": "TOKEN"}
     assert VALUE not in view.model_dump_json()
 
 
-async def test_a_runner_is_handed_the_values_of_that_moment(rig: Rig) -> None:
-    await put(rig)
-    job = await rig.submit(secrets={"HF": "TOKEN", "SAME": "TOKEN"})
-    await rig.host_up()
-    attempt = (await rig.attempt(job)).id
-    await put(rig, value="newer than the job")
-    assert await rig.agents.secrets(attempt) == {"HF": "newer than the job", "SAME": "newer than the job"}
+async def test_a_runner_is_handed_the_values_of_that_moment(harness: ControlHarness) -> None:
+    await put(harness)
+    job = await harness.submit(secrets={"HF": "TOKEN", "SAME": "TOKEN"})
+    await harness.host_up()
+    attempt = (await harness.attempt(job)).id
+    await put(harness, value="newer than the job")
+    assert await harness.agents.secrets(attempt) == {"HF": "newer than the job", "SAME": "newer than the job"}
 
 
-async def test_the_document_has_names_of_variables_alone(rig: Rig) -> None:
-    await put(rig)
-    await rig.submit(secrets={"HF": "TOKEN"})
-    document = await rig.agents.desired(await rig.host_up(), 0, 0)
+async def test_the_document_has_names_of_variables_alone(harness: ControlHarness) -> None:
+    await put(harness)
+    await harness.submit(secrets={"HF": "TOKEN"})
+    document = await harness.agents.desired(await harness.host_up(), 0, 0)
     assert document is not None
     assert document.assignments[0].secrets == ("HF",)
     assert VALUE not in repr(document)
 
 
-async def test_an_attempt_that_is_over_is_handed_nothing(rig: Rig) -> None:
-    await put(rig)
-    _, runner = await rig.running(secrets={"HF": "TOKEN"})
+async def test_an_attempt_that_is_over_is_handed_nothing(harness: ControlHarness) -> None:
+    await put(harness)
+    _, runner = await harness.running(secrets={"HF": "TOKEN"})
     await runner.end()
     with pytest.raises(AttemptGone, match="has ended"):
-        await rig.agents.secrets(runner.attempt)
+        await harness.agents.secrets(runner.attempt)
     with pytest.raises(AttemptGone, match="no such attempt"):
-        await rig.agents.secrets("att-unheard-of")
+        await harness.agents.secrets("att-unheard-of")
 
 
-async def test_a_job_without_secrets_needs_no_keys(rig: Rig, keys: Path) -> None:
-    job = await rig.submit()
-    await rig.host_up()
-    assert await rig.agents.secrets((await rig.attempt(job)).id) == {}
+async def test_a_job_without_secrets_needs_no_keys(harness: ControlHarness, keys: Path) -> None:
+    job = await harness.submit()
+    await harness.host_up()
+    assert await harness.agents.secrets((await harness.attempt(job)).id) == {}
     assert not keys.exists()
 
 
-async def test_a_secret_that_was_removed_meanwhile(rig: Rig) -> None:
-    await put(rig)
-    job, runner = await rig.running(secrets={"HF": "TOKEN"})
-    await rig.services.vault.remove(OWNER, "default", "TOKEN")
+async def test_a_secret_that_was_removed_meanwhile(harness: ControlHarness) -> None:
+    await put(harness)
+    job, runner = await harness.running(secrets={"HF": "TOKEN"})
+    await harness.services.vault.remove(OWNER, "default", "TOKEN")
     with pytest.raises(NotFound, match="no secret 'TOKEN'"):
-        await rig.agents.secrets(runner.attempt)
+        await harness.agents.secrets(runner.attempt)
     await runner.end(code=1)
     with pytest.raises(NotFound, match="no secret 'TOKEN'"):
-        await rig.revival.resume(job, None, None)
+        await harness.revival.resume(job, None, None)
     with pytest.raises(NotFound, match="no secret 'TOKEN'"):
-        await rig.revival.rerun(job, None)
-    await put(rig)
-    await rig.revival.resume(job, None, None)
+        await harness.revival.rerun(job, None)
+    await put(harness)
+    await harness.revival.resume(job, None, None)
 
 
-async def test_more_than_a_program_can_be_given_is_refused(rig: Rig) -> None:
-    await put(rig, value="x" * 32 * 1024)
-    job = await rig.submit(secrets={f"BIG_{n}": "TOKEN" for n in range(9)})
-    await rig.host_up()
+async def test_more_than_a_program_can_be_given_is_refused(harness: ControlHarness) -> None:
+    await put(harness, value="x" * 32 * 1024)
+    job = await harness.submit(secrets={f"BIG_{n}": "TOKEN" for n in range(9)})
+    await harness.host_up()
     with pytest.raises(BadInput, match="at most 262144 are allowed"):
-        await rig.agents.secrets((await rig.attempt(job)).id)
+        await harness.agents.secrets((await harness.attempt(job)).id)
 
 
-async def test_after_a_restore_a_runner_nobody_knows_is_told_to_come_back(rig: Rig) -> None:
-    await rig.sql(lambda conn: meta.put(conn, "restored_at", "1.0"))
+async def test_after_a_restore_a_runner_nobody_knows_is_told_to_come_back(harness: ControlHarness) -> None:
+    await harness.sql(lambda conn: meta.put(conn, "restored_at", "1.0"))
     with pytest.raises(Trouble):
-        await rig.agents.secrets("att-from-before")
+        await harness.agents.secrets("att-from-before")

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.control.storelink.world import Mailroom, make_mailroom
-from tests.control.world import give_back
+from tests.control.harness import give_back
+from tests.control.storelink.harness import MailboxHarness, make_mailbox_harness
 
 
 @pytest.fixture
-async def mailroom(tmp_path: Path) -> AsyncIterator[Mailroom]:
-    room = await make_mailroom(tmp_path)
+async def mailbox_harness(tmp_path: Path) -> AsyncIterator[MailboxHarness]:
+    room = await make_mailbox_harness(tmp_path)
     yield room
-    await give_back(room.rig.ports.db)
+    await give_back(room.harness.ports.db)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.control.storelink.world import Mailroom
-from tests.control.world import secret
+from tests.control.harness import secret
+from tests.control.storelink.harness import MailboxHarness
 
 from crucible.backends.base import LaunchCall, LaunchRefused
 from crucible.backends.local import LocalBackend
@@ -88,15 +88,20 @@ def test_a_launch_on_this_computer_says_so(tmp_path: Path, bare_python: str, age
 
 @pytest.mark.parametrize("secrets", [{}, {"HF": "TOKEN"}], ids=["without secrets", "with secrets"])
 async def test_in_a_private_folder_it_runs_what_has_no_secrets(
-    mailroom: Mailroom, tmp_path: Path, bare_python: str, agent: Path, hosts: list[Host], secrets: dict[str, str]
+    mailbox_harness: MailboxHarness,
+    tmp_path: Path,
+    bare_python: str,
+    agent: Path,
+    hosts: list[Host],
+    secrets: dict[str, str],
 ) -> None:
-    await mailroom.rig.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    await mailbox_harness.harness.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
     command = ("/bin/sh", "-c", f"echo $HF > {tmp_path / 'started'}; exit 7")
-    job, machine = await mailroom.new_machine(command=command, secrets=secrets)
-    hosts.append(Host(tmp_path, bare_python, agent, machine, {"folder": str(mailroom.folder)}))
+    job, machine = await mailbox_harness.new_machine(command=command, secrets=secrets)
+    hosts.append(Host(tmp_path, bare_python, agent, machine, {"folder": str(mailbox_harness.folder)}))
     async with asyncio.timeout(SECONDS):
-        while not (world := await mailroom.rig.world(job)).job.state.terminal:
-            await mailroom.link.round()
+        while not (world := await mailbox_harness.harness.world(job)).job.state.terminal:
+            await mailbox_harness.link.round()
             await asyncio.sleep(0.05)
     assert world.job.state is JobState.FAILED
     (attempt,) = world.attempts

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.control.fakes import FakeBackend
-from tests.control.storelink.world import Mailroom
-from tests.control.world import Rig
+from tests.control.harness import ControlHarness
+from tests.control.storelink.harness import MailboxHarness
 
 from crucible.backends.base import Reach
 from crucible.control.storelink import Invitations, Mailboxes, store_folder
@@ -38,21 +38,21 @@ def _place(reach: Reach) -> FakeBackend:
     return backend
 
 
-async def test_by_default_agents_call(mailroom: Mailroom) -> None:
-    postroom = Mailboxes(mailroom.rig.ports, mailroom.folder)
-    invitations = Invitations(postroom, HERE, str(mailroom.folder))
+async def test_by_default_agents_call(mailbox_harness: MailboxHarness) -> None:
+    postroom = Mailboxes(mailbox_harness.harness.ports, mailbox_harness.folder)
+    invitations = Invitations(postroom, HERE, str(mailbox_harness.folder))
     assert await invitations.make_invitation(_place(Reach.LOOPBACK), "mch-1") is None
 
 
-async def test_a_folder_is_named(mailroom: Mailroom) -> None:
-    postroom = Mailboxes(mailroom.rig.ports, mailroom.folder)
-    invitations = Invitations(postroom, HERE, str(mailroom.folder), Channel.STORE)
-    assert await invitations.make_invitation(_place(Reach.LOOPBACK), "mch-1") == {"folder": str(mailroom.folder)}
+async def test_a_folder_is_named(mailbox_harness: MailboxHarness) -> None:
+    postroom = Mailboxes(mailbox_harness.harness.ports, mailbox_harness.folder)
+    invitations = Invitations(postroom, HERE, str(mailbox_harness.folder), Channel.STORE)
+    assert await invitations.make_invitation(_place(Reach.LOOPBACK), "mch-1") == {"folder": str(mailbox_harness.folder)}
 
 
-async def test_a_bucket_comes_with_urls_for_one_mailbox(rig: Rig) -> None:
-    store = Signing(rig.ports.store)
-    postroom = Mailboxes(replace(rig.ports, store=store))  # type: ignore[arg-type]
+async def test_a_bucket_comes_with_urls_for_one_mailbox(harness: ControlHarness) -> None:
+    store = Signing(harness.ports.store)
+    postroom = Mailboxes(replace(harness.ports, store=store))  # type: ignore[arg-type]
     invited = await Invitations(postroom, HERE, "s3://bucket").make_invitation(_place(Reach.INTERNET), "mch-1")
     assert invited is not None
     urls = invited["urls"]
@@ -65,12 +65,12 @@ async def test_a_bucket_comes_with_urls_for_one_mailbox(rig: Rig) -> None:
     }
 
 
-async def test_a_url_is_signed_again_before_it_runs_out(rig: Rig) -> None:
-    store = Signing(rig.ports.store)
-    postroom = Mailboxes(replace(rig.ports, store=store))  # type: ignore[arg-type]
+async def test_a_url_is_signed_again_before_it_runs_out(harness: ControlHarness) -> None:
+    store = Signing(harness.ports.store)
+    postroom = Mailboxes(replace(harness.ports, store=store))  # type: ignore[arg-type]
     first = await postroom.sign_urls({"PUT x": "mailboxes/m/x"})
     assert await postroom.sign_urls({"PUT x": "mailboxes/m/x"}) == first
-    rig.clock.move(3.1 * 24 * 3600)
+    harness.clock.move(3.1 * 24 * 3600)
     assert await postroom.sign_urls({"PUT x": "mailboxes/m/x"}) != first
 
 

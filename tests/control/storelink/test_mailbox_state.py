@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.control.harness import ControlHarness
 from tests.control.storelink.test_invitations import Signing
-from tests.control.world import Rig
 
 from crucible.control.storelink.mailbox_state import MailboxParty, MailboxState
 from crucible.control.storelink.mailboxes import Mailboxes
@@ -17,8 +17,8 @@ ME = MailboxParty("att-1.0", b"key")
 
 
 @pytest.fixture
-def box(rig: Rig) -> MailboxState:
-    return MailboxState(Mailboxes(replace(rig.ports, store=Signing(rig.ports.store))), "mch-1")  # type: ignore[arg-type]
+def box(harness: ControlHarness) -> MailboxState:
+    return MailboxState(Mailboxes(replace(harness.ports, store=Signing(harness.ports.store))), "mch-1")  # type: ignore[arg-type]
 
 
 async def _granted(box: MailboxState, *wants: str, keys: dict[str, str] | None = None) -> set[str]:
@@ -62,11 +62,11 @@ async def test_nothing_else(box: MailboxState, want: str) -> None:
     assert await _granted(box, want) == set()
 
 
-async def test_the_same_is_not_said_twice(box: MailboxState, rig: Rig) -> None:
+async def test_the_same_is_not_said_twice(box: MailboxState, harness: ControlHarness) -> None:
     alive = Heartbeat(LIFE, 1)
     await box.write_down(ME, alive, {"ends_in": 10.0, "stop": False}, 5.0, {})
-    first = rig.ports.store.get("mailboxes/mch-1/parties/att-1.0/down")
+    first = harness.ports.store.get("mailboxes/mch-1/parties/att-1.0/down")
     await box.write_down(ME, alive, {"ends_in": 9.0, "stop": False}, 6.0, {})
-    assert rig.ports.store.get("mailboxes/mch-1/parties/att-1.0/down") == first
+    assert harness.ports.store.get("mailboxes/mch-1/parties/att-1.0/down") == first
     await box.write_down(ME, alive, {"ends_in": 9.0, "stop": True}, 6.0, {})
-    assert rig.ports.store.get("mailboxes/mch-1/parties/att-1.0/down") != first
+    assert harness.ports.store.get("mailboxes/mch-1/parties/att-1.0/down") != first

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.control.fakes import FakeBackend
-from tests.control.world import Rig, give_back, job_spec, make_rig, other_worker
+from tests.control.harness import ControlHarness, give_back, job_spec, make_harness, other_worker
 
 from crucible.backends.base import Reach, Slots
 from crucible.control.runtime.services import Services
@@ -26,20 +26,22 @@ SECRETS = {"HF": "TOKEN"}
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await make_rig(tmp_path, FakeBackend("ssh"))
-    yield rig
-    await give_back(rig.ports.db)
+async def harness(tmp_path: Path) -> AsyncIterator[ControlHarness]:
+    harness = await make_harness(tmp_path, FakeBackend("ssh"))
+    yield harness
+    await give_back(harness.ports.db)
 
 
-async def over_a_store(rig: Rig, store: str, *, python: str, **deployment: Any) -> Rig:
+async def over_a_store(harness: ControlHarness, store: str, *, python: str, **deployment: Any) -> ControlHarness:
     """The same control plane, which talks through the store; `python` runs the agents of `local`."""
-    rig.backend.capabilities = replace(rig.backend.capabilities, agent_python=python)
+    harness.backend.capabilities = replace(harness.backend.capabilities, agent_python=python)
     given = {"store_url": store, "channel": Channel.STORE, **deployment}
-    services = Services(rig.ports, rig.backends, replace(rig.deployment, **given))
-    made = Rig(clock=rig.clock, calls=rig.calls, backend=rig.backend, backends=rig.backends, services=services)
+    services = Services(harness.ports, harness.backends, replace(harness.deployment, **given))
+    made = ControlHarness(
+        clock=harness.clock, calls=harness.calls, backend=harness.backend, backends=harness.backends, services=services
+    )
     await made.connected.refresh()
-    await made.duties.renew(rig.ports.db, rig.clock)
+    await made.duties.renew(harness.ports.db, harness.clock)
     await made.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
     return made
 
@@ -51,96 +53,98 @@ def folder(tmp_path: Path, mode: int) -> str:
     return str(path)
 
 
-async def plan(rig: Rig, **more: Any) -> Any:
+async def plan(harness: ControlHarness, **more: Any) -> Any:
     ask = PlanRequest.model_validate(dict(job_spec(backend="local", **more)))
-    return (await rig.services.plans.plan(OWNER, ask)).as_json()
+    return (await harness.services.plans.plan(OWNER, ask)).as_json()
 
 
 @pytest.mark.parametrize("kind", ["open folder", "bucket"])
 async def test_where_all_has_to_be_encrypted_no_job_is_taken(
-    rig: Rig, tmp_path: Path, bare_python: str, kind: str
+    harness: ControlHarness, tmp_path: Path, bare_python: str, kind: str
 ) -> None:
     store = "s3://bucket" if kind == "bucket" else folder(tmp_path, 0o750)
-    rig = await over_a_store(rig, store, python=bare_python)
-    (offer,) = rig.connected.offers("local")
+    harness = await over_a_store(harness, store, python=bare_python)
+    (offer,) = harness.connected.offers("local")
     assert not offer.runnable
     assert f"{bare_python}, has no cryptography" in offer.why_not
-    assert rig.connected.runnable_offer("local") is None
+    assert harness.connected.runnable_offer("local") is None
     with pytest.raises(NoCapacity, match="has no cryptography") as caught:
-        await rig.submit()
+        await harness.submit()
     assert caught.value.fix == f"Install it there: {bare_python} -m pip install cryptography."
-    found = await plan(rig)
+    found = await plan(harness)
     assert (found["chosen"], found["waits"]) == (None, False)
     assert "has no cryptography" in found["why"]
     assert "pip install cryptography" in found["why"]
 
 
 async def test_in_a_private_folder_only_jobs_with_secrets_are_refused(
-    rig: Rig, tmp_path: Path, bare_python: str
+    harness: ControlHarness, tmp_path: Path, bare_python: str
 ) -> None:
-    rig = await over_a_store(rig, folder(tmp_path, 0o700), python=bare_python)
-    job = await rig.submit()
-    assert (await rig.world(job)).job.state is JobState.PROVISIONING
-    assert (await plan(rig))["chosen"] is not None
+    harness = await over_a_store(harness, folder(tmp_path, 0o700), python=bare_python)
+    job = await harness.submit()
+    assert (await harness.world(job)).job.state is JobState.PROVISIONING
+    assert (await plan(harness))["chosen"] is not None
     with pytest.raises(NoCapacity, match="the job's secrets would have to be encrypted"):
-        await rig.submit(secrets=SECRETS)
-    found = await plan(rig, secrets=SECRETS)
+        await harness.submit(secrets=SECRETS)
+    found = await plan(harness, secrets=SECRETS)
     assert found["chosen"] is None
     assert "has no cryptography" in found["why"]
 
 
 @pytest.mark.parametrize("python", ["", sys.executable, "/no/such/python"])
-async def test_what_has_it_or_is_not_known_is_taken(rig: Rig, python: str) -> None:
+async def test_what_has_it_or_is_not_known_is_taken(harness: ControlHarness, python: str) -> None:
     """Where nobody knows it beforehand the agent says so by itself."""
-    rig = await over_a_store(rig, "s3://bucket", python=python)
-    job = await rig.submit(secrets=SECRETS)
-    assert (await rig.world(job)).job.state is JobState.PROVISIONING
+    harness = await over_a_store(harness, "s3://bucket", python=python)
+    job = await harness.submit(secrets=SECRETS)
+    assert (await harness.world(job)).job.state is JobState.PROVISIONING
 
 
-async def test_over_https_nobody_asks(rig: Rig, bare_python: str) -> None:
-    rig = await over_a_store(rig, "s3://bucket", python=bare_python, channel=Channel.HTTPS)
-    job = await rig.submit(secrets=SECRETS)
-    assert (await rig.world(job)).job.state is JobState.PROVISIONING
+async def test_over_https_nobody_asks(harness: ControlHarness, bare_python: str) -> None:
+    harness = await over_a_store(harness, "s3://bucket", python=bare_python, channel=Channel.HTTPS)
+    job = await harness.submit(secrets=SECRETS)
+    assert (await harness.world(job)).job.state is JobState.PROVISIONING
 
 
-async def test_once_it_is_installed_jobs_are_taken_again(rig: Rig, tmp_path: Path) -> None:
+async def test_once_it_is_installed_jobs_are_taken_again(harness: ControlHarness, tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 1\n")
     python.chmod(0o700)
-    rig = await over_a_store(rig, "s3://bucket", python=str(python))
+    harness = await over_a_store(harness, "s3://bucket", python=str(python))
     with pytest.raises(NoCapacity):
-        await rig.submit()
+        await harness.submit()
     python.write_text("#!/bin/sh\nexit 0\n")
-    await rig.connected.refresh()
-    await rig.submit()
+    await harness.connected.refresh()
+    await harness.submit()
 
 
 @pytest.mark.parametrize("slots", [Slots.COUNTED, Slots.ELASTIC])
 async def test_a_job_that_waits_there_already_says_why_or_goes_on_to_its_next(
-    rig: Rig, tmp_path: Path, bare_python: str, slots: Slots
+    harness: ControlHarness, tmp_path: Path, bare_python: str, slots: Slots
 ) -> None:
     """It was taken when its agents could talk: the server was told since to use the store."""
-    rig.backend.capabilities = replace(rig.backend.capabilities, slots=slots)
-    await rig.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
-    idle = await other_worker(rig, "w2")
+    harness.backend.capabilities = replace(harness.backend.capabilities, slots=slots)
+    await harness.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    idle = await other_worker(harness, "w2")
     plain, bound = await idle.submit(), await idle.submit(secrets=SECRETS)
     moving = await idle.submit(secrets=SECRETS, backend="local", fallback=("ssh",))
-    rig = await over_a_store(rig, folder(tmp_path, 0o700), python=bare_python)
-    await rig.place()
-    assert (await rig.world(plain)).job.state is JobState.PROVISIONING
-    waits = (await rig.world(bound)).job
+    harness = await over_a_store(harness, folder(tmp_path, 0o700), python=bare_python)
+    await harness.place()
+    assert (await harness.world(plain)).job.state is JobState.PROVISIONING
+    waits = (await harness.world(bound)).job
     assert (waits.state, "has no cryptography" in waits.waiting) == (JobState.QUEUED, True)
-    await rig.place()
-    assert (await rig.attempt(moving)).backend == "ssh"
+    await harness.place()
+    assert (await harness.attempt(moving)).backend == "ssh"
 
 
-async def test_a_backend_without_any_channel_is_rejected_with_the_setting(rig: Rig, tmp_path: Path) -> None:
-    rig.backend.capabilities = replace(rig.backend.capabilities, reach=Reach.INTERNET)
-    rig = await over_a_store(rig, folder(tmp_path, 0o700), python="", agents_url="http://127.0.0.1:1")
+async def test_a_backend_without_any_channel_is_rejected_with_the_setting(
+    harness: ControlHarness, tmp_path: Path
+) -> None:
+    harness.backend.capabilities = replace(harness.backend.capabilities, reach=Reach.INTERNET)
+    harness = await over_a_store(harness, folder(tmp_path, 0o700), python="", agents_url="http://127.0.0.1:1")
     with pytest.raises(NoCapacity, match="no agent can talk with this server") as caught:
-        await rig.submit(backend="local")
+        await harness.submit(backend="local")
     assert "s3://" in (caught.value.fix or "")
-    assert not any(offer.runnable for offer in rig.connected.offers("local"))
+    assert not any(offer.runnable for offer in harness.connected.offers("local"))
 
 
 def test_a_python_is_asked_as_agents_are_started(bare_python: str) -> None:

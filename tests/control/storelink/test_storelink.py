@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.control.storelink.world import FakeHost, Mailroom, make_mailroom
-from tests.control.world import give_back, pieces, secret, sha
+from tests.control.harness import give_back, pieces, secret, sha
+from tests.control.storelink.harness import FakeHost, MailboxHarness, make_mailbox_harness
 
 from crucible.agent.link.channel import ClaimedByAnother, DesiredAttempt
 from crucible.agent.link.connection import Gone, Refused, Unreachable
@@ -27,187 +27,189 @@ from crucible.wire.documents.mailbox import control_document_name, decode_contro
 from crucible.wire.documents.messages import MessageKind
 
 
-async def test_a_job_runs_to_its_end(mailroom: Mailroom) -> None:
-    job, machine, host = await mailroom.host_up()
-    assert (await mailroom.rig.machine(machine)).state is MachineState.UP
+async def test_a_job_runs_to_its_end(mailbox_harness: MailboxHarness) -> None:
+    job, machine, host = await mailbox_harness.host_up()
+    assert (await mailbox_harness.harness.machine(machine)).state is MachineState.UP
     host.line.ask(0, 25.0, '{"cpus": 4}')
-    desired = await mailroom.while_serving(lambda: _document(host))
+    desired = await mailbox_harness.while_serving(lambda: _document(host))
     (assignment,) = desired.assignments
-    runner = await mailroom.runner(job)
+    runner = await mailbox_harness.runner(job)
     assert assignment.attempt == runner.attempt
     runner.whole_life()
-    await mailroom.link.round()
-    view = await _job(mailroom, job)
+    await mailbox_harness.link.round()
+    view = await _job(mailbox_harness, job)
     assert (view["state"], view["reason"]) == ("completed", "completed")
-    page = await mailroom.rig.logs.page(job, None, 0, 100, None)
+    page = await mailbox_harness.harness.logs.page(job, None, 0, 100, None)
     assert page.data == b"one\ntwo\n"
-    (artifact,) = await mailroom.rig.rows(t.artifacts)
+    (artifact,) = await mailbox_harness.harness.rows(t.artifacts)
     assert (artifact["path"], artifact["sha256"]) == ("model.bin", sha(b"weights"))
-    (checkpoint,) = await mailroom.rig.rows(t.checkpoints)
+    (checkpoint,) = await mailbox_harness.harness.rows(t.checkpoints)
     assert (checkpoint["step"], checkpoint["sha256"]) == (1, sha(b"state"))
 
 
-async def test_nothing_that_was_taken_in_stays(mailroom: Mailroom) -> None:
-    job, machine, _ = await mailroom.host_up()
-    runner = await mailroom.runner(job)
+async def test_nothing_that_was_taken_in_stays(mailbox_harness: MailboxHarness) -> None:
+    job, machine, _ = await mailbox_harness.host_up()
+    runner = await mailbox_harness.runner(job)
     runner.whole_life()
     runner.beat()
-    await mailroom.link.round()
-    left = mailroom.files(machine)
+    await mailbox_harness.link.round()
+    left = mailbox_harness.files(machine)
     assert not any("/up/" in name or "/blobs/" in name for name in left)
-    mailroom.rig.clock.move(61.0)
-    await mailroom.link.round()
-    assert mailroom.files(machine) == {"claim", "parties/host/alive", "parties/host/down"}
+    mailbox_harness.harness.clock.move(61.0)
+    await mailbox_harness.link.round()
+    assert mailbox_harness.files(machine) == {"claim", "parties/host/alive", "parties/host/down"}
 
 
-async def test_of_two_hosts_one_is_granted(mailroom: Mailroom) -> None:
-    _, machine, winner = await mailroom.host_up()
-    loser = mailroom.host(machine)
+async def test_of_two_hosts_one_is_granted(mailbox_harness: MailboxHarness) -> None:
+    _, machine, winner = await mailbox_harness.host_up()
+    loser = mailbox_harness.host(machine)
     with pytest.raises(ClaimedByAnother):
-        await mailroom.while_serving(lambda: loser.line.claim("", "i-2"))
-    assert (await mailroom.rig.machine(machine)).claimed_by == "i-1"
-    assert await mailroom.while_serving(lambda: winner.line.claim("", "i-1"))
+        await mailbox_harness.while_serving(lambda: loser.line.claim("", "i-2"))
+    assert (await mailbox_harness.harness.machine(machine)).claimed_by == "i-1"
+    assert await mailbox_harness.while_serving(lambda: winner.line.claim("", "i-1"))
 
 
-async def test_a_claim_that_was_written_over_does_not_change_who_holds_it(mailroom: Mailroom) -> None:
+async def test_a_claim_that_was_written_over_does_not_change_who_holds_it(mailbox_harness: MailboxHarness) -> None:
     """A bucket may not refuse a second claim: then the answer decides."""
-    _, machine, _ = await mailroom.host_up()
-    (mailroom.box(machine) / "claim").unlink()
-    loser = mailroom.host(machine)
+    _, machine, _ = await mailbox_harness.host_up()
+    (mailbox_harness.box(machine) / "claim").unlink()
+    loser = mailbox_harness.host(machine)
     with pytest.raises(ClaimedByAnother):
-        await mailroom.while_serving(lambda: loser.line.claim("", "i-2"))
+        await mailbox_harness.while_serving(lambda: loser.line.claim("", "i-2"))
 
 
-async def test_a_host_with_another_nonce_is_not_heard(mailroom: Mailroom) -> None:
-    _, machine = await mailroom.new_machine()
-    stranger = FakeHost(mailroom.folder, machine, nonce=b"guessed")
+async def test_a_host_with_another_nonce_is_not_heard(mailbox_harness: MailboxHarness) -> None:
+    _, machine = await mailbox_harness.new_machine()
+    stranger = FakeHost(mailbox_harness.folder, machine, nonce=b"guessed")
     stranger.line._put_claim("i-9")
     stranger.beat()
-    await mailroom.link.round()
-    found = await mailroom.rig.machine(machine)
+    await mailbox_harness.link.round()
+    found = await mailbox_harness.harness.machine(machine)
     assert (found.claimed_by, found.state) == (None, MachineState.CREATING)
-    right = mailroom.host(machine)
-    assert await mailroom.while_serving(lambda: right.line.claim("", "i-1"))
+    right = mailbox_harness.host(machine)
+    assert await mailbox_harness.while_serving(lambda: right.line.claim("", "i-1"))
 
 
-async def test_a_host_that_comes_too_late_is_sent_away(mailroom: Mailroom) -> None:
-    _, machine = await mailroom.new_machine()
-    mailroom.rig.clock.move(3600.0)
-    late = mailroom.host(machine)
+async def test_a_host_that_comes_too_late_is_sent_away(mailbox_harness: MailboxHarness) -> None:
+    _, machine = await mailbox_harness.new_machine()
+    mailbox_harness.harness.clock.move(3600.0)
+    late = mailbox_harness.host(machine)
     with pytest.raises(Gone):
-        await mailroom.while_serving(lambda: late.line.claim("", "i-1"))
-    assert (await mailroom.rig.machine(machine)).claimed_by is None
+        await mailbox_harness.while_serving(lambda: late.line.claim("", "i-1"))
+    assert (await mailbox_harness.harness.machine(machine)).claimed_by is None
 
 
-async def test_a_sign_of_life_is_a_contact_once_it_changes(mailroom: Mailroom) -> None:
-    job, machine, host = await mailroom.host_up()
-    runner = await mailroom.runner(job)
+async def test_a_sign_of_life_is_a_contact_once_it_changes(mailbox_harness: MailboxHarness) -> None:
+    job, machine, host = await mailbox_harness.host_up()
+    runner = await mailbox_harness.runner(job)
     runner.beat()
-    await mailroom.link.round()
-    mailroom.rig.contacts.take()
-    later = await mailroom.restart()
+    await mailbox_harness.link.round()
+    mailbox_harness.harness.contacts.take()
+    later = await mailbox_harness.restart()
     await later.link.round()
-    assert not later.rig.contacts.has_pending, "what lay there may be old"
+    assert not later.harness.contacts.has_pending, "what lay there may be old"
     host.beat()
     runner.beat()
     await later.link.round()
-    heard = later.rig.contacts.take()
+    heard = later.harness.contacts.take()
     assert (set(heard.machines), set(heard.attempts)) == ({machine}, {runner.attempt})
 
 
-async def test_an_echo_is_a_contact_for_the_agent(mailroom: Mailroom) -> None:
-    _, _, host = await mailroom.host_up()
+async def test_an_echo_is_a_contact_for_the_agent(mailbox_harness: MailboxHarness) -> None:
+    _, _, host = await mailbox_harness.host_up()
     host.clock += 31.0
     assert not host.party.in_touch
     host.beat()
-    await mailroom.link.round()
+    await mailbox_harness.link.round()
     host.party.fetch_document()
     assert host.party.in_touch
 
 
-async def test_a_stop_reaches_the_runner(mailroom: Mailroom) -> None:
-    job, _, _ = await mailroom.host_up()
-    runner = await mailroom.runner(job)
+async def test_a_stop_reaches_the_runner(mailbox_harness: MailboxHarness) -> None:
+    job, _, _ = await mailbox_harness.host_up()
+    runner = await mailbox_harness.runner(job)
     runner.say(MessageKind.STARTED, pid=77)
     known = DesiredAttempt()
-    assert await mailroom.while_serving(lambda: runner.channel.desired(known, 0.05)) is None
-    await mailroom.rig.writer.write(lambda unit: _cancel(unit, job))
-    wish = await mailroom.while_serving(lambda: runner.channel.desired(known, 10.0))
+    assert await mailbox_harness.while_serving(lambda: runner.channel.desired(known, 0.05)) is None
+    await mailbox_harness.harness.writer.write(lambda unit: _cancel(unit, job))
+    wish = await mailbox_harness.while_serving(lambda: runner.channel.desired(known, 10.0))
     assert wish == DesiredAttempt(stop=True)
 
 
-async def test_a_runner_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None:
-    job, _, _ = await mailroom.host_up()
-    runner = await mailroom.runner(job)
+async def test_a_runner_that_is_not_wanted_hears_it(mailbox_harness: MailboxHarness) -> None:
+    job, _, _ = await mailbox_harness.host_up()
+    runner = await mailbox_harness.runner(job)
     runner.whole_life()
-    await mailroom.link.round()
-    wish = await mailroom.while_serving(lambda: runner.channel.desired(DesiredAttempt(), 10.0))
+    await mailbox_harness.link.round()
+    wish = await mailbox_harness.while_serving(lambda: runner.channel.desired(DesiredAttempt(), 10.0))
     assert wish is not None
     assert wish.settled
 
 
-async def test_a_machine_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None:
-    job, machine, host = await mailroom.host_up()
-    (await mailroom.runner(job)).whole_life()
-    await mailroom.link.round()
-    known = (await mailroom.rig.agents.read_desired(machine)).version
-    await _release(mailroom)
+async def test_a_machine_that_is_not_wanted_hears_it(mailbox_harness: MailboxHarness) -> None:
+    job, machine, host = await mailbox_harness.host_up()
+    (await mailbox_harness.runner(job)).whole_life()
+    await mailbox_harness.link.round()
+    known = (await mailbox_harness.harness.agents.read_desired(machine)).version
+    await _release(mailbox_harness)
     host.line.ask(known, 25.0, None)
     with pytest.raises(Gone):
-        await mailroom.while_serving(lambda: _document(host))
+        await mailbox_harness.while_serving(lambda: _document(host))
 
 
-async def test_the_mailbox_of_a_machine_that_is_gone_goes(mailroom: Mailroom) -> None:
-    job, machine, _ = await mailroom.host_up()
-    (await mailroom.runner(job)).whole_life()
-    await _release(mailroom)
-    await _gone(mailroom, machine)
-    await mailroom.link.round()
-    assert (await _job(mailroom, job))["state"] == "completed", "it is read to its end first"
-    mailroom.rig.clock.move(61.0)
-    await mailroom.link.round()
-    assert not mailroom.box(machine).exists()
+async def test_the_mailbox_of_a_machine_that_is_gone_goes(mailbox_harness: MailboxHarness) -> None:
+    job, machine, _ = await mailbox_harness.host_up()
+    (await mailbox_harness.runner(job)).whole_life()
+    await _release(mailbox_harness)
+    await _gone(mailbox_harness, machine)
+    await mailbox_harness.link.round()
+    assert (await _job(mailbox_harness, job))["state"] == "completed", "it is read to its end first"
+    mailbox_harness.harness.clock.move(61.0)
+    await mailbox_harness.link.round()
+    assert not mailbox_harness.box(machine).exists()
 
 
-async def test_the_mail_of_a_machine_that_went_while_nobody_looked_is_found(mailroom: Mailroom) -> None:
-    job, machine, _ = await mailroom.host_up()
-    (await mailroom.runner(job)).whole_life()
-    await _gone(mailroom, machine)
-    await (await mailroom.restart()).link.round()
-    (slot,) = await mailroom.rig.rows(t.slots)
+async def test_the_mail_of_a_machine_that_went_while_nobody_looked_is_found(mailbox_harness: MailboxHarness) -> None:
+    job, machine, _ = await mailbox_harness.host_up()
+    (await mailbox_harness.runner(job)).whole_life()
+    await _gone(mailbox_harness, machine)
+    await (await mailbox_harness.restart()).link.round()
+    (slot,) = await mailbox_harness.harness.rows(t.slots)
     assert slot["acked"] == 8
 
 
-async def test_the_mailbox_of_a_machine_that_another_deployment_has_too_is_left_alone(mailroom: Mailroom) -> None:
+async def test_the_mailbox_of_a_machine_that_another_deployment_has_too_is_left_alone(
+    mailbox_harness: MailboxHarness,
+) -> None:
     """Its row came with a backup of that deployment, which uses the same store."""
-    _, machine = await mailroom.new_machine()
-    theirs = FakeHost(mailroom.folder, machine, nonce=b"theirs")
+    _, machine = await mailbox_harness.new_machine()
+    theirs = FakeHost(mailbox_harness.folder, machine, nonce=b"theirs")
     theirs.line._put_claim("i-9")
     theirs.beat()
-    await _gone(mailroom, machine)
-    before = mailroom.files(machine)
+    await _gone(mailbox_harness, machine)
+    before = mailbox_harness.files(machine)
     for _ in range(3):
-        await mailroom.link.round()
-        mailroom.rig.clock.move(3600.0)
-    assert mailroom.files(machine) == before
+        await mailbox_harness.link.round()
+        mailbox_harness.harness.clock.move(3600.0)
+    assert mailbox_harness.files(machine) == before
 
 
-async def test_another_deployments_mailbox_is_left_alone(mailroom: Mailroom) -> None:
-    stranger = FakeHost(mailroom.folder, "mch_other", nonce=b"theirs")
+async def test_another_deployments_mailbox_is_left_alone(mailbox_harness: MailboxHarness) -> None:
+    stranger = FakeHost(mailbox_harness.folder, "mch_other", nonce=b"theirs")
     stranger.line._put_claim("i-9")
     stranger.beat()
-    before = mailroom.files("mch_other")
-    await mailroom.link.round()
-    assert mailroom.files("mch_other") == before
+    before = mailbox_harness.files("mch_other")
+    await mailbox_harness.link.round()
+    assert mailbox_harness.files("mch_other") == before
 
 
-async def test_the_bundle_is_read_where_it_lies(mailroom: Mailroom) -> None:
+async def test_the_bundle_is_read_where_it_lies(mailbox_harness: MailboxHarness) -> None:
     code = b"an archive"
-    await mailroom.rig.bundles.put(OWNER, sha(code), pieces(code))
-    job, _, _ = await mailroom.host_up(bundle=sha(code))
-    runner = await mailroom.runner(job)
+    await mailbox_harness.harness.bundles.put(OWNER, sha(code), pieces(code))
+    job, _, _ = await mailbox_harness.host_up(bundle=sha(code))
+    runner = await mailbox_harness.runner(job)
     runner.beat()
-    await mailroom.link.round()
+    await mailbox_harness.link.round()
     assert b"".join(runner.channel.bundle(sha(code), 0)) == code
     assert b"".join(runner.channel.bundle(sha(code), 3)) == code[3:]
 
@@ -216,11 +218,11 @@ STORES = {"private folder": (0o700, False), "open folder": (0o755, False), "buck
 
 
 @pytest.fixture(params=STORES)
-async def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Mailroom]:
+async def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MailboxHarness]:
     mode, bucket = STORES[request.param]
-    room = await make_mailroom(tmp_path, mode, bucket=bucket)
-    yield await room.restart(Recording(room.rig.ports.store))
-    await give_back(room.rig.ports.db)
+    room = await make_mailbox_harness(tmp_path, mode, bucket=bucket)
+    yield await room.restart(Recording(room.harness.ports.store))
+    await give_back(room.harness.ports.db)
 
 
 class Recording:
@@ -238,10 +240,10 @@ class Recording:
         return self._inner.put(key, data, **more)
 
 
-async def test_no_secret_lies_readable_in_the_store(any_store: Mailroom) -> None:
+async def test_no_secret_lies_readable_in_the_store(any_store: MailboxHarness) -> None:
     """Where others may look, nothing does; in a folder of the one user of both sides a project's secrets do not."""
     value = "a-secret-of-the-project"
-    await any_store.rig.services.vault.set(OWNER, "default", "TOKEN", Secret(value))
+    await any_store.harness.services.vault.set(OWNER, "default", "TOKEN", Secret(value))
     job, machine, host = await any_store.host_up(env={"TOKEN": "a-value-of-the-user"}, secrets={"HF": "TOKEN"})
     runner = await any_store.runner(job)
     assert await any_store.while_serving(runner.channel.secrets) == {"HF": value}
@@ -249,7 +251,7 @@ async def test_no_secret_lies_readable_in_the_store(any_store: Mailroom) -> None
     for speaker in (runner, host):
         speaker.beat()
     await any_store.link.round()
-    written = any_store.rig.ports.store.written  # type: ignore[attr-defined]
+    written = any_store.harness.ports.store.written  # type: ignore[attr-defined]
     files = [path.read_bytes() for path in any_store.folder.rglob("*") if path.is_file()]
     everything = b"".join([*written, *files])
     assert len(written) > 5
@@ -262,83 +264,87 @@ async def test_no_secret_lies_readable_in_the_store(any_store: Mailroom) -> None
     assert alive.startswith(b"signed" if is_private(any_store) else b"encrypted")
 
 
-def is_private(mailroom: Mailroom) -> bool:
-    return not mailroom.bucket and mailroom.folder.stat().st_mode & 0o077 == 0
+def is_private(mailbox_harness: MailboxHarness) -> bool:
+    return not mailbox_harness.bucket and mailbox_harness.folder.stat().st_mode & 0o077 == 0
 
 
-async def test_a_job_runs_to_its_end_in_any_store(any_store: Mailroom) -> None:
+async def test_a_job_runs_to_its_end_in_any_store(any_store: MailboxHarness) -> None:
     job, _, _ = await any_store.host_up()
     (await any_store.runner(job)).whole_life()
     await any_store.link.round()
     assert (await _job(any_store, job))["state"] == "completed"
 
 
-async def test_a_folder_that_is_opened_to_others_gets_encrypted_documents_from_then_on(mailroom: Mailroom) -> None:
-    job, machine, host = await mailroom.host_up(env={"TOKEN": "a-value-of-the-user"})
-    down = mailroom.box(machine) / "parties/host/down"
+async def test_a_folder_that_is_opened_to_others_gets_encrypted_documents_from_then_on(
+    mailbox_harness: MailboxHarness,
+) -> None:
+    job, machine, host = await mailbox_harness.host_up(env={"TOKEN": "a-value-of-the-user"})
+    down = mailbox_harness.box(machine) / "parties/host/down"
     assert b"a-value-of-the-user" in down.read_bytes()
-    mailroom.folder.chmod(0o750)
+    mailbox_harness.folder.chmod(0o750)
     host.beat()
-    await mailroom.link.round()
+    await mailbox_harness.link.round()
     assert b"a-value-of-the-user" not in down.read_bytes()
-    (await mailroom.runner(job)).beat()
-    assert b"a-value-of-the-user" not in b"".join(p.read_bytes() for p in mailroom.folder.rglob("*") if p.is_file())
+    (await mailbox_harness.runner(job)).beat()
+    assert b"a-value-of-the-user" not in b"".join(
+        p.read_bytes() for p in mailbox_harness.folder.rglob("*") if p.is_file()
+    )
     assert host.party.fetch_document() is not None
 
 
-async def test_a_sign_of_life_that_is_put_back_is_no_contact(mailroom: Mailroom) -> None:
-    job, machine, _ = await mailroom.host_up()
-    runner = await mailroom.runner(job)
-    alive, kept = mailroom.box(machine) / f"parties/{runner.party.name}/alive", []
+async def test_a_sign_of_life_that_is_put_back_is_no_contact(mailbox_harness: MailboxHarness) -> None:
+    job, machine, _ = await mailbox_harness.host_up()
+    runner = await mailbox_harness.runner(job)
+    alive, kept = mailbox_harness.box(machine) / f"parties/{runner.party.name}/alive", []
     for _ in range(3):
         runner.beat()
         kept.append(alive.read_bytes())
-        await mailroom.link.round()
-    assert runner.attempt in mailroom.rig.contacts.take().attempts
+        await mailbox_harness.link.round()
+    assert runner.attempt in mailbox_harness.harness.contacts.take().attempts
     for old in kept:
         alive.write_bytes(old)
-        await mailroom.link.round()
-    assert not mailroom.rig.contacts.take().attempts
+        await mailbox_harness.link.round()
+    assert not mailbox_harness.harness.contacts.take().attempts
     runner.beat()
-    await mailroom.link.round()
-    assert runner.attempt in mailroom.rig.contacts.take().attempts
+    await mailbox_harness.link.round()
+    assert runner.attempt in mailbox_harness.harness.contacts.take().attempts
 
 
-async def test_secrets_come_encrypted_and_only_while_they_are_asked_for(mailroom: Mailroom) -> None:
+async def test_secrets_come_encrypted_and_only_while_they_are_asked_for(mailbox_harness: MailboxHarness) -> None:
     value = "a-secret-of-the-project"
-    await mailroom.rig.services.vault.set(OWNER, "default", "TOKEN", Secret(value))
-    job, machine, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
-    runner = await mailroom.runner(job)
-    assert await mailroom.while_serving(runner.channel.secrets) == {"HF": value}
+    await mailbox_harness.harness.services.vault.set(OWNER, "default", "TOKEN", Secret(value))
+    job, machine, _ = await mailbox_harness.host_up(secrets={"HF": "TOKEN"})
+    runner = await mailbox_harness.runner(job)
+    assert await mailbox_harness.while_serving(runner.channel.secrets) == {"HF": value}
     key, name = (
         runner_key(secret("attempt", runner.attempt), runner.party.name),
         control_document_name(runner.party.name),
     )
 
     def lying() -> bytes:
-        return (mailroom.folder / mailbox_folder(machine) / name).read_bytes()
+        return (mailbox_harness.folder / mailbox_folder(machine) / name).read_bytes()
 
     assert "secrets" in decode_control_document(key, runner.party.name, lying()).body
-    everything = b"".join(path.read_bytes() for path in mailroom.folder.rglob("*") if path.is_file())
+    everything = b"".join(path.read_bytes() for path in mailbox_harness.folder.rglob("*") if path.is_file())
     assert value.encode() not in everything
     runner.beat()
-    await mailroom.link.round()
+    await mailbox_harness.link.round()
     assert "secrets" not in decode_control_document(key, runner.party.name, lying()).body
 
 
-async def test_secrets_that_are_not_there_any_more_are_refused_by_mail(mailroom: Mailroom) -> None:
-    await mailroom.rig.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
-    job, _, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
-    await mailroom.rig.services.vault.remove(OWNER, "default", "TOKEN")
-    runner = await mailroom.runner(job)
+async def test_secrets_that_are_not_there_any_more_are_refused_by_mail(mailbox_harness: MailboxHarness) -> None:
+    await mailbox_harness.harness.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    job, _, _ = await mailbox_harness.host_up(secrets={"HF": "TOKEN"})
+    await mailbox_harness.harness.services.vault.remove(OWNER, "default", "TOKEN")
+    runner = await mailbox_harness.runner(job)
     with pytest.raises(Refused, match="no secret 'TOKEN'"):
-        await mailroom.while_serving(runner.channel.secrets)
+        await mailbox_harness.while_serving(runner.channel.secrets)
 
 
-async def test_quiet_mailboxes_are_looked_into_less_often(mailroom: Mailroom) -> None:
-    assert await mailroom.link.round() == 2.0
-    await mailroom.host_up()
-    assert await mailroom.link.round() == 1.0
+async def test_quiet_mailboxes_are_looked_into_less_often(mailbox_harness: MailboxHarness) -> None:
+    assert await mailbox_harness.link.round() == 2.0
+    await mailbox_harness.host_up()
+    assert await mailbox_harness.link.round() == 1.0
 
 
 def _document(host: FakeHost) -> Desired:
@@ -356,8 +362,8 @@ def _document(host: FakeHost) -> Desired:
         time.sleep(0.01)
 
 
-async def _job(mailroom: Mailroom, job: str) -> dict[str, object]:
-    return next(row for row in await mailroom.rig.rows(t.jobs) if row["id"] == job)
+async def _job(mailbox_harness: MailboxHarness, job: str) -> dict[str, object]:
+    return next(row for row in await mailbox_harness.harness.rows(t.jobs) if row["id"] == job)
 
 
 def _cancel(unit: UnitOfWork, job: str) -> None:
@@ -366,10 +372,10 @@ def _cancel(unit: UnitOfWork, job: str) -> None:
     unit.advance(world, f.CancelRequested())
 
 
-async def _release(mailroom: Mailroom) -> None:
-    await mailroom.rig.writer.write(release_idle_pools)
+async def _release(mailbox_harness: MailboxHarness) -> None:
+    await mailbox_harness.harness.writer.write(release_idle_pools)
 
 
-async def _gone(mailroom: Mailroom, machine: str) -> None:
-    await mailroom.rig.change_machine(machine, f.SeenGone(), f.SeenGone())
-    assert (await mailroom.rig.machine(machine)).state is MachineState.GONE
+async def _gone(mailbox_harness: MailboxHarness, machine: str) -> None:
+    await mailbox_harness.harness.change_machine(machine, f.SeenGone(), f.SeenGone())
+    assert (await mailbox_harness.harness.machine(machine)).state is MachineState.GONE

@@ -7,10 +7,10 @@ from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.control.telemetry.feed import Feed, Hint
 
 
-class Radio(LocalWakeups):
+class LinkedWakeups(LocalWakeups):
     """Wake-ups that reach every other process tuned in; `missed` is what a lost connection leaves behind."""
 
-    def __init__(self, *others: Radio) -> None:
+    def __init__(self, *others: LinkedWakeups) -> None:
         super().__init__()
         self.others = list(others)
         for other in others:
@@ -77,8 +77,8 @@ async def test_who_left_is_told_no_more() -> None:
 
 
 async def test_a_watcher_hears_what_another_process_published() -> None:
-    here = Radio()
-    feed, elsewhere = Feed(here), Feed(Radio(here))
+    here = LinkedWakeups()
+    feed, elsewhere = Feed(here), Feed(LinkedWakeups(here))
     with feed.watch("a") as mine, feed.watch("b") as other, feed.watch(None) as everything:
         elsewhere.publish("a", [Hint.EVENT, Hint.LOG])
         assert await mine.changed(0) == await everything.changed(0) == {Hint.EVENT, Hint.LOG}
@@ -86,7 +86,7 @@ async def test_a_watcher_hears_what_another_process_published() -> None:
 
 
 async def test_hints_of_a_newer_process_that_are_not_known_here_are_left_out() -> None:
-    radio = Radio()
+    radio = LinkedWakeups()
     feed = Feed(radio)
     with feed.watch("a") as watch:
         radio.hear("feed:a:event,smell")
@@ -94,7 +94,7 @@ async def test_hints_of_a_newer_process_that_are_not_known_here_are_left_out() -
 
 
 async def test_after_a_gap_everyone_looks_at_everything() -> None:
-    radio = Radio()
+    radio = LinkedWakeups()
     feed = Feed(radio)
     with feed.watch("a") as one, feed.watch(None) as two:
         radio.hear(None)

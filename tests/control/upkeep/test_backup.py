@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, insert, select
 from tests.control.fakes import START
-from tests.control.world import Rig
-from tests.server.promised import wrong_with_answer
+from tests.control.harness import ControlHarness
+from tests.server.openapi_contract import wrong_with_answer
 
 from crucible.control.db import Db, open_database
 from crucible.control.db import schema as t
@@ -130,8 +130,10 @@ async def test_a_full_disk_is_told_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
-async def test_the_server_says_what_is_not_inside(rig: Rig, db: Db, source: BackupSource, tmp_path: Path) -> None:
-    view = await Backup(rig.ports, source).make(str(tmp_path / "backup.zip"))
+async def test_the_server_says_what_is_not_inside(
+    harness: ControlHarness, db: Db, source: BackupSource, tmp_path: Path
+) -> None:
+    view = await Backup(harness.ports, source).make(str(tmp_path / "backup.zip"))
     assert view.path == str(tmp_path / "backup.zip")
     assert "/the/store" in view.note
     assert list(wrong_with_answer("POST /api/v1/db/backup", 200, view.model_dump_json().encode())) == []

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from fastapi.routing import iter_route_contexts
-from tests.control.world import FakeRunner, pieces, secret, sha
+from tests.control.harness import FakeRunner, pieces, secret, sha
 from tests.server.app import App
 from tests.server.asgi import SocketClient
 
@@ -59,11 +59,11 @@ class Agent:
         return f"/agent/v1/machines/{self.machine}/desired"
 
     def stored(self) -> dict[str, bytes]:
-        store = self.app.rig.ports.store
+        store = self.app.harness.ports.store
         return {key: b"".join(store.open_range(key, 0, size)) for key, size in store.list("") if size}
 
     async def acked(self) -> int:
-        (slot,) = await self.app.rig.rows(t.slots)
+        (slot,) = await self.app.harness.rows(t.slots)
         return int(slot["acked"])
 
     def notes(self, count: int) -> bytes:
@@ -76,8 +76,8 @@ def bearer(purpose: str, name: str) -> dict[str, str]:
 
 @pytest.fixture
 async def running(app: App) -> Agent:
-    job, runner = await app.rig.running()
-    return Agent(app, job, (await app.rig.machine()).id, runner)
+    job, runner = await app.harness.running()
+    return Agent(app, job, (await app.harness.machine()).id, runner)
 
 
 async def test_every_route_but_the_claim_needs_a_secret(app: App, agent: httpx2.AsyncClient) -> None:
@@ -202,7 +202,7 @@ async def test_a_poll_out_of_bounds_is_refused(running: Agent, agent: httpx2.Asy
 
 async def until_polled(running: Agent, times: int = 1) -> None:
     """Until so many wait for news of the machine."""
-    wakeups = running.app.rig.ports.wakeups
+    wakeups = running.app.harness.ports.wakeups
     assert isinstance(wakeups, LocalWakeups)
     async with asyncio.timeout(5):
         while len(wakeups._listeners.get(f"machine:{running.machine}", ())) < times:
@@ -216,7 +216,7 @@ async def test_a_poll_waits_without_keeping_others_waiting(running: Agent, agent
     await until_polled(running, 50)
     assert (await agent.get(f"{running.rank}/desired", headers=running.as_runner)).status_code == 304
     assert not any(poll.done() for poll in polls)
-    await running.app.rig.submit()
+    await running.app.harness.submit()
     async with asyncio.timeout(5):
         assert {answer.status_code for answer in await asyncio.gather(*polls)} == {200}
 
@@ -285,7 +285,7 @@ async def test_a_log_segment_is_stored(running: Agent, agent: httpx2.AsyncClient
     answer = await agent.put(f"{running.rank}/logs/3?start=10&lines=1", content=b"data", headers=headers)
     assert (answer.status_code, answer.content) == (204, b"")
     assert running.stored() == {log_segment_key(running.job, running.attempt, 0, 3, SHA): b"data"}
-    assert running.app.rig.tails.read(running.attempt, 10, 100) == b"data"
+    assert running.app.harness.tails.read(running.attempt, 10, 100) == b"data"
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ async def test_a_log_segment_out_of_bounds_is_refused(
 async def test_a_tail_is_shown(running: Agent, agent: httpx2.AsyncClient) -> None:
     answer = await agent.post(f"{running.rank}/tail?start=4", content=b"new", headers=running.as_runner)
     assert answer.status_code == 204
-    assert running.app.rig.tails.read(running.attempt, 4, 100) == b"new"
+    assert running.app.harness.tails.read(running.attempt, 4, 100) == b"new"
     answer = await agent.post(f"{running.rank}/tail?start=4", content=b"x" * 65_537, headers=running.as_runner)
     assert answer.status_code == 413
 
@@ -338,10 +338,10 @@ async def test_a_checkpoint_larger_than_any_other_body_streams(running: Agent, a
 
 
 async def test_a_checkpoint_comes_whole_or_in_ranges(app: App, agent: httpx2.AsyncClient) -> None:
-    _, earlier = await app.rig.running()
+    _, earlier = await app.harness.running()
     await earlier.checkpoint(b"data", 1)
-    (saved,) = await app.rig.rows(t.checkpoints)
-    _, runner = await app.rig.running(resume_from=saved["id"])
+    (saved,) = await app.harness.rows(t.checkpoints)
+    _, runner = await app.harness.running(resume_from=saved["id"])
     url, headers = f"/agent/v1/attempts/{runner.attempt}/0/checkpoints/{SHA}", bearer("attempt", runner.attempt)
     assert (await agent.get(url, headers=headers)).content == b"data"
     answer = await agent.get(url, headers={**headers, "Range": "bytes=2-"})
@@ -371,7 +371,7 @@ async def test_an_artifact_stays_in_its_folder(running: Agent, agent: httpx2.Asy
 async def test_a_bundle_comes_whole_or_in_ranges(app: App, agent: httpx2.AsyncClient) -> None:
     for data in (b"data", OTHER):
         await app.control.bundles.put(OWNER, sha(data), pieces(data))
-    _, runner = await app.rig.running(bundle=SHA)
+    _, runner = await app.harness.running(bundle=SHA)
     headers, query = bearer("attempt", runner.attempt), f"attempt={runner.attempt}"
     url = f"/agent/v1/bundles/{SHA}?{query}"
     assert (await agent.get(url, headers=headers)).content == b"data"

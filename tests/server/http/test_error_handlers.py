@@ -9,7 +9,7 @@ import httpx2
 import pytest
 import structlog
 from structlog.testing import capture_logs
-from tests.control.world import add_row
+from tests.control.harness import add_row
 from tests.server.app import TOKEN, App, broken_api
 from tests.server.asgi import SocketClient
 from tests.server.conftest import asking
@@ -33,9 +33,9 @@ def check(answer: httpx2.Response, status: int, code: str) -> dict[str, object]:
 
 
 async def test_an_error_of_control_keeps_its_parts_and_data(app: App, client: httpx2.AsyncClient) -> None:
-    ending = (await app.rig.submit())[-6:]
-    (row,) = await app.rig.rows(t.jobs)
-    await app.rig.sql(add_row(t.jobs, **{**row, "id": f"job-{'1' * 20}{ending}"}))
+    ending = (await app.harness.submit())[-6:]
+    (row,) = await app.harness.rows(t.jobs)
+    await app.harness.sql(add_row(t.jobs, **{**row, "id": f"job-{'1' * 20}{ending}"}))
     body = check(await client.get(f"/api/v1/jobs/{ending}"), 409, "conflict")
     assert body["detail"] == f"'{ending}' matches several jobs."
     assert body["fix"] == "Type more of the id."
@@ -86,7 +86,7 @@ async def test_a_body_that_is_no_job_is_refused(app: App, client: httpx2.AsyncCl
     answer = await client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
     assert answer.json()["fix"]
-    assert await app.rig.rows(t.jobs) == []
+    assert await app.harness.rows(t.jobs) == []
 
 
 async def test_an_unknown_route(client: httpx2.AsyncClient) -> None:
@@ -155,7 +155,7 @@ async def test_a_socket_for_no_job_is_refused_with_the_problem(app: App) -> None
 
 
 async def test_a_socket_with_a_wrong_cursor_is_refused_with_the_field(app: App) -> None:
-    job = await app.rig.submit()
+    job = await app.harness.submit()
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream?after=-1", headers) as socket:
         status, body = await socket.refusal()

@@ -34,7 +34,7 @@ async def test_each_item_has_its_answer(client: httpx2.AsyncClient, app: App) ->
     assert items[0]["job"]["id"] == items[2]["job"]["id"]
     assert items[1]["problem"]["errors"][0]["field"] == "command"
     assert all(item["problem"]["fix"] for item in items if "problem" in item)
-    assert await app.rig.count(t.jobs) == 2
+    assert await app.harness.count(t.jobs) == 2
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ async def test_a_batch_that_makes_no_sense_is_refused_whole(client: httpx2.Async
     answer = await client.post("/api/v1/jobs/bulk", json=body)
     assert answer.status_code == 422
     assert answer.json()["fix"]
-    assert await app.rig.count(t.jobs) == 0
+    assert await app.harness.count(t.jobs) == 0
 
 
 async def test_five_hundred_are_not_too_many(client: httpx2.AsyncClient, app: App) -> None:
     answer = await client.post("/api/v1/jobs/bulk", json={"jobs": [{"spec": SPEC}] * 500})
-    assert (answer.status_code, answer.json()["created"], await app.rig.count(t.jobs)) == (200, 500, 500)
+    assert (answer.status_code, answer.json()["created"], await app.harness.count(t.jobs)) == (200, 500, 500)
 
 
 async def test_a_batch_larger_than_a_request_may_be(client: httpx2.AsyncClient) -> None:
@@ -68,19 +68,19 @@ async def test_a_batch_larger_than_a_request_may_be(client: httpx2.AsyncClient) 
 
 
 async def test_jobs_are_cancelled_by_a_filter(client: httpx2.AsyncClient, app: App) -> None:
-    await app.rig.submit(cpus=4)
-    old, _ = [await app.rig.submit(cpus=4, tags=(tag,)) for tag in ("old", "new")]
+    await app.harness.submit(cpus=4)
+    old, _ = [await app.harness.submit(cpus=4, tags=(tag,)) for tag in ("old", "new")]
     body = {"filter": {"tag": ["old"], "status": ["queued"]}}
     for dry_run, state in ((True, JobState.QUEUED), (False, JobState.CANCELLED)):
         found = (await client.post("/api/v1/jobs/cancel", json={**body, "dry_run": dry_run})).json()
         assert (found["jobs"], found["more"], found["dry_run"]) == (1, False, dry_run)
         assert [item["job"]["id"] for item in found["items"]] == [old]
-        assert (await app.rig.world(old)).job.state is state
+        assert (await app.harness.world(old)).job.state is state
 
 
 async def test_jobs_are_cancelled_by_their_ids(client: httpx2.AsyncClient, app: App) -> None:
-    await app.rig.submit(cpus=4)
-    job = await app.rig.submit(cpus=4)
+    await app.harness.submit(cpus=4)
+    job = await app.harness.submit(cpus=4)
     answer = await client.post("/api/v1/jobs/cancel", json={"ids": [job, "nobody", job[-6:]]})
     items = answer.json()["items"]
     assert (answer.status_code, answer.json()["jobs"]) == (200, 1)
@@ -111,8 +111,8 @@ async def test_jobs_are_cancelled_by_their_ids(client: httpx2.AsyncClient, app: 
     ],
 )
 async def test_what_does_not_say_which_jobs_cancels_none(client: httpx2.AsyncClient, app: App, body: Any) -> None:
-    job = await app.rig.submit()
+    job = await app.harness.submit()
     answer = await client.post("/api/v1/jobs/cancel", json=body)
     assert answer.status_code == 422
     assert answer.json()["fix"]
-    assert (await app.rig.world(job)).job.desired.value == "run"
+    assert (await app.harness.world(job)).job.desired.value == "run"

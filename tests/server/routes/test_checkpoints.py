@@ -6,7 +6,7 @@ import hashlib
 
 import httpx2
 import pytest
-from tests.control.world import FakeRunner, pieces, sha
+from tests.control.harness import FakeRunner, pieces, sha
 from tests.server.app import App
 
 from crucible.wire.documents.messages import MessageKind
@@ -19,7 +19,7 @@ URL = f"{JOB}/checkpoints"
 
 @pytest.fixture(autouse=True)
 async def runner(app: App) -> FakeRunner:
-    _, runner = await app.rig.running()
+    _, runner = await app.harness.running()
     await save(app, runner, DATA, name="step_100.pt", form="file", step=100, metric=0.5)
     await save(app, runner, b"a tar archive", name="step 200", form="folder", step=200, metric=None)
     return runner
@@ -69,7 +69,7 @@ async def test_an_unknown_one_is_told_with_the_command_that_lists_them(client: h
 async def test_a_running_program_is_asked_for_one(client: httpx2.AsyncClient, app: App) -> None:
     answer = await client.post(f"{JOB}/checkpoint")
     assert (answer.status_code, answer.json()["phase"]) == (202, "running")
-    assert (await app.rig.world(answer.json()["id"])).job.checkpoint == 1
+    assert (await app.harness.world(answer.json()["id"])).job.checkpoint == 1
 
 
 async def test_nothing_that_runs_cannot_be_asked(client: httpx2.AsyncClient, runner: FakeRunner) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.authorisation.town import Town
+from tests.authorisation.populated_app import PopulatedApp
 from tests.control.fakes import FakePost
 
 from crucible.client import verify_webhook
@@ -16,9 +16,9 @@ HOOKS = "/api/v1/projects/alpha/hooks"
 URL = "https://hooks.example/crucible"
 
 
-def post_of(town: Town) -> FakePost:
-    assert isinstance(town.rig.deployment.post, FakePost)
-    return town.rig.deployment.post
+def post_of(populated_app: PopulatedApp) -> FakePost:
+    assert isinstance(populated_app.harness.deployment.post, FakePost)
+    return populated_app.harness.deployment.post
 
 
 async def made(owner: httpx2.AsyncClient, **more: object) -> dict[str, Any]:
@@ -50,14 +50,16 @@ async def test_every_secret_is_another(owner: httpx2.AsyncClient) -> None:
     assert rotated["rotated_at"]
 
 
-async def test_a_test_is_signed_and_says_what_was_answered(town: Town, owner: httpx2.AsyncClient) -> None:
+async def test_a_test_is_signed_and_says_what_was_answered(
+    populated_app: PopulatedApp, owner: httpx2.AsyncClient
+) -> None:
     hook = await made(owner)
-    post_of(town).replies[URL] = [Reply(200, "welcome"), Reply(302, "It answered with a redirect")]
+    post_of(populated_app).replies[URL] = [Reply(200, "welcome"), Reply(302, "It answered with a redirect")]
     good, bad = [(await owner.post(f"{HOOKS}/{hook['id']}/test")).json() for _ in range(2)]
     assert (good["hook"], good["outcome"], good["status"], good["answer"]) == (hook["id"], "delivered", 200, "welcome")
     assert (bad["outcome"], bad["status"]) == ("failed", 302)
-    sent = post_of(town).posted[0]
-    message = verify_webhook(hook["secret"], sent.headers, sent.body, now=town.rig.clock.now())
+    sent = post_of(populated_app).posted[0]
+    message = verify_webhook(hook["secret"], sent.headers, sent.body, now=populated_app.harness.clock.now())
     assert message["type"] == "ping"
     tries = (await owner.get(f"{HOOKS}/{hook['id']}/deliveries", params={"limit": 1})).json()["items"]
     assert [item["status"] for item in tries] == [302]

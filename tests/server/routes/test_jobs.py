@@ -18,7 +18,7 @@ async def test_a_submitted_job_is_created(client: httpx2.AsyncClient, app: App) 
     assert answer.status_code == 201
     job = answer.json()["id"]
     assert answer.headers["Location"] == f"/api/v1/jobs/{job}"
-    assert (await app.rig.world(job)).job.spec.command == ("{python}", "train.py")
+    assert (await app.harness.world(job)).job.spec.command == ("{python}", "train.py")
 
 
 async def test_the_same_key_gives_the_same_job(client: httpx2.AsyncClient, app: App) -> None:
@@ -28,7 +28,7 @@ async def test_the_same_key_gives_the_same_job(client: httpx2.AsyncClient, app: 
     assert (first.status_code, second.status_code) == (201, 200)
     assert first.json()["id"] == second.json()["id"]
     assert first.headers["Location"] == second.headers["Location"]
-    assert await app.rig.count(t.jobs) == 1
+    assert await app.harness.count(t.jobs) == 1
 
 
 async def test_the_same_key_for_another_job_is_a_conflict(client: httpx2.AsyncClient) -> None:
@@ -44,7 +44,7 @@ async def test_a_key_that_is_not_visible_ascii_is_refused(client: httpx2.AsyncCl
     answer = await client.post("/api/v1/jobs", json=SPEC, headers=headers)
     assert answer.status_code == 422
     assert answer.json()["field"] == "Idempotency-Key"
-    assert await app.rig.count(t.jobs) == 0
+    assert await app.harness.count(t.jobs) == 0
 
 
 async def test_the_longest_key_is_fine(client: httpx2.AsyncClient) -> None:
@@ -54,7 +54,7 @@ async def test_the_longest_key_is_fine(client: httpx2.AsyncClient) -> None:
 
 async def test_a_list_comes_in_pages_of_what_fits(client: httpx2.AsyncClient, app: App) -> None:
     await app.ended()
-    jobs = [await app.rig.submit(cpus=4) for _ in range(3)]
+    jobs = [await app.harness.submit(cpus=4) for _ in range(3)]
     path = "/api/v1/jobs?status=queued&status=running,completed&active=true&limit=2"
     first = (await client.get(path)).json()
     assert [item["id"] for item in first["items"]] == jobs[:0:-1]
@@ -78,9 +78,9 @@ async def test_a_list_comes_in_pages_of_what_fits(client: httpx2.AsyncClient, ap
     ],
 )
 async def test_a_list_takes_every_filter(client: httpx2.AsyncClient, app: App, query: str) -> None:
-    await app.rig.submit(name="other")
-    app.rig.clock.move(3600)
-    job = await app.rig.submit(name="nightly", tags=("a", "b=c,d"), kind="benchmark", command=("train", "me"))
+    await app.harness.submit(name="other")
+    app.harness.clock.move(3600)
+    job = await app.harness.submit(name="nightly", tags=("a", "b=c,d"), kind="benchmark", command=("train", "me"))
     found = await client.get(f"/api/v1/jobs?{query}")
     assert [item["id"] for item in found.json()["items"]] == [job]
 
@@ -88,7 +88,7 @@ async def test_a_list_takes_every_filter(client: httpx2.AsyncClient, app: App, q
 async def test_a_list_has_defaults(client: httpx2.AsyncClient, app: App) -> None:
     await app.ended()
     for _ in range(50):
-        await app.rig.submit(cpus=4)
+        await app.harness.submit(cpus=4)
     page = (await client.get("/api/v1/jobs")).json()
     assert len(page["items"]) == 50
     rest = (await client.get(f"/api/v1/jobs?cursor={page['next']}")).json()
@@ -152,7 +152,7 @@ async def test_a_job_by_the_end_of_its_id(client: httpx2.AsyncClient, app: App) 
 
 
 async def test_cancel(client: httpx2.AsyncClient, app: App) -> None:
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     answer = await client.post(f"/api/v1/jobs/{job}/cancel")
     assert (answer.status_code, answer.json()["id"], answer.json()["desired"]) == (202, job, "cancel")
     await runner.end(code=1)
@@ -160,7 +160,7 @@ async def test_cancel(client: httpx2.AsyncClient, app: App) -> None:
 
 
 async def test_logs_come_as_written_with_where_to_go_on(client: httpx2.AsyncClient, app: App) -> None:
-    job, runner = await app.rig.running(retries={"user": 1, "wait_seconds": 0})
+    job, runner = await app.harness.running(retries={"user": 1, "wait_seconds": 0})
     runner = await app.next_attempt(job, runner, b"first")
     await runner.log(0, 0, b"caf\xc3\xa9 \xff\n")
     answer = await client.get(f"/api/v1/jobs/{job}/logs?offset=1&limit=6")
@@ -179,18 +179,18 @@ async def test_logs_of_an_attempt_that_is_over_are_complete(client: httpx2.Async
     job = await app.ended(b"first", b"")
     answer = await client.get(f"/api/v1/jobs/{job}/logs?attempt=1&since=1.5")
     assert (answer.content, answer.headers["X-Crucible-Complete"]) == (b"first", "true")
-    later = await client.get(f"/api/v1/jobs/{job}/logs?attempt=1&since={app.rig.clock.now() + 1}")
+    later = await client.get(f"/api/v1/jobs/{job}/logs?attempt=1&since={app.harness.clock.now() + 1}")
     assert (later.content, later.headers["X-Crucible-Next"]) == (b"", "5")
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=8388609", "attempt=0", "since=-1", "since=nan", "offset=1e9"])
 async def test_logs_out_of_bounds_are_refused(client: httpx2.AsyncClient, app: App, query: str) -> None:
-    await app.rig.submit()
+    await app.harness.submit()
     assert (await client.get(f"/api/v1/jobs/last/logs?{query}")).status_code == 422
 
 
 async def test_metrics_are_of_the_series_and_no_more_than_asked_for(client: httpx2.AsyncClient, app: App) -> None:
-    _, runner = await app.rig.running()
+    _, runner = await app.harness.running()
     many = [[n, float(n), 2.0] for n in range(100)]
     await runner.say(MessageKind.POINTS, series={"loss": [[1, None, 2.0]], "acc": many, "other": many})
     answer = await client.get("/api/v1/jobs/last/metrics?series=loss&series=acc&points=10")
@@ -201,8 +201,8 @@ async def test_metrics_are_of_the_series_and_no_more_than_asked_for(client: http
 
 
 async def test_events_of_one_job_and_of_all(client: httpx2.AsyncClient, app: App) -> None:
-    first = await app.rig.submit()
-    await app.rig.submit()
+    first = await app.harness.submit()
+    await app.harness.submit()
     one = (await client.get(f"/api/v1/jobs/{first}/events?after=1&limit=1")).json()
     assert [event["n"] for event in one["items"]] == [2]
     all_ = (await client.get("/api/v1/events")).json()["items"]
@@ -215,12 +215,12 @@ CHECKPOINT = {"name": "a.pt", "form": "file", "size": 1, "sha256": "a" * 64, "st
 
 
 async def test_a_job_that_ended_is_resumed(client: httpx2.AsyncClient, app: App) -> None:
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     await runner.say(MessageKind.CHECKPOINT, **CHECKPOINT)
     await runner.end(code=1)
     answer = await client.post(f"/api/v1/jobs/{job}/resume", json={"checkpoint": "latest", "backend": "local"})
     assert (answer.status_code, answer.json()["generation"]) == (202, 2)
-    assert [attempt.resume_from is not None for attempt in (await app.rig.world(job)).attempts] == [False, True]
+    assert [attempt.resume_from is not None for attempt in (await app.harness.world(job)).attempts] == [False, True]
 
 
 async def test_a_resumption_needs_no_body(client: httpx2.AsyncClient, app: App) -> None:
@@ -229,7 +229,7 @@ async def test_a_resumption_needs_no_body(client: httpx2.AsyncClient, app: App) 
 
 
 async def test_a_job_that_runs_is_not_resumed(client: httpx2.AsyncClient, app: App) -> None:
-    await app.rig.running()
+    await app.harness.running()
     answer = await client.post("/api/v1/jobs/last/resume", json={})
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
     assert "crucible cancel" in answer.json()["fix"]
@@ -239,13 +239,13 @@ async def test_a_job_that_runs_is_not_resumed(client: httpx2.AsyncClient, app: A
 async def test_a_wrong_resumption_is_refused(client: httpx2.AsyncClient, app: App, body: object) -> None:
     job = await app.ended(code=1)
     assert (await client.post(f"/api/v1/jobs/{job}/resume", json=body)).status_code == 422
-    assert (await app.rig.world(job)).job.state is JobState.FAILED
+    assert (await app.harness.world(job)).job.state is JobState.FAILED
 
 
 async def test_a_resumption_from_an_unknown_checkpoint(client: httpx2.AsyncClient, app: App) -> None:
     job = await app.ended(code=1)
     answer = await client.post(f"/api/v1/jobs/{job}/resume", json={"checkpoint": "nosuch"})
-    assert (answer.status_code, (await app.rig.world(job)).job.state) == (404, JobState.FAILED)
+    assert (answer.status_code, (await app.harness.world(job)).job.state) == (404, JobState.FAILED)
     assert "crucible checkpoints" in answer.json()["fix"]
 
 

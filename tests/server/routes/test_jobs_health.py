@@ -21,7 +21,7 @@ async def test_a_job_is_judged(client: httpx2.AsyncClient, app: App) -> None:
 
 
 async def test_jobs_are_compared_in_the_order_given(client: httpx2.AsyncClient, app: App) -> None:
-    first, second = await app.rig.submit(), await app.rig.submit()
+    first, second = await app.harness.submit(), await app.harness.submit()
     answer = await client.get(f"/api/v1/compare?job={second}&job={first}")
     assert [job["id"] for job in answer.json()["jobs"]] == [second, first]
 
@@ -38,7 +38,7 @@ async def test_jobs_are_compared_in_the_order_given(client: httpx2.AsyncClient, 
     ],
 )
 async def test_what_is_wrong_is_said(client: httpx2.AsyncClient, app: App, path: str, status: int) -> None:
-    await app.rig.submit()
+    await app.harness.submit()
     answer = await client.get(path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -52,7 +52,7 @@ async def test_both_need_the_token(anonymous: httpx2.AsyncClient) -> None:
 
 async def test_a_follower_hears_of_each_change_and_of_the_last_with_the_job(app: App) -> None:
     app.api.state.timing = replace(TIMING, health=0.0)
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream?after=99", headers) as socket:
         await socket.accepted()

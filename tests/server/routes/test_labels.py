@@ -13,7 +13,7 @@ PATH = "/api/v1/jobs/last"
 
 @pytest.fixture(autouse=True)
 async def job(app: App) -> str:
-    return await app.rig.submit()
+    return await app.harness.submit()
 
 
 async def test_a_job_is_renamed(client: httpx2.AsyncClient) -> None:

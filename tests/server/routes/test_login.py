@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import httpx2
 import pytest
-from tests.authorisation.town import OWNERS, Town
+from tests.authorisation.populated_app import OWNERS, PopulatedApp
 from tests.fast_passwords import quick_passwords
 from tests.server.asgi import SocketClient
 
@@ -28,8 +28,8 @@ PASSWORD = "correct + horse & bätterie"
 
 
 @pytest.fixture
-async def browser(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(town.api)
+async def browser(populated_app: PopulatedApp) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(populated_app.api)
     async with httpx2.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
         yield client
 
@@ -55,19 +55,21 @@ async def log_in(browser: httpx2.AsyncClient) -> str:
     return browser.cookies["crucible_session"]
 
 
-async def test_a_browsers_session_is_no_bearer_token(town: Town, browser: httpx2.AsyncClient) -> None:
+async def test_a_browsers_session_is_no_bearer_token(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
     session = await log_in(browser)
     assert (await browser.get("/api/v1/me")).status_code == 200
     browser.cookies.clear()
     refused = await browser.get("/api/v1/me", headers={"Authorization": f"Bearer {session}"})
     assert (refused.status_code, refused.json()["code"]) == (401, "not_allowed")
     protocols = {"sec-websocket-protocol": f"crucible.v1, crucible.bearer.{session}"}
-    async with SocketClient(town.api, "/api/v1/stream", protocols) as socket:
+    async with SocketClient(populated_app.api, "/api/v1/stream", protocols) as socket:
         assert (await socket.refusal())[0] == 401
 
 
-async def test_a_program_gets_a_token_and_a_page_a_cookie(town: Town, browser: httpx2.AsyncClient) -> None:
-    await town.control.people.change_user(OWNER, "member", UserChange(password="correct horse battery"))
+async def test_a_program_gets_a_token_and_a_page_a_cookie(
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient
+) -> None:
+    await populated_app.control.people.change_user(OWNER, "member", UserChange(password="correct horse battery"))
     body = {"name": "member", "password": "correct horse battery"}
     program = await browser.post("/api/v1/login", json=body)
     assert "set-cookie" not in program.headers
@@ -97,18 +99,18 @@ async def test_a_link_becomes_a_session_once(browser: httpx2.AsyncClient) -> Non
 
 
 async def test_a_share_link_shows_a_browser_one_job_as_often_as_it_is_opened(
-    town: Town, browser: httpx2.AsyncClient
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient
 ) -> None:
-    made = await browser.post(f"/api/v1/jobs/{town.job}/share", headers={"Authorization": f"Bearer {OWNERS}"})
+    made = await browser.post(f"/api/v1/jobs/{populated_app.job}/share", headers={"Authorization": f"Bearer {OWNERS}"})
     url, token = made.json()["url"], made.json()["token"]
     assert url == f"http://{HOST}/login?code={token}"
     for _ in range(2):
         page = await browser.get(url)
         opened = await browser.post("/login", content=f"code={token}", headers=form_origin(page))
-        assert (opened.status_code, f'href="/api/v1/jobs/{town.job}"' in opened.text) == (200, True)
-    assert (await browser.get(f"/api/v1/jobs/{town.job}")).json()["id"] == town.job
+        assert (opened.status_code, f'href="/api/v1/jobs/{populated_app.job}"' in opened.text) == (200, True)
+    assert (await browser.get(f"/api/v1/jobs/{populated_app.job}")).json()["id"] == populated_app.job
     assert (await browser.get("/api/v1/me")).json()["via"] == "share"
-    assert (await browser.post(f"/api/v1/jobs/{town.job}/cancel", headers=OWN)).status_code == 403
+    assert (await browser.post(f"/api/v1/jobs/{populated_app.job}/cancel", headers=OWN)).status_code == 403
 
 
 async def test_the_address_of_a_page_is_told_to_no_other_site(browser: httpx2.AsyncClient) -> None:
@@ -132,11 +134,11 @@ async def test_a_cookie_that_another_site_sends_along_changes_nothing(
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign_site")
 
 
-async def test_a_socket_needs_the_origin_too(town: Town, browser: httpx2.AsyncClient) -> None:
+async def test_a_socket_needs_the_origin_too(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
     cookie = {"cookie": f"crucible_session={await log_in(browser)}"}
-    async with SocketClient(town.api, "/api/v1/stream", cookie) as socket:
+    async with SocketClient(populated_app.api, "/api/v1/stream", cookie) as socket:
         assert await socket.status() == 403
-    async with SocketClient(town.api, "/api/v1/stream", {**cookie, "origin": f"http://{HOST}"}) as socket:
+    async with SocketClient(populated_app.api, "/api/v1/stream", {**cookie, "origin": f"http://{HOST}"}) as socket:
         assert await socket.status() == 101
 
 
@@ -168,8 +170,8 @@ async def test_the_page_asks_for_name_and_password(browser: httpx2.AsyncClient) 
     assert 'role="alert"' not in page
 
 
-async def test_a_person_with_only_a_browser_logs_in(town: Town, browser: httpx2.AsyncClient) -> None:
-    await town.control.people.add_user(OWNER, "ada", password=PASSWORD)
+async def test_a_person_with_only_a_browser_logs_in(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    await populated_app.control.people.add_user(OWNER, "ada", password=PASSWORD)
     done = await fill_in(browser, " ada ", PASSWORD)
     assert (done.status_code, "logged in as ada" in done.text) == (200, True)
     assert "samesite=strict" in done.headers["set-cookie"].lower()
@@ -181,9 +183,9 @@ async def test_a_person_with_only_a_browser_logs_in(town: Town, browser: httpx2.
     ("name", "password"), [("ada", "not hers, and long"), ("nobody", PASSWORD), ("a\0b", "x" * 12)]
 )
 async def test_a_wrong_password_shows_the_form_again(
-    town: Town, browser: httpx2.AsyncClient, name: str, password: str
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient, name: str, password: str
 ) -> None:
-    await town.control.people.add_user(OWNER, "ada", password=PASSWORD)
+    await populated_app.control.people.add_user(OWNER, "ada", password=PASSWORD)
     refused = await fill_in(browser, name, password)
     assert refused.status_code == (422 if "\0" in name else 401)
     assert '<div role="alert" id="refused">' in refused.text
@@ -198,8 +200,8 @@ async def test_the_name_comes_back_as_text(browser: httpx2.AsyncClient) -> None:
     assert (refused.status_code, "<script>" in refused.text, "&lt;script&gt;" in refused.text) == (401, False, True)
 
 
-async def test_guessing_gets_slower_in_the_form_too(town: Town, browser: httpx2.AsyncClient) -> None:
-    await town.control.people.add_user(OWNER, "ada", password=PASSWORD)
+async def test_guessing_gets_slower_in_the_form_too(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    await populated_app.control.people.add_user(OWNER, "ada", password=PASSWORD)
     answers = [await fill_in(browser, "ada", "a wrong password") for _ in range(20)]
     refused = next(answer for answer in answers if answer.status_code == 429)
     assert int(refused.headers["retry-after"]) >= 1
@@ -208,8 +210,10 @@ async def test_guessing_gets_slower_in_the_form_too(town: Town, browser: httpx2.
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null"])
-async def test_the_form_of_another_site_logs_nobody_in(town: Town, browser: httpx2.AsyncClient, origin: str) -> None:
-    await town.control.people.add_user(OWNER, "ada", password=PASSWORD)
+async def test_the_form_of_another_site_logs_nobody_in(
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient, origin: str
+) -> None:
+    await populated_app.control.people.add_user(OWNER, "ada", password=PASSWORD)
     refused = await fill_in(browser, "ada", PASSWORD, Origin=origin)
     assert (refused.status_code, refused.json()["code"]) == (403, "foreign_site")
     assert "set-cookie" not in refused.headers
@@ -287,12 +291,14 @@ async def test_what_was_sent_is_not_repeated(browser: httpx2.AsyncClient) -> Non
 
 
 @pytest.mark.parametrize("what", ["revoked", "removed", "disabled"])
-async def test_a_socket_ends_with_the_right_to_it(town: Town, what: str) -> None:
-    member, people = await town.identity("member"), town.control.people
-    async with SocketClient(town.api, f"/api/v1/jobs/{town.job}/stream", town.headers("member")) as socket:
+async def test_a_socket_ends_with_the_right_to_it(populated_app: PopulatedApp, what: str) -> None:
+    member, people = await populated_app.identity("member"), populated_app.control.people
+    async with SocketClient(
+        populated_app.api, f"/api/v1/jobs/{populated_app.job}/stream", populated_app.headers("member")
+    ) as socket:
         await socket.accepted()
         if what == "revoked":
-            await town.control.tokens.revoke(OWNER, str(member.token))
+            await populated_app.control.tokens.revoke(OWNER, str(member.token))
         elif what == "removed":
             await people.remove_member(OWNER, "alpha", "member")
         else:

@@ -32,9 +32,9 @@ def site(tmp_path: Path) -> Path:
 async def client(app: App, site: Path, tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     """Asks a server with that Python."""
     python = ModelsPython(str(tmp_path / "venv" / "bin" / "python"), dict(os.environ))
-    control = ControlPlane(app.rig.ports, app.rig.backends, replace(app.rig.deployment, models=python))
+    control = ControlPlane(app.harness.ports, app.harness.backends, replace(app.harness.deployment, models=python))
     await control._services.backends.refresh()
-    await control._services.duties.renew(app.rig.ports.db, app.rig.clock)
+    await control._services.duties.renew(app.harness.ports.db, app.harness.clock)
     api = build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with asking(api, TOKEN) as client:
         yield client
@@ -64,7 +64,7 @@ async def test_a_model_is_asked_by_a_job(app: App, client: httpx2.AsyncClient) -
     again = await client.post("/api/v1/models/counter/jobs", json=body, headers=headers)
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.headers["Location"] == f"/api/v1/jobs/{first.json()['id']}"
-    (row,) = await app.rig.rows(t.jobs)
+    (row,) = await app.harness.rows(t.jobs)
     spec = codec.parse_spec(row["spec"])
     assert (spec.kind.value, spec.name) == ("inference", "mine")
     assert spec.command[-2:] == ("--inputs", "[1, 2]")
@@ -88,4 +88,4 @@ async def test_bad_orders_are_refused(
     answer = await client.post(f"/api/v1/models/{name}/jobs", json=body)
     assert answer.status_code == status
     assert answer.json()["fix"]
-    assert await app.rig.rows(t.jobs) == []
+    assert await app.harness.rows(t.jobs) == []

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.authorisation.town import Town, found_town
-from tests.control.world import Rig, give_back, make_rig, service
+from tests.authorisation.populated_app import PopulatedApp, populate
+from tests.control.harness import ControlHarness, give_back, make_harness, service
 from tests.openid_provider import ADA, EVE
 
 from crucible.core.people.identity import OWNER
@@ -30,17 +30,17 @@ COMMAND = {"port": "43210", "challenge": make_challenge(VERIFIER), "state": "ech
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await make_rig(tmp_path)
-    yield rig
-    await give_back(rig.ports.db)
+async def harness(tmp_path: Path) -> AsyncIterator[ControlHarness]:
+    harness = await make_harness(tmp_path)
+    yield harness
+    await give_back(harness.ports.db)
 
 
 @pytest.fixture
-async def town(rig: Rig) -> Town:
-    town = await found_town(rig)
-    await town.control.people.add_user(OWNER, "ada", email=str(ADA["email"]))
-    return town
+async def populated_app(harness: ControlHarness) -> PopulatedApp:
+    populated_app = await populate(harness)
+    await populated_app.control.people.add_user(OWNER, "ada", email=str(ADA["email"]))
+    return populated_app
 
 
 def browser_of(api: FastAPI) -> httpx2.AsyncClient:
@@ -48,22 +48,22 @@ def browser_of(api: FastAPI) -> httpx2.AsyncClient:
 
 
 @pytest.fixture
-async def browser(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
-    async with browser_of(town.api) as client:
+async def browser(populated_app: PopulatedApp) -> AsyncIterator[httpx2.AsyncClient]:
+    async with browser_of(populated_app.api) as client:
         yield client
 
 
-async def back(town: Town, browser: httpx2.AsyncClient, **query: str) -> str:
+async def back(populated_app: PopulatedApp, browser: httpx2.AsyncClient, **query: str) -> str:
     """Away to the provider; the address at which the browser comes back."""
     away = await browser.get(BEGIN, params=query)
     assert away.status_code == 303, away.text
-    url = town.provider.browse(away.headers["location"])
+    url = populated_app.provider.browse(away.headers["location"])
     assert url.startswith(f"http://{HOST}{BEGIN}/callback?")
     return url
 
 
-async def test_a_browser_lands_with_a_session(town: Town, browser: httpx2.AsyncClient) -> None:
-    landed = await browser.get(await back(town, browser))
+async def test_a_browser_lands_with_a_session(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    landed = await browser.get(await back(populated_app, browser))
     assert (landed.status_code, "logged in as ada" in landed.text) == (200, True)
     me = (await browser.get("/api/v1/me")).json()
     assert (me["user"], me["via"]) == ("ada", "browser")
@@ -71,21 +71,21 @@ async def test_a_browser_lands_with_a_session(town: Town, browser: httpx2.AsyncC
     assert (await browser.get("/api/v1/me")).status_code == 401
 
 
-async def test_the_cookies_are_narrow(town: Town, browser: httpx2.AsyncClient) -> None:
+async def test_the_cookies_are_narrow(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
     away = await browser.get(BEGIN)
     cookie = away.headers["set-cookie"].lower()
     assert all(word in cookie for word in ("httponly", "samesite=lax", "path=/;", "max-age=600"))
-    landed = await browser.get(town.provider.browse(away.headers["location"]))
+    landed = await browser.get(populated_app.provider.browse(away.headers["location"]))
     session, gone = landed.headers.get_list("set-cookie")
     assert all(word in session.lower() for word in ("crucible_session=", "httponly", "samesite=strict", "path=/"))
     assert "crucible_signin=" in gone
     assert "max-age=0" in gone.lower()
 
 
-async def test_cookies_are_for_encrypted_ways_where_the_server_is(town: Town) -> None:
+async def test_cookies_are_for_encrypted_ways_where_the_server_is(populated_app: PopulatedApp) -> None:
     public = "https://crucible.example.org"
     api = build_api(
-        town.control,
+        populated_app.control,
         token="o" * 64,
         nonce="n",
         version="1",
@@ -106,8 +106,10 @@ async def test_cookies_are_for_encrypted_ways_where_the_server_is(town: Town) ->
     assert asked["redirect_uri"] == f"{public}{BEGIN}/callback", "also behind a proxy that speaks http to us"
 
 
-async def test_it_goes_on_to_the_page_that_was_asked_for(town: Town, browser: httpx2.AsyncClient) -> None:
-    landed = await browser.get(await back(town, browser, next='/jobs?name="x"&all=1'.replace('"', "%22")))
+async def test_it_goes_on_to_the_page_that_was_asked_for(
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient
+) -> None:
+    landed = await browser.get(await back(populated_app, browser, next='/jobs?name="x"&all=1'.replace('"', "%22")))
     (there,) = re.findall(r'<meta http-equiv="refresh" content="0;url=([^"]*)">', landed.text)
     assert html.unescape(there) == "/jobs?name=%22x%22&all=1"
     assert landed.status_code == 200, "a redirect would leave the strict cookie behind"
@@ -122,16 +124,16 @@ async def test_it_goes_on_to_no_other_site(browser: httpx2.AsyncClient, next: st
     assert "set-cookie" not in refused.headers
 
 
-async def test_markup_in_a_path_stays_text(town: Town, browser: httpx2.AsyncClient) -> None:
-    landed = await browser.get(await back(town, browser, next='/"><script>alert(1)</script>'))
+async def test_markup_in_a_path_stays_text(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    landed = await browser.get(await back(populated_app, browser, next='/"><script>alert(1)</script>'))
     assert "<script>" not in landed.text
 
 
 # not in
 
 
-async def test_a_state_works_once(town: Town, browser: httpx2.AsyncClient) -> None:
-    url = await back(town, browser)
+async def test_a_state_works_once(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    url = await back(populated_app, browser)
     cookie = browser.cookies["crucible_signin"]
     assert (await browser.get(url)).status_code == 200
     browser.cookies.set("crucible_signin", cookie)
@@ -140,12 +142,12 @@ async def test_a_state_works_once(town: Town, browser: httpx2.AsyncClient) -> No
     assert "Start again" in again.json()["fix"]
 
 
-async def test_another_browser_does_not_come_in(town: Town, browser: httpx2.AsyncClient) -> None:
+async def test_another_browser_does_not_come_in(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
     """Neither whoever stole the address, nor a victim that was given the attacker's."""
-    url = await back(town, browser)
-    async with browser_of(town.api) as other:
+    url = await back(populated_app, browser)
+    async with browser_of(populated_app.api) as other:
         assert (await other.get(url)).status_code == 401
-        await back(town, other)
+        await back(populated_app, other)
         refused = await other.get(url)
         assert (refused.status_code, "crucible_session" in refused.headers.get("set-cookie", "")) == (401, False)
 
@@ -163,9 +165,11 @@ async def test_answers_that_are_too_long(browser: httpx2.AsyncClient, name: str)
     assert (await browser.get(f"{BEGIN}/callback", params={name: "x" * 2001})).status_code == 422
 
 
-async def test_what_is_refused_is_told_to_a_person_in_words(town: Town, browser: httpx2.AsyncClient) -> None:
-    town.provider.person = {**EVE, "email": "eve@example.com"}
-    url = await back(town, browser)
+async def test_what_is_refused_is_told_to_a_person_in_words(
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient
+) -> None:
+    populated_app.provider.person = {**EVE, "email": "eve@example.com"}
+    url = await back(populated_app, browser)
     refused = await browser.get(url, headers=HTML)
     assert refused.status_code == 403
     assert refused.headers["content-type"].startswith("text/html")
@@ -173,8 +177,8 @@ async def test_what_is_refused_is_told_to_a_person_in_words(town: Town, browser:
     assert "crucible_session" not in refused.headers["set-cookie"]
 
 
-async def test_what_the_provider_says_is_no_markup(town: Town, browser: httpx2.AsyncClient) -> None:
-    state = dict(parse_qsl(urlsplit(await back(town, browser)).query))["state"]
+async def test_what_the_provider_says_is_no_markup(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    state = dict(parse_qsl(urlsplit(await back(populated_app, browser)).query))["state"]
     query = {"state": state, "error": "<script>alert(1)</script>"}
     refused = await browser.get(f"{BEGIN}/callback", params=query, headers=HTML)
     assert (refused.status_code, "<script>" in refused.text) == (401, False)
@@ -185,16 +189,16 @@ async def test_what_the_provider_says_is_no_markup(town: Town, browser: httpx2.A
     [({"nonce": "x"}, 401), ({"aud": "x"}, 401), ({"exp": 1}, 401), ({"email_verified": False}, 403)],
 )
 async def test_tokens_that_do_not_let_in(
-    town: Town, browser: httpx2.AsyncClient, more: dict[str, object], status: int
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient, more: dict[str, object], status: int
 ) -> None:
-    town.provider.token_more = more
-    refused = await browser.get(await back(town, browser))
+    populated_app.provider.token_more = more
+    refused = await browser.get(await back(populated_app, browser))
     assert (refused.status_code, bool(refused.json()["fix"])) == (status, True)
     assert (await browser.get("/api/v1/me")).status_code == 401
 
 
-async def test_a_provider_that_is_down(town: Town, browser: httpx2.AsyncClient) -> None:
-    town.provider.answers["/.well-known/openid-configuration"] = (502, {})
+async def test_a_provider_that_is_down(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    populated_app.provider.answers["/.well-known/openid-configuration"] = (502, {})
     refused = await browser.get(BEGIN)
     assert (refused.status_code, refused.json()["code"]) == (503, "provider_trouble")
     assert "Retry-After" in refused.headers
@@ -202,8 +206,8 @@ async def test_a_provider_that_is_down(town: Town, browser: httpx2.AsyncClient) 
     assert (told.status_code, "<p>" in told.text) == (503, True)
 
 
-async def test_a_server_without_a_provider_says_so(rig: Rig) -> None:
-    api = build_api(service(rig), token="o" * 64, nonce="n", version="1", home="/h", on_stop=lambda: None)
+async def test_a_server_without_a_provider_says_so(harness: ControlHarness) -> None:
+    api = build_api(service(harness), token="o" * 64, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with browser_of(api) as browser:
         for path in (BEGIN, f"{BEGIN}/callback?state=x"):
             refused = await browser.get(path)
@@ -222,9 +226,9 @@ async def test_the_ways_to_log_in_are_told(browser: httpx2.AsyncClient) -> None:
     assert '<input id="password"' in page, "those who have a password need no provider"
 
 
-async def test_tries_are_limited(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tries_are_limited(populated_app: PopulatedApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limits, "ANONYMOUS", Rate(0.01, 3))
-    api = build_api(town.control, token="o" * 64, nonce="n", version="1", home="/h", on_stop=lambda: None)
+    api = build_api(populated_app.control, token="o" * 64, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with browser_of(api) as browser:
         paths = (BEGIN, f"{BEGIN}/callback", "/login", BEGIN, f"{BEGIN}/callback")
         statuses = [(await browser.get(path)).status_code for path in paths]
@@ -234,15 +238,15 @@ async def test_tries_are_limited(town: Town, monkeypatch: pytest.MonkeyPatch) ->
 # a command
 
 
-async def test_a_command_is_logged_in_after_a_click(town: Town, browser: httpx2.AsyncClient) -> None:
-    landed = await browser.get(await back(town, browser, **COMMAND))
+async def test_a_command_is_logged_in_after_a_click(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    landed = await browser.get(await back(populated_app, browser, **COMMAND))
     assert "crucible_session" not in landed.headers["set-cookie"], "the browser itself stays out"
     (link,) = re.findall(r'<a href="([^"]*)">Log the command in</a>', landed.text)
     there = urlsplit(html.unescape(link))
     assert (there.scheme, there.netloc, there.path) == ("http", "127.0.0.1:43210", "/")
     given = dict(parse_qsl(there.query))
     assert given["state"] == "echo-1"
-    async with browser_of(town.api) as command:
+    async with browser_of(populated_app.api) as command:
         body = {"code": given["code"], "verifier": VERIFIER}
         session = (await command.post("/api/v1/login", json=body)).json()
         me = await command.get("/api/v1/me", headers={"Authorization": f"Bearer {session['token']}"})
@@ -282,15 +286,17 @@ async def test_a_verifier_without_a_code(browser: httpx2.AsyncClient) -> None:
         assert (await browser.post("/api/v1/login", json=body)).status_code == 422
 
 
-async def test_every_answer_is_documented(town: Town, browser: httpx2.AsyncClient) -> None:
-    paths = (await browser.get("/openapi.json", headers=town.headers("owner"))).json()["paths"]
+async def test_every_answer_is_documented(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
+    paths = (await browser.get("/openapi.json", headers=populated_app.headers("owner"))).json()["paths"]
     for path in (BEGIN, f"{BEGIN}/callback"):
         told = paths[path]["get"]
         assert {"401", "403", "404", "422", "429", "503"} <= set(told["responses"])
         assert told["security"] == []
 
 
-async def test_no_key_of_the_provider_is_asked_for_more_than_once(town: Town, browser: httpx2.AsyncClient) -> None:
+async def test_no_key_of_the_provider_is_asked_for_more_than_once(
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient
+) -> None:
     for _ in range(2):
-        assert (await browser.get(await back(town, browser))).status_code == 200
-    assert town.provider.asked.count("/keys") == 1
+        assert (await browser.get(await back(populated_app, browser))).status_code == 200
+    assert populated_app.provider.asked.count("/keys") == 1

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from tests.control.world import pieces, sha
+from tests.control.harness import pieces, sha
 from tests.server.app import App
 
 from crucible.control.db import schema as t
@@ -22,7 +22,7 @@ URL = "/api/v1/jobs/last/artifacts/out/model.bin"
 
 @pytest.fixture(autouse=True)
 async def job(app: App) -> str:
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     for path, data in {"out/model.bin": DATA, "empty": b"", 'a "b"é.html': b"<script>"}.items():
         await app.control.agents.put_artifact(runner.attempt, 0, path, sha(data), pieces(data))
         await runner.say(MessageKind.ARTIFACT, path=path, size=len(data), sha256=sha(data))
@@ -31,7 +31,7 @@ async def job(app: App) -> str:
 
 async def test_the_list(client: httpx2.AsyncClient, app: App, job: str) -> None:
     items = (await client.get("/api/v1/jobs/last/artifacts")).json()["items"]
-    attempt = (await app.rig.attempt(job)).id
+    attempt = (await app.harness.attempt(job)).id
     model = {"path": "out/model.bin", "size": 10, "sha256": sha(DATA), "attempt": 1, "attempt_id": attempt}
     assert [item["path"] for item in items] == ['a "b"é.html', "empty", "out/model.bin"]
     assert items[2] == model
@@ -130,19 +130,19 @@ async def test_a_bundle_is_stored_once(client: httpx2.AsyncClient, app: App) -> 
     assert (await client.put(url, content=pieces(b"co", b"", b"de"))).status_code == 201
     assert (await client.put(url, content=b"code")).status_code == 200
     assert (await client.head(url)).status_code == 200
-    assert [row["sha256"] for row in await app.rig.rows(t.bundles)] == [sha(b"code")]
+    assert [row["sha256"] for row in await app.harness.rows(t.bundles)] == [sha(b"code")]
 
 
 async def test_a_bundle_of_another_hash_is_refused(client: httpx2.AsyncClient, app: App) -> None:
     answer = await client.put(f"/api/v1/bundles/{sha(b'code')}", content=b"other")
     assert (answer.status_code, answer.json()["code"]) == (422, "hash_mismatch")
-    assert await app.rig.count(t.bundles) == 0
+    assert await app.harness.count(t.bundles) == 0
 
 
 async def test_a_bundle_that_says_it_is_too_large_is_not_read(client: httpx2.AsyncClient, app: App) -> None:
     answer = await client.put(f"/api/v1/bundles/{sha(b'')}", content=b"x" * 1001)
     assert (answer.status_code, answer.json()["limit"]) == (413, 1000)
-    assert await app.rig.count(t.bundles) == 0
+    assert await app.harness.count(t.bundles) == 0
 
 
 async def test_a_bundle_that_grows_too_large_is_cut_off(client: httpx2.AsyncClient, app: App) -> None:
@@ -156,7 +156,7 @@ async def test_a_bundle_that_grows_too_large_is_cut_off(client: httpx2.AsyncClie
     answer = await client.put(f"/api/v1/bundles/{sha(b'')}", content=endless())
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
     assert len(read) <= MOST_BYTES // 1024**2 + 3  # what is dropped, so that the answer gets through, has its bound
-    assert await app.rig.count(t.bundles) == 0
+    assert await app.harness.count(t.bundles) == 0
 
 
 @pytest.mark.parametrize("name", ["x", "A" * 64, "a" * 63, "../" + "a" * 61])

@@ -85,7 +85,7 @@ async def test_who_goes_away_ends_the_search(app: App, monkeypatch: pytest.Monke
             found.append("cancelled")
             raise
 
-    monkeypatch.setattr(app.rig.calls, "run", never)
+    monkeypatch.setattr(app.harness.calls, "run", never)
     scope: dict[str, Any] = {
         "type": "http",
         "asgi": {"version": "3.0"},

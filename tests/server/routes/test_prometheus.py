@@ -33,11 +33,11 @@ async def samples(client: httpx2.AsyncClient) -> dict[tuple[str, tuple[tuple[str
 
 
 async def test_the_service_tells_its_numbers(app: App, client: httpx2.AsyncClient) -> None:
-    rig = app.rig
-    _, runner = await rig.running(cpus=4.0)
+    harness = app.harness
+    _, runner = await harness.running(cpus=4.0)
     for _ in range(2):
-        await rig.submit(cpus=4.0)
-    await rig.reconciler.round()
+        await harness.submit(cpus=4.0)
+    await harness.reconciler.round()
     found = await samples(client)
     assert found["crucible_jobs", (("status", "queued"),)] == 2
     assert found["crucible_jobs", (("status", "running"),)] == 1
@@ -56,9 +56,9 @@ async def test_the_service_tells_its_numbers(app: App, client: httpx2.AsyncClien
 
 
 async def test_the_time_of_writes_is_told_where_it_is_measured(app: App) -> None:
-    timed = TimedDb(app.rig.ports.db, app.rig.clock)
-    control = ControlPlane(replace(app.rig.ports, db=timed), app.rig.backends, app.rig.deployment)
-    await timed.write(lambda conn: app.rig.clock.move(0.5))
+    timed = TimedDb(app.harness.ports.db, app.harness.clock)
+    control = ControlPlane(replace(app.harness.ports, db=timed), app.harness.backends, app.harness.deployment)
+    await timed.write(lambda conn: app.harness.clock.move(0.5))
     api = build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with asking(api, TOKEN) as client:
         found = await samples(client)
@@ -68,7 +68,7 @@ async def test_the_time_of_writes_is_told_where_it_is_measured(app: App) -> None
 
 
 async def test_what_was_sent_to_hooks_is_counted(app: App, client: httpx2.AsyncClient) -> None:
-    post, hooks = app.rig.deployment.post, app.control.hooks
+    post, hooks = app.harness.deployment.post, app.control.hooks
     assert isinstance(post, FakePost)
     hook = await hooks.add(OWNER, "default", URL, events=ENDS, format=HookFormat.JSON, secret=signing_secret(b"k" * 32))
     post.replies[URL] = [Reply(200, "thanks"), Reply(None, "nobody answers")]
@@ -83,7 +83,7 @@ async def test_what_was_sent_to_hooks_is_counted(app: App, client: httpx2.AsyncC
 
 
 async def test_requests_are_told_by_their_routes_template(app: App, client: httpx2.AsyncClient) -> None:
-    job = await app.rig.submit()
+    job = await app.harness.submit()
     for ref in (job, job[-6:], "zzzzzz", "yyyyyy"):
         await client.get(f"/api/v1/jobs/{ref}")
     for path in ("/nothing/here", "/nothing/there"):
@@ -118,7 +118,7 @@ async def test_a_database_in_trouble_is_a_problem(app: App) -> None:
 
 
 async def test_open_sockets_are_counted(app: App, client: httpx2.AsyncClient) -> None:
-    job = await app.rig.submit()
+    job = await app.harness.submit()
     async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream", {"Authorization": f"Bearer {TOKEN}"}) as socket:
         await socket.accepted()
         assert (await samples(client))["crucible_websockets", ()] == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.authorisation.town import OWNERS, Town
-from tests.control.world import secret
+from tests.authorisation.populated_app import OWNERS, PopulatedApp
+from tests.control.harness import secret
 
 from crucible.server.agents.api import build_agents_api
 
@@ -53,9 +53,9 @@ async def test_what_cannot_be_kept_gets_a_422_that_does_not_repeat_it(
         assert value not in answer.text
 
 
-async def test_a_missing_key_file_is_told_with_its_fix(town: Town, owner: httpx2.AsyncClient) -> None:
+async def test_a_missing_key_file_is_told_with_its_fix(populated_app: PopulatedApp, owner: httpx2.AsyncClient) -> None:
     await owner.put(f"{SECRETS}/TOKEN", json={"value": VALUE})
-    (town.rig.deployment.scratch / "secrets.keys").unlink()
+    (populated_app.harness.deployment.scratch / "secrets.keys").unlink()
     for answer in (
         await owner.put(f"{SECRETS}/OTHER", json={"value": VALUE}),
         await owner.post("/api/v1/secrets/rotate"),
@@ -70,11 +70,16 @@ async def test_rotation_says_how_many(owner: httpx2.AsyncClient) -> None:
     assert (await owner.post("/api/v1/secrets/rotate")).json() == {"secrets": 1, "keys": 1}
 
 
-async def test_an_attempt_gets_its_own_with_its_own_secret_only(town: Town, owner: httpx2.AsyncClient) -> None:
+async def test_an_attempt_gets_its_own_with_its_own_secret_only(
+    populated_app: PopulatedApp, owner: httpx2.AsyncClient
+) -> None:
     await owner.put("/api/v1/projects/default/secrets/TOKEN", json={"value": VALUE})
-    job = await town.rig.submit(secrets={"HF": "TOKEN"})
-    mine, other = (await town.rig.attempt(job)).id, (await town.rig.attempt(town.job)).id
-    agents = build_agents_api(town.control.agents)
+    job = await populated_app.harness.submit(secrets={"HF": "TOKEN"})
+    mine, other = (
+        (await populated_app.harness.attempt(job)).id,
+        (await populated_app.harness.attempt(populated_app.job)).id,
+    )
+    agents = build_agents_api(populated_app.control.agents)
     async with client_of(agents, secret("attempt", mine).decode()) as client:
         found = await client.get(f"/agent/v1/attempts/{mine}/0/secrets")
         assert found.json() == {"secrets": {"HF": VALUE}}

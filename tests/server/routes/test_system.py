@@ -46,20 +46,20 @@ async def test_not_ready_while_the_store_cannot_be_used(
         raise StoreUnreachable("The store s3://private cannot be reached.", fix="Check the network.")
 
     await app.control.start()
-    monkeypatch.setattr(app.rig.ports.store, "check", fail)
+    monkeypatch.setattr(app.harness.ports.store, "check", fail)
     answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["ready"]) == (503, False)
     assert "store_unreachable" in answer.json()["why"]
     assert "private" not in answer.text, "anyone may ask"
     monkeypatch.undo()
-    app.rig.clock.move(REMEMBERED_SECONDS)
+    app.harness.clock.move(REMEMBERED_SECONDS)
     answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["ready"]) == (200, True)
     await app.control.stop()
 
 
 async def test_what_the_server_is(app: App, client: httpx2.AsyncClient) -> None:
-    await app.rig.running()
+    await app.harness.running()
     found = (await client.get("/api/v1/server", headers={"Host": "localhost:81"})).json()
     assert found.pop("started_at").endswith("Z")
     assert found == {
@@ -78,8 +78,8 @@ async def test_what_the_server_is(app: App, client: httpx2.AsyncClient) -> None:
 
 
 async def test_a_restore_that_is_not_confirmed_is_told(app: App, client: httpx2.AsyncClient) -> None:
-    now = app.rig.clock.now()
-    await app.rig.sql(lambda conn: restore_hold.mark_restored(conn, now, now - 60))
+    now = app.harness.clock.now()
+    await app.harness.sql(lambda conn: restore_hold.mark_restored(conn, now, now - 60))
     told = (await client.get("/api/v1/server")).json()["restored"]
     assert told == {"restored_at": now, "backup_at": now - 60, "why": restore_hold.WHY, "fix": restore_hold.FIX}
 
@@ -96,7 +96,7 @@ async def test_stop_is_no_get(app: App, client: httpx2.AsyncClient) -> None:
 
 
 async def test_places(app: App, client: httpx2.AsyncClient) -> None:
-    await app.rig.running()
+    await app.harness.running()
     assert (await client.get("/api/v1/backends")).json()["items"][0]["name"] == "local"
     assert (await client.get("/api/v1/machines")).json()["items"][0]["id"].startswith("mch-")
     tiers = (await client.get("/api/v1/tiers")).json()["items"]

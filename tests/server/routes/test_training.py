@@ -11,7 +11,7 @@ import pytest
 from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
-from tests.server.promised import document
+from tests.server.openapi_contract import document
 
 from crucible.control.db import schema as t
 from crucible.control.jobs.views import iso
@@ -40,10 +40,10 @@ async def test_a_job_is_made_and_named(client: httpx2.AsyncClient, app: App, tmp
     job = answer.json()["job_id"]
     assert job in answer.json()["execution_id"]
     assert answer.headers["Location"] == f"/api/v1/training/{job}"
-    spec = (await app.rig.world(job)).job.spec
+    spec = (await app.harness.world(job)).job.spec
     assert spec.bundle is not None
     stored = await app.control.bundles.open(spec.bundle)
-    unpack(io.BytesIO(app.rig.ports.store.get(stored.key)), tmp_path / "code", max_bytes=10_000, max_files=10)
+    unpack(io.BytesIO(app.harness.ports.store.get(stored.key)), tmp_path / "code", max_bytes=10_000, max_files=10)
     assert (tmp_path / "code" / "main.py").read_text() == CODE
 
 
@@ -54,7 +54,7 @@ async def test_the_same_key_gives_the_same_job_and_the_program_is_stored_once(
     answers = [await client.post("/api/v1/training", json=BODY, headers=headers) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 200]
     assert answers[0].json() == answers[1].json()
-    assert await app.rig.count(t.bundles) == 1
+    assert await app.harness.count(t.bundles) == 1
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ async def test_a_wrong_request_says_what_is_wrong(
     assert answer.headers["content-type"] == "application/problem+json"
     assert word in answer.text
     assert answer.json()["fix"]
-    assert await app.rig.count(t.jobs) == 0
+    assert await app.harness.count(t.jobs) == 0
 
 
 async def test_a_job_is_named_by_its_id_or_its_executions(client: httpx2.AsyncClient, app: App) -> None:
-    job = await app.rig.submit()
+    job = await app.harness.submit()
     for ref in (job, f"local-{job}-4711", job[-6:]):
         assert (await client.get(f"/api/v1/training/{ref}")).json()["job_id"] == job
 
 
 async def failed(app: App, *steps: int) -> str:
     """A job that has saved checkpoints of these steps and failed."""
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     for step in steps:
         told = {"name": f"step_{step}", "form": "file", "size": 1, "sha256": f"{step:064x}", "metric": 1.0 / step}
         await runner.say(MessageKind.CHECKPOINT, **told, step=step)
@@ -128,7 +128,7 @@ async def test_without_checkpoints_it_begins_again(client: httpx2.AsyncClient, a
 
 
 async def test_a_job_is_cancelled(client: httpx2.AsyncClient, app: App) -> None:
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     answer = await client.post(f"/api/v1/training/{job}/cancel")
     assert (answer.status_code, answer.json()) == (202, {"job_id": job, "status": "running"})
     await runner.end(code=1)
@@ -147,7 +147,7 @@ async def test_output_comes_from_an_offset_and_never_cuts_a_character(client: ht
 
 
 async def test_the_newest_metrics(client: httpx2.AsyncClient, app: App) -> None:
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     await runner.say(MessageKind.PROGRESS, epoch=2)
     await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 10.0], [2, 0.25, 20.0]]})
     answer = await client.get(f"/api/v1/training/{job}/metrics")
@@ -155,7 +155,7 @@ async def test_the_newest_metrics(client: httpx2.AsyncClient, app: App) -> None:
 
 
 async def test_before_the_first_metric_there_is_none(client: httpx2.AsyncClient, app: App) -> None:
-    job = await app.rig.submit()
+    job = await app.harness.submit()
     assert (await client.get(f"/api/v1/training/{job}/metrics")).json()["timestamp"] is None
 
 
@@ -177,7 +177,7 @@ async def test_before_the_first_metric_there_is_none(client: httpx2.AsyncClient,
 async def test_a_wrong_name_or_moment_is_a_problem(
     client: httpx2.AsyncClient, app: App, method: str, path: str, status: int
 ) -> None:
-    await app.rig.submit()
+    await app.harness.submit()
     answer = await client.request(method, f"/api/v1/training/{path}")
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -201,27 +201,27 @@ async def test_the_stream_is_that_of_the_job(app: App) -> None:
 
 
 async def test_a_tenants_task_is_made_in_its_project(client: httpx2.AsyncClient, app: App) -> None:
-    await app.rig.running(cpus=4)
+    await app.harness.running(cpus=4)
     answer = await client.post("/orchestrate", json=WISH)
     assert answer.status_code == 201
     task = answer.json()
     assert set(task) == {"task_id", "status", "created_at", "progress"}
     assert set(task["progress"]) == {"epoch", "total_epochs", "progress_percent", "message"}
     assert task["progress"]["message"].startswith("Waiting: waits for ")
-    job = (await app.rig.world(task["task_id"])).job
+    job = (await app.harness.world(task["task_id"])).job
     assert job.project == "my-tenant"
     assert (job.spec.name, job.spec.tags) == ("my-training-job", ("tag1", "tag2"))
     assert answer.headers["Location"] == f"/status?task_id={task['task_id']}"
 
 
 async def test_a_task_tells_its_progress(client: httpx2.AsyncClient, app: App) -> None:
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     await runner.say(MessageKind.PROGRESS, epoch=5, total_epochs=10, fraction=0.5, message="Training epoch 5/10")
     task = (await client.get(f"/status?task_id={job}")).json()
     assert task == {
         "task_id": job,
         "status": "running",
-        "created_at": iso((await app.rig.world(job)).job.created_at),
+        "created_at": iso((await app.harness.world(job)).job.created_at),
         "progress": {"epoch": 5, "total_epochs": 10, "progress_percent": 50, "message": "Training epoch 5/10"},
     }
     await runner.end()

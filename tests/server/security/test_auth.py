@@ -138,7 +138,7 @@ async def test_a_lone_bearer_subprotocol_is_taken_back(app: App) -> None:
     ],
 )
 async def test_a_socket_is_refused_before_it_is_accepted(app: App, headers: dict[str, str], status: int) -> None:
-    job = await app.rig.submit()
+    job = await app.harness.submit()
     lowered = {name.lower(): value for name, value in headers.items()}
     async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream", lowered) as socket:
         refused, problem = await socket.refusal()

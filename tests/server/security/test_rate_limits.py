@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from tests.authorisation.town import OWNERS, Town, token_of
+from tests.authorisation.populated_app import OWNERS, PopulatedApp, token_of
 
 from crucible.server.api import build_api
 from crucible.server.security import rate_limits
@@ -49,9 +49,9 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def client(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(populated_app: PopulatedApp) -> AsyncIterator[httpx2.AsyncClient]:
     """Asks a server of its own, with those limits."""
-    api = build_api(town.control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: None)
+    api = build_api(populated_app.control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://127.0.0.1") as client:
         yield client
 
@@ -61,28 +61,30 @@ async def statuses(client: httpx2.AsyncClient, token: str, count: int) -> list[i
     return [(await client.get("/api/v1/tiers", headers=headers)).status_code for _ in range(count)]
 
 
-async def test_one_user_is_held_up_and_no_other(town: Town, client: httpx2.AsyncClient) -> None:
-    asked = await statuses(client, town.tokens["member"], 25)
+async def test_one_user_is_held_up_and_no_other(populated_app: PopulatedApp, client: httpx2.AsyncClient) -> None:
+    asked = await statuses(client, populated_app.tokens["member"], 25)
     assert (asked[:20], asked[-1]) == ([200] * 20, 429)
-    assert await statuses(client, town.tokens["viewer"], 3) == [200] * 3
+    assert await statuses(client, populated_app.tokens["viewer"], 3) == [200] * 3
 
 
-async def test_further_tokens_of_a_user_are_no_way_round_it(town: Town, client: httpx2.AsyncClient) -> None:
-    other = await token_of(town.control, "member")
-    await statuses(client, town.tokens["member"], 20)
+async def test_further_tokens_of_a_user_are_no_way_round_it(
+    populated_app: PopulatedApp, client: httpx2.AsyncClient
+) -> None:
+    other = await token_of(populated_app.control, "member")
+    await statuses(client, populated_app.tokens["member"], 20)
     assert await statuses(client, other, 1) == [429]
 
 
 async def test_who_looks_on_by_a_share_link_does_not_hold_up_the_one_who_gave_it(
-    town: Town, client: httpx2.AsyncClient
+    populated_app: PopulatedApp, client: httpx2.AsyncClient
 ) -> None:
-    await statuses(client, town.tokens["share"], 20)
-    assert await statuses(client, town.tokens["member"], 1) == [200]
+    await statuses(client, populated_app.tokens["share"], 20)
+    assert await statuses(client, populated_app.tokens["member"], 1) == [200]
 
 
-async def test_the_answer_says_how_long_to_wait(town: Town, client: httpx2.AsyncClient) -> None:
-    await statuses(client, town.tokens["member"], 20)
-    answer = await client.get("/api/v1/tiers", headers=town.headers("member"))
+async def test_the_answer_says_how_long_to_wait(populated_app: PopulatedApp, client: httpx2.AsyncClient) -> None:
+    await statuses(client, populated_app.tokens["member"], 20)
+    answer = await client.get("/api/v1/tiers", headers=populated_app.headers("member"))
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_tries")
     assert answer.headers["Retry-After"] in ("1", "2")
 

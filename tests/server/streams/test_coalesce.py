@@ -9,7 +9,7 @@ import pytest
 from crucible.server.streams.coalesce import Coalescer
 
 
-class Question:
+class HeldRead:
     """Answers with how often it was asked, when it is let go."""
 
     def __init__(self) -> None:
@@ -29,19 +29,19 @@ async def turns(count: int = 5) -> None:
 
 
 async def test_who_asks_in_the_same_turn_shares_an_answer() -> None:
-    coalescer, question = Coalescer(), Question()
+    coalescer, question = Coalescer(), HeldRead()
     question.go.set()
     assert await asyncio.gather(*(coalescer.share_read("a", question) for _ in range(1000))) == [1] * 1000
 
 
 async def test_other_questions_are_asked_by_themselves() -> None:
-    coalescer, question = Coalescer(), Question()
+    coalescer, question = Coalescer(), HeldRead()
     question.go.set()
     assert await asyncio.gather(coalescer.share_read("a", question), coalescer.share_read("b", question)) == [1, 2]
 
 
 async def test_an_answer_that_is_under_way_is_not_joined() -> None:
-    coalescer, question = Coalescer(), Question()
+    coalescer, question = Coalescer(), HeldRead()
     first = asyncio.ensure_future(coalescer.share_read("a", question))
     await turns()
     later = asyncio.ensure_future(coalescer.share_read("a", question))
@@ -51,7 +51,7 @@ async def test_an_answer_that_is_under_way_is_not_joined() -> None:
 
 
 async def test_one_who_leaves_takes_the_answer_from_nobody() -> None:
-    coalescer, question = Coalescer(), Question()
+    coalescer, question = Coalescer(), HeldRead()
     first, second = (asyncio.ensure_future(coalescer.share_read("a", question)) for _ in range(2))
     await turns()
     first.cancel()
@@ -69,13 +69,13 @@ async def test_what_went_wrong_is_told_to_all_and_forgotten() -> None:
 
     told = await asyncio.gather(*(coalescer.share_read("a", broken) for _ in range(3)), return_exceptions=True)
     assert [str(error) for error in told] == ["no"] * 3
-    question = Question()
+    question = HeldRead()
     question.go.set()
     assert await coalescer.share_read("a", question) == 1
 
 
 async def test_who_waits_for_the_same_joins_at_any_time_and_gets_the_same() -> None:
-    coalescer, question = Coalescer(), Question()
+    coalescer, question = Coalescer(), HeldRead()
     first = asyncio.ensure_future(coalescer.share_wait("a", question))
     await turns()
     others = [asyncio.ensure_future(coalescer.share_wait("a", question)) for _ in range(3)]
@@ -85,13 +85,13 @@ async def test_who_waits_for_the_same_joins_at_any_time_and_gets_the_same() -> N
 
 
 async def test_what_has_come_is_not_waited_for_again() -> None:
-    coalescer, question = Coalescer(), Question()
+    coalescer, question = Coalescer(), HeldRead()
     question.go.set()
     assert [await coalescer.share_wait("a", question), await coalescer.share_wait("a", question)] == [1, 2]
 
 
 async def test_one_who_stops_waiting_leaves_the_others_waiting() -> None:
-    coalescer, question = Coalescer(), Question()
+    coalescer, question = Coalescer(), HeldRead()
     first, second = (asyncio.ensure_future(coalescer.share_wait("a", question)) for _ in range(2))
     await turns()
     first.cancel()
@@ -119,7 +119,7 @@ async def test_what_nobody_waits_for_is_given_up_and_begun_anew(later: int) -> N
     only.cancel()
     with pytest.raises(asyncio.CancelledError):
         await only
-    question = Question()
+    question = HeldRead()
     question.go.set()
     assert await coalescer.share_wait("a", question) == 1
     assert given_up == begun
@@ -133,6 +133,6 @@ async def test_what_went_wrong_while_waiting_is_told_to_all_and_forgotten() -> N
 
     told = await asyncio.gather(*(coalescer.share_wait("a", broken) for _ in range(3)), return_exceptions=True)
     assert [str(error) for error in told] == ["no"] * 3
-    question = Question()
+    question = HeldRead()
     question.go.set()
     assert await coalescer.share_wait("a", question) == 1

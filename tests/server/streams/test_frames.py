@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
-from tests.server.promised import document
+from tests.server.openapi_contract import document
 
 from crucible.core.views.frames import AnyFrame, LogFrame, NewPointsView, PointsFrame
 from crucible.core.views.records import MetricsView, SeriesView

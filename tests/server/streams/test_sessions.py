@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from fastapi import FastAPI
-from tests.control.world import secret
+from tests.control.harness import secret
 from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
@@ -60,7 +60,7 @@ class Job:
 
 @pytest.fixture
 async def job(app: App) -> Job:
-    _, runner = await app.rig.running()
+    _, runner = await app.harness.running()
     return Job(app, build_agents_api(app.control.agents), runner.attempt)
 
 

@@ -31,7 +31,7 @@ async def turns(count: int = 5) -> None:
 
 @pytest.fixture
 async def job(app: App) -> str:
-    return await app.rig.submit()
+    return await app.harness.submit()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_who_sees_one_job_alone_reads_alone(app: App, job: str, reads: lis
 
 
 async def test_a_full_page_of_events_says_that_more_may_follow(app: App, job: str) -> None:
-    count = len(await app.rig.rows(t.events))
+    count = len(await app.harness.rows(t.events))
     await note(app, job, EVENT_PAGE + 1 - count)
     [one] = shared_reads(app, OWNER)
     first = await one.events(job, 0)
@@ -123,14 +123,14 @@ async def feed(app: App, count: int, after: int) -> AsyncIterator[list[SocketCli
 
 
 async def test_an_event_reaches_every_socket_of_the_feed_by_one_read(app: App, job: str, reads: list[str]) -> None:
-    count = len(await app.rig.rows(t.events))
+    count = len(await app.harness.rows(t.events))
     async with feed(app, 30, count) as sockets:
         reads.clear()
         await note(app, job)
         assert [(await socket.frame())["cursor"] for socket in sockets] == [count + 1] * 30
         await turns(50)
         assert reads == ["events"] * 2  # that of the event, and one look for what came meanwhile
-        app.rig.feed.publish(job, [Hint.LOG])
+        app.harness.feed.publish(job, [Hint.LOG])
         await turns(50)
         assert reads == ["events"] * 2  # output is no event
 
@@ -144,12 +144,12 @@ async def test_the_feed_is_watched_once_however_many_follow_and_by_nobody_once_t
 async def test_a_feed_without_a_hint_is_looked_at_now_and_then(
     app: App, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = len(await app.rig.rows(t.events))
+    count = len(await app.harness.rows(t.events))
     [one] = shared_reads(app, OWNER)
     coming = asyncio.ensure_future(one.next_events(count, 0.001))
     await turns(20)
     assert not coming.done()
-    monkeypatch.setattr(app.rig.feed, "publish", lambda job, hints: None)
+    monkeypatch.setattr(app.harness.feed, "publish", lambda job, hints: None)
     await note(app, job)
     async with asyncio.timeout(10):
         assert (await coming).last == count + 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.control.world import FakeRunner
+from tests.control.harness import FakeRunner
 from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TIMING, TOKEN
@@ -49,24 +49,24 @@ async def whole(app: App, job: str, query: str = "") -> tuple[list[dict[str, Any
 
 async def writing(app: App, output: bytes = b"") -> tuple[str, FakeRunner]:
     """A job that runs and has written this."""
-    job, runner = await app.rig.running()
+    job, runner = await app.harness.running()
     if output:
         await runner.log(0, 0, output)
     return job, runner
 
 
 def watchers(app: App, job: str | None) -> int:
-    return len(app.rig.feed._watches.get(job, ()))
+    return len(app.harness.feed._watches.get(job, ()))
 
 
 async def note(app: App, job: str, count: int = 1) -> None:
     """Events of a job, all in one commit."""
-    world = await app.rig.world(job)
+    world = await app.harness.world(job)
 
     def save(unit: UnitOfWork) -> None:
         unit.save(world, Step(world, (Event("note", {"text": "x"}),) * count))
 
-    await app.rig.writer.write(save)
+    await app.harness.writer.write(save)
 
 
 async def test_an_ended_job_is_replayed_to_its_end(app: App) -> None:
@@ -76,7 +76,7 @@ async def test_an_ended_job_is_replayed_to_its_end(app: App) -> None:
     await runner.end()
     frames, code = await whole(app, job, "?after=3")
     assert code == 1000
-    count = len(await app.rig.rows(t.events)) - 3
+    count = len(await app.harness.rows(t.events)) - 3
     assert [frame["stream"] for frame in frames] == [*["event"] * count, "log", "points", "progress", "job"]
     assert frames[count] == {"stream": "log", "attempt": 1, "cursor": 6, "text": "hello\n"}
     assert frames[-1]["job"]["status"] == "completed"
@@ -85,7 +85,7 @@ async def test_an_ended_job_is_replayed_to_its_end(app: App) -> None:
 
 async def test_a_reader_resumes_from_its_cursors(app: App) -> None:
     job = await app.ended(b"one\ntwo\n", code=1)
-    count = len(await app.rig.rows(t.events))
+    count = len(await app.harness.rows(t.events))
     frames, _ = await whole(app, job, f"?after={count - 1}&offset=4&attempt=1")
     assert [frame["cursor"] for frame in of(frames, "event")] == [count]
     assert text(frames) == "two\n"
@@ -93,7 +93,7 @@ async def test_a_reader_resumes_from_its_cursors(app: App) -> None:
 
 @pytest.mark.parametrize("query", ["?after=-1", "?offset=-1", "?attempt=0", "?attempt=x", "?after=9007199254740993"])
 async def test_cursors_out_of_bounds_are_refused(app: App, query: str) -> None:
-    job = await app.rig.submit()
+    job = await app.harness.submit()
     for prefix in ("jobs", "training"):
         async with SocketClient(app.api, f"/api/v1/{prefix}/{job}/stream{query}", HEADERS) as socket:
             status, problem = await socket.refusal()
@@ -116,8 +116,8 @@ async def test_a_long_past_comes_in_pages(app: App) -> None:
 
 
 async def test_a_job_that_never_ran_ends_at_once(app: App) -> None:
-    await app.rig.submit(cpus=4)
-    job = await app.rig.submit(cpus=4)
+    await app.harness.submit(cpus=4)
+    job = await app.harness.submit(cpus=4)
     await app.control.jobs.cancel(OWNER, job)
     frames, code = await whole(app, job, NO_EVENTS)
     assert (code, [frame["stream"] for frame in frames]) == (1000, ["job"])
@@ -125,7 +125,7 @@ async def test_a_job_that_never_ran_ends_at_once(app: App) -> None:
 
 async def test_a_live_job_is_followed_to_its_end(app: App) -> None:
     job, runner = await writing(app, b"one\n")
-    count = len(await app.rig.rows(t.events))
+    count = len(await app.harness.rows(t.events))
     async with follower(app, job, f"?after={count - 1}") as socket:
         await socket.accepted()
         assert [(await socket.frame())["stream"] for _ in range(3)] == ["event", "log", "job"]
@@ -158,15 +158,15 @@ async def test_output_in_the_middle_of_a_character_waits_for_the_rest(app: App) 
 
 
 async def test_the_next_attempt_follows_the_last(app: App) -> None:
-    job, runner = await app.rig.running(retries={"user": 1, "wait_seconds": 0})
+    job, runner = await app.harness.running(retries={"user": 1, "wait_seconds": 0})
     await runner.log(0, 0, b"first")
     async with follower(app, job) as socket:
         await socket.accepted()
         assert (await socket.frame())["text"] == "first"
         await socket.frame()
         await runner.end(code=1)
-        await app.rig.place()
-        await (await app.rig.runner(job)).log(0, 0, b"second")
+        await app.harness.place()
+        await (await app.harness.runner(job)).log(0, 0, b"second")
         while (frame := await socket.frame())["stream"] == "job":
             pass
         assert frame == {"stream": "log", "attempt": 2, "cursor": 6, "text": "second"}
@@ -179,14 +179,14 @@ async def test_a_reader_sees_the_newest_attempt_unless_it_names_one(app: App) ->
 
 
 async def test_a_reader_from_before_the_first_attempt_misses_none(app: App) -> None:
-    _, before = await app.rig.running(cpus=4)
-    job = await app.rig.submit(cpus=4, retries={"user": 1, "wait_seconds": 0})
+    _, before = await app.harness.running(cpus=4)
+    job = await app.harness.submit(cpus=4, retries={"user": 1, "wait_seconds": 0})
     async with follower(app, job) as socket:
         await socket.accepted()
         assert (await socket.frame())["job"]["phase"] == "queued"
         await before.end()
-        await app.rig.place()
-        runner = await app.rig.runner(job)
+        await app.harness.place()
+        runner = await app.harness.runner(job)
         await runner.say(MessageKind.STARTED, pid=1)
         runner = await app.next_attempt(job, runner, b"first ")
         await runner.log(0, 0, b"second")
@@ -209,7 +209,7 @@ async def test_an_ended_job_whose_log_stays_open_is_let_go(app: App, monkeypatch
 
 async def test_a_program_that_never_pauses_does_not_keep_its_events_back(app: App) -> None:
     job, runner = await writing(app)
-    async with follower(app, job, f"?after={len(await app.rig.rows(t.events))}", room=1) as socket:
+    async with follower(app, job, f"?after={len(await app.harness.rows(t.events))}", room=1) as socket:
         await socket.accepted()
         await socket.frame()
         await runner.log(0, 0, b"x" * (follow.LOG_PAGE * follow.LOG_PAGES * 3))
@@ -303,8 +303,8 @@ async def test_an_unexpected_error_ends_the_socket_and_is_logged(app: App) -> No
 
 
 async def test_all_jobs_in_one_order(app: App) -> None:
-    first, second = await app.rig.submit(), await app.rig.submit()
-    count = len(await app.rig.rows(t.events))
+    first, second = await app.harness.submit(), await app.harness.submit()
+    count = len(await app.harness.rows(t.events))
     async with SocketClient(app.api, "/api/v1/stream?after=1", HEADERS) as socket:
         await socket.accepted()
         seen = [await socket.frame() for _ in range(count - 1)]
@@ -323,7 +323,7 @@ async def test_a_lost_hint_is_made_up_for(app: App, monkeypatch: pytest.MonkeyPa
     async with follower(app, job) as socket:
         await socket.accepted()
         await socket.frame()
-        monkeypatch.setattr(app.rig.feed, "publish", lambda job, hints: None)
+        monkeypatch.setattr(app.harness.feed, "publish", lambda job, hints: None)
         await runner.log(0, 0, b"unannounced")
         assert (await socket.frame())["text"] == "unannounced"
 
@@ -387,9 +387,9 @@ def line(count: int) -> list[Point]:
 
 async def reporting(app: App, count: int, **more: Any) -> tuple[str, FakeRunner]:
     """A job that has reported that many points."""
-    job, runner = await app.rig.running(**more)
+    job, runner = await app.harness.running(**more)
     found = [points.Point(*one) for one in line(count)]
-    await app.rig.sql(lambda conn: points.append_points(conn, runner.attempt, 0, "loss", found))
+    await app.harness.sql(lambda conn: points.append_points(conn, runner.attempt, 0, "loss", found))
     return job, runner
 
 

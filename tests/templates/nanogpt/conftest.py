@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.templates.nanogpt.torch_fork_server import TorchForkServer
 from tests.templates.nanogpt.trainer import SECONDS, Trainer, environment
-from tests.templates.nanogpt.workshop import Workshop
 from tests.templates.torch_environment import only_one, tensorboard_path, torch_python
 
 from crucible.templates import copy_to
@@ -40,19 +40,21 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def workshop(python: Path, code: Path) -> Iterator[Workshop]:
-    made = Workshop(python, code, environment(), SECONDS)
+def torch_fork_server(python: Path, code: Path) -> Iterator[TorchForkServer]:
+    made = TorchForkServer(python, code, environment(), SECONDS)
     yield made
     made.close()
 
 
 @pytest.fixture
-def trainer(python: Path, code: Path, tmp_path: Path, workshop: Workshop) -> Trainer:
-    return Trainer(python, code, tmp_path, workshop)
+def trainer(python: Path, code: Path, tmp_path: Path, torch_fork_server: TorchForkServer) -> Trainer:
+    return Trainer(python, code, tmp_path, torch_fork_server)
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(python: Path, code: Path, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def uninterrupted(
+    python: Path, code: Path, torch_fork_server: TorchForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The folder of a run off the platform that nothing disturbed: its outputs/ and checkpoints/.
 
     The workers of one session share it.
@@ -63,7 +65,7 @@ def uninterrupted(python: Path, code: Path, workshop: Workshop, tmp_path_factory
     with only_one(folder) as missing:
         if missing:
             folder.mkdir()
-            done = Trainer(python, code, folder, workshop).plainly("--checkpoint-every", "20", "--keep", "0")
+            done = Trainer(python, code, folder, torch_fork_server).plainly("--checkpoint-every", "20", "--keep", "0")
             assert done.code == 0, done
             (folder / ".complete").touch()
     return folder

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.templates.nanogpt.torch_fork_server import Start, TorchForkServer
 from tests.templates.nanogpt.trainer import Trainer
-from tests.templates.nanogpt.workshop import Start, Workshop
 
 STEPS, INTERVAL = 200, 20
 FLAGS = ("--log-every", "1", "--checkpoint-every", str(INTERVAL))
@@ -61,11 +61,11 @@ def late(uninterrupted: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def variants(
-    python: Path, code: Path, workshop: Workshop, late: Path, tmp_path_factory: pytest.TempPathFactory
+    python: Path, code: Path, torch_fork_server: TorchForkServer, late: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """Copies of a checkpoint, each wrong in one way."""
     folder = tmp_path_factory.mktemp("variants")
-    Trainer(python, code, folder, workshop).probe(VARIANTS, str(late), str(folder))
+    Trainer(python, code, folder, torch_fork_server).probe(VARIANTS, str(late), str(folder))
     return folder
 
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.templates.nanogpt.torch_fork_server import Start, TorchForkServer
 from tests.templates.nanogpt.trainer import Attempt, Done, Trainer
-from tests.templates.nanogpt.workshop import Start, Workshop
 
 from crucible.agent.output.parsing import OutputParser, Progress, update_progress
 
@@ -56,10 +56,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(trainer: T
 
 
 @pytest.fixture(scope="module")
-def job(python: Path, code: Path, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> tuple[Attempt, Done]:
+def job(
+    python: Path, code: Path, torch_fork_server: TorchForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Attempt, Done]:
     """A short run on the platform."""
     flags = ("--steps", "40", "--eval-every", "20", "--checkpoint-every", "10", "--keep", "2")
-    attempt = Trainer(python, code, tmp_path_factory.mktemp("job"), workshop).attempt(1, *TINY, *flags)
+    attempt = Trainer(python, code, tmp_path_factory.mktemp("job"), torch_fork_server).attempt(1, *TINY, *flags)
     return attempt, attempt.to_the_end()
 
 

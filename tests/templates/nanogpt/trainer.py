@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.templates.nanogpt.workshop import Start, Workshop
+from tests.templates.nanogpt.torch_fork_server import Start, TorchForkServer
 
 SOURCE = Path(__file__).parents[3] / "src"
 SECONDS = 300.0
@@ -50,8 +50,8 @@ class Done:
 
 
 class Trainer:
-    def __init__(self, python: Path, code: Path, folder: Path, workshop: Workshop) -> None:
-        self.python, self.code, self.folder, self.workshop = python, code, folder, workshop
+    def __init__(self, python: Path, code: Path, folder: Path, torch_fork_server: TorchForkServer) -> None:
+        self.python, self.code, self.folder, self.torch_fork_server = python, code, folder, torch_fork_server
 
     def script(self, name: str, *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Done:
         done = subprocess.run(
@@ -65,8 +65,8 @@ class Trainer:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def together(self, *starts: Start) -> list[Done]:
-        """One after the other, in the workshop."""
-        return [Done(*self.workshop.run(start)) for start in starts]
+        """One after the other, in the torch_fork_server."""
+        return [Done(*self.torch_fork_server.run(start)) for start in starts]
 
     def plainly(self, *arguments: str, env: dict[str, str] | None = None) -> Done:
         """Without Crucible: `python train.py` in the folder."""

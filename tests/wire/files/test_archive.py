@@ -17,7 +17,7 @@ from tests.scale import Record, Scale
 from tests.wire.canary import Canary, wrong_inside
 from tests.wire.hostile import HOSTILE, a_file, a_link, built, file_info, info_of
 from tests.wire.hostile_more import ODD, REFUSED, Construction
-from tests.wire.sound import ENTRIES, packed
+from tests.wire.valid_archives import ENTRIES, packed
 
 from crucible.wire.files.archive import Entry, Folder, Link, pack, unpack
 from crucible.wire.files.paths import UnsafePath

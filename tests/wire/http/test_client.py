@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.scripted import OK, Scripted
+from tests.client.scripted_server import OK, ScriptedServer
 
 from crucible.wire.http import client as http
 from crucible.wire.http.client import (
@@ -36,12 +36,12 @@ def get(target: str = "/", seconds: float = 5.0) -> Request:
     return Request("GET", target, seconds, seconds)
 
 
-def http_to(server: Scripted, path: str = "") -> HttpClient:
+def http_to(server: ScriptedServer, path: str = "") -> HttpClient:
     return HttpClient(BaseUrl.parse(server.url + path), headers={"Authorization": "Bearer abc"})
 
 
 def test_requests_share_a_connection_and_carry_the_headers_of_all_and_their_own() -> None:
-    with Scripted([OK, OK]) as server, closing(http_to(server, "/below")) as link:
+    with ScriptedServer([OK, OK]) as server, closing(http_to(server, "/below")) as link:
         asked = Request("POST", "/a?b=c", 5.0, 5.0, {"X-Own": "1"}, b"body")
         assert link.send(asked).content == b"ok"
         assert link.send(get("/d")).content == b"ok"
@@ -54,14 +54,14 @@ def test_requests_share_a_connection_and_carry_the_headers_of_all_and_their_own(
 
 
 def test_an_answer_says_its_status_reason_and_headers_and_is_read_once() -> None:
-    with Scripted([b"HTTP/1.1 404 Not Found\r\nX-Some: thing\r\nContent-Length: 3\r\n\r\nabc"]) as server:
+    with ScriptedServer([b"HTTP/1.1 404 Not Found\r\nX-Some: thing\r\nContent-Length: 3\r\n\r\nabc"]) as server:
         answer = http_to(server).send(get())
         assert (answer.status_code, answer.reason, answer.headers.get("x-some")) == (404, "Not Found", "thing")
         assert answer.content == answer.content == b"abc"
 
 
 def test_a_connection_that_the_server_left_is_not_used_again() -> None:
-    with Scripted([OK], [OK]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([OK], [OK]) as server, closing(http_to(server)) as link:
         assert link.send(get()).content == b"ok"
         server_left(link)
         assert link.send(get()).content == b"ok"
@@ -77,7 +77,7 @@ def server_left(link: HttpClient) -> None:
 
 def test_a_connection_that_waited_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "KEEP_SECONDS", 0.0)
-    with Scripted([OK], [OK]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([OK], [OK]) as server, closing(http_to(server)) as link:
         assert [link.send(get()).content for _ in range(2)] == [b"ok", b"ok"]
     assert server.connections == 2
 
@@ -88,14 +88,14 @@ def test_a_connection_that_waited_long_is_not_used_again(monkeypatch: pytest.Mon
     ids=["it says so", "an answer without a length"],
 )
 def test_a_connection_that_ends_with_its_answer_is_not_kept(first: bytes) -> None:
-    with Scripted([first], [OK]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([first], [OK]) as server, closing(http_to(server)) as link:
         assert [link.send(get()).content for _ in range(2)] == [b"ok", b"ok"]
     assert server.connections == 2
 
 
 def test_an_answer_closed_before_its_end_takes_its_connection_along() -> None:
     long = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbeginning"
-    with Scripted([long], [OK]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([long], [OK]) as server, closing(http_to(server)) as link:
         answer = link.send(get())
         assert next(answer.pieces(9)) == b"beginning"
         answer.close()
@@ -105,7 +105,7 @@ def test_an_answer_closed_before_its_end_takes_its_connection_along() -> None:
 
 def test_a_body_comes_in_pieces_whatever_its_length_says() -> None:
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
-    with Scripted([OK, chunked, chunked]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([OK, chunked, chunked]) as server, closing(http_to(server)) as link:
         for wanted in (b"ok", b"abcde", b"abcde"):
             answer = link.send(get())
             assert b"".join(answer.pieces(2)) == wanted
@@ -122,7 +122,7 @@ def test_a_body_comes_in_pieces_whatever_its_length_says() -> None:
     ids=["shorter than its length", "without its last chunk"],
 )
 def test_an_answer_that_ends_too_early_is_broken_not_short(cut: bytes) -> None:
-    with Scripted([cut], [cut]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([cut], [cut]) as server, closing(http_to(server)) as link:
         with pytest.raises(BadResponse):
             link.send(get()).content  # noqa: B018
         with pytest.raises(BadResponse):
@@ -131,31 +131,31 @@ def test_an_answer_that_ends_too_early_is_broken_not_short(cut: bytes) -> None:
 
 @pytest.mark.parametrize("nonsense", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 zwo OK\r\n\r\n"])
 def test_what_is_no_answer_is_broken(nonsense: bytes) -> None:
-    with Scripted([nonsense]) as server, pytest.raises(BadResponse):
+    with ScriptedServer([nonsense]) as server, pytest.raises(BadResponse):
         http_to(server).send(get())
 
 
 def test_silence_is_late() -> None:
-    with Scripted([None]) as server, pytest.raises(ResponseTimeout):
+    with ScriptedServer([None]) as server, pytest.raises(ResponseTimeout):
         http_to(server).send(get(seconds=0.05))
 
 
 def test_an_answer_that_stops_half_way_is_late() -> None:
-    with Scripted([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", None], whole=False) as server:
+    with ScriptedServer([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", None], whole=False) as server:
         answer = http_to(server).send(get(seconds=0.2))
         with pytest.raises(HttpError):
             answer.content  # noqa: B018
 
 
 def test_a_body_that_trickles_in_ends_at_the_deadline_of_the_whole_answer() -> None:
-    with Scripted([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", None], whole=False) as server:
+    with ScriptedServer([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", None], whole=False) as server:
         answer = http_to(server).send(get(seconds=5.0))
         with pytest.raises(ResponseTimeout):
             answer.read(seconds=0.0)
 
 
 def test_an_answer_beyond_the_limit_is_refused_and_its_connection_closed() -> None:
-    with Scripted([OK], [OK]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([OK], [OK]) as server, closing(http_to(server)) as link:
         with pytest.raises(ResponseTooLong, match="longer than 1 bytes"):
             link.send(get()).read(limit=1)
         assert link.send(get()).read(limit=2) == b"ok"
@@ -167,7 +167,7 @@ def test_a_kept_connection_that_dies_is_replaced_for_what_may_be_sent_twice(
 ) -> None:
     monkeypatch.setattr(http, "_is_closed_by_server", lambda _: False)  # the server hangs up just after the look
     connections = ([OK, b""], [OK]) if repeatable else ([OK, b""],)
-    with Scripted(*connections) as server, closing(http_to(server)) as link:
+    with ScriptedServer(*connections) as server, closing(http_to(server)) as link:
         assert link.send(get()).content == b"ok"
         again = Request("POST", "/", 5.0, 5.0, {}, b"body", repeatable=repeatable)
         if repeatable:
@@ -179,7 +179,7 @@ def test_a_kept_connection_that_dies_is_replaced_for_what_may_be_sent_twice(
 
 
 def test_an_answer_may_be_waited_for_elsewhere() -> None:
-    with Scripted([OK, None]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([OK, None]) as server, closing(http_to(server)) as link:
         exchange = link.start(get())
         assert select.select([exchange.socket], [], [], 5.0)[0]
         assert exchange.finish().content == b"ok"
@@ -187,7 +187,7 @@ def test_an_answer_may_be_waited_for_elsewhere() -> None:
 
 
 def test_nobody_there_is_not_connected() -> None:
-    with Scripted() as server:
+    with ScriptedServer() as server:
         url = server.url
     with pytest.raises(NotConnected) as told:
         HttpClient(BaseUrl.parse(url)).send(get())
@@ -199,7 +199,7 @@ def test_a_name_that_is_no_name_is_not_connected() -> None:
         HttpClient(BaseUrl.parse(f"http://{'x' * 70}.ü/")).send(get())
 
 
-class HungUpOn(client.HTTPConnection):
+class AbortedConnection(client.HTTPConnection):
     """The other side takes the head of a request, and nothing more."""
 
     def send(self, data: Any) -> None:
@@ -209,9 +209,9 @@ class HungUpOn(client.HTTPConnection):
 
 
 def test_a_refusal_that_comes_before_the_whole_body_was_sent_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "HTTPConnection", HungUpOn)
+    monkeypatch.setattr(client, "HTTPConnection", AbortedConnection)
     refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig"
-    with Scripted([refusal], whole=False) as server:
+    with ScriptedServer([refusal], whole=False) as server:
         answer = http_to(server).send(Request("PUT", "/", 5.0, 5.0, {}, b"x" * 99))
         assert (answer.status_code, answer.content) == (413, b"big")
 
@@ -223,14 +223,14 @@ def test_the_last_connection_may_go_to_another_thread_in_between() -> None:
         def __bool__(self) -> bool:
             return True
 
-    with Scripted([OK]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([OK]) as server, closing(http_to(server)) as link:
         link._idle = Raced()
         assert link.send(get()).content == b"ok"
 
 
 def test_threads_get_connections_of_their_own() -> None:
     answers: list[bytes] = []
-    with Scripted([OK], [OK]) as server, closing(http_to(server)) as link:
+    with ScriptedServer([OK], [OK]) as server, closing(http_to(server)) as link:
         first = link.send(get())
         other = threading.Thread(target=lambda: answers.append(link.send(get()).content))
         other.start()
@@ -241,7 +241,7 @@ def test_threads_get_connections_of_their_own() -> None:
 
 
 def test_through_a_proxy_plain_requests_name_the_whole_address() -> None:
-    with Scripted([OK]) as proxy:
+    with ScriptedServer([OK]) as proxy:
         link = HttpClient(
             BaseUrl.parse("http://crucible.example:8080/below"),
             proxy=Proxy("127.0.0.1", proxy.port, {"Proxy-Authorization": "Basic abc"}),
@@ -253,7 +253,7 @@ def test_through_a_proxy_plain_requests_name_the_whole_address() -> None:
 
 
 def test_through_a_proxy_encrypted_requests_ask_for_a_tunnel_first() -> None:
-    with Scripted([b"HTTP/1.1 407 Who are you\r\n\r\n"]) as proxy:
+    with ScriptedServer([b"HTTP/1.1 407 Who are you\r\n\r\n"]) as proxy:
         link = HttpClient(
             BaseUrl.parse("https://crucible.example"),
             tls=ssl.create_default_context(),
@@ -269,7 +269,7 @@ def test_through_a_proxy_encrypted_requests_ask_for_a_tunnel_first() -> None:
 def test_at_a_unix_socket_requests_share_a_connection(tmp_path: Path) -> None:
     folder = tmp_path / "with a space, ü and 100%"
     folder.mkdir(mode=0o700)
-    with Scripted([OK, OK], path=folder / "s") as server:
+    with ScriptedServer([OK, OK], path=folder / "s") as server:
         url = unix_url(folder / "s")
         with closing(HttpClient(BaseUrl.parse(url), headers={"Authorization": "Bearer abc"})) as link:
             assert link.send(get("/a?b=c")).content == b"ok"

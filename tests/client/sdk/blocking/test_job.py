@@ -83,7 +83,7 @@ def test_logs_are_lines(blocking: SyncMLPlatform, real: RealServer) -> None:
 
 
 def test_metrics_are_a_table(blocking: SyncMLPlatform, real: RealServer) -> None:
-    job, at = real.start(), real.rig.clock.now()
+    job, at = real.start(), real.harness.clock.now()
     real.run(job.points, loss=[0.5])
     assert list(blocking.job(job.id).metrics()) == [{"step": 1, "time": at, "loss": 0.5}]
 

@@ -74,7 +74,7 @@ def count_one(connection: Connection) -> None:
     assert done.rowcount == 1, "a serializable transaction is never overtaken silently"
 
 
-class Together:
+class Rendezvous:
     """Holds the first run of each of `parties` functions until all have come this far."""
 
     def __init__(self, parties: int) -> None:
@@ -100,7 +100,7 @@ async def test_sixteen_writers_with_version_checks_lose_no_update(db: PostgresDb
 
 async def test_two_that_each_read_what_the_other_writes_do_not_both_win(db: PostgresDb, other: PostgresDb) -> None:
     """At most one of two may have it: each looks at both rows and takes its own."""
-    together = Together(2)
+    together = Rendezvous(2)
 
     def take(mine: int) -> Callable[[Connection], bool]:
         def fn(connection: Connection) -> bool:
@@ -121,7 +121,7 @@ async def test_two_that_each_read_what_the_other_writes_do_not_both_win(db: Post
 async def test_of_two_that_add_the_same_row_the_second_finds_it(
     db: PostgresDb, other: PostgresDb, table: Notes
 ) -> None:
-    together = Together(2)
+    together = Rendezvous(2)
 
     def once(who: int) -> Callable[[Connection], str]:
         def fn(connection: Connection) -> str:
@@ -138,7 +138,7 @@ async def test_of_two_that_add_the_same_row_the_second_finds_it(
 
 
 async def test_two_that_lock_each_other_both_succeed(db: PostgresDb, other: PostgresDb) -> None:
-    together = Together(2)
+    together = Rendezvous(2)
 
     def both(first: int, second: int) -> Callable[[Connection], int]:
         def fn(connection: Connection) -> int:

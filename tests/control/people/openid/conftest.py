@@ -5,8 +5,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from tests.authorisation.town import Town
-from tests.control.conftest import rig, town
+from tests.authorisation.populated_app import PopulatedApp
+from tests.control.conftest import harness, populated_app
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
 from crucible.control.people.openid import OpenIdLogin
@@ -15,7 +15,7 @@ from crucible.core.people.openid import LoginResult, OpenIdClient, ProviderRespo
 from crucible.core.secret import Secret
 from crucible.core.views.people import AuditEntryView
 
-__all__ = ["rig", "town"]
+__all__ = ["harness", "populated_app"]
 
 BACK = "https://crucible.example.org/api/v1/login/oidc/callback"
 
@@ -29,19 +29,19 @@ def answer_of(url: str, browser: str | None, **more: str) -> ProviderResponse:
 
 
 @dataclass
-class Gatehouse:
-    """Signing in to a town, its provider, and a person who comes and goes."""
+class OpenIdHarness:
+    """Signing in to a populated app, its provider, and a person who comes and goes."""
 
-    town: Town
+    populated_app: PopulatedApp
     provider: OpenIdProvider
     client: OpenIdClient
 
     def __post_init__(self) -> None:
-        self.login = OpenIdLogin(self.town.rig.ports, self.client, transport(self.provider))
+        self.login = OpenIdLogin(self.populated_app.harness.ports, self.client, transport(self.provider))
 
-    def rebuilt(self, **more: Any) -> Gatehouse:
+    def rebuilt(self, **more: Any) -> OpenIdHarness:
         """The same with other settings, as after a restart."""
-        return Gatehouse(self.town, self.provider, replace(self.client, **more))
+        return OpenIdHarness(self.populated_app, self.provider, replace(self.client, **more))
 
     async def away(self, path: str | None = None, command: WaitingCommand | None = None) -> ProviderResponse:
         """To the provider and back, as far as the door."""
@@ -53,17 +53,17 @@ class Gatehouse:
 
     async def who(self, landing: LoginResult) -> Identity:
         assert landing.session is not None
-        found = await self.town.control.tokens.identify(str(landing.session.token))
+        found = await self.populated_app.control.tokens.identify(str(landing.session.token))
         assert found is not None
         return found
 
     async def deeds(self) -> tuple[AuditEntryView, ...]:
-        return (await self.town.control.people.audit(OWNER, project=None, before=None, limit=20)).items
+        return (await self.populated_app.control.people.audit(OWNER, project=None, before=None, limit=20)).items
 
 
 @pytest.fixture
-async def house(town: Town) -> Gatehouse:
+async def openid_harness(populated_app: PopulatedApp) -> OpenIdHarness:
     """With a user whose address is ada's, who has never signed in."""
-    await town.control.people.add_user(OWNER, "ada", email="Ada@Example.org")
-    provider = OpenIdProvider(now=town.rig.clock.now)
-    return Gatehouse(town, provider, OpenIdClient(ISSUER, CLIENT, Secret(SECRET)))
+    await populated_app.control.people.add_user(OWNER, "ada", email="Ada@Example.org")
+    provider = OpenIdProvider(now=populated_app.harness.clock.now)
+    return OpenIdHarness(populated_app, provider, OpenIdClient(ISSUER, CLIENT, Secret(SECRET)))

@@ -12,7 +12,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 SECONDS = 10.0
 
 
-class Scripted:
+class ScriptedServer:
     """Each item of `script` is a connection: the answers given on it, one for each request; then it hangs up.
 
     None as an answer stands for silence until the end. `path`: listen on a Unix socket there.
@@ -36,7 +36,7 @@ class Scripted:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Scripted:
+    def __enter__(self) -> ScriptedServer:
         self._thread.start()
         return self
 

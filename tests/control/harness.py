@@ -53,7 +53,7 @@ KEY = b"the deployment's key"
 
 
 @dataclass
-class Rig:
+class ControlHarness:
     """The services of a control plane, joined as the service joins them, each within a test's reach."""
 
     clock: FakeClock
@@ -268,7 +268,7 @@ async def give_back(db: Db) -> None:
     _idle.append(db)
 
 
-async def make_rig(scratch: Path, *others: FakeBackend) -> Rig:
+async def make_harness(scratch: Path, *others: FakeBackend) -> ControlHarness:
     """A control plane over one fake place called `local`, and others if given."""
     clock = FakeClock()
     calls = InlineCalls()
@@ -283,10 +283,10 @@ async def make_rig(scratch: Path, *others: FakeBackend) -> Rig:
         "w1",
     )
     backend = FakeBackend()
-    rig = join(ports, clock, calls, {b.name: b for b in (backend, *others)}, scratch)
-    await rig.connected.refresh()
-    await rig.duties.renew(ports.db, clock)
-    return rig
+    harness = join(ports, clock, calls, {b.name: b for b in (backend, *others)}, scratch)
+    await harness.connected.refresh()
+    await harness.duties.renew(ports.db, clock)
+    return harness
 
 
 def join(
@@ -296,28 +296,30 @@ def join(
     backends: dict[str, FakeBackend],
     scratch: Path,
     post: WebhookTransport | None = None,
-) -> Rig:
+) -> ControlHarness:
     given = Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000, post=post or FakePost(clock))
     services = Services(ports, backends, given)
-    return Rig(clock=clock, calls=calls, backend=backends["local"], backends=backends, services=services)
+    return ControlHarness(clock=clock, calls=calls, backend=backends["local"], backends=backends, services=services)
 
 
-async def other_worker(rig: Rig, worker: str) -> Rig:
+async def other_worker(harness: ControlHarness, worker: str) -> ControlHarness:
     """A second process on the same database, with the same places."""
-    ports = replace(rig.ports, worker=worker)
-    twin = join(ports, rig.clock, rig.calls, rig.backends, rig.deployment.scratch, rig.deployment.post)
+    ports = replace(harness.ports, worker=worker)
+    twin = join(
+        ports, harness.clock, harness.calls, harness.backends, harness.deployment.scratch, harness.deployment.post
+    )
     await twin.connected.refresh()
     return twin
 
 
-def with_calls(rig: Rig, calls: InlineCalls) -> Rig:
+def with_calls(harness: ControlHarness, calls: InlineCalls) -> ControlHarness:
     """The same process with other ways to its places."""
-    return join(replace(rig.ports, calls=calls), rig.clock, calls, rig.backends, rig.deployment.scratch)
+    return join(replace(harness.ports, calls=calls), harness.clock, calls, harness.backends, harness.deployment.scratch)
 
 
-def service(rig: Rig) -> ControlPlane:
+def service(harness: ControlHarness) -> ControlPlane:
     """The facade over the same ports and places."""
-    return ControlPlane(rig.ports, rig.backends, rig.deployment)
+    return ControlPlane(harness.ports, harness.backends, harness.deployment)
 
 
 def job_spec(**more: Any) -> JobSpec:

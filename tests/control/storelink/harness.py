@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from tests.control.world import KEY, Rig, join, make_rig, secret
+from tests.control.harness import KEY, ControlHarness, join, make_harness, secret
 
 from crucible.agent.link.channel import LogSegment
 from crucible.agent.storelink.channel import StoreChannel
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 
 @dataclass
-class Mailroom:
-    """The rig, its store's folder, and the link that serves the mailboxes there."""
+class MailboxHarness:
+    """The harness, its store's folder, and the link that serves the mailboxes there."""
 
-    rig: Rig
+    harness: ControlHarness
     folder: Path
     link: StoreLink
     bucket: bool = False
@@ -42,13 +42,17 @@ class Mailroom:
         root = self.box(machine)
         return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
-    async def restart(self, store: Store | None = None) -> Mailroom:
+    async def restart(self, store: Store | None = None) -> MailboxHarness:
         """The same deployment in a new process, perhaps with another way to the store."""
-        ports = replace(self.rig.ports, store=store or self.rig.ports.store)
-        rig = join(ports, self.rig.clock, self.rig.calls, self.rig.backends, self.rig.deployment.scratch)
-        await rig.connected.refresh()
-        await rig.duties.renew(ports.db, rig.clock)
-        return Mailroom(rig, self.folder, make_link(rig, None if self.bucket else self.folder), self.bucket)
+        ports = replace(self.harness.ports, store=store or self.harness.ports.store)
+        harness = join(
+            ports, self.harness.clock, self.harness.calls, self.harness.backends, self.harness.deployment.scratch
+        )
+        await harness.connected.refresh()
+        await harness.duties.renew(ports.db, harness.clock)
+        return MailboxHarness(
+            harness, self.folder, make_link(harness, None if self.bucket else self.folder), self.bucket
+        )
 
     async def while_serving(self, work: Callable[[], T], seconds: float = 20.0) -> T:
         """What an agent's blocking call returns, with the mailboxes served meanwhile."""
@@ -61,10 +65,10 @@ class Mailroom:
 
     async def new_machine(self, **spec: object) -> tuple[str, str]:
         """A job, and the machine that was launched for it: nobody has spoken there yet."""
-        job = await self.rig.submit(**spec)
-        while await self.rig.performer.perform_due():
+        job = await self.harness.submit(**spec)
+        while await self.harness.performer.perform_due():
             pass
-        return job, (await self.rig.machine()).id
+        return job, (await self.harness.machine()).id
 
     def host(self, machine: str) -> FakeHost:
         return FakeHost(self.folder, machine, bucket=self.bucket)
@@ -77,24 +81,24 @@ class Mailroom:
         return job, machine, host
 
     async def runner(self, job: str) -> StoreRunner:
-        attempt = await self.rig.attempt(job)
+        attempt = await self.harness.attempt(job)
         return StoreRunner(self.folder, attempt.slots[0].machine, attempt.id, bucket=self.bucket)
 
 
-def make_link(rig: Rig, folder: Path | None) -> StoreLink:
-    return StoreLink(rig.ports, rig.agents, Mailboxes(rig.ports, folder), KEY, rig.backends)
+def make_link(harness: ControlHarness, folder: Path | None) -> StoreLink:
+    return StoreLink(harness.ports, harness.agents, Mailboxes(harness.ports, folder), KEY, harness.backends)
 
 
-async def make_mailroom(tmp_path: Path, mode: int = 0o700, *, bucket: bool = False) -> Mailroom:
+async def make_mailbox_harness(tmp_path: Path, mode: int = 0o700, *, bucket: bool = False) -> MailboxHarness:
     folder = tmp_path / "store"
     folder.mkdir()
     folder.chmod(mode)
-    plain = await make_rig(tmp_path)
+    plain = await make_harness(tmp_path)
     ports = replace(plain.ports, store=open_store(str(folder)))
-    rig = join(ports, plain.clock, plain.calls, plain.backends, tmp_path)
-    await rig.connected.refresh()
-    await rig.duties.renew(ports.db, rig.clock)
-    return Mailroom(rig, folder, make_link(rig, None if bucket else folder), bucket)
+    harness = join(ports, plain.clock, plain.calls, plain.backends, tmp_path)
+    await harness.connected.refresh()
+    await harness.duties.renew(ports.db, harness.clock)
+    return MailboxHarness(harness, folder, make_link(harness, None if bucket else folder), bucket)
 
 
 class BucketLike(FolderMailbox):

@@ -1,4 +1,4 @@
-"""The control plane as one caller uses it: `As(control, who).jobs.submit(spec, None)`."""
+"""The control plane as one caller uses it: `ScopedControl(control, who).jobs.submit(spec, None)`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crucible.control.control_plane import ControlPlane
 from crucible.core.people.identity import Identity
 
 
-class As:
+class ScopedControl:
     def __init__(self, control: ControlPlane, who: Identity) -> None:
         self._control = control
         self._who = who

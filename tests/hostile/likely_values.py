@@ -1,4 +1,4 @@
-"""Values that mean something in the town, to be put where a generator would hardly hit on them."""
+"""Values that mean something in the populated app, to be put where a generator would hardly hit on them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.authorisation.town import CODE, Town
-from tests.control.world import job_spec, sha
+from tests.authorisation.populated_app import CODE, PopulatedApp
+from tests.control.harness import job_spec, sha
 
 from crucible.core.compute.tiers import TIERS
 from crucible.core.people.identity import OWNER
@@ -20,7 +20,7 @@ CURSORS = ("MTIz", "e30", "====", "bnVsbA", "MTc4NDExMi4wfGpvYi0x", "LTE6LTE6LTE
 
 
 @dataclass(frozen=True)
-class Likely:
+class LikelyValues:
     """By the name of a parameter or of a field, wherever it is."""
 
     by_name: Mapping[str, Words] = field(default_factory=dict)
@@ -29,18 +29,18 @@ class Likely:
         return self.by_name.get(name, ())
 
 
-async def settled(town: Town) -> Likely:
-    """What the town has, with a secret, a note, an ended job and a second one added to it."""
-    control = town.control
+async def settled(populated_app: PopulatedApp) -> LikelyValues:
+    """What the populated app has, with a secret, a note, an ended job and a second one added to it."""
+    control = populated_app.control
     await control.secrets.set(OWNER, "alpha", "API_KEY", Secret("a value to keep"))
-    note = await control.labels.add_note(OWNER, town.job, text="a first note")
+    note = await control.labels.add_note(OWNER, populated_app.job, text="a first note")
     other = (await control.jobs.submit(OWNER, job_spec(project="beta"), "a-key")).view.id
     ended = (await control.jobs.submit(OWNER, job_spec(project="alpha", name="ended", tags=("a=b",)), None)).view.id
     await control.jobs.cancel(OWNER, ended)
     tokens = await control.tokens.list_tokens(OWNER, all=True)
-    jobs = (town.job, town.job[-6:], other, ended, "last", "ended")
-    checkpoints = (await control.checkpoints.list_checkpoints(OWNER, town.job)).items
-    machine = (await town.rig.machine()).id
+    jobs = (populated_app.job, populated_app.job[-6:], other, ended, "last", "ended")
+    checkpoints = (await control.checkpoints.list_checkpoints(OWNER, populated_app.job)).items
+    machine = (await populated_app.harness.machine()).id
     page = await control.jobs.list_jobs(OWNER, _everything(), limit=1, cursor=None)
     projects, people = ("alpha", "beta", "default"), ("admin", "member", "viewer", "owner")
     found: dict[str, Words] = {
@@ -51,7 +51,7 @@ async def settled(town: Town) -> Likely:
         **dict.fromkeys(("backend", "executor"), ("local", "rehearsal", "nowhere")),
         "machine": (machine, machine[-6:]),
         "note": (note.id,),
-        "token": (tokens.items[0].id, str((await town.identity("admin")).token)),
+        "token": (tokens.items[0].id, str((await populated_app.identity("admin")).token)),
         "sha256": (sha(CODE), "0" * 64),
         "bundle": (sha(CODE), "0" * 64),
         "path": ("model.pt", "model.pt/x"),
@@ -67,7 +67,7 @@ async def settled(town: Town) -> Likely:
         "created_before": ("2026-01-01T00:00:00Z", "-1e300", "nan", "99999999999999999999"),
         "since": (0, 1e300, "inf", "nan"),
     }
-    return Likely(found)
+    return LikelyValues(found)
 
 
 def _everything() -> Any:

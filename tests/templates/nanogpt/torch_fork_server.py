@@ -57,7 +57,7 @@ class Start:
     env: tuple[tuple[str, str], ...] = ()
 
 
-class Workshop:
+class TorchForkServer:
     """Runs one script after the other."""
 
     def __init__(self, python: Path, code: Path, env: dict[str, str], seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A town whose every answer is looked at: what was asked of it, what it said, and what was wrong with that."""
+"""A client whose every answer is looked at: what was asked of it, what it said, and what was wrong with that."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from fastapi import FastAPI
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
-from tests.authorisation.town import Town, found_town, token_of
-from tests.control.world import give_back, make_rig
+from tests.authorisation.populated_app import PopulatedApp, populate, token_of
+from tests.control.harness import give_back, make_harness
 
 from crucible.core.people.identity import OWNER
 from crucible.core.requests import UserChange
@@ -36,7 +36,7 @@ LOUD = frozenset({"error", "critical"})
 
 
 @dataclass(frozen=True)
-class Asked:
+class SentRequest:
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -47,21 +47,21 @@ class Asked:
 
 
 @dataclass
-class Besieged:
-    """`runner` keeps one event loop for a town and all that is asked of it."""
+class RecordingClient:
+    """`runner` keeps one event loop for a client and all that is asked of it."""
 
-    town: Town
+    app: PopulatedApp
     runner: asyncio.Runner
     logged: list[Any]
     complaints: dict[str, str] = field(default_factory=dict)
     """What was wrong, and the shortest request that showed it."""
     statuses: dict[int, int] = field(default_factory=dict)
 
-    def ask(self, asked: Asked, identity: str = "owner", app: FastAPI | None = None) -> httpx2.Response | None:
+    def ask(self, asked: SentRequest, identity: str = "owner", app: FastAPI | None = None) -> httpx2.Response | None:
         """The answer; None, with a complaint, where the application raised."""
-        headers = {**asked.headers, **self.town.headers(identity)}
+        headers = {**asked.headers, **self.app.headers(identity)}
         try:
-            answer = self.run(self._sent(app or self.town.api, asked, headers))
+            answer = self.run(self._sent(app or self.app.api, asked, headers))
         except httpx2.InvalidURL:
             return None  # longer than this client can ask
         except Exception as error:  # noqa: BLE001 whatever it is, it is the finding
@@ -77,17 +77,17 @@ class Besieged:
         """On its loop. `Runner.run` would set a handler of signals each time, and put all it is given into words."""
         return self.runner.get_loop().run_until_complete(work)
 
-    def complain(self, what: str, asked: Asked) -> None:
+    def complain(self, what: str, asked: SentRequest) -> None:
         if what not in self.complaints or len(str(asked)) < len(self.complaints[what]):
             self.complaints[what] = str(asked)
 
-    def answer_for(self) -> None:
+    def assert_no_complaints(self) -> None:
         """Fails with all that was wrong, and begins anew."""
         told = "\n\n".join(f"{what}\n    {how}" for what, how in self.complaints.items())
         self.complaints.clear()
         assert not told, told
 
-    def _look(self, answer: httpx2.Response, asked: Asked) -> None:
+    def _look(self, answer: httpx2.Response, asked: SentRequest) -> None:
         """What holds of every answer, whatever was asked."""
         for entry in self.logged:
             if entry["log_level"] in LOUD or "exception" in entry:
@@ -97,7 +97,7 @@ class Besieged:
             for wrong in wrong_with_problem(answer):
                 self.complain(wrong, asked)
 
-    async def _sent(self, app: FastAPI, asked: Asked, headers: Mapping[str, str]) -> httpx2.Response:
+    async def _sent(self, app: FastAPI, asked: SentRequest, headers: Mapping[str, str]) -> httpx2.Response:
         """Without a client, which would keep cookies, and takes as long about a request as the application."""
         sent = [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items()]
         url = f"{HERE}{asked.url}" if asked.url.startswith("/") else asked.url
@@ -108,10 +108,10 @@ class Besieged:
 
     async def _reinstate(self) -> None:
         """The administrator was disabled, or his token revoked, as was asked."""
-        people = self.town.control.people
+        people = self.app.control.people
         await people.change_user(OWNER, "admin", UserChange(admin=True, disabled=False))
-        assert isinstance(self.town.tokens, dict)
-        self.town.tokens["admin"] = await token_of(self.town.control, "admin")
+        assert isinstance(self.app.tokens, dict)
+        self.app.tokens["admin"] = await token_of(self.app.control, "admin")
 
 
 def wrong_with_problem(answer: httpx2.Response) -> Iterator[str]:
@@ -138,25 +138,25 @@ class _Others(logging.Handler):
 
 
 @contextmanager
-def besieged(folder: Path) -> Iterator[Besieged]:
-    """A new town. Fails at the end with all that was wrong."""
-    with kept_town(folder) as found:
+def recording_client(folder: Path) -> Iterator[RecordingClient]:
+    """A new client. Fails at the end with all that was wrong."""
+    with open_recording_client(folder) as found:
         yield found
-    found.answer_for()
+    found.assert_no_complaints()
 
 
 @contextmanager
-def kept_town(folder: Path) -> Iterator[Besieged]:
-    """A new town, whose complaints are for whoever asks."""
+def open_recording_client(folder: Path) -> Iterator[RecordingClient]:
+    """A new client, whose complaints are for whoever asks."""
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch, _listening() as logged:
         patch.setattr(rate_limits, "USERS", FREE)
         patch.setattr(rate_limits, "ANONYMOUS", FREE)
-        rig = runner.run(make_rig(folder))
-        found = Besieged(runner.run(found_town(rig)), runner, logged)
+        harness = runner.run(make_harness(folder))
+        found = RecordingClient(runner.run(populate(harness)), runner, logged)
         try:
             yield found
         finally:
-            runner.run(give_back(rig.ports.db))
+            runner.run(give_back(harness.ports.db))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A rig with hooks: add some, let jobs end, look at what was told."""
+"""A harness with hooks: add some, let jobs end, look at what was told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.control.fakes import FakePost, Posted
-from tests.control.world import Rig, other_worker
+from tests.control.harness import ControlHarness, other_worker
 
 from crucible.control.hooks import rows
 from crucible.control.hooks.rows import Hook
@@ -25,8 +25,8 @@ DOWN = Reply(None, "nobody answers")
 
 
 @dataclass(frozen=True)
-class Wired:
-    rig: Rig
+class HookHarness:
+    harness: ControlHarness
     post: FakePost
 
     async def hook(
@@ -37,32 +37,32 @@ class Wired:
         format: HookFormat = HookFormat.JSON,
         secret: Secret = SECRET,
     ) -> str:
-        hooks = self.rig.services.hooks
+        hooks = self.harness.services.hooks
         return (await hooks.add(OWNER, project, url, events=events, format=format, secret=secret)).id
 
     async def row(self, hook: str) -> Hook:
-        found = await self.rig.read(lambda conn: rows.get_hook(conn, hook))
+        found = await self.harness.read(lambda conn: rows.get_hook(conn, hook))
         assert found is not None
         return found
 
     async def view(self, hook: str, project: str = "default") -> HookView:
-        return await self.rig.services.hooks.get(OWNER, project, hook)
+        return await self.harness.services.hooks.get(OWNER, project, hook)
 
     async def tries(self, hook: str) -> tuple[DeliveryView, ...]:
-        return (await self.rig.services.hooks.list_deliveries(OWNER, "default", hook, limit=100)).items
+        return (await self.harness.services.hooks.list_deliveries(OWNER, "default", hook, limit=100)).items
 
     async def end_a_job(self, code: int = 0, **more: Any) -> str:
         """A job runs to its end."""
-        job = await self.rig.submit(**more)
-        await self.rig.host_up()
-        await (await self.rig.runner(job)).end(code)
+        job = await self.harness.submit(**more)
+        await self.harness.host_up()
+        await (await self.harness.runner(job)).end(code)
         return job
 
     async def notify(self) -> float:
         """A round of the notifier, to its end; the seconds until the next."""
-        await self.rig.duties.renew(self.rig.ports.db, self.rig.clock)
-        wait = await self.rig.services.notifier.round()
-        await self.rig.services.notifier.wait_idle()
+        await self.harness.duties.renew(self.harness.ports.db, self.harness.clock)
+        wait = await self.harness.services.notifier.round()
+        await self.harness.services.notifier.wait_idle()
         return wait
 
     async def until_sent(self, count: int, url: str = URL) -> None:
@@ -71,17 +71,17 @@ class Wired:
             while len(self.sent(url)) < count:
                 await asyncio.sleep(0.001)
 
-    async def restarted(self) -> Wired:
+    async def restarted(self) -> HookHarness:
         """What a process of the same name finds that starts after this one died."""
-        twin = await other_worker(self.rig, self.rig.ports.worker)
+        twin = await other_worker(self.harness, self.harness.ports.worker)
         await twin.duties.renew(twin.ports.db, twin.clock)
-        return Wired(twin, self.post)
+        return HookHarness(twin, self.post)
 
-    def told(self, url: str = URL) -> list[dict[str, Any]]:
+    def messages(self, url: str = URL) -> list[dict[str, Any]]:
         return [json.loads(one.body) for one in self.sent(url)]
 
     def sent(self, url: str = URL) -> list[Posted]:
         return [one for one in self.post.posted if one.url == url]
 
     def types(self, url: str = URL) -> list[str]:
-        return [one["type"] for one in self.told(url)]
+        return [one["type"] for one in self.messages(url)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import FastAPI
-from tests.control.caller import As
-from tests.control.world import Rig, job_spec, pieces, secret, sha
+from tests.control.harness import ControlHarness, job_spec, pieces, secret, sha
+from tests.control.scoped import ScopedControl
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
 from crucible.control.control_plane import ControlPlane
@@ -37,10 +37,10 @@ PEOPLE: Mapping[str, tuple[str, Role] | None] = {
 
 
 @dataclass(frozen=True)
-class Town:
+class PopulatedApp:
     """`tokens` by identity; the anonymous has none."""
 
-    rig: Rig
+    harness: ControlHarness
     control: ControlPlane
     api: FastAPI
     job: str
@@ -57,9 +57,9 @@ class Town:
         assert found is not None
         return found
 
-    async def faces(self, *names: str) -> list[As]:
+    async def scoped(self, *names: str) -> list[ScopedControl]:
         """The control plane as each of them may use it."""
-        return [As(self.control, await self.identity(name)) for name in names]
+        return [ScopedControl(self.control, await self.identity(name)) for name in names]
 
     async def seen_by(self, name: str) -> Sequence[JobView]:
         """Return the jobs that somebody finds in their list."""
@@ -67,13 +67,13 @@ class Town:
         return (await self.control.jobs.list_jobs(who, JobFilter(), limit=50, cursor=None)).items
 
 
-async def found_town(rig: Rig) -> Town:
-    provider = OpenIdProvider(now=rig.clock.now)
+async def populate(harness: ControlHarness) -> PopulatedApp:
+    provider = OpenIdProvider(now=harness.clock.now)
     client = OpenIdClient(ISSUER, CLIENT, Secret(SECRET), "Example ID")
-    deployment = replace(rig.deployment, shared_computer=True, openid=client, openid_transport=transport(provider))
-    control = ControlPlane(rig.ports, rig.backends, deployment)
+    deployment = replace(harness.deployment, shared_computer=True, openid=client, openid_transport=transport(provider))
+    control = ControlPlane(harness.ports, harness.backends, deployment)
     await control._services.backends.refresh()
-    await control._services.duties.renew(rig.ports.db, rig.clock)
+    await control._services.duties.renew(harness.ports.db, harness.clock)
     await _settle(control)
     tokens = {name: await token_of(control, name) for name in PEOPLE}
     tokens["revoked"] = await token_of(control, "member", revoked=True)
@@ -82,13 +82,13 @@ async def found_town(rig: Rig) -> Town:
     assert member is not None
     await control.bundles.put(member, sha(CODE), pieces(CODE))
     job = (await control.jobs.submit(member, job_spec(project="alpha", bundle=sha(CODE)), None)).view.id
-    tokens["agent"] = await _run(rig, control, job)
+    tokens["agent"] = await _run(harness, control, job)
     tokens["share"] = str((await control.jobs.share(member, job, name="for a friend", seconds=3600)).token)
     stops: list[None] = []
     api = build_api(
         control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: stops.append(None), timing=TIMING
     )
-    return Town(rig, control, api, job, tokens, stops, provider)
+    return PopulatedApp(harness, control, api, job, tokens, stops, provider)
 
 
 async def _settle(control: ControlPlane) -> None:
@@ -108,10 +108,10 @@ async def token_of(control: ControlPlane, user: str, *, revoked: bool = False, *
     return str(made.token)
 
 
-async def _run(rig: Rig, control: ControlPlane, job: str) -> str:
+async def _run(harness: ControlHarness, control: ControlPlane, job: str) -> str:
     """The job runs and has made something; the secret of its attempt."""
-    await rig.host_up()
-    runner = await rig.runner(job)
+    await harness.host_up()
+    runner = await harness.runner(job)
     await runner.say(MessageKind.STARTED, pid=7)
     await runner.log(0, 0, b"the first line\n")
     await runner.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 2]]})
