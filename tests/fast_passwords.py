@@ -1,4 +1,4 @@
-"""The same algorithm with less work: what tests show of passwords is not how long it takes to guess one."""
+"""Hash passwords with the same algorithm but less work, to save time in tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers, commands and hosts of tests, forked from a process that has loaded already what they load.
+"""Fork servers, commands and hosts for tests from a process that has already imported their modules.
 
 A start costs a tenth of what a new interpreter takes, and tests start hundreds. Each is a process of its own all the
 same, with its own environment, folder and streams, and dies like any other. How a new interpreter starts, how long it
@@ -52,15 +52,15 @@ LOADED = {
     COMMAND: ("crucible.cli", "crucible.client", "rich.console", "rich.table"),
     HOST: ("crucible.agent.__main__",),
 }
-"""By the program, as `python -m` calls it."""
+"""Entry functions, by the program's name for `python -m`."""
 WHOLE = frozenset({"crucible.cli", "crucible.client"})
-"""With every module that is in them."""
+"""Packages that are imported with all their modules."""
 LONGEST = 1024 * 1024
 LOAD_SECONDS = 120
 
 
 class Forked:
-    """A process that was forked, with the part of `subprocess.Popen` that tests use."""
+    """A forked process, with the part of `subprocess.Popen` that tests use."""
 
     def __init__(self, fork_server: ForkServer, pid: int) -> None:
         self.pid = pid
@@ -98,7 +98,7 @@ class Forked:
 
 
 class ForkServer:
-    """The process they are forked from; it ends with the one that made it."""
+    """The process that forks on request; it ends with its parent."""
 
     def __init__(self, program: str) -> None:
         self._line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -118,7 +118,7 @@ class ForkServer:
     def fork(
         self, arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[BinaryIO], cwd: str | None = None
     ) -> Forked:
-        """The program with these arguments, this environment and no other, and these three streams."""
+        """Start the program with these arguments, exactly this environment, and these three streams."""
         asked = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd or os.getcwd())}).encode()
         with self._talking:
             socket.send_fds(self._line, [asked], [stream.fileno() for stream in streams])
@@ -133,7 +133,7 @@ class ForkServer:
         input: str | None = None,
         cwd: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """The same as `subprocess.run` with `capture_output` and `text`."""
+        """Run the program like `subprocess.run` with `capture_output` and `text`."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write((input or "").encode())
             given.seek(0)
@@ -147,20 +147,20 @@ class ForkServer:
             return subprocess.CompletedProcess(arguments, code, _text(out), _text(err))
 
     def code_of(self, pid: int) -> int:
-        """The exit code of one that has ended, negative for the signal that ended it."""
+        """Return the exit code of an ended process, negative for a signal."""
         with self._talking:
             self._line.send(json.dumps({"ended": pid}).encode())
             return int(self._line.recv(LONGEST))
 
 
 def _text(written: BinaryIO) -> str:
-    """With the ends of lines that a reader of text sees."""
+    """Decode output, with line ends as in text mode."""
     written.seek(0)
     return written.read().decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def for_interpreters(env: Mapping[str, str]) -> bool:
-    """Whether it holds, beyond our own, what is read before any of our code runs: a fork would not heed it."""
+    """Return whether the environment has variables that only a new interpreter reads, which a fork would ignore."""
     changed = {name for name, value in env.items() if os.environ.get(name) != value}
     return any(name.startswith(("LANG", "LC_", "LD_", "PYTHON")) for name in changed)
 
@@ -178,7 +178,7 @@ def load(program: str) -> None:
 
 
 def serve(program: str, line: socket.socket) -> int:
-    """Forks on request until the line is closed; a fork does not come back."""
+    """Fork on request until the connection is closed; does not return in a fork."""
     load(program)
     while True:
         said, streams, _, _ = socket.recv_fds(line, LONGEST, 3)
@@ -224,7 +224,7 @@ def _become(
 
 
 def _end(code: int) -> NoReturn:
-    """Without the exit handlers of the process that this one was forked from."""
+    """End the process without the exit handlers of its parent."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -28,11 +28,11 @@ T = TypeVar("T")
 View = dict[str, Any]
 TERMINAL = {"completed", "failed", "cancelled"}
 SOON, LATER = 0.02, 0.25
-"""Seconds between two looks: at first, and later. Whoever looks takes from what it waits for."""
+"""Seconds between polls: at first, and later. Polling takes CPU time from what the test waits for."""
 
 
 def until(look: Callable[[], T | None], seconds: float = 30.0, what: str = "it") -> T:
-    """What `look` returns once it returns something true; fails the test after `seconds`."""
+    """Poll `look` until it returns something true, and return that; fail the test after `seconds`."""
     began = time.monotonic()
     while time.monotonic() < began + seconds:
         found = look()
@@ -43,22 +43,22 @@ def until(look: Callable[[], T | None], seconds: float = 30.0, what: str = "it")
 
 
 def shell(command: str, **more: object) -> View:
-    """The spec of a job that runs a shell command."""
+    """Return the spec of a job that runs a shell command."""
     return {"command": ["/bin/sh", "-c", command], **more}
 
 
 def python(code: str, **more: object) -> View:
-    """The spec of a job that runs a piece of Python."""
+    """Return the spec of a job that runs Python code."""
     return {"command": ["{python}", "-u", "-c", code], **more}
 
 
 class Deployment:
-    """A server on a state folder of its own. It may be killed and started again; its jobs live on."""
+    """A server on its own state folder. It may be killed and restarted; its jobs continue."""
 
     fork_server: ForkServer | None = None
-    """Where servers are forked, if they need not be new interpreters."""
+    """Fork server for servers; None if they must be new interpreters."""
     commands: ForkServer | None = None
-    """The same for commands."""
+    """Fork server for commands; None if they must be new interpreters."""
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         self.home = folder / "home"
@@ -74,7 +74,7 @@ class Deployment:
         self.close()
 
     def start(self, *prefix: str, seconds: float = 60.0, **env: str) -> float:
-        """Starts the server, waits until it is ready; how long that took. `prefix` runs it under a tool."""
+        """Start the server and wait until it is ready; return the seconds this took. `prefix` runs it under a tool."""
         nonce = os.urandom(8).hex()
         self.home.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
@@ -89,13 +89,13 @@ class Deployment:
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """kill -9 of the server."""
+        """Kill the server with SIGKILL."""
         assert self.server is not None
         self.server.kill()
         self.server.wait()
 
     def stop(self) -> None:
-        """A polite end of the server."""
+        """Stop the server with SIGTERM."""
         assert self.server is not None
         self.server.terminate()
         self.server.wait(10)
@@ -105,7 +105,7 @@ class Deployment:
         return self.start()
 
     def close(self) -> None:
-        """Ends everything of this deployment: server, hosts, runners, users' processes."""
+        """End all processes of this deployment: server, hosts, runners, users' processes."""
         self._hang_up()
         if self.server is not None and self.server.poll() is None:
             self.server.kill()
@@ -113,7 +113,7 @@ class Deployment:
         until(self._end_all, 20.0, "every process to end")
 
     def processes(self) -> list[psutil.Process]:
-        """Every process that belongs to this deployment except the server itself."""
+        """Return all processes of this deployment except the server."""
         mine = str(self.home)
         found = []
         for process in psutil.process_iter():
@@ -124,7 +124,7 @@ class Deployment:
         return found
 
     def servers(self) -> list[psutil.Process]:
-        """Every server on this state folder, also one that a command started, or that runs under a tool."""
+        """Return every server on this state folder, including one that a command started or that runs under a tool."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -136,17 +136,17 @@ class Deployment:
         return found
 
     def hosts(self) -> list[int]:
-        """Pids of the living hosts, as they wrote them down."""
+        """Return the pids of the running hosts, from their files."""
         pids = [_pid(path) for path in self.home.glob("machines/*/host.json")]
         return [pid for pid in pids if pid and alive(pid)]
 
     def left(self) -> list[psutil.Process]:
-        """Runners and whatever jobs started: everything but server and host."""
+        """Return runners and the processes of jobs: everything except server and host."""
         hosts = self.hosts()
         return [process for process in self.processes() if process.pid not in hosts and alive(process.pid)]
 
     def nothing_left(self, seconds: float = 20.0) -> None:
-        """Waits until nothing runs but the server and at most one host."""
+        """Wait until only the server and at most one host run."""
         until(lambda: not self.left(), seconds, "runners and processes of jobs to end")
         assert len(self.hosts()) <= 1
 
@@ -171,7 +171,7 @@ class Deployment:
         return answer.json()
 
     def _kept(self) -> httpx.Client:
-        """One client for all looks at the same server: to make one and to connect takes longer than a look."""
+        """Return one client per server, because creating and connecting one takes longer than a request."""
         found = {**self.discovery, "token": self.token}
         if self._line is None or self._line[0] != found:
             self._hang_up()
@@ -198,29 +198,29 @@ class Deployment:
             return dict(client.post(f"/api/v1/jobs/{job}/cancel").json())
 
     def wait(self, job: str, seconds: float = 60.0) -> View:
-        """The job once it is over."""
+        """Wait until the job has ended, and return it."""
         return until(lambda: self._over(job), seconds, f"{job} to end")
 
     def phase(self, job: str, *phases: str, seconds: float = 30.0) -> View:
-        """The job once it is in one of these phases."""
+        """Wait until the job is in one of these phases, and return it."""
         return until(lambda: self._in(job, phases), seconds, f"{job} to be {' or '.join(phases)}")
 
     def events(self, job: str) -> list[View]:
         return list(self.get(f"/api/v1/jobs/{job}/events", limit=1000)["items"])
 
     def log(self, job: str, attempt: int | None = None) -> bytes:
-        """The whole output of an attempt (unless named: the last)."""
+        """Return the whole output of an attempt (default: the last)."""
         with self.client() as client:
             return b"".join(_pages(client, job, attempt))
 
     def cli(self, *arguments: str, seconds: float = 60.0, **more: Any) -> subprocess.CompletedProcess[str]:
-        """Runs the real command on this deployment."""
+        """Run the real command on this deployment."""
         return self.command(arguments, self.env, seconds, **more)
 
     def command(
         self, arguments: Sequence[str], env: Mapping[str, str], seconds: float, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        """The command, to its end; `more` is for `subprocess.run`."""
+        """Run the command to its end; `more` is passed to `subprocess.run`."""
         if self.commands is not None and more.keys() <= {"cwd", "input"} and not for_interpreters(env):
             return self.commands.run(arguments, env, seconds, **more)
         command = [sys.executable, "-m", "crucible", *arguments]
@@ -280,7 +280,7 @@ def _pid(path: Path) -> int | None:
 
 
 def alive(pid: int) -> bool:
-    """Whether this process runs (a zombie does not)."""
+    """Return whether this process runs; a zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -288,5 +288,5 @@ def alive(pid: int) -> bool:
 
 
 def interrupt(process: subprocess.Popen[Any]) -> None:
-    """Ctrl-C."""
+    """Send Ctrl-C to the process."""
     process.send_signal(signal.SIGINT)

@@ -31,7 +31,7 @@ EVE: Mapping[str, Any] = {"sub": "0666", "email": "eve@example.com", "email_veri
 
 @cache
 def key_of(alg: str) -> Key:
-    """One key for each algorithm, named after it."""
+    """Return one key per algorithm, named after it."""
     options = {"kid": alg.lower(), "use": "sig"}
     if alg.startswith(("RS", "PS")):
         return RSAKey.generate_key(2048, options)
@@ -42,7 +42,7 @@ def key_of(alg: str) -> Key:
 
 @dataclass
 class Grant:
-    """A code that was given out, and what has to be shown for it."""
+    """An issued code, and what must be presented for it."""
 
     redirect_uri: str
     challenge: str
@@ -63,16 +63,16 @@ class OpenIdProvider:
     secret: str | None = SECRET
     methods: tuple[str, ...] = ("client_secret_basic",)
     thin: bool = False
-    """The address is told by the userinfo endpoint alone."""
+    """Whether only the userinfo endpoint returns the e-mail address."""
     token_more: dict[str, Any] = field(default_factory=dict)
     metadata_more: dict[str, Any] = field(default_factory=dict)
     forge: Callable[[dict[str, Any]], str] | None = None
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     listed: tuple[str, ...] | None = None
-    """Names of the algorithms whose keys are listed; unless given, the one in use."""
+    """Algorithms whose keys are listed (default: the one in use)."""
     asked: list[str] = field(default_factory=list)
     sent: list[dict[str, str]] = field(default_factory=list)
-    """The forms that the token endpoint got."""
+    """The forms that the token endpoint received."""
     _codes: dict[str, Grant] = field(default_factory=dict)
     _access: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ class OpenIdProvider:
         return _without_none({**about, **self.metadata_more})
 
     def browse(self, url: str) -> str:
-        """The person follows a link to the provider and signs in; where the browser is sent back to."""
+        """Follow a link to the provider and sign in; return the URL that the browser is redirected to."""
         assert url.startswith(f"{self.issuer}/authorize?"), url
         asked = dict(parse_qsl(urlsplit(url).query))
         assert asked["client_id"] == CLIENT
@@ -158,7 +158,7 @@ def _without_none(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def transport(provider: OpenIdProvider) -> httpx2.BaseTransport:
-    """The provider without a network."""
+    """Return a transport to the provider without a network."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         form = request.content.decode() if request.method == "POST" else None
@@ -170,7 +170,7 @@ def transport(provider: OpenIdProvider) -> httpx2.BaseTransport:
 
 @contextmanager
 def served(provider: OpenIdProvider) -> Iterator[OpenIdProvider]:
-    """The provider at an address of this computer, which becomes its issuer. `/authorize` signs in who asks."""
+    """Serve the provider on this computer, with that address as its issuer. `/authorize` signs in any caller."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

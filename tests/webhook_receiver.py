@@ -1,4 +1,4 @@
-"""A real receiver of notifications on this computer: keeps what it was sent, and answers as a test says."""
+"""A real receiver of notifications on this computer; keeps messages and responds as a test decides."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Received:
 
 @dataclass(frozen=True)
 class Answer:
-    """`parts` are sent one by one; before each after the first it waits for `Receiver.go`."""
+    """A response. `parts` are sent one by one; before each except the first it waits for `Receiver.go`."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[bytes, ...] = (b"thanks",)
     silent: bool = False
-    """Nothing at all is answered until `Receiver.go`."""
+    """Whether to send nothing until `Receiver.go`."""
 
 
 class Receiver:
-    """`answers` are given in turn, then `usual`. Port 0: any that is free; down and up again keeps it."""
+    """Responds with `answers` in turn, then with `usual`. Port 0 is any free port, kept over restarts."""
 
     def __init__(self, port: int = 0, certificate: tuple[Path, Path] | None = None) -> None:
         self.received: list[Received] = []

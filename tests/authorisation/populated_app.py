@@ -1,4 +1,4 @@
-"""A real control plane with people in it: two projects, a job that runs in one, and everybody who might ask."""
+"""A real control plane with users: two projects, a running job in one of them, and a token for every identity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PEOPLE: Mapping[str, tuple[str, Role] | None] = {
 
 @dataclass(frozen=True)
 class PopulatedApp:
-    """`tokens` by identity; the anonymous has none."""
+    """`tokens` are by identity; anonymous callers have none."""
 
     harness: ControlHarness
     control: ControlPlane
@@ -58,11 +58,11 @@ class PopulatedApp:
         return found
 
     async def scoped(self, *names: str) -> list[ScopedControl]:
-        """The control plane as each of them may use it."""
+        """Return the control plane scoped to each of these identities."""
         return [ScopedControl(self.control, await self.identity(name)) for name in names]
 
     async def seen_by(self, name: str) -> Sequence[JobView]:
-        """Return the jobs that somebody finds in their list."""
+        """Return the jobs in this identity's list."""
         who = await self.identity(name)
         return (await self.control.jobs.list_jobs(who, JobFilter(), limit=50, cursor=None)).items
 
@@ -109,7 +109,7 @@ async def token_of(control: ControlPlane, user: str, *, revoked: bool = False, *
 
 
 async def _run(harness: ControlHarness, control: ControlPlane, job: str) -> str:
-    """The job runs and has made something; the secret of its attempt."""
+    """Let the job run, log and store outputs; return the secret of its attempt."""
     await harness.host_up()
     runner = await harness.runner(job)
     await runner.say(MessageKind.STARTED, pid=7)

@@ -1,4 +1,4 @@
-"""Rows for tests: sound ones, to be spoilt one field at a time."""
+"""Build valid catalog rows, for tests to change one field at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def usd(dollars: float) -> int:
 
 
 def make_row(**changes: Any) -> Row:
-    """A g4dn.xlarge with its prices, a month old; `changes` are fields, prices in dollars."""
+    """Return a g4dn.xlarge with month-old prices; `changes` are fields, with prices in dollars."""
     for column in ("on_demand", "spot", "reserved_1y", "reserved_3y"):
         if isinstance(changes.get(column), float):
             changes[column] = usd(changes[column])
@@ -43,7 +43,7 @@ def make_row(**changes: Any) -> Row:
 
 
 def family() -> list[Row]:
-    """T4 machines in several regions, all sound."""
+    """Return valid rows of T4 machines in several regions."""
     rows = []
     for number, (region, factor) in enumerate(
         {"us-east-1": 1.0, "us-west-2": 1.0, "eu-west-1": 1.116, "ap-northeast-1": 1.35}.items()

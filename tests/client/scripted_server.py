@@ -1,4 +1,4 @@
-"""A server that says what a test wrote down, byte for byte, and keeps what it was told."""
+"""A server that sends scripted bytes and keeps the requests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SECONDS = 10.0
 
 
 class ScriptedServer:
-    """Each item of `script` is a connection: the answers given on it, one for each request; then it hangs up.
+    """Each item of `script` is a connection with one response per request; then the server closes it.
 
-    None as an answer stands for silence until the end. `path`: listen on a Unix socket there.
+    None as a response means silence until the end. `path`: listen on a Unix socket there.
     """
 
     def __init__(self, *script: Sequence[bytes | None], whole: bool = True, path: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A place that makes machines on demand and bills, for tests: several zones, spot, a meter of its own."""
+"""A fake backend that launches machines on demand and bills: several zones, spot, its own meter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZONES = ("north-1", "north-2", "south-1")
 
 @dataclass
 class FakeCloud(FakeBackend):
-    """`rates` are the zones' prices on demand; spot costs a third. `meter` is what its provider says it ran."""
+    """`rates` are the zones' on-demand prices; spot costs a third. `meter` is the provider's measured usage."""
 
     name: str = "cloud"
     capabilities: Capabilities = Capabilities(

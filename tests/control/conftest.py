@@ -21,11 +21,11 @@ __all__ = ["postgres_server", "postgres_url"]
 
 OWN_WORKER = vars(Profiles)["_worker"]
 EVERYBODYS = frozenset({"database", "shared_worker"})
-"""Fixtures that every test has, whether it comes to a database or not."""
+"""Fixtures that every test has, whether it uses a database or not."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On another database, without what cannot come to one: that shows there what it shows without."""
+    """On another database, deselect tests that do not use one, because they would only repeat the same result."""
     if config.getoption("--database", "sqlite") == "sqlite":
         return
     given = [vars(plugin) for plugin in config.pluginmanager.get_plugins() if _provides_harnesses(plugin)]
@@ -47,7 +47,7 @@ def _on_a_database(item: pytest.Item, fixtures: set[str]) -> bool:
 
 @cache
 def _uses_harness(module: str) -> bool:
-    """Whether the tests' module has anything from where rigs are made, or from another that has."""
+    """Return whether a test module imports anything from the harness, directly or indirectly."""
     if module == control_harness.__name__:
         return True
     given = vars(sys.modules[module]).values() if module in sys.modules else ()
@@ -57,7 +57,7 @@ def _uses_harness(module: str) -> bool:
 
 
 class ReusableDb(PostgresDb):
-    """In virtual time, on a database that is used again though it was closed: to make one takes longer."""
+    """A PostgreSQL database in virtual time that is reused after it was closed, because creating one takes long."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, server_clock=False)
@@ -69,7 +69,7 @@ class ReusableDb(PostgresDb):
 
 @pytest.fixture(scope="session", autouse=True)
 def database(request: pytest.FixtureRequest) -> Iterator[None]:
-    """`pytest tests/control --database postgres` runs every harness on a real server, in virtual time all the same."""
+    """With `pytest tests/control --database postgres` every harness runs on a real server, still in virtual time."""
     if request.config.getoption("--database", "sqlite") == "sqlite":
         yield
         return
@@ -81,7 +81,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_worker() -> Iterator[None]:
-    """One process that reads programs for all control planes: to start one takes longer than most tests."""
+    """One analysis worker for all control planes, because starting one takes longer than most tests."""
     with pytest.MonkeyPatch.context() as patch, AnalysisWorker() as worker:
         patch.setattr(Profiles, "_worker", worker)
         yield
@@ -89,7 +89,7 @@ def shared_worker() -> Iterator[None]:
 
 @pytest.fixture
 def own_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each control plane of the test starts a process of its own, and ends it."""
+    """Let each control plane of the test start and end its own analysis worker."""
     monkeypatch.setattr(Profiles, "_worker", OWN_WORKER)
 
 
@@ -102,7 +102,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[ControlHarness]:
 
 @pytest.fixture
 async def two_backends(tmp_path: Path) -> AsyncIterator[ControlHarness]:
-    """With a second counted backend, called `ssh`."""
+    """A harness with a second counted backend, called `ssh`."""
     harness = await make_harness(tmp_path, FakeBackend("ssh"))
     yield harness
     await give_back(harness.ports.db)
@@ -110,12 +110,12 @@ async def two_backends(tmp_path: Path) -> AsyncIterator[ControlHarness]:
 
 @pytest.fixture
 async def populated_app(harness: ControlHarness) -> PopulatedApp:
-    """A real control plane with two projects and people in them."""
+    """A real control plane with two projects and users."""
     return await populate(harness)
 
 
 @pytest.fixture
 def hook_harness(harness: ControlHarness) -> HookHarness:
-    """A harness with hooks on it, and the transport that they are called by."""
+    """A harness with the transport of its hooks."""
     assert isinstance(harness.deployment.post, FakePost)
     return HookHarness(harness, harness.deployment.post)

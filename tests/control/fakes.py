@@ -1,4 +1,4 @@
-"""Fakes of the ports, and of a place: objects that behave as the real ones do on a bad day."""
+"""Fakes of the ports and of a backend, with the faults of real ones."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class FakeClock:
         self.time += seconds
 
     def set(self, seconds: float) -> None:
-        """Somebody sets it, so much forward or back: no time passes."""
+        """Set the clock forward or back without passing time."""
         self.time += seconds
         self.ahead += seconds
 
 
 class CountedIds:
-    """Ids in the order they were asked for."""
+    """IDs numbered in the order of requests."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
@@ -80,7 +80,7 @@ class EvenRandom:
 
 
 class InlineCalls:
-    """Work is done at once in the caller; a lane in `hanging` does it but answers too late."""
+    """Run calls at once in the caller; calls of a lane in `hanging` succeed but time out."""
 
     def __init__(self) -> None:
         self.hanging: set[str] = set()
@@ -98,7 +98,7 @@ class InlineCalls:
 
 
 class Gate(InlineCalls):
-    """The lane `closed` does not answer before the gate is opened."""
+    """Calls of the lane `closed` do not return before the gate is opened."""
 
     def __init__(self, closed: str) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Gate(InlineCalls):
 
 @dataclass
 class Made:
-    """A machine at the fake place. `hidden` counts the lists that do not show it yet."""
+    """A machine of the fake backend. `hidden` counts the lists that do not show it yet."""
 
     ref: MachineRef
     deployment: str
@@ -195,7 +195,7 @@ class FakeBackend:
         return [made.ref for made in ours if self._shown(made)]
 
     def add(self, machine: str, deployment: str = DEPLOYMENT) -> MachineRef:
-        """A machine that somebody made there, with this tag."""
+        """Add a machine with this tag that Crucible did not launch."""
         ref = MachineRef(self.name, machine, f"i-{machine}", "here")
         self.made[machine] = Made(ref, deployment)
         return ref

@@ -1,4 +1,4 @@
-"""A whole control plane in memory, in virtual time, with a place whose behaviour a test decides."""
+"""A whole control plane in memory and in virtual time, with a backend whose behaviour a test decides."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KEY = b"the deployment's key"
 
 @dataclass
 class ControlHarness:
-    """The services of a control plane, joined as the service joins them, each within a test's reach."""
+    """The services of a control plane, built as the server builds them, each accessible to tests."""
 
     clock: FakeClock
     calls: InlineCalls
@@ -98,7 +98,7 @@ class ControlHarness:
         return world
 
     async def machine(self, machine: str | None = None) -> Machine:
-        """The one named, or the only one there is."""
+        """Return the named machine, or the newest one."""
         name = machine or (await self.rows(t.machines))[-1]["id"]
         found = await self.read(lambda conn: repository.load_machine(conn, name))
         assert found is not None
@@ -120,7 +120,7 @@ class ControlHarness:
         await self.writer.write(self.scheduler.place)
 
     async def host_up(self) -> str:
-        """The machine that is intended is launched, its host claims it and makes contact."""
+        """Launch the intended machine; its host claims it and makes contact. Return the machine's ID."""
         while await self.performer.perform_due():
             pass
         machine = (await self.machine()).id
@@ -128,13 +128,13 @@ class ControlHarness:
         return machine
 
     async def host_speaks(self, machine: str, native_id: str) -> None:
-        """A host's first words: its claim, unless it has its secret, then the question what is wanted."""
+        """Send a host's first requests: its claim, unless it has its secret, then for its desired document."""
         if (await self.machine(machine)).claimed_by != native_id:
             await self.agents.claim(machine, secret("nonce", machine).decode(), native_id)
         await self.agents.desired(machine, 0, 0)
 
     async def listen(self, seconds: float) -> None:
-        """Time passes, and the sweeps come as often as they do."""
+        """Let time pass, with regular sweeps."""
         end = self.clock.now() + seconds
         await self.reconciler.round()
         while self.clock.now() < end:
@@ -142,7 +142,7 @@ class ControlHarness:
             await self.reconciler.round()
 
     async def running(self, **more: Any) -> tuple[str, FakeRunner]:
-        """A job whose process runs."""
+        """Submit a job and start its process; return its ID and its runner."""
         job = await self.submit(**more)
         await self.host_up()
         runner = await self.runner(job)
@@ -167,7 +167,7 @@ class ControlHarness:
 
 
 class FakeRunner:
-    """A runner's voice: numbers its messages and signs them."""
+    """Sends a runner's messages, numbered and signed."""
 
     def __init__(self, agents: Agents, attempt: str, rank: int = 0) -> None:
         self._agents = agents
@@ -179,7 +179,7 @@ class FakeRunner:
         return await self.send([self.message(kind, **data)])
 
     async def end(self, code: int = 0, **data: object) -> int:
-        """Exit and end in one batch."""
+        """Send exit and end in one batch."""
         return await self.send(
             [self.message(MessageKind.EXITED, code=code, cause="exit", **data), self.message(MessageKind.ENDED)]
         )
@@ -195,7 +195,7 @@ class FakeRunner:
         return encode_batch(Batch(self.attempt, self.rank, tuple(messages)), secret("attempt", self.attempt))
 
     async def log(self, n: int, start: int, text: bytes) -> None:
-        """Stores a segment and says so."""
+        """Store a log segment and report it."""
         lines, digest = text.count(b"\n"), sha(text)
         await self._agents.put_log(self.attempt, self.rank, n, start, lines, digest, text)
         await self.say(MessageKind.LOG, n=n, start=start, end=start + len(text), lines=lines, sha256=digest)
@@ -213,7 +213,7 @@ class FakeRunner:
 
 
 _idle: list[Db] = []
-"""Emptied databases of earlier tests: one that has compiled its statements answers ten times sooner."""
+"""Emptied databases of earlier tests: one with compiled statements is ten times faster."""
 
 
 async def empty_database() -> Db:
@@ -225,12 +225,12 @@ async def empty_database() -> Db:
 
 
 new_database: Callable[[], Db] = InlineDb
-"""What the tests run on; `--database postgres` puts another here."""
+"""Create the database of a test; `--database postgres` replaces this function."""
 
 
 @runtime_checkable
 class Reopening(Protocol):
-    """A database that is still there when it was closed."""
+    """A database that can be reopened after it was closed."""
 
     def reopened(self) -> Db: ...
 
@@ -242,11 +242,11 @@ _RESTART = (
     "PERFORM setval(quote_ident(sequencename)::regclass, 1, false) FROM pg_sequences WHERE schemaname = 'public';"
 )
 _WIPE_POSTGRES = f"DO $$ BEGIN {_EMPTY}{_RESTART} END $$"
-"""One statement, and ten times as quick as TRUNCATE, which makes new files for every table and index."""
+"""One statement, ten times faster than TRUNCATE, which creates new files for every table and index."""
 
 
 async def give_back(db: Db) -> None:
-    """For the next test, empty. What this one began and did not wait for is over first: it would write to that one."""
+    """Empty the database for the next test, once this test's unfinished tasks, which could write to it, have ended."""
 
     def wipe(conn: Connection) -> None:
         if conn.dialect.name == "postgresql":
@@ -269,7 +269,7 @@ async def give_back(db: Db) -> None:
 
 
 async def make_harness(scratch: Path, *others: FakeBackend) -> ControlHarness:
-    """A control plane over one fake place called `local`, and others if given."""
+    """Return a control plane with a fake backend called `local`, and with `others`."""
     clock = FakeClock()
     calls = InlineCalls()
     ports = Ports(
@@ -303,7 +303,7 @@ def join(
 
 
 async def other_worker(harness: ControlHarness, worker: str) -> ControlHarness:
-    """A second process on the same database, with the same places."""
+    """Return a second process on the same database, with the same backends."""
     ports = replace(harness.ports, worker=worker)
     twin = join(
         ports, harness.clock, harness.calls, harness.backends, harness.deployment.scratch, harness.deployment.post
@@ -313,17 +313,17 @@ async def other_worker(harness: ControlHarness, worker: str) -> ControlHarness:
 
 
 def with_calls(harness: ControlHarness, calls: InlineCalls) -> ControlHarness:
-    """The same process with other ways to its places."""
+    """Return the same process with other `Calls` to its backends."""
     return join(replace(harness.ports, calls=calls), harness.clock, calls, harness.backends, harness.deployment.scratch)
 
 
 def service(harness: ControlHarness) -> ControlPlane:
-    """The facade over the same ports and places."""
+    """Return the control plane over the same ports and backends."""
     return ControlPlane(harness.ports, harness.backends, harness.deployment)
 
 
 def job_spec(**more: Any) -> JobSpec:
-    """A small job; `cpus`, `gpus` and `memory` are short for resources."""
+    """Return the spec of a small job; `cpus`, `gpus` and `memory` are short for resources."""
     size = {"cpus": 1.0, "memory_bytes": GiB}
     for short, name in (
         ("cpus", "cpus"),

@@ -1,4 +1,4 @@
-"""The control plane as one caller uses it: `ScopedControl(control, who).jobs.submit(spec, None)`."""
+"""The control plane scoped to one caller: `ScopedControl(control, who).jobs.submit(spec, None)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several end-to-end tests need: bundles, gates that hold a job, and a package to install."""
+"""Helpers of end-to-end tests: bundles, files that jobs wait for, and a package to install."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MiB = 1024 * 1024
 
 
 def packed(**files: str) -> bytes:
-    """An archive of these files; `a__b` stands for `a/b` and `.py` is added."""
+    """Pack an archive of these files; `a__b` is `a/b.py`."""
     out = io.BytesIO()
     pack([Entry.of_bytes(f"{n.replace('__', '/')}.py", text.encode()) for n, text in files.items()], out)
     return out.getvalue()
 
 
 def upload(crucible: Deployment, archive: bytes) -> str:
-    """Stores a bundle; its name."""
+    """Upload a bundle; return its hash."""
     sha256 = hashlib.sha256(archive).hexdigest()
     with crucible.client() as client:
         answer = client.put(f"/api/v1/bundles/{sha256}", content=archive)
@@ -34,7 +34,7 @@ def upload(crucible: Deployment, archive: bytes) -> str:
 
 
 def printed(crucible: Deployment, spec: View) -> Any:
-    """Runs a job to its end; the JSON that it printed."""
+    """Run a job to its end; return the JSON that it printed."""
     job = crucible.submit(spec)
     view = crucible.wait(job)
     log = crucible.log(job).decode()
@@ -43,12 +43,12 @@ def printed(crucible: Deployment, spec: View) -> Any:
 
 
 def wait_for(path: Path) -> str:
-    """A piece of shell that waits until the path is there, for half a minute at most."""
+    """Return shell code that waits until the path exists, for at most half a minute."""
     return f"n=0; while [ ! -e '{path}' ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n+1)); done; [ -e '{path}' ]"
 
 
 def make_wheel(folder: Path, name: str, code: str) -> Path:
-    """A package of one module, built by hand so that nothing is fetched for it."""
+    """Build a wheel of one module by hand, so that nothing is downloaded."""
     info = f"{name}-1.0.dist-info"
     files = {
         f"{name}.py": code,

@@ -1,4 +1,4 @@
-"""A user at a terminal: the real `crucible` command, a state folder of its own, and nothing running yet.
+"""A user at a terminal: the real `crucible` command on an empty state folder.
 
 A test that is not about the first command starts the server itself: that costs it a tenth.
 """
@@ -41,7 +41,7 @@ class Terminal:
         return self.crucible.home
 
     def write(self, **files: str) -> Path:
-        """Python files in the working directory: `a__b` stands for `a/b.py`. The first one's path."""
+        """Write Python files to the working directory (`a__b` is `a/b.py`); return the first path."""
         paths = [self.folder / f"{name.replace('__', '/')}.py" for name in files]
         for path, text in zip(paths, files.values(), strict=True):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,13 +49,13 @@ class Terminal:
         return paths[0]
 
     def run(self, *arguments: str, **more: Any) -> Done:
-        """One command, to its end."""
+        """Run a command to its end."""
         more.setdefault("cwd", self.folder)
         env = {**self.crucible.env, **more.pop("env", {})}
         return self.crucible.command(arguments, env, 60, **more)
 
     def ok(self, *arguments: str, **more: Any) -> str:
-        """Its standard output; it has to succeed."""
+        """Run a command that must succeed; return its standard output."""
         done = self.run(*arguments, **more)
         assert done.returncode == 0, (done.stdout, done.stderr)
         return done.stdout
@@ -64,7 +64,7 @@ class Terminal:
         return json.loads(self.ok(*arguments, "--json", **more))
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """A command that goes on beside the test, as leader of its own group like one at a terminal."""
+        """Start a command in the background, as leader of its own process group like one at a terminal."""
         return subprocess.Popen(
             [sys.executable, "-m", "crucible", *arguments],
             env=self.crucible.env,
@@ -82,7 +82,7 @@ class Terminal:
             return False
 
     def jobs(self) -> list[View]:
-        """All jobs there are; none when nothing was ever started."""
+        """Return all jobs; none if no server was ever started."""
         return list(self.crucible.get("/api/v1/jobs", limit=500)["items"]) if self.is_up() else []
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Sound bodies with everything in them, and what can be done to them that no generator of valid JSON does."""
+"""Valid bodies with all fields, and mutations that no generator of valid JSON makes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ SOUND: dict[str, Any] = {
     "POST /api/v1/tokens": {"name": "mine", "scopes": ["read"], "days": 1.5, "project": "alpha", "user": "member"},
     "POST /api/v1/login": {"name": "member", "password": "a wrong password"},
 }
-"""A body that each operation understands, by its row in the table of routes."""
+"""A valid body for each operation, by its row in the table of routes."""
 
 VALUES: tuple[Any, ...] = (
     "a\x00b",
@@ -116,11 +116,11 @@ VALUES: tuple[Any, ...] = (
     [[[[[]]]]],
     {"a\udc80": 1},
 )
-"""What a leaf of a body may be replaced with."""
+"""Replacements for a leaf of a body."""
 
 
 def leaves(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something stands in a body: everything below its top."""
+    """Return the paths to everything below the top of a body."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield (*at, key)
@@ -137,7 +137,7 @@ def replaced(body: Any, at: tuple[Any, ...], value: Any) -> bytes:
 
 
 def renamed(body: Any, at: tuple[Any, ...], name: str) -> bytes:
-    """With another key in place of the one at `at`, and one more beside the others."""
+    """Return the body with the key at `at` replaced, and with an additional key."""
     found = copy.deepcopy(body)
     inner = found
     for key in at[:-1]:
@@ -148,7 +148,7 @@ def renamed(body: Any, at: tuple[Any, ...], name: str) -> bytes:
 
 
 def unreadable() -> dict[str, tuple[bytes, dict[str, str]]]:
-    """Bodies that no operation can understand, by what is wrong with them, with their headers."""
+    """Return unreadable bodies with their headers, by what is wrong with them."""
     sound = json.dumps({"name": "x"}).encode()
     bodies: dict[str, bytes] = {
         "half an object": b'{"a": ',

@@ -1,4 +1,4 @@
-"""`--database postgres` besieges a client on a real server."""
+"""With `--database postgres` the app runs on a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["database", "postgres_server", "postgres_url", "quick_passwords", "sh
 
 @pytest.fixture(scope="module")
 def shared_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingClient]:
-    """One for all that reads, or is refused before anything is done: nothing changes in it."""
+    """One client for all requests that only read or are refused early, so that nothing changes."""
     with open_recording_client(tmp_path_factory.mktemp("app")) as found:
         found.run(settled(found.app))
         yield found

@@ -1,4 +1,4 @@
-"""Values that mean something in the populated app, to be put where a generator would hardly hit on them."""
+"""Values that exist in the populated app, for parameters that a generator would hardly guess."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from crucible.core.secret import Secret
 
 Words = tuple[Any, ...]
 ODD = ("", ".", "..", "\x00", "a\x00b", "-1", "0", "null", "1e999", "%00", "../../etc/passwd", "'; --", "x" * 5000)
-"""For any name."""
+"""Values for any parameter."""
 CURSORS = ("MTIz", "e30", "====", "bnVsbA", "MTc4NDExMi4wfGpvYi0x", "LTE6LTE6LTE6LTE")
 
 
 @dataclass(frozen=True)
 class LikelyValues:
-    """By the name of a parameter or of a field, wherever it is."""
+    """Values by the name of a parameter or field."""
 
     by_name: Mapping[str, Words] = field(default_factory=dict)
 
@@ -30,7 +30,7 @@ class LikelyValues:
 
 
 async def settled(populated_app: PopulatedApp) -> LikelyValues:
-    """What the populated app has, with a secret, a note, an ended job and a second one added to it."""
+    """Add a secret, a note, an ended job and a second one to the app; return the values that exist in it."""
     control = populated_app.control
     await control.secrets.set(OWNER, "alpha", "API_KEY", Secret("a value to keep"))
     note = await control.labels.add_note(OWNER, populated_app.job, text="a first note")

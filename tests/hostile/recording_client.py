@@ -1,4 +1,4 @@
-"""A client whose every answer is looked at: what was asked of it, what it said, and what was wrong with that."""
+"""A client that checks every response of a populated app and records what is wrong, with the request."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from crucible.server.security import rate_limits
 T = TypeVar("T")
 HERE = "http://127.0.0.1"
 FREE = rate_limits.Rate(1e9, 10**9)
-"""Nobody is held up: a refusal for haste would hide what comes after it."""
-USUAL = ((b"accept", b"*/*"), (b"accept-encoding", b"gzip, deflate"), (b"user-agent", b"besieger"))
-"""Said by any client."""
+"""No rate limit: a 429 would hide what a request would otherwise cause."""
+USUAL = ((b"accept", b"*/*"), (b"accept-encoding", b"gzip, deflate"), (b"user-agent", b"tests"))
+"""Headers that every client sends."""
 ELSEWHERE = frozenset({"no_such_route", "wrong_method"})
-"""What the server says of an address that is none of its operations'."""
+"""Error codes for URLs that belong to no operation."""
 LOUD = frozenset({"error", "critical"})
 
 
@@ -48,17 +48,17 @@ class SentRequest:
 
 @dataclass
 class RecordingClient:
-    """`runner` keeps one event loop for a client and all that is asked of it."""
+    """Sends requests to `app`; `runner` keeps one event loop for all of them."""
 
     app: PopulatedApp
     runner: asyncio.Runner
     logged: list[Any]
     complaints: dict[str, str] = field(default_factory=dict)
-    """What was wrong, and the shortest request that showed it."""
+    """What was wrong, with the shortest request that showed it."""
     statuses: dict[int, int] = field(default_factory=dict)
 
     def ask(self, asked: SentRequest, identity: str = "owner", app: FastAPI | None = None) -> httpx2.Response | None:
-        """The answer; None, with a complaint, where the application raised."""
+        """Send a request and return the response; None, with a complaint, if the application raised."""
         headers = {**asked.headers, **self.app.headers(identity)}
         try:
             answer = self.run(self._sent(app or self.app.api, asked, headers))
@@ -74,7 +74,7 @@ class RecordingClient:
         return answer
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """On its loop. `Runner.run` would set a handler of signals each time, and put all it is given into words."""
+        """Run on the client's loop. `Runner.run` would set a signal handler and format its argument each time."""
         return self.runner.get_loop().run_until_complete(work)
 
     def complain(self, what: str, asked: SentRequest) -> None:
@@ -82,13 +82,13 @@ class RecordingClient:
             self.complaints[what] = str(asked)
 
     def assert_no_complaints(self) -> None:
-        """Fails with all that was wrong, and begins anew."""
+        """Fail with all complaints, and clear them."""
         told = "\n\n".join(f"{what}\n    {how}" for what, how in self.complaints.items())
         self.complaints.clear()
         assert not told, told
 
     def _look(self, answer: httpx2.Response, asked: SentRequest) -> None:
-        """What holds of every answer, whatever was asked."""
+        """Check what holds for every response."""
         for entry in self.logged:
             if entry["log_level"] in LOUD or "exception" in entry:
                 self.complain(f"logged {entry['event']}: {str(entry.get('exception'))[-2000:]}", asked)
@@ -98,7 +98,7 @@ class RecordingClient:
                 self.complain(wrong, asked)
 
     async def _sent(self, app: FastAPI, asked: SentRequest, headers: Mapping[str, str]) -> httpx2.Response:
-        """Without a client, which would keep cookies, and takes as long about a request as the application."""
+        """Send without httpx's client, which would keep cookies and takes as long per request as the application."""
         sent = [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items()]
         url = f"{HERE}{asked.url}" if asked.url.startswith("/") else asked.url
         request = httpx2.Request(asked.method, url, headers=[*USUAL, *sent], content=asked.body)
@@ -107,7 +107,7 @@ class RecordingClient:
         return answer
 
     async def _reinstate(self) -> None:
-        """The administrator was disabled, or his token revoked, as was asked."""
+        """Restore the administrator after a request disabled them or revoked their token."""
         people = self.app.control.people
         await people.change_user(OWNER, "admin", UserChange(admin=True, disabled=False))
         assert isinstance(self.app.tokens, dict)
@@ -127,7 +127,7 @@ def wrong_with_problem(answer: httpx2.Response) -> Iterator[str]:
 
 
 class _Others(logging.Handler):
-    """Of other loggers, those of the event loop above all."""
+    """Collect errors of other loggers, mainly those of the event loop."""
 
     def __init__(self, found: list[Any]) -> None:
         super().__init__(logging.ERROR)
@@ -139,7 +139,7 @@ class _Others(logging.Handler):
 
 @contextmanager
 def recording_client(folder: Path) -> Iterator[RecordingClient]:
-    """A new client. Fails at the end with all that was wrong."""
+    """Yield a client of a new app. Fails at the end with all complaints."""
     with open_recording_client(folder) as found:
         yield found
     found.assert_no_complaints()
@@ -147,7 +147,7 @@ def recording_client(folder: Path) -> Iterator[RecordingClient]:
 
 @contextmanager
 def open_recording_client(folder: Path) -> Iterator[RecordingClient]:
-    """A new client, whose complaints are for whoever asks."""
+    """Yield a client of a new app; the caller checks its complaints."""
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch, _listening() as logged:
         patch.setattr(rate_limits, "USERS", FREE)
         patch.setattr(rate_limits, "ANONYMOUS", FREE)
@@ -161,7 +161,7 @@ def open_recording_client(folder: Path) -> Iterator[RecordingClient]:
 
 @contextmanager
 def _listening() -> Iterator[list[Any]]:
-    """All that is logged meanwhile, with tracebacks."""
+    """Collect everything that is logged in the block, with tracebacks."""
     with capture_logs(processors=[format_exc_info]) as logged:
         handler = _Others(logged)
         logging.getLogger().addHandler(handler)

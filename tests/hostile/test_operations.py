@@ -22,7 +22,7 @@ KEPT = object()
 HIDDEN = frozenset({"GET /openapi.json"})
 """Not told of in the document: it is the document."""
 SAFE_TO_FAIL = frozenset({("GET /readyz", 503)})
-"""The one answer above 499 that is no failure: this client never says that it is ready."""
+"""The one answer above 499 that is no failure: this app is never ready."""
 
 
 def operations() -> list[str]:

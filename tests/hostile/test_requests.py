@@ -93,7 +93,7 @@ def client(tmp_path: Path) -> Iterator[RecordingClient]:
 
 @pytest.fixture
 def unchanged(request: pytest.FixtureRequest, label: str) -> Iterator[RecordingClient]:
-    """For requests that change nothing: a client that all of them ask."""
+    """A client for requests that change nothing; they share one app where possible."""
     found: RecordingClient = request.getfixturevalue("client" if keeps(label) else "shared_client")
     yield found
     found.assert_no_complaints()
@@ -101,7 +101,7 @@ def unchanged(request: pytest.FixtureRequest, label: str) -> Iterator[RecordingC
 
 @pytest.fixture
 def read_client(request: pytest.FixtureRequest, label: str) -> RecordingClient:
-    """The client that all who only read ask; one of its own for an operation that may change something."""
+    """The shared client for operations that only read; a separate one for operations that may change something."""
     found: RecordingClient = request.getfixturevalue("unchanged" if label.startswith("GET ") else "client")
     return found
 

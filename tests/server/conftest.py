@@ -1,4 +1,4 @@
-"""The API and the agents' listener over a control plane in memory, reached without sockets."""
+"""Fixtures for the API and the agents' listener over a control plane in memory, without sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMING = StreamTiming(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, 
 
 @pytest.fixture(scope="session")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The OpenAPI document as it is served. To make it takes longer than to look at all of it."""
+    """The OpenAPI document as it is served; once per session, because generating it takes long."""
 
     async def served() -> Any:
         async with running_app(tmp_path_factory.mktemp("document")) as app, asking(app.api, TOKEN) as client:
@@ -52,14 +52,14 @@ async def client(app: App) -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.fixture
 async def anonymous(app: App) -> AsyncIterator[httpx2.AsyncClient]:
-    """Asks that API as nobody."""
+    """A client of that API without a token."""
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app.api), base_url="http://127.0.0.1") as client:
         yield client
 
 
 @pytest.fixture
 async def agent(app: App) -> AsyncIterator[httpx2.AsyncClient]:
-    """Asks the agents' listener."""
+    """A client of the agents' listener."""
     transport = httpx2.ASGITransport(build_agents_api(app.control.agents))
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
@@ -67,7 +67,7 @@ async def agent(app: App) -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.fixture
 async def populated_app(tmp_path: Path) -> AsyncIterator[PopulatedApp]:
-    """A real control plane with people in it, and its API."""
+    """A real control plane with users, and its API."""
     harness = await make_harness(tmp_path)
     yield await populate(harness)
     await give_back(harness.ports.db)

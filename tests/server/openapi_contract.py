@@ -1,4 +1,4 @@
-"""What the OpenAPI document promises of an answer, held to the letter: no field is missing, and none is untold."""
+"""Check responses against the OpenAPI document strictly: no field is missing, and none is undocumented."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crucible.server.api import ROUTERS, describe
 
 JSON = "application/json"
 OPEN_ENDED = frozenset({"Problem"})
-"""An error says more of itself, each something else."""
+"""Schemas that allow additional fields: each error has its own."""
 
 
 @lru_cache
@@ -40,7 +40,7 @@ def _validator(label: str, status: int) -> Draft202012Validator | None:
 
 
 def wrong_with_answer(label: str, status: int, content: bytes) -> Iterator[str]:
-    """What a good answer says that is not promised, or does not say that is."""
+    """Yield the differences between a successful response and its documentation."""
     validator = _validator(label, status)
     if validator is None:
         return
@@ -51,6 +51,6 @@ def wrong_with_answer(label: str, status: int, content: bytes) -> Iterator[str]:
 
 
 def _reasons(error: ValidationError) -> list[ValidationError]:
-    """Of what fits none of several forms, why it fits none of them."""
+    """Return why a value matches none of several alternatives."""
     forms = isinstance(error.kind, ValidationErrorKind.AnyOf | ValidationErrorKind.OneOfNotValid)
     return [one for form in error.kind.context for one in form] or [error] if forms else [error]

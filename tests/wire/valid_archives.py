@@ -1,4 +1,4 @@
-"""Archives as they should be."""
+"""Valid archives."""
 
 from __future__ import annotations
 

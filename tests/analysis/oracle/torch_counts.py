@@ -1,4 +1,4 @@
-"""Asks torch, in an environment of its own."""
+"""Count operations and memory with torch, in a separate environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A harness with hooks: add some, let jobs end, look at what was told."""
+"""A harness for hooks: add some, let jobs end, check the messages."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ class HookHarness:
         return (await self.harness.services.hooks.list_deliveries(OWNER, "default", hook, limit=100)).items
 
     async def end_a_job(self, code: int = 0, **more: Any) -> str:
-        """A job runs to its end."""
+        """Run a job to its end."""
         job = await self.harness.submit(**more)
         await self.harness.host_up()
         await (await self.harness.runner(job)).end(code)
         return job
 
     async def notify(self) -> float:
-        """A round of the notifier, to its end; the seconds until the next."""
+        """Run a round of the notifier to its end; return the seconds until the next."""
         await self.harness.duties.renew(self.harness.ports.db, self.harness.clock)
         wait = await self.harness.services.notifier.round()
         await self.harness.services.notifier.wait_idle()
         return wait
 
     async def until_sent(self, count: int, url: str = URL) -> None:
-        """Until so many calls were made there, answered or not."""
+        """Wait until `count` calls were made to the URL, answered or not."""
         async with asyncio.timeout(20):
             while len(self.sent(url)) < count:
                 await asyncio.sleep(0.001)
 
     async def restarted(self) -> HookHarness:
-        """What a process of the same name finds that starts after this one died."""
+        """Return the harness of a process with the same name that starts after this one died."""
         twin = await other_worker(self.harness, self.harness.ports.worker)
         await twin.duties.renew(twin.ports.db, twin.clock)
         return HookHarness(twin, self.post)

@@ -1,4 +1,4 @@
-"""A control plane in memory whose agents only share a folder with it: real agent code, and no listener at all."""
+"""A control plane in memory whose agents share only a folder with it: real agent code, no listener."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MailboxHarness:
     folder: Path
     link: StoreLink
     bucket: bool = False
-    """Neither side takes it for a folder."""
+    """Whether both sides treat the folder as a bucket."""
 
     def box(self, machine: str) -> Path:
         return self.folder / mailbox_folder(machine)
@@ -43,7 +43,7 @@ class MailboxHarness:
         return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
     async def restart(self, store: Store | None = None) -> MailboxHarness:
-        """The same deployment in a new process, perhaps with another way to the store."""
+        """Return the same deployment in a new process, optionally with another store."""
         ports = replace(self.harness.ports, store=store or self.harness.ports.store)
         harness = join(
             ports, self.harness.clock, self.harness.calls, self.harness.backends, self.harness.deployment.scratch
@@ -55,7 +55,7 @@ class MailboxHarness:
         )
 
     async def while_serving(self, work: Callable[[], T], seconds: float = 20.0) -> T:
-        """What an agent's blocking call returns, with the mailboxes served meanwhile."""
+        """Run an agent's blocking call while the mailboxes are served; return its result."""
         task = asyncio.create_task(asyncio.to_thread(work))
         async with asyncio.timeout(seconds):
             while not task.done():
@@ -64,7 +64,7 @@ class MailboxHarness:
         return await task
 
     async def new_machine(self, **spec: object) -> tuple[str, str]:
-        """A job, and the machine that was launched for it: nobody has spoken there yet."""
+        """Submit a job and launch its machine, which has not made contact; return both IDs."""
         job = await self.harness.submit(**spec)
         while await self.harness.performer.perform_due():
             pass
@@ -74,7 +74,7 @@ class MailboxHarness:
         return FakeHost(self.folder, machine, bucket=self.bucket)
 
     async def host_up(self, **spec: object) -> tuple[str, str, FakeHost]:
-        """A job whose machine has a host that was granted the machine and is in contact."""
+        """Submit a job whose machine has a host in contact; return both IDs and the host."""
         job, machine = await self.new_machine(**spec)
         host = self.host(machine)
         await self.while_serving(lambda: host.line.claim("", "i-1"))
@@ -102,7 +102,7 @@ async def make_mailbox_harness(tmp_path: Path, mode: int = 0o700, *, bucket: boo
 
 
 class BucketLike(FolderMailbox):
-    """A bucket as far as documents are concerned: nobody knows who may read it."""
+    """A store that counts as a bucket, whose readers are unknown."""
 
     is_private = False  # type: ignore[assignment]
 
@@ -114,7 +114,7 @@ def quick_mail(folder: Path, machine: str, *, bucket: bool = False) -> FolderMai
 
 
 class FakeHost:
-    """A host's line with the key that its bootstrap's nonce gives it."""
+    """A host's channel, with the key derived from its bootstrap's nonce."""
 
     def __init__(self, folder: Path, machine: str, nonce: bytes | None = None, *, bucket: bool = False) -> None:
         key = host_key(nonce or secret("nonce", machine), machine)
@@ -128,7 +128,7 @@ class FakeHost:
 
 
 class StoreRunner:
-    """A runner's channel, and its voice: numbers its messages."""
+    """A runner's channel; numbers its messages."""
 
     def __init__(self, folder: Path, machine: str, attempt: str, rank: int = 0, *, bucket: bool = False) -> None:
         name = runner_party(attempt, rank)
@@ -169,7 +169,7 @@ class StoreRunner:
         self.say(MessageKind.CHECKPOINT, name=name, form="file", size=len(data), sha256=sha256, step=step, metric=None)
 
     def whole_life(self) -> None:
-        """Everything a runner may say, from its start to its end."""
+        """Send every message of a runner, from its start to its end."""
         self.say(MessageKind.STARTED, pid=77)
         self.log(1, 0, b"one\n")
         self.say(MessageKind.POINTS, series={"loss": [[1, 0.5, 12.0]]})

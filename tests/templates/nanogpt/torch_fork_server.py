@@ -1,5 +1,4 @@
-"""A Python that has torch in memory and runs scripts in children of its own: importing torch takes longer than a
-short run, and a child is as new to what it runs as a process of its own."""
+"""Fork scripts from a Python process that has imported torch, because importing it takes longer than a short run."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a script in the template's folder, off the platform unless `env` says more."""
+    """One start of a script in the template's folder, outside Crucible unless `env` sets its variables."""
 
     folder: Path
     arguments: tuple[str, ...]

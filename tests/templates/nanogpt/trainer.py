@@ -65,7 +65,7 @@ class Trainer:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def together(self, *starts: Start) -> list[Done]:
-        """One after the other, in the torch_fork_server."""
+        """Run them one after the other in the fork server."""
         return [Done(*self.torch_fork_server.run(start)) for start in starts]
 
     def plainly(self, *arguments: str, env: dict[str, str] | None = None) -> Done:

@@ -21,7 +21,7 @@ BACK = "https://crucible.example.org/api/v1/login/oidc/callback"
 
 
 def answer_of(url: str, browser: str | None, **more: str) -> ProviderResponse:
-    """What a browser brings that was sent to `url`."""
+    """Return the response that a browser brings after a redirect to `url`."""
     brought = {**dict(parse_qsl(urlsplit(url).query)), **more}
     return ProviderResponse(
         brought.get("state"), brought.get("code"), brought.get("error"), brought.get("iss"), browser
@@ -30,7 +30,7 @@ def answer_of(url: str, browser: str | None, **more: str) -> ProviderResponse:
 
 @dataclass
 class OpenIdHarness:
-    """Signing in to a populated app, its provider, and a person who comes and goes."""
+    """Signs users in to a populated app through an OpenID provider."""
 
     populated_app: PopulatedApp
     provider: OpenIdProvider
@@ -40,11 +40,11 @@ class OpenIdHarness:
         self.login = OpenIdLogin(self.populated_app.harness.ports, self.client, transport(self.provider))
 
     def rebuilt(self, **more: Any) -> OpenIdHarness:
-        """The same with other settings, as after a restart."""
+        """Return the same with other settings, as after a restart."""
         return OpenIdHarness(self.populated_app, self.provider, replace(self.client, **more))
 
     async def away(self, path: str | None = None, command: WaitingCommand | None = None) -> ProviderResponse:
-        """To the provider and back, as far as the door."""
+        """Go to the provider and back; return its response before it is checked."""
         begun = await self.login.begin(BACK, path=path, command=command)
         return answer_of(self.provider.browse(begun.url), begun.browser.reveal())
 
@@ -63,7 +63,7 @@ class OpenIdHarness:
 
 @pytest.fixture
 async def openid_harness(populated_app: PopulatedApp) -> OpenIdHarness:
-    """With a user whose address is ada's, who has never signed in."""
+    """With a user with ada's e-mail address who has never signed in."""
     await populated_app.control.people.add_user(OWNER, "ada", email="Ada@Example.org")
     provider = OpenIdProvider(now=populated_app.harness.clock.now)
     return OpenIdHarness(populated_app, provider, OpenIdClient(ISSUER, CLIENT, Secret(SECRET)))
