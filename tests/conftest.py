@@ -1,4 +1,4 @@
-"""What every test gets: no network, and none of the user's own settings or state."""
+"""Fixtures of every test: no network, and none of the user's settings or state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUITES = {
     "e2e": ["e2e"],
     "faults": ["faults"],
 }
-"""The folders of each suite, which is a marker too. What is in none of them is `unit`."""
+"""Folders of each suite, which is also a marker. Other tests are `unit`."""
 WITH_SOCKETS = ("e2e", "faults")
 LOOPBACK = ["127.0.0.1", "::1"]
 LONGEST_ID = 1_000
@@ -41,7 +41,7 @@ settings.load_profile("crucible")
 
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter that has the standard library and no package."""
+    """A Python interpreter without packages."""
     folder = tmp_path_factory.mktemp("bare-python")
     venv.create(folder, symlinks=True)
     return str(folder / "bin" / "python")
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the folders of other suites where `-m` begins with one: looking into all of them takes a while."""
+    """Skip the folders of other suites if `-m` begins with a suite, because collecting all of them takes long."""
     wanted = config.option.markexpr.split(" ")[0]
     if wanted not in (*SUITES, "unit") or collection_path.name == "__pycache__":
         return None
@@ -85,14 +85,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def loopback_only(request: pytest.FixtureRequest) -> None:
-    """`enable_socket` opens the loopback and nothing else."""
+    """Let `enable_socket` allow loopback connections only."""
     if request.node.get_closest_marker("enable_socket"):
         socket_allow_hosts(LOOPBACK, allow_unix_socket=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No `CRUCIBLE_*` variable of the caller counts, and the default state folder is a temporary one."""
+    """Ignore the caller's `CRUCIBLE_*` variables, and use a temporary default state folder."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("CRUCIBLE_")]:
             patch.delenv(name)

@@ -42,7 +42,7 @@ Cli = Callable[..., Ran]
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ran]:
-    """Runs one command line in a folder of its own, in this process."""
+    """Run a command line in its own folder, in this process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CRUCIBLE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -58,13 +58,13 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
 
 @pytest.fixture
 def backends() -> tuple[FakeBackend, ...]:
-    """What the server has beside this computer."""
+    """Backends of the server besides this computer."""
     return ()
 
 
 @pytest.fixture
 def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backends: tuple[FakeBackend, ...]) -> Iterator[RealServer]:
-    """A server that the command line is told of."""
+    """A server that the command line uses."""
     with real_server.serving(tmp_path / "server", *backends) as server:
         monkeypatch.setenv("CRUCIBLE_SERVER", server.url)
         monkeypatch.setenv("CRUCIBLE_TOKEN", TOKEN)
@@ -73,7 +73,7 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backends: tuple[FakeBa
 
 @pytest.fixture
 def our_server(real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealServer]:
-    """That server as the embedded one of the state folder, with a process of its own to be ended."""
+    """The same server as the embedded server of the state folder, with a process that can be ended."""
     monkeypatch.delenv("CRUCIBLE_SERVER")
     monkeypatch.delenv("CRUCIBLE_TOKEN")
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)

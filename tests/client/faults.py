@@ -1,4 +1,4 @@
-"""What may go wrong between a client and the server: one middleware before the real app."""
+"""Faults between a client and the server: a middleware before the real app."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class _Fault:
 
 @dataclass
 class Faults:
-    """Add faults by path (`*` stands for anything); each method says what the next `times` requests meet."""
+    """Add faults by path (`*` matches anything); each method's fault hits the next `times` requests."""
 
     version: str | None = None
-    """The version that every answer claims, if not the app's own."""
+    """Version in every response, if not the app's own."""
     _faults: list[_Fault] = field(default_factory=list)
 
     def cut(self, path: str, times: float = 1, after: int | None = None) -> None:
-        """Close the connection once a request was served: before its answer, or after so many bytes of its body."""
+        """Close the connection after a request was served: before its response, or after some bytes of the body."""
 
         async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
             left = after
@@ -77,7 +77,7 @@ class Faults:
         self._add(path, times, act)
 
     def forget_query(self, path: str, times: float = 1) -> None:
-        """Lose what stands behind the path's question mark."""
+        """Drop the query string."""
 
         async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
             await app({**scope, "query_string": b""}, receive, send)
@@ -85,7 +85,7 @@ class Faults:
         self._add(path, times, act)
 
     def refuse(self, path: str, status: int = 503, times: float = 1, body: bytes = b"not now") -> None:
-        """Answer without the app, as something between it and the client does."""
+        """Respond without the app, as a proxy would."""
 
         refusal = _refusal(status, body)
 
@@ -95,7 +95,7 @@ class Faults:
         self._add(path, times, act)
 
     def alternate(self, *statuses: int | None, path: str = "*") -> None:
-        """Refuse requests with these statuses in turn, again and again; serve each whose turn is None."""
+        """Refuse requests with these statuses in turn, cyclically; serve a request if its status is None."""
         turns = itertools.cycle(statuses)
 
         async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
@@ -106,7 +106,7 @@ class Faults:
         self._add(path, float("inf"), act)
 
     def hang(self, path: str, times: float = 1) -> None:
-        """Leave a request unanswered until the client goes."""
+        """Do not respond until the client disconnects."""
 
         async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
             while (await receive())["type"] not in ("http.disconnect", "websocket.disconnect"):
@@ -115,7 +115,7 @@ class Faults:
         self._add(path, times, act)
 
     def change(self, path: str, change: Callable[[Any], Any], times: float = float("inf")) -> None:
-        """Pass the JSON of an answer through `change`: what a server of another version would say."""
+        """Pass a JSON response through `change`, as from a server of another version."""
 
         def changed(body: bytes) -> bytes:
             return json.dumps(change(json.loads(body))).encode() if body else body
@@ -123,18 +123,18 @@ class Faults:
         self._add(path, times, _replacing(changed))
 
     def damage(self, path: str, times: float = 1) -> None:
-        """Answer with another last byte."""
+        """Change the last byte of the response."""
         self._add(path, times, _replacing(lambda body: body[:-1] + bytes([body[-1] ^ 1])))
 
     def garble(self, path: str, times: float = 1) -> None:
-        """Answer with what is no JSON."""
+        """Respond with invalid JSON."""
         self._add(path, times, _replacing(lambda _body: b"<html>"))
 
     def _add(self, path: str, times: float, act: Act) -> None:
         self._faults.append(_Fault(path, times, act))
 
     def lift(self, path: str) -> None:
-        """Remove the faults of this path; a request that has met one already is not spared."""
+        """Remove the faults of this path; requests that already hit one are not affected."""
         self._faults = [fault for fault in self._faults if fault.path != path]
 
     def take(self, path: str) -> Act | None:
@@ -145,7 +145,7 @@ class Faults:
         return None
 
     async def pass_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
-        """Serve the request by `app`, with the fault that awaits it."""
+        """Serve the request with `app` and the next fault for its path."""
         act = self.take(scope["path"])
         outward = send if self.version is None else self._claiming(send, self.version)
         if act is None:

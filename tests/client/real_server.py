@@ -42,7 +42,7 @@ _JOB = re.compile(r"/api/v1/jobs/(job-[0-9a-z]{26})(/|$)")
 
 
 class RunningJob:
-    """What happens to a job where it runs. Clients that follow it were sent what a method does once it returns."""
+    """Acts as a job's machine and process. Once a method returns, clients that follow the job got what it did."""
 
     def __init__(self, server: RealServer, job: str) -> None:
         self._server = server
@@ -56,7 +56,7 @@ class RunningJob:
         return self._server.harness
 
     async def start(self, pid: int = 77) -> None:
-        """Its machine comes up, if it is not, and its process starts."""
+        """Start its process, on a machine that comes up if needed."""
         harness = self.harness
         await harness.place()
         attempt = await harness.attempt(self.id)
@@ -78,14 +78,14 @@ class RunningJob:
         await self._runner.say(kind, **data)
 
     async def write(self, text: bytes) -> None:
-        """A piece of its output is stored."""
+        """Store a piece of its output."""
         await self._runner.log(self._segments, self._written, text)
         self._segments += 1
         self._written += len(text)
         await self.heard()
 
     async def heard(self) -> None:
-        """Wait until those who follow it were sent all of its output."""
+        """Wait until its followers got all of its output."""
         written = (self._attempt, self._written)
         await self._seen("log", lambda frame: (frame["attempt"], frame["cursor"]) >= written)
 
@@ -94,7 +94,7 @@ class RunningJob:
         await self._seen("progress", lambda frame: all(frame["progress"].get(k) == v for k, v in told.items()))
 
     async def points(self, **series: list[float]) -> None:
-        """Values of each series, one a step, after those that it has."""
+        """Append values to each series, one per step."""
         at = self.harness.clock.now()
         told = {}
         for name, values in series.items():
@@ -118,7 +118,7 @@ class RunningJob:
         await self.say(MessageKind.RESULT, kind=kind, value=value)
 
     async def end(self, code: int | None = 0, seconds: float = 42.0, **data: object) -> None:
-        """Its process exits, `seconds` after what came before."""
+        """Let its process exit after `seconds`."""
         self.harness.clock.move(seconds)
         cause = {"cause": Cause.EXIT.value, **data}
         await self._runner.send([self._runner.message(MessageKind.EXITED, code=code, **cause)])
@@ -127,11 +127,11 @@ class RunningJob:
             self._server.running.remove(self)
 
     async def judged(self, verdict: str) -> None:
-        """Wait until those who follow it were sent this judgement."""
+        """Wait until its followers got this health verdict."""
         await self._seen("health", lambda frame: frame["health"]["verdict"] == verdict)
 
     async def lose_machine(self) -> None:
-        """Its place takes the machine back."""
+        """Let the provider take the machine back."""
         attempt = await self.harness.attempt(self.id)
         machine, backend = attempt.slots[0].machine, self.harness.backends[attempt.backend]
         backend.show(machine, Seen.INTERRUPTED)
@@ -141,7 +141,7 @@ class RunningJob:
         await self.harness.listen(10)
 
     async def says(self, text: str) -> None:
-        """Wait until those who follow it were sent a frame with this text."""
+        """Wait until its followers got a frame with this text."""
         await self._seen("job", lambda frame: text in json.dumps(frame))
 
     async def cancel(self) -> None:
@@ -160,7 +160,7 @@ class RunningJob:
 
 
 class RealServer:
-    """The app of one test. What a test's own thread calls is run in the server's loop.
+    """The app of one test. Calls from the test's thread run in the server's loop.
 
     `obeys`: whether running jobs end when they are cancelled. `page`: how many items one answer lists at most, whatever
     was asked for.
@@ -179,11 +179,11 @@ class RealServer:
         self.requests: list[tuple[str, str]] = []
         self.queries: list[str] = []
         self.sent: list[tuple[str, Any]] = []
-        """Paths and bodies of the requests with a JSON body, or without any, that change something."""
+        """Paths and bodies of changing requests with a JSON body or none."""
         self.bundles: list[str] = []
-        """Hashes of the bundles that were sent."""
+        """Hashes of the uploaded bundles."""
         self.keys: list[str] = []
-        """Their idempotency keys."""
+        """Idempotency keys of these requests."""
         self.streams: list[str] = []
         """Queries of the sockets that were opened."""
         self._play: Play | None = None
@@ -197,7 +197,7 @@ class RealServer:
     # From a test's thread
 
     def run(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a coroutine function in the server's loop and wait for what it returns."""
+        """Run a coroutine function in the server's loop and return its result."""
 
         async def call() -> T:
             return await function(*args, **kwargs)
@@ -216,25 +216,25 @@ class RealServer:
         self._play = play or perform
 
     def play_now(self, job: RunningJob, play: Play) -> None:
-        """The same for a job that is there, once a socket follows it."""
+        """Do the same for an existing job, once a socket follows it."""
         self._plays[job.id] = lambda _: play(job)
 
     def submit(self, **spec: Any) -> RunningJob:
-        """A job that waits for its machine; `spec` as `job_spec` takes it."""
+        """Submit a job that waits for its machine; `spec` as for `job_spec`."""
         return self.run(self._submit, **spec)
 
     def submit_program(self, code: str, **spec: Any) -> RunningJob:
-        """A waiting job that runs this program, with its plan made."""
+        """Submit a waiting job that runs this program, and plan it."""
         return self.run(self._submit_program, code, spec)
 
     def start(self, **spec: Any) -> RunningJob:
-        """A job that runs."""
+        """Submit a job and start it."""
         job = self.submit(**spec)
         self.run(job.start)
         return job
 
     def complete(self, code: int = 0, *, spec: Mapping[str, Any] | None = None, **scene: Any) -> RunningJob:
-        """A job that has ended; `scene` are the arguments of `perform`."""
+        """Submit a job and run it to its end; `scene` are the arguments of `perform`."""
         job = self.submit(**(spec or {}))
         self.run(self.perform, job, code=code, **scene)
         return job
@@ -244,12 +244,12 @@ class RealServer:
 
     @property
     def specs(self) -> list[Any]:
-        """The jobs that were submitted one by one, as they were sent."""
+        """Return the bodies of single submissions."""
         return [body for path, body in self.sent if path == "/api/v1/jobs"]
 
     @property
     def last(self) -> RunningJob:
-        """The newest job."""
+        """Return the newest job."""
         return RunningJob(self, self.run(self.harness.rows, t.jobs)[-1]["id"])
 
     # In the server's loop
@@ -296,13 +296,13 @@ class RealServer:
         await job.end(code, **end)
 
     async def plan_jobs(self) -> None:
-        """Make the plans of the jobs that have none."""
+        """Plan the jobs that have no plan."""
         self.harness.clock.move(2)
         while await self.harness.services.forecasts.round() < IDLE_SECONDS:
             pass
 
     async def perform_effects(self) -> None:
-        """Machines that are not wanted go."""
+        """Terminate the machines that are not wanted."""
         await self.harness.listen(60)
         while await self.harness.performer.perform_due():
             self.harness.clock.move(10)
@@ -313,7 +313,7 @@ class RealServer:
             await self._news.wait_for(holds)
 
     def shows(self, job: str, stream: str, is_it: Callable[[dict[str, Any]], bool]) -> bool:
-        """Whether everybody who follows the job was sent such a frame."""
+        """Return whether every follower of the job got such a frame."""
         return all(any(f["stream"] == stream and is_it(f) for f in frames) for frames in self._open.get(job, ()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -346,7 +346,7 @@ class RealServer:
         return {**scope, "query_string": smaller}
 
     def _noting(self, scope: Scope, receive: Receive) -> Receive:
-        """Keep the body of what changes something."""
+        """Keep the bodies of changing requests."""
         headers = dict(scope["headers"])
         if scope["method"] not in ("POST", "PATCH", "DELETE"):
             return receive
@@ -435,7 +435,7 @@ async def _serving(
 
 @contextmanager
 def serving(folder: Path, *backends: FakeBackend) -> Iterator[RealServer]:
-    """Serve until the block ends, with other places than this computer beside it."""
+    """Serve until the block ends, with further backends besides `local`."""
     loop = background_loop()
     folder.mkdir(exist_ok=True)
     context = _serving(loop, folder, backends)

@@ -1,4 +1,4 @@
-"""One real deployment per module: its server is started once and its jobs are told apart by their ids."""
+"""One real deployment per module: its server starts once, and its jobs differ by ID."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = 4000
 
 @pytest.fixture(scope="session", autouse=True)
 def fork_servers() -> Iterator[None]:
-    """Forked are the servers that a test starts itself, and commands that it runs to their end.
+    """Fork the servers that a test starts, and the commands that it runs to their end.
 
     Commands that it talks to are new interpreters, and so are the servers that commands start.
     """
@@ -27,7 +27,7 @@ def fork_servers() -> Iterator[None]:
 
 @pytest.fixture
 def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command and server of the test is started as users start it."""
+    """Start every command and server of the test as a new interpreter."""
     monkeypatch.setattr(Deployment, "commands", None)
     monkeypatch.setattr(Deployment, "fork_server", None)
 
@@ -56,7 +56,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A failed test shows the last words of its server and hosts."""
+    """Add the last log lines of server and hosts to a failed test's report."""
     report = yield
     found = getattr(item, "funcargs", {}).get("crucible")
     if report.failed and isinstance(found, Deployment):  # type: ignore[attr-defined]

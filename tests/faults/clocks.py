@@ -1,4 +1,4 @@
-"""A wall clock that a test sets, for the processes that are started under it; the computer's own goes on untouched."""
+"""A wall clock that a test sets for the processes started under it; the computer's clock is not changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("wallclock.c")
 
 
 class WallClock:
-    """`env` is for the processes. Clocks that nobody sets (monotonic, since boot) are theirs as ever."""
+    """`env` is the environment of these processes. Monotonic and boot-time clocks are not affected."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "wall-clock"
@@ -21,7 +21,7 @@ class WallClock:
         self.set(0.0)
 
     def set(self, seconds: float) -> None:
-        """From now on this far from the computer's."""
+        """Set the clock's offset from the computer's."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(f"{seconds:.0f}\n")
         fresh.replace(self._file)

@@ -1,4 +1,4 @@
-"""What fault tests share: a deployment of their own, and a bound on their time."""
+"""Fixtures of fault tests: a deployment per test, and longer timeouts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.fork_server import SERVER, ForkServer
 from tests.harness import Deployment
 
 SECONDS = 240
-"""Longest a test may take, however busy the machine."""
+"""Timeout of a test on a busy machine, in seconds."""
 LONG_SECONDS = 4 * 3600
-"""Longest when it does more than a test does."""
+"""Timeout at a scale above that of `make test`, in seconds."""
 
 
 LONGEST = ("crashpoints", "rehearsal_crashes", "nanogpt_survives", "rehearsal_storm", "kill9", "postgres_restarts")
-"""Files that begin first, so that no worker is left alone with one at the end."""
+"""Files to start first, so that no worker runs one alone at the end."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def fork_server(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Servers are forked, except where more is proved than a test proves."""
+    """Fork servers, except at a scale above that of `make test`."""
     if request.config.getoption("--scale") != "test":
         yield
         return
@@ -44,7 +44,7 @@ def fork_server(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every server of the test is started as users start it."""
+    """Start every server of the test as a new interpreter."""
     monkeypatch.setattr(Deployment, "fork_server", None)
 
 

@@ -1,4 +1,4 @@
-"""A job that prints numbered lines until it is let go: what tests of machines in trouble watch."""
+"""A job that prints numbered lines until it is released, for tests of failing machines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Counting:
         self.attempt = int(crucible.phase(self.job, "running", seconds=120)["attempt"])
 
     def goes_on(self) -> None:
-        """Waits until it has printed another hundred lines."""
+        """Wait until it has printed another hundred lines."""
         before = self._printed()
         until(lambda: self._printed() > before, 120, "the program to go on")
 
@@ -64,7 +64,7 @@ class Counting:
         return list(self._crucible.get(f"/api/v1/jobs/{self.job}/checkpoints")["items"])
 
     def let_go(self) -> tuple[View, list[str]]:
-        """The job at its end and its output."""
+        """Wait for the job's end; return the job and its output."""
         (self._folder / "go").touch()
         view = self._crucible.wait(self.job, 120)
         return view, self._crucible.log(self.job).decode().splitlines()
@@ -74,7 +74,7 @@ class Counting:
 
     @staticmethod
     def left_out(lines: list[str]) -> int:
-        """Every line is there, in order, or counted by a mark at its place; how many were left out."""
+        """Check that every line is there in order, or counted by a mark; return how many were left out."""
         expected = left_out = 0
         for line in lines[:-1]:
             if line.startswith("[crucible] "):

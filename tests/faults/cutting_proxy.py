@@ -1,4 +1,4 @@
-"""A line to a server on which an upload can be cut off after any of its bytes."""
+"""A proxy to a server that can cut an upload after any byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 CHECKPOINT = re.compile(rb"PUT \S*(/checkpoints/|/blobs/checkpoint-)")
-"""How the upload of a checkpoint begins, to the server or into a bucket."""
+"""First bytes of a checkpoint upload, to the server or to a bucket."""
 _AT_ONCE = 65_536
 _RESET = struct.pack("ii", 1, 0)
 
@@ -31,7 +31,7 @@ class Cut:
 
 
 class Cutter:
-    """Forwards to `target`, which is asked anew for each connection. One upload at a time is looked at."""
+    """Forwards to `target`, which is called for each connection. Watches one upload at a time."""
 
     def __init__(self, target: Callable[[], tuple[str, int]]) -> None:
         self._target = target
@@ -47,7 +47,7 @@ class Cutter:
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def plan(self, at: int, deed: Callable[[], None] = lambda: None, *, reset: bool = False) -> Cut:
-        """The next upload is cut off; the line stays down until it is mended."""
+        """Cut the next upload; no connection works until `mend`."""
         with self._lock:
             self._cut = Cut(at, deed, reset)
             return self._cut
@@ -122,7 +122,7 @@ class Cutter:
             end.close()
 
     def _forget(self, end: socket.socket) -> None:
-        """Once both directions are over."""
+        """Close the connection once both directions have ended."""
         with self._lock:
             self._ends.discard(end)
         end.close()

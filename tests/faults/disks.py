@@ -1,4 +1,4 @@
-"""Small file systems of their own: filled to the last byte, sealed, or broken, and well again."""
+"""Small file systems that tests fill, seal, break and repair."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MiB = 1024**2
 
 
 class Disk:
-    """A mounted file system at `path`. What fills it is one file, so that taking that away empties it."""
+    """A file system mounted at `path`, filled by one file whose removal empties it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._filler = path / "filler"
 
     def fill(self, leave: int = 0) -> None:
-        """Take all the room there is but `leave` bytes, also what is given back while this runs."""
+        """Use all free space except `leave` bytes, including space that is freed meanwhile."""
         with open(self._filler, "ab", buffering=0) as file:
             spare = self.free - leave
             if spare > MiB:
@@ -43,7 +43,7 @@ class Disk:
 
 @contextlib.contextmanager
 def small_disk(path: Path, size: int) -> Iterator[Disk]:
-    """A file system of `size` bytes mounted at `path`; skips the test where that cannot be done."""
+    """Yield a file system of `size` bytes mounted at `path`; skip the test if mounting is impossible."""
     path.mkdir(parents=True)
     mount = shutil.which("mount")
     if mount is None or os.geteuid() != 0:
@@ -68,19 +68,19 @@ class FailingDisk(Disk):
         self._mount()
 
     def seal(self) -> None:
-        """Nothing below it can be written, made or removed any more, also through files that are open."""
+        """Make it read-only, including for open files."""
         self._chattr("+i")
 
     def unseal(self) -> None:
         self._chattr("-i")
 
     def fail(self) -> None:
-        """It finds itself damaged: read-only from now on, whoever has files open there, until it is repaired."""
+        """Simulate damage: read-only, including for open files, until it is repaired."""
         device = _run("findmnt", "-no", "SOURCE", str(self.path)).rpartition("/")[2].strip()
         Path(f"/sys/fs/ext4/{device}/trigger_fs_error").write_text("test")
 
     def repair(self) -> None:
-        """Nobody may have a file open there."""
+        """Repair it; no file may be open on it."""
         _run("umount", str(self.path))
         subprocess.run(["e2fsck", "-fy", str(self._image)], capture_output=True, check=False)
         self._mount()
@@ -98,7 +98,7 @@ class FailingDisk(Disk):
 
 @contextlib.contextmanager
 def failing_disk(path: Path, image: Path, size: int) -> Iterator[FailingDisk]:
-    """A file system of `size` bytes, kept in `image`, at `path`; skips the test where there can be none."""
+    """Yield a file system of `size` bytes in the file `image`, mounted at `path`; skip the test if impossible."""
     missing = [tool for tool in ("mount", "mkfs.ext4", "e2fsck", "chattr", "findmnt") if shutil.which(tool) is None]
     if missing or os.geteuid() != 0:
         pytest.skip(f"a file system in a file needs root and {', '.join(missing) or 'nothing else'}")

@@ -1,4 +1,4 @@
-"""A server that kills itself at one named point after another; who finds it dead starts it again."""
+"""A server that kills itself at one crash point after another and is restarted by its callers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.harness import TERMINAL, Deployment, View
 T = TypeVar("T")
 
 SECONDS = 120.0
-"""Longest wait for anything: the computer may be busy."""
+"""Maximum wait in seconds, on a busy computer."""
 
 
 class DyingServer:
-    """The first of `points` is armed at once. The start that mends a death is armed with the next of them."""
+    """The first of `points` is armed at once; each restart arms the next one."""
 
     def __init__(self, crucible: Deployment, points: Sequence[str]) -> None:
         self.crucible = crucible
@@ -29,11 +29,11 @@ class DyingServer:
 
     @property
     def armed(self) -> str | None:
-        """Where the server dies next; None: it died at all of them."""
+        """Return the next crash point; None after the last."""
         return self._points[len(self.reached)] if len(self.reached) < len(self._points) else None
 
     def start(self) -> None:
-        """Starts the server, again if it dies before it is ready."""
+        """Start the server, again if it dies before it is ready."""
         while True:
             env = {} if self.armed is None else {"CRUCIBLE_CRASHPOINT": self.armed}
             try:
@@ -46,7 +46,7 @@ class DyingServer:
                 return
 
     def persist(self, call: Callable[[], T | None], what: str) -> T:
-        """What `call` returns once it returns something true, though the server may die meanwhile.
+        """Poll `call` until it returns something true, while the server may die.
 
         Each start of the server gets its own time: on a busy computer it may take a minute to be ready.
         """
@@ -64,7 +64,7 @@ class DyingServer:
         raise AssertionError(f"waited {SECONDS:g} s for {what}")
 
     def has_died(self, times: int, seconds: float) -> bool:
-        """Whether it died so many times, waiting this long for it."""
+        """Wait for this many deaths; return whether they happened in time."""
         deadline = time.monotonic() + seconds
         while len(self.reached) < times and time.monotonic() < deadline:
             self.revive()
@@ -72,7 +72,7 @@ class DyingServer:
         return len(self.reached) >= times
 
     def revive(self) -> bool:
-        """Starts the server if it is dead; whether it was."""
+        """Start the server if it is dead; return whether it was."""
         if not self._is_dead():
             return False
         self._note_death()

@@ -1,4 +1,4 @@
-"""Fleet: several servers on one PostgreSQL database."""
+"""Several servers on one PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.postgres import Server, server
 
 @dataclass
 class Fleet:
-    """Servers that share database, key, store and this computer. Each has a state folder of its own."""
+    """Servers that share database, key, store and this computer. Each has its own state folder."""
 
     folder: Path
     postgres: Server
@@ -32,7 +32,7 @@ class Fleet:
 
     @property
     def places(self) -> Deployment:
-        """The processes of this computer's machines, which belong to no single server."""
+        """Return the processes of this computer's machines, which belong to no single server."""
         return Deployment(self.folder / "places")
 
     def add(self, **env: str) -> Deployment:
@@ -45,7 +45,7 @@ class Fleet:
         return [s for s in self.servers if s.server is not None and s.server.poll() is None]
 
     def holder(self) -> Deployment | None:
-        """The server that has the scheduler's duty now; None while nobody has it or can say so."""
+        """Return the server that has the scheduler's duty; None if it is unknown."""
         query = "SELECT holder FROM roles WHERE name LIKE 'scheduler%' AND until > extract(epoch FROM now())"
         try:
             with psycopg.connect(self.url, connect_timeout=5) as connection:

@@ -1,4 +1,4 @@
-"""Load: clients that submit without pause, the ledger of what they were told, and jobs that outlast it all."""
+"""Load: clients that submit without pause, a ledger of acknowledged jobs, and long-running jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Servers = Callable[[], Sequence[Deployment]]
 
 @dataclass
 class Ledger:
-    """What was acknowledged, and what ran: each job appends its own mark, which is its key too, to a file."""
+    """Acknowledged jobs and jobs that ran: each job appends its mark, which is also its key, to a file."""
 
     path: Path
     acknowledged: dict[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Ledger:
         return Counter(self.path.read_text().split() if self.path.exists() else ())
 
     def lost(self) -> set[str]:
-        """Acknowledged, and never run."""
+        """Return acknowledged jobs that never ran."""
         return set(self.acknowledged) - set(self.ran())
 
     def doubled(self) -> list[str]:
@@ -49,7 +49,7 @@ class Ledger:
 
 
 class Client(threading.Thread):
-    """Submits one job after the other, each to the next server that answers, under the same key until one does.
+    """Submits jobs one after the other, each with the same key to one server after another until one responds.
 
     `most` of its jobs may be under way at once, or with None any number. `refusals` are answers that were no job.
     """
@@ -123,7 +123,7 @@ def load(
 
 
 class Long:
-    """A job that runs across all faults, until it is let go."""
+    """A job that runs until it is released, through all faults."""
 
     def __init__(self, server: Deployment, folder: Path) -> None:
         folder.mkdir()
@@ -143,7 +143,7 @@ class Long:
 
 
 def more_jobs(ledger: Ledger, count: int, seconds: float = 180) -> None:
-    """Until further jobs were acknowledged and have run."""
+    """Wait until further jobs were acknowledged and ran."""
     before, ran = len(ledger.acknowledged), len(ledger.ran())
     until(lambda: len(ledger.acknowledged) >= before + count, seconds, "jobs to be taken")
     until(lambda: len(ledger.ran()) >= ran + count, seconds, "jobs to run")
@@ -161,13 +161,13 @@ def each_ran_once(ledger: Ledger) -> None:
 
 
 def each_completed_at_once(server: Deployment, expected: set[str]) -> None:
-    """These jobs completed in their first attempt."""
+    """Check that these jobs completed in their first attempt."""
     completed = {view["id"] for view in all_jobs(server, status="completed") if view["attempt"] == 1}
     assert expected - completed == set()
 
 
 def no_event_is_missing(server: Deployment, expected: set[str]) -> None:
-    """These are all jobs there are, and each one's events are numbered from 1 without a gap."""
+    """Check that there are no other jobs, and that each job's events are numbered from 1 without a gap."""
     numbers: dict[str, list[int]] = {}
     for event in all_events(server):
         numbers.setdefault(event["job"], []).append(event["n"])

@@ -1,8 +1,8 @@
-"""A line between two programs that goes wrong on demand: an HTTP proxy in a process of its own.
+"""A connection between two programs that fails on demand: an HTTP proxy in its own process.
 
 with fault_proxy("http://127.0.0.1:8333", Rule(Fault.DROP_ANSWER, 0.2, "POST")) as line:
     ...                       # use line.url instead
-    line.rules()              # all is well again
+    line.rules()              # no more faults
     with line.parted(): ...
 """
 
@@ -29,7 +29,7 @@ END_SECONDS = 60
 
 
 class FaultProxy:
-    """May be told what to do from any thread. Ends with the process that made it, however that ends."""
+    """Controllable from any thread. The proxy ends with the process that started it."""
 
     def __init__(self, target: str, seed: int = 1, port: int = 0) -> None:
         self._seed = seed
@@ -56,30 +56,30 @@ class FaultProxy:
         self._process.wait(END_SECONDS)
 
     def rules(self, *rules: Rule) -> None:
-        """These from now on, and no others; with luck that they did not have before."""
+        """Replace the rules, with new random numbers."""
         self._times += 1
         told = [{**asdict(rule), "fault": rule.fault.value} for rule in rules]
         self._do("rules", rules=told, seed=f"{self._seed}:{self._times}")
 
     def aim(self, target: str) -> None:
-        """Where new connections lead."""
+        """Set the target of new connections."""
         self._do("aim", target=target)
 
     def throttle(self, rate: float | None) -> None:
-        """Bytes a second of each connection and direction."""
+        """Limit the bytes per second of each connection and direction."""
         self._do("throttle", rate=rate)
 
     def cut(self) -> None:
-        """Every connection that is open now."""
+        """Cut all open connections."""
         self._do("cut")
 
     def cut_after(self, size: int) -> None:
-        """So many bytes of both directions together; then all are cut, which `counts` says, and nobody listens."""
+        """Pass this many bytes in both directions together, then cut and count all connections and stop listening."""
         self._do("cut_after", bytes=size)
 
     @contextmanager
     def parted(self) -> Iterator[None]:
-        """Meanwhile nothing arrives; what was on its way arrives later, where somebody still waits for it."""
+        """Deliver nothing within the block; data in transit arrives later, if its connection is still open."""
         self._do("part", parted=True)
         try:
             yield
@@ -88,7 +88,7 @@ class FaultProxy:
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Meanwhile nobody listens."""
+        """Do not listen within the block."""
         self._do("refuse")
         try:
             yield
@@ -114,7 +114,7 @@ class FaultProxy:
 
 @contextmanager
 def fault_proxy(target: str, *rules: Rule, seed: int = 1) -> Iterator[FaultProxy]:
-    """A proxy before the target, which need not be there yet."""
+    """Yield a proxy before the target, which may not exist yet."""
     proxy = FaultProxy(target, seed)
     try:
         proxy.rules(*rules)
