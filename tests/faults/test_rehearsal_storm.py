@@ -36,7 +36,7 @@ LINE = (
     *storm(0.04, ANY),
 )
 STORM = (*storm(0.6, ANY), *LINE)
-CALM_CALLS, STORM_CALLS = 300, 40
+CALM_CALLS, STORM_CALLS = 150, 40
 """By turns: so many calls over the line as it is, so many through a storm."""
 CLOUD = {"list_lag": 2 * SPEED, "boot_seconds": 2 * SPEED, "shutdown_seconds": 0.3 * SPEED}
 
