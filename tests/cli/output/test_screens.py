@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.live import Live
 
-from crucible.cli.output.screens import CRUCIBLE_PREFIX, LogSplitter
+from crucible.cli.output.screens import CRUCIBLE_PREFIX, LiveScreen, LogSplitter
+from crucible.core.views.jobs import JobView
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def split(*texts: str) -> tuple[str, str]:
@@ -39,3 +49,22 @@ def test_what_can_be_told_is_not_held_back() -> None:
     splitter = LogSplitter()
     assert [piece.text for piece in splitter.feed("50%")] == ["50%"]
     assert [piece.text for piece in splitter.feed("\r60%")] == ["\r60%"]
+
+
+def test_the_live_line_and_what_scrolls_above_it_do_not_command_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", Terminal())
+    hostile = "\x1b]0;owned\x07\x9b2J\u202e"
+    view = JobView(id="job-1", status="queued", phase="queued", waiting=f"for {hostile}")
+    with Live(console=Console(file=terminal, force_terminal=True, width=200), auto_refresh=False) as live:
+        screen = LiveScreen(live)
+        screen.write_notice(f"Attempt 1 ended: {hostile}")
+        screen.write_output(f"\x1b[31mred\x1b[0m {hostile}shown\n{CRUCIBLE_PREFIX}{hostile}\n")
+        screen.update_status(view, None)
+        live.refresh()
+        screen.finish()
+    written = terminal.getvalue()
+    assert not any(bad in written for bad in ("\x1b]", "\x9b", "\x07", "\u202eowned"))
+    assert r"Attempt 1 ended: \x1b]0;owned" in written
+    assert r"waiting: for \x1b]0;owned" in written
+    assert "\x1b[31mred" in written
