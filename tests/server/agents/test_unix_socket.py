@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,13 @@ from crucible.wire.files.private import why_not_private
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The system's temporary folder, open to everybody as on any computer."""
-    folder = tmp_path / "t"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    return folder
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder open to everybody, as the system's; tmp_path is too long to hold a socket's path."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        monkeypatch.setattr("tempfile.tempdir", name)
+        yield folder
 
 
 def private(folder: Path) -> Path:

@@ -216,8 +216,8 @@ def _refuse_full_store(options: ControlOptions) -> None:
         raise DatabaseMissing(
             f"The database {options.database} is missing or empty, and the store {options.store} is not.",
             why="The database was removed or emptied; a new one would know none of the jobs whose files are stored.",
-            fix="Restore a backup with `crucible db restore FILE`. To start anew, move the store away, or set another"
-            " with CRUCIBLE_STORE.",
+            fix="Restore a backup with `crucible db restore FILE`. For an empty database, move the store away,"
+            " or set another with CRUCIBLE_STORE.",
         )
 
 
