@@ -211,4 +211,4 @@ def test_a_provider_whose_people_become_users_is(tmp_path: Path, provider: OpenI
 def test_the_record_tells_it(terminal: Terminal, browser: httpx2.Client) -> None:
     assert browser.get("/api/v1/login/oidc").status_code == 200
     told = json.loads(terminal.ok("audit", "--json"))["items"]
-    assert {"user.tie", "session.create"} <= {item["action"] for item in told}
+    assert {"user.tie", "browser.create"} <= {item["action"] for item in told}

@@ -9,15 +9,15 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from crucible.server.http.listen import UvicornListener, bind, url_of
+from crucible.server.http.listen import TlsFiles, UvicornListener, bind, url_of
 
 
 class Loopback:
     """The listener of one app; `url` is where it answers."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, tls: TlsFiles | None = None) -> None:
         self._bound = bind("127.0.0.1", None)
-        self._listener = UvicornListener(app, self._bound)
+        self._listener = UvicornListener(app, self._bound, tls=tls)
         self.url = url_of(self._bound)
 
     async def start(self) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from starlette.types import Receive, Scope, Send
+from tests.certificates import make_certificate
 from tests.server.loopback import Loopback
 
 from crucible.server.http import connections
 from crucible.server.http.connections import ConnectionPool, accept_connection
+from crucible.server.http.listen import TlsFiles
 
 HEAD = b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -19,59 +23,59 @@ HEAD = b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
 @dataclass(eq=False)
 class Connection:
     address: str
+    has_head: bool = False
     aborted: bool = field(default=False, init=False)
 
     def abort(self) -> None:
         self.aborted = True
 
 
-def test_one_newcomer_too_many_costs_the_oldest_of_the_address_that_has_the_most() -> None:
-    pool = ConnectionPool(newcomers=4)
-    lonely, *crowd = (Connection(address) for address in ("10.0.0.1", *["10.0.0.2"] * 4))
-    for connection in (lonely, *crowd):
+def full(pool: ConnectionPool, *connections: Connection) -> list[bool]:
+    """Add the connections; return which of them are closed for want of room."""
+    for connection in connections:
         pool.add(connection)
-    assert [connection.aborted for connection in (lonely, *crowd)] == [False, True, False, False, False]
+    pool.trim()
+    return [connection.aborted for connection in connections]
 
 
-def test_an_accepted_connection_is_no_newcomer_any_more() -> None:
-    pool = ConnectionPool(newcomers=1)
-    accepted, other, another = (Connection("10.0.0.1") for _ in range(3))
-    pool.add(accepted)
-    pool.accept(accepted)
-    pool.add(other)
-    pool.add(another)
-    assert (accepted.aborted, other.aborted, another.aborted) == (False, True, False)
+async def test_of_too_many_newcomers_the_oldest_of_the_address_that_has_the_most_are_closed() -> None:
+    lonely, *crowd = (Connection(address) for address in ("10.0.0.1", *["10.0.0.2"] * 4))
+    assert full(ConnectionPool(newcomers=3), lonely, *crowd) == [False, True, True, False, False]
 
 
-def test_one_idle_connection_too_many_costs_the_one_that_is_idle_longest() -> None:
+async def test_a_newcomer_that_has_sent_a_full_head_is_closed_last() -> None:
+    heads = [Connection("10.0.0.1", has_head) for has_head in (True, False, True, False)]
+    assert full(ConnectionPool(newcomers=2), *heads) == [False, True, False, True]
+
+
+async def test_newcomers_have_a_moment_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that comes back is called by all its agents before it has read the first."""
+    monkeypatch.setattr(connections, "TRIM_SECONDS", 0.01)
+    pool, agents = ConnectionPool(newcomers=1), [Connection("10.0.0.1") for _ in range(9)]
+    for agent in agents:
+        pool.add(agent)
+    for agent in agents[2:]:
+        pool.remove(agent)
+    assert not any(agent.aborted for agent in agents)
+    await asyncio.sleep(0.05)
+    assert [agent.aborted for agent in agents] == [True] + [False] * 8
+
+
+async def test_one_idle_connection_too_many_costs_the_one_that_is_idle_longest() -> None:
     pool = ConnectionPool(idle=1)
     first, busy, last = (Connection("10.0.0.1") for _ in range(3))
     for connection in (busy, first, last):
-        pool.add(connection)
-        pool.accept(connection)
         pool.set_idle(connection)
         if connection is busy:
-            pool.set_busy(busy)
+            pool.add(busy)
     assert (first.aborted, busy.aborted, last.aborted) == (True, False, False)
-
-
-def test_what_has_gone_or_was_never_accepted_is_not_kept() -> None:
-    pool = ConnectionPool(newcomers=1, idle=1)
-    gone, unknown = Connection(""), Connection("")
-    pool.add(gone)
-    pool.accept(gone)
-    pool.remove(gone)
-    for connection in (gone, unknown):
-        pool.accept(connection)
-        pool.set_idle(connection)
-    pool.add(unknown)
-    assert not gone.aborted
-    assert not unknown.aborted
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == "/known":
         accept_connection(scope)
+    if scope["path"] == "/body":
+        await receive()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})
 
@@ -98,11 +102,49 @@ async def test_however_many_connections_say_nothing_the_next_request_is_answered
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(connections.NEWCOMERS + 100)]
     for _, writer in silent[-50:]:
         writer.write(b"GET / HT")
+    assert [await asyncio.wait_for(reader.read(), 5) for reader, _ in silent[:50]] == [b""] * 50, (
+        "the oldest are closed"
+    )
     fresh = await asyncio.open_connection("127.0.0.1", port)
     assert (await ask(*fresh, b"unknown")).startswith(b"HTTP/1.1 200")
     assert (await ask(*known, b"known")).startswith(b"HTTP/1.1 200")
-    assert [await reader.read() for reader, _ in silent[:50]] == [b""] * 50, "the oldest were closed"
     for _, writer in (known, fresh, *silent):
+        writer.close()
+
+
+@pytest.mark.enable_socket
+async def test_over_tls_a_connection_is_a_newcomer_before_its_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "TRIM_SECONDS", 0.05)
+    certificate, key = make_certificate(tmp_path)
+    loopback = Loopback(app, TlsFiles(certificate, key))
+    await loopback.start()
+    port = int(loopback.url.rpartition(":")[2])
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(connections.NEWCOMERS + 20)]
+    assert await asyncio.wait_for(silent[0][0].read(), 5) == b""
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    honest = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost")
+    assert (await ask(*honest, b"known")).startswith(b"HTTP/1.1 200")
+    for _, writer in (honest, *silent):
+        writer.close()
+    await loopback.close()
+
+
+@pytest.mark.enable_socket
+async def test_an_accepted_connection_is_a_newcomer_again_with_its_next_request(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one secret opens any number of requests without credentials whose bodies never come."""
+    monkeypatch.setattr(connections, "TRIM_SECONDS", 0.05)
+    held = []
+    for _ in range(connections.NEWCOMERS + 20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await ask(reader, writer, b"known")
+        writer.write(b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+        held.append((reader, writer))
+    assert await asyncio.wait_for(held[0][0].read(), 5) == b""
+    for _, writer in held:
         writer.close()
 
 

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from crucible.core.errors import Trouble
-from crucible.server.http.connections import HEAD_SECONDS, ConnectionPool, HttpProtocol
+from crucible.server.http.connections import ConnectionPool, HttpProtocol, TlsHandshake
 
 STUCK_MILLISECONDS = 120_000
 """The kernel drops a connection whose peer acknowledges no data for this long."""
@@ -142,20 +142,18 @@ class UvicornListener(uvicorn.Server):
         await self.serve(sockets=[self._bound])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen as uvicorn does, with our connections and a time limit on TLS handshakes."""
-        loop, tls = asyncio.get_running_loop(), self.config.ssl
-        handshake = HEAD_SECONDS if tls is not None else None
+        """Listen as uvicorn does, with connections that belong to the pool."""
+        loop = asyncio.get_running_loop()
         self.servers = [
-            await loop.create_server(
-                self._connection, sock=bound, ssl=tls, ssl_handshake_timeout=handshake, backlog=self.config.backlog
-            )
+            await loop.create_server(self._connection, sock=bound, backlog=self.config.backlog)
             for bound in sockets or ()
         ]
         self.started = True
         self.listening.set()
 
-    def _connection(self) -> HttpProtocol:
-        return HttpProtocol(self._pool, config=self.config, server_state=self.server_state, app_state={})
+    def _connection(self) -> HttpProtocol | TlsHandshake:
+        http = HttpProtocol(self._pool, config=self.config, server_state=self.server_state, app_state={})
+        return http if self.config.ssl is None else TlsHandshake(self._pool, http, self.config.ssl)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
