@@ -110,11 +110,20 @@ async def test_a_token_makes_none_that_outlives_it(populated_app: PopulatedApp) 
     assert [await tokens.identify(str(view.token)) for view in made] == [None] * 4
 
 
-async def test_a_token_that_ends_soon_logs_no_browser_in(populated_app: PopulatedApp) -> None:
-    brief = await populated_app.control.tokens.identify(await token_of(populated_app.control, "member", days=6.0))
+async def test_a_login_with_a_tokens_link_makes_none_that_outlives_the_token(populated_app: PopulatedApp) -> None:
+    login, tokens = populated_app.control.login, populated_app.control.tokens
+    brief = await tokens.identify(await token_of(populated_app.control, "member", days=2.0))
     assert brief
-    with pytest.raises(Forbidden, match="expires too soon"):
-        await populated_app.control.login.create_link(brief)
+    session = await login.redeem(str((await login.create_link(brief)).token))
+    who = await tokens.identify(str(session.token))
+    assert who
+    made = await tokens.create(who, NewToken(name="longer", scopes=READ, days=None))
+    populated_app.harness.clock.time += 2 * DAY - 1
+    assert await tokens.identify(str(session.token))
+    assert await tokens.identify(str(made.token))
+    populated_app.harness.clock.time += 2
+    assert await tokens.identify(str(session.token)) is None
+    assert await tokens.identify(str(made.token)) is None
 
 
 async def test_a_token_sees_and_ends_none_that_reaches_further(populated_app: PopulatedApp) -> None:

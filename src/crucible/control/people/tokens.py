@@ -33,7 +33,19 @@ MAX_SECONDS = 10 * 365 * 86400.0
 """The longest lifetime in seconds of a token that expires."""
 
 _c, _u = t.tokens.c, t.users.c
-_COLUMNS = ("id", "user", "name", "via", "digest", "scopes", "project", "job", "created_at", "expires_at")
+_COLUMNS = (
+    "id",
+    "user",
+    "name",
+    "via",
+    "digest",
+    "scopes",
+    "project",
+    "job",
+    "created_at",
+    "expires_at",
+    "makes_until",
+)
 _ADD = Statement(insert_row(t.tokens, _COLUMNS))
 _BY_DIGEST = Statement(
     select(t.tokens, _u.name.label("user_name"), _u.admin, _u.disabled_at)
@@ -85,12 +97,11 @@ def issue(
     """Store a token, and record who created it. Only the returned view contains the token itself.
 
     `seconds`: lifetime, or None for a token that does not expire. `project` and `job` restrict it to one. `user`: name
-    of its user (default: the creator). What a token makes ends with it; a login is not limited by that.
+    of its user (default: the creator). What a token makes ends with it, through logins too.
     """
     users.ensure_owner(conn, now)
     secret, names = new_token(), sorted(scopes)
-    maker_ends_at = who.expires_at if who.via is LoginMethod.TOKEN else None
-    ends = [maker_ends_at, None if seconds is None else now + min(seconds, MAX_SECONDS)]
+    ends = [who.makes_until, None if seconds is None else now + min(seconds, MAX_SECONDS)]
     expires_at = min((end for end in ends if end is not None), default=None)
     _ADD.run(
         conn,
@@ -104,6 +115,7 @@ def issue(
         job=job,
         created_at=now,
         expires_at=expires_at,
+        makes_until=who.makes_until,
     )
     audit.record(conn, who, f"{via}.create", id, now, project=project, data={"name": name, "scopes": names})
     return TokenView(
@@ -139,12 +151,15 @@ def identify(conn: Connection, token: str, now: float) -> TokenIdentity | None:
     return TokenIdentity(_identity(conn, row), now - (row["used_at"] or 0.0) > USED_AT_PRECISION)
 
 
-def redeem(conn: Connection, token: str, now: float) -> str | None:
-    """Use up a login link. Return the id of its user, or None if it is unknown, used or expired."""
+def redeem(conn: Connection, token: str, now: float) -> tuple[str, float | None] | None:
+    """Use up a login link. Return the id of its user, and when all that is made with it ends.
+
+    None if the link is unknown, used or expired.
+    """
     row = _BY_DIGEST.first(conn, sha256=digest(token))
     if row is None or row["via"] != LOGIN or not _is_good(row, now):
         return None
-    return str(row["user"]) if _REVOKE.run(conn, token=row["id"], at=now) == 1 else None
+    return (str(row["user"]), row["makes_until"]) if _REVOKE.run(conn, token=row["id"], at=now) == 1 else None
 
 
 def mark_used(conn: Connection, token: str, now: float) -> None:
@@ -232,7 +247,7 @@ def _state(row: Row, now: float) -> str:
 
 
 def _identity(conn: Connection, row: Row) -> Identity:
-    shared = row["via"] == LoginMethod.SHARE
+    shared, login = row["via"] == LoginMethod.SHARE, row["via"] in (LoginMethod.SESSION, LoginMethod.BROWSER)
     roles = {project: Role(role) for project, role in users.roles(conn, row["user"]).items()}
     if shared:  # valid only while the user who created it may see the project
         roles = {name: Role.VIEWER for name in (row["project"],) if row["admin"] or name in roles}
@@ -247,6 +262,7 @@ def _identity(conn: Connection, row: Row) -> Identity:
         job=row["job"],
         token=row["id"],
         expires_at=row["expires_at"],
+        makes_until=row["makes_until"] if login else row["expires_at"],
     )
 
 

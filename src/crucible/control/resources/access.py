@@ -13,8 +13,10 @@ from crucible.control.people import audit, projects
 from crucible.control.runtime.ports import Clock
 from crucible.core.people.identity import OWNER, Identity, Permission
 
-CHANGED = "access"
-"""Topic of wake-ups: somebody's token ended, or what somebody may do has changed."""
+
+def access_topic(user: str) -> str:
+    """Return the topic of wake-ups for when a token of this user ends, or what they may do changes."""
+    return f"access:{user}"
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, passwords, tokens, users
-from crucible.control.resources.access import CHANGED
+from crucible.control.resources.access import access_topic
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import Forbidden, NotAllowed, NotFound
 from crucible.core.ids import Prefix
@@ -19,7 +19,6 @@ from crucible.core.people.identity import (
     EVERY_PERMISSION,
     LONGEST_PASSWORD,
     NOBODY,
-    SESSION_SECONDS,
     Identity,
     LoginMethod,
     Permission,
@@ -93,12 +92,6 @@ class Login:
             or who.scopes != EVERY_PERMISSION
         ):
             raise who.token_error(Permission.OPERATE, None)
-        if who.expires_at is not None and who.expires_at < self._ports.clock.now() + LINK_SECONDS + SESSION_SECONDS:
-            raise Forbidden(
-                "This token expires too soon to log in a browser.",
-                why="A browser's session lasts 7 days, and must not outlive the token that made it.",
-                fix="Use a token that is valid for longer, or log in at /login with name and password.",
-            )
         id, link = self._ports.ids.new(Prefix.TOKEN), {"name": "login link", "via": tokens.LOGIN}
         return await self._ports.write(
             lambda conn, now: tokens.issue(conn, who, id, now, **link, scopes=who.scopes, seconds=LINK_SECONDS)
@@ -112,8 +105,11 @@ class Login:
         session = self._ports.ids.new(Prefix.TOKEN)
 
         def open_link(conn: Connection, now: float) -> TokenView | None:
-            user = tokens.redeem(conn, code, now)
-            return tokens.share_link(conn, code, now) if user is None else _start_session(conn, user, session, now, via)
+            redeemed = tokens.redeem(conn, code, now)
+            if redeemed is None:
+                return tokens.share_link(conn, code, now)
+            user, makes_until = redeemed
+            return _start_session(conn, user, session, now, via, makes_until)
 
         view = await self._ports.write(open_link)
         if view is None:
@@ -157,7 +153,7 @@ class Login:
         if who.token is not None and who.via in (LoginMethod.SESSION, LoginMethod.BROWSER):
             token = who.token
             await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
-            self._ports.wakeups.wake(CHANGED)
+            self._ports.wakeups.wake(access_topic(who.user))
 
     async def _verify(self, name: str, password: str) -> str | None:
         """Return the user of this name and password; None if either is wrong. Raises TooManyAttempts."""
@@ -200,8 +196,11 @@ class Login:
         await asyncio.gather(*self._audit_tasks, return_exceptions=True)
 
 
-def _start_session(conn: Connection, user: str, session: str, now: float, via: LoginMethod) -> TokenView:
-    return tokens.start_session(conn, users.session_identity(users.get_user(conn, user)), session, now, via)
+def _start_session(
+    conn: Connection, user: str, session: str, now: float, via: LoginMethod, makes_until: float | None = None
+) -> TokenView:
+    who = replace(users.session_identity(users.get_user(conn, user)), makes_until=makes_until)
+    return tokens.start_session(conn, who, session, now, via)
 
 
 def _read_credentials(conn: Connection, name: str) -> _Credentials:

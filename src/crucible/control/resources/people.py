@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from crucible.control.db.statement import Row
 from crucible.control.jobs.views import iso
 from crucible.control.people import audit, passwords, projects, tokens, users
-from crucible.control.resources.access import CHANGED, Access
+from crucible.control.resources.access import Access, access_topic
 from crucible.control.resources.login import Login
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import Conflict, Forbidden, NotFound
@@ -97,11 +97,11 @@ class People:
             await self._login.confirm_password(name, change.old_password)
         kept = None if change.password is None else await self._hash_password(change.password)
         issuer = "" if change.subject is None else self._login.openid.issuer
-        changed = await self._ports.write(
+        user, view = await self._ports.write(
             lambda conn, now: _change_user(conn, who, name, change, now, password=kept, issuer=issuer)
         )
-        self._ports.wakeups.wake(CHANGED)
-        return changed
+        self._ports.wakeups.wake(access_topic(user))
+        return view
 
     async def me(self, who: Identity) -> MeView:
         visible = await self._ports.db.read(lambda conn: projects.list_projects(conn, who.projects(Permission.READ)))
@@ -145,27 +145,28 @@ class People:
     async def set_member(self, who: Identity, project: str, user: str, role: Role) -> MemberView:
         await self._access.require_project(who, project, Permission.MANAGE)
 
-        def join(conn: Connection, now: float) -> MemberView:
+        def join(conn: Connection, now: float) -> tuple[str, MemberView]:
             row = users.find_or_raise(conn, user)
             projects.set_member(conn, project, row["id"], role, now)
             audit.record(conn, who, "member.set", user, now, project=project, data={"role": role.value})
-            return MemberView(project=project, name=user, role=role.value)
+            return row["id"], MemberView(project=project, name=user, role=role.value)
 
-        member = await self._ports.write(join)
-        self._ports.wakeups.wake(CHANGED)
+        id, member = await self._ports.write(join)
+        self._ports.wakeups.wake(access_topic(id))
         return member
 
     async def remove_member(self, who: Identity, project: str, user: str) -> None:
         await self._access.require_project(who, project, Permission.MANAGE)
 
-        def leave(conn: Connection, now: float) -> None:
-            if not projects.remove_member(conn, project, users.find_or_raise(conn, user)["id"]):
+        def leave(conn: Connection, now: float) -> str:
+            id: str = users.find_or_raise(conn, user)["id"]
+            if not projects.remove_member(conn, project, id):
                 fix = f"`crucible projects members {project}` lists them."
                 raise NotFound(f"{user!r} is not a member of {project!r}.", fix=fix)
             audit.record(conn, who, "member.remove", user, now, project=project)
+            return id
 
-        await self._ports.write(leave)
-        self._ports.wakeups.wake(CHANGED)
+        self._ports.wakeups.wake(access_topic(await self._ports.write(leave)))
 
     # the audit log
 
@@ -198,17 +199,18 @@ def _not_whole_log(who: Identity) -> Forbidden:
 
 def _change_user(
     conn: Connection, who: Identity, name: str, change: UserChange, now: float, *, password: str | None, issuer: str
-) -> UserView:
-    """Change the user's row, and revoke their tokens if the way they log in changed. Raises NotFound, Conflict.
+) -> tuple[str, UserView]:
+    """Change the user's row; return the id and the view. Revokes their tokens if the way they log in changed.
 
-    `password` is the hash of a new one. `issuer` is the OpenID provider that `change.subject` belongs to.
+    `password` is the hash of a new one. `issuer` is the OpenID provider that `change.subject` belongs to. Raises
+    NotFound, Conflict.
     """
     row = users.find_or_raise(conn, name)
     users.change(conn, row["id"], _changed_columns(conn, row, change, now, password, issuer))
     if _loses_sessions(row, change):
         tokens.revoke_all(conn, row["id"], now)
     audit.record(conn, who, "user.change", name, now, data=_audited(change))
-    return users.user_view(users.find_or_raise(conn, name), users.roles(conn, row["id"]))
+    return row["id"], users.user_view(users.find_or_raise(conn, name), users.roles(conn, row["id"]))
 
 
 def _changed_columns(

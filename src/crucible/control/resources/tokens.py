@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, tokens
-from crucible.control.resources.access import CHANGED, Access
+from crucible.control.resources.access import Access, access_topic
 from crucible.control.runtime.ports import Listener, Ports
 from crucible.core.ids import Prefix
 from crucible.core.people.identity import Identity, LoginMethod, Permission
@@ -77,7 +78,7 @@ class Tokens:
         """
         _refuse_share_link(who)
 
-        def end(conn: Connection, now: float) -> RevokedView:
+        def end(conn: Connection, now: float) -> tuple[str, RevokedView]:
             row = tokens.find_token(conn, ref)
             own = row["user"] == who.user and _manages(who, row["scopes"].split(), row["project"])
             if not own and row["id"] != who.token and not who.may(Permission.OPERATE):
@@ -86,15 +87,19 @@ class Tokens:
                 raise who.token_error(Permission.WRITE, row["project"])
             if tokens.revoke(conn, row["id"], now):
                 audit.record(conn, who, "token.revoke", row["id"], now, project=row["project"])
-            return RevokedView(id=row["id"], name=row["name"])
+            return row["user"], RevokedView(id=row["id"], name=row["name"])
 
-        revoked = await self._ports.write(end)
-        self._ports.wakeups.wake(CHANGED)
+        user, revoked = await self._ports.write(end)
+        self._ports.wakeups.wake(access_topic(user))
         return revoked
 
-    def watch_access(self) -> AbstractContextManager[Listener]:
-        """Return what is woken whenever a token ended, or what somebody may do has changed."""
-        return self._ports.wakeups.listening(CHANGED)
+    def watch_access(self, who: Identity) -> AbstractContextManager[Listener]:
+        """Return what is woken when a token of the caller ends, or what they may do changes."""
+        return self._ports.wakeups.listening(access_topic(who.user))
+
+    def seconds_left(self, who: Identity) -> float:
+        """Return the seconds until the caller's token expires; infinite if it does not."""
+        return math.inf if who.expires_at is None else max(0.0, who.expires_at - self._ports.clock.now())
 
     async def _issue(self, who: Identity, **of: Any) -> TokenView:
         id = self._ports.ids.new(Prefix.TOKEN)

@@ -87,11 +87,17 @@ class Identity:
     """The id of the token, if one was used."""
     expires_at: float | None = None
     """When that token ends; None: not by itself."""
+    makes_until: float | None = None
+    """When everything ends that the caller creates with it: no token outlives the one that made it."""
 
     @property
     def authority(self) -> Hashable:
         """Everything that decides what the caller may see; callers with equal authority get the same responses."""
-        own = {name: value for name, value in vars(self).items() if name not in ("roles", "token", "expires_at")}
+        own = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("roles", "token", "expires_at", "makes_until")
+        }
         return (*own.items(), frozenset(self.roles.items()))
 
     def covers(self, scopes: Iterable[Permission], project: str | None) -> bool:

@@ -16,7 +16,7 @@ from crucible.core.people.identity import Identity
 from crucible.core.views.frames import Cursors, FeedCursor
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import TROUBLE_CLOSE, close_code, close_reason
-from crucible.server.security.auth import STILL_ALLOWED, chosen_protocol
+from crucible.server.security.auth import IDENTITY, STILL_ALLOWED, chosen_protocol
 from crucible.server.streams.follow import AllJobsFollower, FrameSender, JobFollower, ReaderTooSlow, StreamTiming
 from crucible.server.streams.shared_reads import SharedReads
 
@@ -93,13 +93,14 @@ async def _until_closed(socket: WebSocket) -> None:
 async def until_access_ends(socket: WebSocket) -> None:
     """Return when the caller's token is no longer valid or its permissions have changed.
 
-    A change wakes it at once. Tokens also expire, and a wake-up may be lost: it checks now and then in any case.
+    A change wakes it at once. A wake-up may be lost: it checks now and then in any case.
     """
     control: ControlPlane = socket.app.state.control
+    who: Identity = socket.scope[IDENTITY]
     still_allowed = socket.scope.get(STILL_ALLOWED, _always)  # not set for the owner, whose token cannot be revoked
-    with control.tokens.watch_access() as changes:
+    with control.tokens.watch_access(who) as changes:
         while await still_allowed():
-            await changes.wait(stream_timing(socket).recheck)
+            await changes.wait(min(stream_timing(socket).recheck, control.tokens.seconds_left(who)))
 
 
 async def _always() -> bool:

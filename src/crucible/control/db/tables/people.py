@@ -91,6 +91,7 @@ tokens = Table(
     Column("expires_at", Float),
     Column("used_at", Float),
     Column("revoked_at", Float),
+    Column("makes_until", Float),
     Index("ix_tokens_user", "user"),
     Index("ix_tokens_expires_at", "expires_at"),
     Index("ix_tokens_revoked_at", "revoked_at"),
