@@ -115,13 +115,17 @@ async def test_a_nonce_lives_anew_with_every_launch(harness: ControlHarness) -> 
     assert await harness.agents.claim(machine, nonce(machine), "i-1")
 
 
-async def test_a_host_that_has_spoken_cannot_claim_again(harness: ControlHarness) -> None:
+@pytest.mark.parametrize("late", [0, 1, 600])
+async def test_a_host_that_has_spoken_cannot_claim_again(harness: ControlHarness, late: float) -> None:
     """Whoever reads its bootstrap later, such as a job's program, gets nothing with it."""
     machine = await launched(harness)
     await harness.agents.claim(machine, nonce(machine), "i-1")
-    harness.clock.time = (await harness.machine()).launch_deadline + 1
     assert await harness.agents.claim(machine, nonce(machine), "i-1"), "its first answer may have been lost"
+    harness.clock.time += late
     await harness.agents.desired(machine, 0, 0)
+    with pytest.raises(Conflict, match="has its secret already"):
+        await harness.agents.claim(machine, nonce(machine), "i-1")
+    harness.clock.move(1)
     with pytest.raises(Conflict, match="has its secret already"):
         await harness.agents.claim(machine, nonce(machine), "i-1")
 
@@ -146,6 +150,10 @@ async def test_a_host_that_is_started_again_without_its_files_claims_again(harne
     await harness.change_machine(machine, f.SeenHalted())
     await harness.performer.perform_due()
     assert await harness.agents.claim(machine, nonce(machine), f"i-{machine}")
+    harness.clock.move(1)
+    await harness.agents.desired(machine, 0, 0)
+    with pytest.raises(Conflict, match="has its secret already"):
+        await harness.agents.claim(machine, nonce(machine), f"i-{machine}")
 
 
 async def test_a_machine_nobody_wants_cannot_be_claimed(harness: ControlHarness) -> None:

@@ -75,6 +75,21 @@ def test_a_host_that_has_not_claimed_its_machine_settles_nothing() -> None:
     assert (seen.state, seen.native_id, seen.launch_settled) == (MachineState.UP, None, False)
 
 
+def test_contact_by_the_host_that_claimed_ends_the_launch_until_the_next_one() -> None:
+    ahead = replace(claimed(UNSURE, "i-1"), launch_deadline=NOW + 90)
+    seen = after(ahead, f.HostSeen())
+    assert seen.launch_deadline == seen.last_seen == NOW
+    assert after(seen, f.HostSeen(), now=NOW + 5).launch_deadline == NOW
+    again = after(seen, f.SeenHalted())
+    assert again.launch_deadline > NOW
+    assert after(again, f.HostSeen(), now=NOW + 5).launch_deadline == NOW + 5
+
+
+def test_contact_by_a_host_that_has_not_claimed_leaves_the_launch_open() -> None:
+    ahead = replace(INTENDED, launch_deadline=NOW + 90)
+    assert after(ahead, f.HostSeen()).launch_deadline == NOW + 90
+
+
 @pytest.mark.parametrize("facts", [("i-2", "seen"), ("seen", "i-2")])
 def test_of_two_that_one_token_made_the_claimed_one_is_the_machine(facts: tuple[str, str]) -> None:
     told = [f.HostSeen() if word == "seen" else f.LaunchAnswered(word) for word in facts]

@@ -134,20 +134,27 @@ async def test_it_answers_to_its_own_names(running: Agent, host: str, is_own: bo
         assert status == (404 if is_own else 403)
 
 
+async def test_a_claim(app: App, agent: httpx2.AsyncClient) -> None:
+    await app.harness.submit()
+    await app.harness.performer.perform_due()
+    machine = (await app.harness.machine()).id
+    answer = await agent.post("/agent/v1/claim", json=claim_of(machine))
+    assert (answer.status_code, answer.json()) == (200, {"secret": secret("machine", machine).decode()})
+
+
 @pytest.mark.parametrize(
-    ("nonce", "native_id", "status"), [("right", "first", 200), ("wrong", "first", 401), ("right", "second", 409)]
+    ("wrong", "status"), [({}, 409), ({"nonce": "wrong"}, 401), ({"native_id": "second"}, 409)], ids=repr
 )
-async def test_a_claim(running: Agent, agent: httpx2.AsyncClient, nonce: str, native_id: str, status: int) -> None:
-    machine = running.machine
-    body = {
-        "machine": machine,
-        "nonce": secret("nonce", machine).decode() if nonce == "right" else nonce,
-        "native_id": f"i-{machine}" if native_id == "first" else native_id,
-    }
-    answer = await agent.post("/agent/v1/claim", json=body)
+async def test_a_claim_after_the_host_has_made_contact(
+    running: Agent, agent: httpx2.AsyncClient, wrong: dict[str, str], status: int
+) -> None:
+    answer = await agent.post("/agent/v1/claim", json={**claim_of(running.machine), **wrong})
     assert answer.status_code == status
-    if status == 200:
-        assert answer.json() == {"secret": secret("machine", machine).decode()}
+    assert "secret" not in answer.json()
+
+
+def claim_of(machine: str) -> dict[str, str]:
+    return {"machine": machine, "nonce": secret("nonce", machine).decode(), "native_id": f"i-{machine}"}
 
 
 async def test_a_claim_of_a_machine_that_is_not_wanted_any_more(running: Agent, agent: httpx2.AsyncClient) -> None:

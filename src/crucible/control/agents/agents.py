@@ -409,13 +409,13 @@ class Agents:
         return await self._bundles.open(sha256)
 
     async def _record_host(self, machine: str) -> None:
-        """Record a contact of the host: at once if that changes the row (not up yet, or seen gone), else in a batch."""
+        """Record a contact of the host, in a batch unless it changes more than when the host was last heard from."""
+        now = self._services.ports.clock.now()
         known = await self._services.ports.db.read(lambda conn: repository.load_machine(conn, machine))
-        making = known is not None and known.state in (MachineState.INTENDED, MachineState.CREATING)
-        if known is not None and (making or known.gone_sightings):
+        if known is not None and _is_news(known, now):
             await self._services.writer.write(lambda unit: _advance_host_seen(unit, machine))
         else:
-            self._services.contacts.record_machine(machine, self._services.ports.clock.now())
+            self._services.contacts.record_machine(machine, now)
 
     async def _load_desired(self, machine: str) -> Desired:
         key = self._services.key
@@ -465,6 +465,13 @@ def _load_wanted(unit: UnitOfWork, machine: str) -> Machine:
     return row
 
 
+def _is_news(machine: Machine, now: float) -> bool:
+    """Return whether a contact by the host changes its state, its sightings, or who may still claim it."""
+    making = machine.state in (MachineState.INTENDED, MachineState.CREATING)
+    launched = machine.state is MachineState.UP and machine.launch_settled and machine.launch_deadline > now
+    return making or launched or machine.gone_sightings > 0
+
+
 def _advance_host_seen(unit: UnitOfWork, machine: str) -> None:
     unit.advance_machine(_load_wanted(unit, machine), HostSeen())
 
@@ -478,7 +485,7 @@ def _claim(unit: UnitOfWork, machine: str, native_id: str) -> None:
     if row.claimed_by is None:
         claimed = replace(row, claimed_by=native_id)
         repository.save_machine(unit.conn, row, claimed, (), unit.now)
-    elif row.last_seen is not None and row.last_seen > row.launch_deadline:
+    elif row.last_seen is not None and row.last_seen >= row.launch_deadline:
         # A host that has spoken has its secret: who asks again is not that host.
         raise Conflict(
             "This machine's host has its secret already.",

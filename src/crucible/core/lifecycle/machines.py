@@ -102,10 +102,15 @@ def _found_nothing(machine: Machine, now: float, asked_at: float) -> Machine:
 
 
 def _host_seen(machine: Machine, now: float) -> Machine:
-    """Record contact by the host; its claim names the provider's id, which settles the launch."""
+    """Record contact by the host; its claim names the provider's id, which settles the launch.
+
+    A launch that is settled has no deadline ahead any more, so that its claim is not repeated (until a relaunch).
+    """
     native_id = machine.claimed_by or machine.native_id
     settled = machine.launch_settled or native_id is not None
-    seen = replace(_there(machine), last_seen=now, empty_finds=0, native_id=native_id, launch_settled=settled)
+    deadline = min(machine.launch_deadline, now) if settled else machine.launch_deadline
+    there = replace(_there(machine), native_id=native_id, launch_settled=settled, launch_deadline=deadline)
+    seen = replace(there, last_seen=now, empty_finds=0)
     if machine.state not in _MAKING:
         return seen
     return replace(seen, state=MachineState.UP, up_at=machine.up_at or now, detail="")
