@@ -16,7 +16,7 @@ from crucible.storage.logs import LogStore, Segment
 from crucible.storage.objects import ObjectStore
 from crucible.storage.open_store import open_store
 from crucible.storage.options import StoreOptions
-from crucible.storage.store import Signs, Store, Stored
+from crucible.storage.store import Signs, Store, Stored, read_either
 
 __all__ = [
     "BadAddress",
@@ -37,4 +37,5 @@ __all__ = [
     "StoreUnreachable",
     "Stored",
     "open_store",
+    "read_either",
 ]

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from crucible.storage.errors import StorageError
-from crucible.storage.store import Store
+from crucible.storage.store import Store, read_either
 
 MAX_LINE = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Segment:
-    """The object `key` holds the bytes from `start` up to, not including, `end` of the stream."""
+    """The object `key` holds the bytes from `start` up to, not including, `end` of the stream.
+
+    `other_key` is read if there is no object `key`.
+    """
 
     key: str
     start: int
     end: int
+    other_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,8 @@ class LogStore:
             stop = min(segment.end, end)
             if segment.start > position:
                 raise _missing(position, segment.start)
-            data = self._store.get_range(segment.key, position - segment.start, stop - position)
+            read = partial(self._store.get_range, start=position - segment.start, length=stop - position)
+            data = read_either(read, segment.key, segment.other_key)
             if len(data) != stop - position:
                 raise _missing(position + len(data), stop)
             yield data

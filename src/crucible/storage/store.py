@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeVar, runtime_checkable
+
+from crucible.storage.errors import NotFound
+
+T = TypeVar("T")
 
 CHUNK = 1024 * 1024
 
@@ -96,3 +100,16 @@ class Signs(Protocol):
         Uploads through it are not checked: verify their content before using it.
         """
         ...
+
+
+def read_either(read: Callable[[str], T], key: str, other_key: str | None) -> T:
+    """Return `read(key)`, or `read(other_key)` if there is no object `key`. Raises NotFound for `key` if both miss."""
+    try:
+        return read(key)
+    except NotFound as missing:
+        if other_key is None:
+            raise
+        try:
+            return read(other_key)
+        except NotFound:
+            raise missing from None

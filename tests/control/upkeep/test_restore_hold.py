@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Connection, Table, delete, insert, update
 from tests.control.fakes import FakeBackend
-from tests.control.harness import ControlHarness, FakeRunner, add_row, make_machine, new_id
+from tests.control.harness import ControlHarness, FakeRunner, add_row, make_machine, new_id, service, sha
 
 from crucible.backends.base import Seen
 from crucible.control.agents.agents import MachineUnwanted
@@ -17,11 +18,15 @@ from crucible.control.db import schema as t
 from crucible.control.machines.janitor import release_idle_pools
 from crucible.control.reconcile import codec
 from crucible.control.reconcile.unit_of_work import UnitOfWork
+from crucible.control.telemetry.grep import Pattern
+from crucible.control.telemetry.log_search import Query
 from crucible.control.upkeep import restore_hold
 from crucible.control.upkeep.restore_hold import RestoreUnconfirmed
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.lifecycle import facts as f
+from crucible.core.people.identity import OWNER
+from crucible.storage.layout import artifact_key, attempt_prefix, log_segment_key
 from crucible.wire.documents.messages import MessageKind
 
 STRANGER = new_id(Prefix.MACHINE, 99)
@@ -305,6 +310,60 @@ async def test_the_gap_of_one_runner_does_not_forgive_another(harness: ControlHa
     runner.n = 10
     with pytest.raises(Gap):
         await runner.say(MessageKind.NOTE, text="lost")
+
+
+@pytest.mark.parametrize("stored_by", ["0.1.0", "today"])
+async def test_output_that_was_stored_since_the_backup_is_read_once_its_messages_come_again(
+    harness: ControlHarness, stored_by: str
+) -> None:
+    """The runner's spool still has the messages; the objects are in the store, and nothing in the backup says so."""
+    job, runner = await harness.running()
+    backup = {table: await harness.rows(table) for table in t.metadata.sorted_tables}
+    first, log, model = runner.n, b"epoch 1\nloss nan\n", b"weights"
+    await runner.log(0, 0, log)
+    await runner.artifact("model.pt", model)
+    await go_back(harness, backup)
+    if stored_by == "0.1.0":
+        await rename_objects(harness, job, runner.attempt)
+
+    runner.n = first
+    segment = {"n": 0, "start": 0, "end": len(log), "lines": 2, "sha256": sha(log)}
+    await runner.say(MessageKind.LOG, **segment)
+    await runner.say(MessageKind.ARTIFACT, path="model.pt", size=len(model), sha256=sha(model))
+    assert await runner.end() == first + 4
+    assert await state_of(harness, job) is JobState.COMPLETED
+    rows = [*await harness.rows(t.log_segments), *await harness.rows(t.artifacts)]
+    assert [row["hashed"] for row in rows] == [True, True]
+
+    outputs = service(harness).outputs
+    assert (await outputs.logs(OWNER, job, attempt=None, offset=0, limit=100, since=None)).data == log
+    assert [hit.text for hit in (await outputs.search_logs(OWNER, job, Query(Pattern("nan")))).items] == ["loss nan"]
+    assert (await outputs.artifact(OWNER, job, "model.pt")).read(harness.ports.store.get) == model
+
+
+async def go_back(harness: ControlHarness, backup: dict[Table, list[dict[str, Any]]]) -> None:
+    """Replace all rows by those of the backup, and restore."""
+
+    def replace_rows(conn: Connection) -> None:
+        for table in reversed(t.metadata.sorted_tables):
+            conn.execute(delete(table))
+        for table, rows in backup.items():
+            if rows:
+                conn.execute(insert(table), rows)
+
+    await harness.sql(replace_rows)
+    await restore(harness)
+
+
+async def rename_objects(harness: ControlHarness, job: str, attempt: str) -> None:
+    """Give the objects of the test the keys under which version 0.1.0 stored them."""
+    store = harness.ports.store
+    for key, _ in list(store.list(attempt_prefix(job, attempt))):
+        is_log = key.endswith(".log")
+        store.put(
+            log_segment_key(job, attempt, 0, 0) if is_log else artifact_key(job, attempt, "model.pt"), store.get(key)
+        )
+        store.delete(key)
 
 
 async def test_claims_and_duties_of_the_time_before_are_void(harness: ControlHarness) -> None:

@@ -13,6 +13,7 @@ from tests.server.app import App
 from crucible.control.db import schema as t
 from crucible.server.http.lingering_close import MOST_BYTES
 from crucible.server.http.ranges import ByteRange, RangeNotThere, parse_range
+from crucible.storage.layout import artifact_key, output_key
 from crucible.wire.documents.messages import MessageKind
 
 DATA = b"0123456789"
@@ -43,6 +44,16 @@ async def test_a_whole_file(client: httpx2.AsyncClient) -> None:
     assert answer.headers["ETag"] == ETAG
     assert answer.headers["Accept-Ranges"] == "bytes"
     assert answer.headers["Content-Length"] == "10"
+
+
+async def test_a_file_under_the_key_of_version_0_1_0_though_its_row_names_another(
+    client: httpx2.AsyncClient, app: App, job: str
+) -> None:
+    attempt, store = (await app.harness.attempt(job)).id, app.harness.ports.store
+    store.put(artifact_key(job, attempt, "out/model.bin"), DATA)
+    store.delete(output_key(job, attempt, sha(DATA)))
+    answer = await client.get(URL, headers={"Range": "bytes=2-6"})
+    assert (answer.status_code, answer.content) == (206, b"23456")
 
 
 async def test_a_range(client: httpx2.AsyncClient) -> None:

@@ -314,7 +314,7 @@ def _store_segment(unit: UnitOfWork, batch: Batch, job: str, message: Message) -
         "stored_at": unit.now,
     }
     key = log_segment_key(job, batch.attempt, batch.rank, n, sha256)
-    _ADD_SEGMENT.run(unit.conn, **row, hashed=unannounced.announce(unit.conn, batch.attempt, key))
+    _ADD_SEGMENT.run(unit.conn, **row, hashed=_announce(unit, batch, key))
 
 
 def _store_artifact(unit: UnitOfWork, batch: Batch, job: str, message: Message) -> None:
@@ -326,8 +326,17 @@ def _store_artifact(unit: UnitOfWork, batch: Batch, job: str, message: Message) 
         raise ValueError(f"{path[:200]!r} is stored already, with other content")
     if known is None:
         row = {"attempt": batch.attempt, "path": path, "rank": batch.rank, "job": job, "size": size, "sha256": sha256}
-        stored = unannounced.announce(unit.conn, batch.attempt, output_key(job, batch.attempt, sha256), path)
+        stored = _announce(unit, batch, output_key(job, batch.attempt, sha256), path)
         _ADD_ARTIFACT.run(unit.conn, **row, stored_at=unit.now, hashed=stored)
+
+
+def _announce(unit: UnitOfWork, batch: Batch, key: str, path: str = "") -> bool:
+    """Drop an object that is being recorded; return whether its name is `key`, and not one of version 0.1.0.
+
+    A restored database may lack the rows of what was stored since its backup: most of that is under today's names.
+    """
+    stored = unannounced.announce(unit.conn, batch.attempt, key, path)
+    return stored or restore_hold.may_have_missed(unit.conn, batch.attempt, batch.rank)
 
 
 def _clean_text(value: object, longest: int) -> str:

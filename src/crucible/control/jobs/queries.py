@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from crucible.core.views.compute import MachinePage, MachineView
 from crucible.core.views.jobs import CheckpointPage, HealthView, JobView
 from crucible.core.views.records import ArtifactPage, ArtifactView, EventPage, MetricsView, SeriesView
 from crucible.storage.layout import artifact_key, output_key
+from crucible.wire.files.paths import UnsafePath
 
 MAX_PAGE = 500
 TERMINAL_STATES = tuple(s.value for s in JobState if s.terminal)
@@ -196,8 +198,11 @@ def find_artifact(conn: Connection, job: str, path: str) -> StoredFile | None:
     if row is None:
         return None
     attempt, sha256 = row["attempt"], row["sha256"]
-    key = output_key(job, attempt, sha256) if row["hashed"] else artifact_key(job, attempt, path)
-    return StoredFile(key, row["size"], sha256)
+    keys = [output_key(job, attempt, sha256)]
+    with suppress(UnsafePath):  # a path that is too long for a key, which version 0.1.0 did not store
+        keys.append(artifact_key(job, attempt, path))
+    key, *others = keys if row["hashed"] else reversed(keys)
+    return StoredFile(key, row["size"], sha256, *others)
 
 
 def read_metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> MetricsView:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select
 
@@ -16,7 +17,10 @@ from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import NotFound
 from crucible.core.people.identity import OWNER, Identity, Permission
+from crucible.storage import read_either
 from crucible.storage.layout import bundle_key
+
+T = TypeVar("T")
 
 MARK = "bundle"
 """One mark for all users who store a bundle; each upload has a mark of its own, too."""
@@ -28,11 +32,16 @@ _HOLDER = Statement(
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A complete object in the store."""
+    """A complete object in the store, under `key` or, if there is no such object, under `other_key`."""
 
     key: str
     size: int
     sha256: str
+    other_key: str | None = None
+
+    def read(self, read: Callable[[str], T]) -> T:
+        """Return `read(key)` for the key that the object is stored under. Raises the store's NotFound."""
+        return read_either(read, self.key, self.other_key)
 
 
 class Bundles:

@@ -74,8 +74,9 @@ class Logs:
 
 def to_segment(job: str, attempt: str, row: Row) -> Segment:
     """Return the segment of a row of `log_segments`."""
-    key = log_segment_key(job, attempt, 0, row["n"], row["sha256"] if row["hashed"] else None)
-    return Segment(key, row["start"], row["end"])
+    keys = [log_segment_key(job, attempt, 0, row["n"], sha256) for sha256 in (row["sha256"], None)]
+    key, other = keys if row["hashed"] else reversed(keys)
+    return Segment(key, row["start"], row["end"], other)
 
 
 def _is_over(conn: Connection, job: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 from urllib.parse import quote
@@ -64,5 +65,6 @@ async def _send(
     if request.method == "HEAD" or span.length == 0:
         return Response(status_code=status, headers=headers, media_type=media_type)
     # The store blocks: it is opened in a thread, and the response reads one piece at a time in threads too.
-    pieces = await run_in_threadpool(store.open_range, file.key, span.start, span.end)
+    opened = partial(store.open_range, start=span.start, end=span.end)
+    pieces = await run_in_threadpool(file.read, opened)
     return StreamingResponse(pieces, status, headers, media_type=media_type)
