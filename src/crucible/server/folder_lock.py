@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.core.errors import Conflict, Trouble
+from crucible.wire.files.identity import identity, leads_to
 
 LOCK_FILE = "server.lock"
 
@@ -39,21 +40,17 @@ class FolderLock:
     @property
     def identity(self) -> str:
         """What tells this folder from every copy of it."""
-        return folder_identity(os.fstat(self.folder))
+        return identity(os.fstat(self.folder))
 
     def check(self) -> None:
         """Raise StateFolderLost unless the path still leads to what is locked."""
         for path, descriptor in ((self.path, self.folder), (self.path / LOCK_FILE, self.file)):
-            if not _leads_to(path, descriptor):
+            if not leads_to(path, os.fstat(descriptor)):
                 raise StateFolderLost(
                     f"{path} was removed or replaced under the running server.",
                     why="Another server could start on the same state folder, and what is written now would be lost.",
                     fix="Start the server again; if the state folder is gone, restore a backup first.",
                 )
-
-
-def folder_identity(found: os.stat_result) -> str:
-    return f"{found.st_dev}:{found.st_ino}"
 
 
 @contextlib.contextmanager
@@ -90,10 +87,3 @@ def _lock(descriptor: int, home: Path) -> None:
             fix="Use that server, or stop it with `crucible down`. For a second server, set CRUCIBLE_HOME.",
             path=str(home),
         ) from error
-
-
-def _leads_to(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except OSError:
-        return False

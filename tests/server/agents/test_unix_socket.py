@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import socket
 import stat
 import tempfile
@@ -56,6 +58,19 @@ def test_the_socket_of_a_dead_server_is_replaced(tmp_path: Path) -> None:
     assert not answers(home / "agents.sock")
     with bind_agents_socket(home):
         assert answers(home / "agents.sock")
+
+
+def test_the_socket_of_a_successor_stays(tmp_path: Path, temporary: Path) -> None:
+    """A server that has lost its state folder ends while another runs on a new one at its path."""
+    for home in (tmp_path / "home", tmp_path / ("long" * 30)):
+        with contextlib.ExitStack() as successor:
+            with bind_agents_socket(private(home)) as first:
+                shutil.rmtree(home)
+                second = successor.enter_context(bind_agents_socket(private(home)))
+                path = Path(second.getsockname())
+                assert first.getsockname() == str(path)
+            assert answers(path)
+        assert not path.exists()
 
 
 def test_of_a_long_path_it_lies_in_a_short_private_folder(tmp_path: Path, temporary: Path) -> None:

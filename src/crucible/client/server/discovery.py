@@ -15,6 +15,7 @@ from crucible.client.transport.address import read_address
 from crucible.client.transport.http import Endpoint
 from crucible.core.errors import BadInput
 from crucible.core.secret import Secret
+from crucible.wire.files.identity import identity
 from crucible.wire.http.client import HttpClient, HttpError, Request
 from crucible.wire.process import Process
 
@@ -57,15 +58,9 @@ def read_discovery(home: Path) -> Discovery | None:
             nonce=str(content["nonce"]),
             folder=str(content.get("folder", "")),
         )
-        return found if found.folder in ("", _identity(home)) else None
+        return found if found.folder in ("", identity(home.stat())) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _identity(home: Path) -> str:
-    """Return what tells this folder from every copy of it, as the server of the folder wrote it."""
-    found = home.stat()
-    return f"{found.st_dev}:{found.st_ino}"
 
 
 def read_token(home: Path) -> Secret | None:

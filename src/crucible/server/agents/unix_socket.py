@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crucible.core.errors import RefusedByPolicy, Trouble
+from crucible.wire.files.identity import leads_to
 from crucible.wire.files.private import why_not_private
 
 NAME = "agents.sock"
@@ -22,13 +23,15 @@ def bind_agents_socket(home: Path) -> Iterator[socket.socket]:
     """Bind the socket of the state folder, whose lock the caller holds. A dead server's socket is replaced."""
     with _bind_near(home) as bound:
         path = Path(bound.getsockname())
+        made = path.stat()
         try:
             yield bound
         finally:
             with contextlib.suppress(OSError):  # a read-only disk; the next server replaces it
-                path.unlink()
-                if path.parent != home.absolute():
-                    path.parent.rmdir()
+                if leads_to(path, made):  # of a lost state folder, the path may lead to the successor's socket
+                    path.unlink()
+                    if path.parent != home.absolute():
+                        path.parent.rmdir()
 
 
 def _bind_near(home: Path) -> socket.socket:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from crucible.control.db.port import DatabaseLost
+from crucible.wire.files.identity import leads_to
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -16,24 +17,15 @@ class OpenFiles:
     """Make it right after the database was opened. A file that SQLite makes only later is not looked after."""
 
     def __init__(self, path: str) -> None:
-        found = {name: _inode(name) for name in (f"{path}{suffix}" for suffix in SUFFIXES)}
-        self._opened = {name: inode for name, inode in found.items() if inode is not None}
+        names = (f"{path}{suffix}" for suffix in SUFFIXES)
+        self._opened = {name: os.stat(name) for name in names if os.path.exists(name)}
 
     def check(self) -> None:
         """Raise DatabaseLost unless each path still leads to the file that was opened."""
         for name, opened in self._opened.items():
-            if _inode(name) != opened:
+            if not leads_to(name, opened):
                 raise DatabaseLost(
                     f"The database file {name} was removed or replaced under the running server.",
                     why="Nothing that is written now would be kept.",
                     fix="Start the server again; if the state folder is gone, restore a backup first.",
                 )
-
-
-def _inode(name: str) -> tuple[int, int] | None:
-    """Return what identifies a file; None if there is none, or it cannot be looked at."""
-    try:
-        found = os.stat(name)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
