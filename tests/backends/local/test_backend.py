@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,11 +40,12 @@ from crucible.backends.base import (
 from crucible.backends.local import LocalBackend
 from crucible.backends.local.backend import CopiedFolder
 from crucible.backends.local.devices import Gpu
+from crucible.backends.local.folder import write_doc
 from crucible.backends.local.processes import group_members
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.compute.scheduling import why_never
 from crucible.core.errors import BadInput
-from crucible.wire.process import Process, start_time
+from crucible.wire.process import Process, find_process, start_time
 
 
 @pytest.fixture
@@ -394,3 +396,14 @@ class TestCopies:
         shutil.copytree(harness.settings().home, copy)
         end(harness, backend, ref)
         LocalBackend(replace(harness.settings(), home=copy), FakeProbe())
+
+    def test_a_host_that_ends_slowly_is_no_copy(self, harness: LocalHarness) -> None:
+        """A process releases its locks before it has ended."""
+        with subprocess.Popen(["sleep", "1"]) as ending:
+            folder = harness.settings().home / "machines" / "mch-1"
+            folder.mkdir(parents=True)
+            host = find_process(ending.pid)
+            assert host is not None
+            write_doc(folder / "host.json", {"pid": host.pid, "start_time": host.start_time})
+            harness.backend()
+            assert not host.alive

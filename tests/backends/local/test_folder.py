@@ -137,3 +137,18 @@ class TestRemove:
             folder.remove()
         with pytest.raises(FileNotFoundError), folder.hold():
             pass
+
+
+def test_no_lock_is_probed_of_who_has_ended(folder: MachineFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probing takes the lock for a moment, which could keep out a host or runner that is just starting."""
+    probed: list[Path] = []
+    monkeypatch.setattr("crucible.backends.local.folder.is_locked", probed.append)
+    attempt = folder.path / "attempts" / "att-1-0"
+    attempt.mkdir(parents=True)
+    for path, process in ((folder.path / "host.json", NOBODY), (attempt / "runner.json", NOBODY)):
+        write_doc(path, {"pid": process.pid, "start_time": process.start_time})
+    assert folder.living_elsewhere() == frozenset()
+    assert probed == []
+    write_doc(attempt / "runner.json", {"pid": me().pid, "start_time": me().start_time})
+    assert folder.living_elsewhere() == {me()}
+    assert probed == [attempt / "runner.lock"]

@@ -48,9 +48,10 @@ HOST_SECONDS = 5.0
 """How long a launch waits for its host to come up."""
 IDLE_EXIT_SECONDS = 60
 STARTUP_SECONDS = 0.3
-ENDING_SECONDS = 0.2
-"""How long a process may take from releasing its locks to its end."""
+ENDING_SECONDS = 5.0
+"""How long a process may take from releasing its locks to its end, on a busy computer."""
 _POLL_SECONDS = 0.01
+_LOOK_SECONDS = 0.1
 
 
 class CopiedFolder(Conflict):
@@ -224,10 +225,9 @@ class LocalBackend:
 
     def _refuse_copy(self) -> None:
         """Raise CopiedFolder if the machines here run, but in another folder: a server here would end their jobs."""
-        if not self._living_elsewhere():
-            return
-        time.sleep(ENDING_SECONDS)  # a process that ends just now releases its lock first
-        living = self._living_elsewhere()
+        until = time.monotonic() + ENDING_SECONDS
+        while (living := self._living_elsewhere()) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)  # a process that ends just now releases its lock first
         if living:
             pids = ", ".join(str(process.pid) for process in sorted(living, key=lambda process: process.pid))
             raise CopiedFolder(

@@ -142,9 +142,10 @@ class MachineFolder:
 
     def living_elsewhere(self) -> frozenset[Process]:
         """Return living hosts and runners that are noted here but have not locked this folder, a copy of theirs."""
-        found = {attempt.runner for attempt in self.attempts() if not attempt.locked}
-        found |= {_process(read_doc(self.path / "host.json"))} if not self.host_locked else set()
-        return frozenset(process for process in found if process and process.alive)
+        host = _process(read_doc(self.path / "host.json"))
+        # As above, probe the lock last: most hosts that are noted have ended, and another may just be starting.
+        hosts = {host} if host and host.alive and not self.host_locked else set()
+        return frozenset(hosts | {runner for attempt in self.attempts() if (runner := attempt.runner_elsewhere)})
 
     def remove(self) -> None:
         """Remove the folder, its tags last, so that an interrupted removal is found again. Call it inside `hold`."""
@@ -179,6 +180,12 @@ class AttemptFolder:
     def runner(self) -> Process | None:
         process = _process(read_doc(self.path / "runner.json"))
         return process if process and process.alive else None
+
+    @property
+    def runner_elsewhere(self) -> Process | None:
+        """A living runner that is noted here but has not locked this folder."""
+        runner = self.runner
+        return runner if runner and not self.locked else None
 
     def group(self) -> frozenset[Process]:
         """Return the process group of the user's process, while the group's leader lives."""
