@@ -366,6 +366,16 @@ async def test_a_fresh_database_beside_a_full_store_is_refused(settings: Setting
     app.build_control(home, settings)
 
 
+@pytest.mark.enable_socket
+async def test_a_store_that_holds_only_what_is_not_ours_is_no_loss(settings: Settings) -> None:
+    home = open_state_folder(settings.home.value)
+    home.write_agents_url("http://127.0.0.1:1", "http://127.0.0.1:1")
+    store = open_store(str(home.store))
+    for key in ("datasets/train.csv", "jobs-of-others/x", "readme"):
+        store.put(key, b"not ours")
+    app.build_control(home, settings)
+
+
 async def test_an_address_beyond_this_computer_is_refused(settings: Settings) -> None:
     with pytest.raises(RefusedByPolicy):
         await app.serve(app.Options(host="0.0.0.0"), settings, app.build_control)

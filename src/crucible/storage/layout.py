@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+from crucible.wire.documents.mailbox import ROOT
 from crucible.wire.files.paths import UnsafePath, safe_name
 
+FOLDERS = ("bundles", "jobs", ROOT)
+"""The top folders that a deployment uses. A bucket may hold more, which is not ours."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -40,6 +40,7 @@ from crucible.core.secret import Secret
 from crucible.integrations.addresses import Exceptions, Guard, look_up
 from crucible.integrations.webhook import Webhooks
 from crucible.storage import StorageError, StoreOptions, open_store
+from crucible.storage.layout import FOLDERS
 from crucible.wire.documents.bootstrap import AGENTS_ADDRESS_FILE
 
 log = structlog.get_logger(__name__)
@@ -205,16 +206,17 @@ def _open_engine(options: ControlOptions) -> _DatabaseEngine:
 
 
 def _refuse_full_store(options: ControlOptions) -> None:
-    """Raise DatabaseMissing if the store holds anything: a new database would know nothing of it.
+    """Raise DatabaseMissing if the store holds objects of a deployment: a new database would know nothing of them.
 
-    A store that cannot be reached says so later.
+    Other objects may share the bucket. A store that cannot be reached says so later.
     """
     brief = replace(options.store_options, request_seconds=STORE_LOOK_SECONDS, retries=0)
     with contextlib.suppress(StorageError):
-        if next(open_store(options.store, brief).list(""), None) is None:
+        store = open_store(options.store, brief)
+        if not any(next(store.list(folder), None) for folder in FOLDERS):
             return
         raise DatabaseMissing(
-            f"The database {options.database} is missing or empty, and the store {options.store} is not.",
+            f"The database {options.database} is missing or empty, but the store {options.store} holds files of jobs.",
             why="The database was removed or emptied; a new one would know none of the jobs whose files are stored.",
             fix="Restore a backup with `crucible db restore FILE`. For an empty database, move the store away,"
             " or set another with CRUCIBLE_STORE.",
