@@ -65,3 +65,24 @@ def test_a_folder_that_is_moved_and_linked_is_not_lost(watch: FolderWatch, clock
     folder.symlink_to(folder.with_name("moved"))
     assert not watch.is_gone
     assert not lost_after(watch, clock, 60)
+
+
+def test_who_waits_learns_that_it_was_moved_or_lost(
+    watch: FolderWatch, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = folder.with_name("moved")
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+        if clock.now > LOST_SECONDS / 2 and moved.exists() and not folder.is_symlink():
+            folder.symlink_to(moved)
+
+    monkeypatch.setattr("crucible.agent.folder_watch.time.sleep", sleep)
+    assert not watch.wait_until_known()
+    folder.rename(moved)
+    assert not watch.wait_until_known(), "a link was put in its place"
+    assert LOST_SECONDS / 2 < clock.now < LOST_SECONDS
+    moved.rmdir()
+    since = clock.now
+    assert watch.wait_until_known()
+    assert clock.now - since >= LOST_SECONDS - LOOK_SECONDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,19 @@ def test_a_second_claim_is_not_made(machine: Machine, control: AgentsServer) -> 
     machine.start_host()
     control.wait(lambda: len(control.devices) == 2)
     assert (control.claimed_by, control.count("/claim")) == (NATIVE_ID, 1)
+
+
+def test_the_machines_folder_is_moved_and_a_link_put_in_its_place(machine: Machine, control: AgentsServer) -> None:
+    """The job goes on; what it writes meanwhile may be left out, as on a full disk."""
+    machine.start_host()
+    machine.run(script("import time\nfor i in range(60): print(i, flush=True); time.sleep(0.1)"))
+    control.wait_for(A1, MessageKind.STARTED)
+    runner = machine.runner()
+    moved = machine.work.with_name("moved")
+    machine.work.rename(moved)
+    time.sleep(2)
+    machine.work.symlink_to(moved)
+    control.wait_for(A1, MessageKind.ENDED, 40)
+    assert machine.runner() == runner
+    assert control.attempts[A1].of(MessageKind.EXITED)[0].data["code"] == 0
+    assert control.attempts[A1].log().decode().endswith("58\n59\n")

@@ -232,7 +232,11 @@ class OutputLog:
         if self._clock() - self._checked_at < 1.0:
             return self._is_full
         self._checked_at = self._clock()
-        was_full, self._is_full = self._is_full, self._limits.free(self._folder) < self._limits.low_disk
+        try:
+            free = self._limits.free(self._folder)
+        except OSError:  # the folder is lost, or being moved; the open segment can be written meanwhile
+            return self._is_full
+        was_full, self._is_full = self._is_full, free < self._limits.low_disk
         if self._is_full and not was_full:
             self._note("output is being left out: the disk is nearly full")
         return self._is_full

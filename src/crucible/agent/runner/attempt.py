@@ -46,7 +46,7 @@ def run_attempt(folder: AttemptFolder, machine: MachineFacts) -> int:
     try:
         runner.run()
     except OSError:
-        if not runner.machine_folder.is_gone:
+        if not runner.machine_folder.wait_until_known():
             raise
         runner.give_up()
     return 0
@@ -65,11 +65,11 @@ def _count_runners(folder: AttemptFolder) -> int:
 def _exit_on_thread_failure(problem: threading.ExceptHookArgs, runner: Runner) -> None:
     """Exit: a runner that lost a thread to a bug would wait forever, but a successor can finish the attempt.
 
-    Where the machine's folder is gone there is no successor.
+    Where the machine's folder is lost there is no successor. It may be being moved, with a link to be put in its place.
     """
     name = problem.thread.name if problem.thread is not None else "a thread"
     log.error("%s failed", name, exc_info=problem.exc_value)
-    if runner.machine_folder.is_gone:
+    if runner.machine_folder.wait_until_known():
         runner.give_up()
     os._exit(70)  # sys.exit would end this thread alone
 

@@ -132,6 +132,9 @@ class Runner:
             if self.machine_folder.is_lost():
                 self.give_up()
                 return
+            if self.machine_folder.is_gone:  # lost, or being moved
+                time.sleep(TURN_SECONDS)
+                continue
             for event in self._next_events():
                 state, actions = rs.step(state, event)
                 self._perform(actions)
