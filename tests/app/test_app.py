@@ -164,6 +164,13 @@ async def test_an_address_for_agents_that_does_not_encrypt_is_refused(
     assert not (settings.home.value / "agents.address").exists()
 
 
+async def launched(harness: ControlHarness) -> str:
+    """Launch the intended machine; its host has not claimed it yet. Return the machine's ID."""
+    while await harness.performer.perform_due():
+        pass
+    return (await harness.machine()).id
+
+
 @pytest.mark.enable_socket
 async def test_both_listeners_answer(settings: Settings, harness: ControlHarness) -> None:
     async with running(settings, harness) as server:
@@ -174,7 +181,7 @@ async def test_both_listeners_answer(settings: Settings, harness: ControlHarness
         about = (await server.http.get(f"{found['url']}/api/v1/server", headers=server.headers)).json()
         assert (about["url"], about["agents_url"]) == (found["url"], found["agents_url"])
         await server.harness.submit()
-        machine = await server.harness.host_up()
+        machine = await launched(server.harness)
         body = {"machine": machine, "nonce": secret("nonce", machine).decode(), "native_id": f"i-{machine}"}
         assert (await server.http.post(f"{found['agents_url']}/agent/v1/claim", json=body)).status_code == 200
         assert (await server.http.get(f"{found['agents_url']}/api/v1/jobs")).status_code == 404
@@ -187,7 +194,7 @@ async def test_agents_on_this_computer_have_a_socket(
 ) -> None:
     async with running(replace(settings, home=Setting(tmp_path / folder)), harness) as server:
         await harness.submit()
-        machine = await harness.host_up()
+        machine = await launched(harness)
         bootstrap = Bootstrap(machine, agents_url_file=str(server.home / "agents.address"))
         address = BaseUrl.parse(server_address(bootstrap).read())
         claiming = open_machine_channel(bootstrap, None)
