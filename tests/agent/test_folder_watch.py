@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.folder_watch import LOOK_SECONDS, LOST_SECONDS, FolderWatch
+from crucible.agent.folder_watch import LOOK_SECONDS, LOST_SECONDS, MachineFolderWatch
 
 
 class Clock:
@@ -30,11 +30,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watch(folder: Path, clock: Clock) -> FolderWatch:
-    return FolderWatch(folder, clock)
+def watch(folder: Path, clock: Clock) -> MachineFolderWatch:
+    return MachineFolderWatch(folder, clock)
 
 
-def lost_after(watch: FolderWatch, clock: Clock, seconds: float) -> bool:
+def lost_after(watch: MachineFolderWatch, clock: Clock, seconds: float) -> bool:
     end = clock.now + seconds
     while clock.now < end:
         clock.now += LOOK_SECONDS / 4
@@ -42,24 +42,24 @@ def lost_after(watch: FolderWatch, clock: Clock, seconds: float) -> bool:
     return lost
 
 
-def test_a_folder_that_is_there_is_not_lost(watch: FolderWatch, clock: Clock) -> None:
+def test_a_folder_that_is_there_is_not_lost(watch: MachineFolderWatch, clock: Clock) -> None:
     assert not lost_after(watch, clock, 60)
 
 
-def test_a_removed_folder_is_lost_after_a_while(watch: FolderWatch, clock: Clock, folder: Path) -> None:
+def test_a_removed_folder_is_lost_after_a_while(watch: MachineFolderWatch, clock: Clock, folder: Path) -> None:
     folder.rmdir()
     assert watch.is_gone
     assert not lost_after(watch, clock, LOST_SECONDS - LOOK_SECONDS)
     assert lost_after(watch, clock, 2 * LOOK_SECONDS)
 
 
-def test_another_folder_at_its_path_is_not_it(watch: FolderWatch, clock: Clock, folder: Path) -> None:
+def test_another_folder_at_its_path_is_not_it(watch: MachineFolderWatch, clock: Clock, folder: Path) -> None:
     shutil.rmtree(folder)
     folder.mkdir()
     assert lost_after(watch, clock, LOST_SECONDS + 2 * LOOK_SECONDS)
 
 
-def test_a_folder_that_is_moved_and_linked_is_not_lost(watch: FolderWatch, clock: Clock, folder: Path) -> None:
+def test_a_folder_that_is_moved_and_linked_is_not_lost(watch: MachineFolderWatch, clock: Clock, folder: Path) -> None:
     folder.rename(folder.with_name("moved"))
     assert not lost_after(watch, clock, LOST_SECONDS - LOOK_SECONDS)
     folder.symlink_to(folder.with_name("moved"))
@@ -68,7 +68,7 @@ def test_a_folder_that_is_moved_and_linked_is_not_lost(watch: FolderWatch, clock
 
 
 def test_who_waits_learns_that_it_was_moved_or_lost(
-    watch: FolderWatch, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
+    watch: MachineFolderWatch, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = folder.with_name("moved")
 

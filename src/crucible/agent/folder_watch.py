@@ -16,7 +16,7 @@ LOST_SECONDS = 5.0
 """How long the folder must be gone, so that it can be moved and a link put in its place."""
 
 
-class FolderWatch:
+class MachineFolderWatch:
     """Watches the folder that the path leads to now. Keeps it open, so that no other gets its inode. Thread-safe."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:

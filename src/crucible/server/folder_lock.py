@@ -1,6 +1,6 @@
 """The lock of a state folder: on the folder itself and on `server.lock` in it.
 
-A lock is on a file, not on its path: whoever removes the file and makes another can lock that too. A folder cannot be
+A lock is on a file, not on its path: a process that replaces the file can lock the new one too. A folder cannot be
 swapped in the same way without taking its content along.
 """
 

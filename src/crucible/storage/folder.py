@@ -27,7 +27,7 @@ _COPY_BYTES = 1024 * 1024
 class Folder:
     """Writes files below `root`. Safe for threads and for several processes at once.
 
-    The root is made once, here. When it is gone later, it is not made anew: its content would be missing all the same.
+    The root is made once, here. If it is gone later, it is not recreated: its content would still be missing.
     """
 
     def __init__(self, root: Path) -> None:

@@ -14,7 +14,7 @@ from tests.certificates import make_certificate
 from tests.server.loopback import Loopback
 
 from crucible.server.http import connections
-from crucible.server.http.connections import ConnectionPool, accept_connection
+from crucible.server.http.connections import ConnectionLimiter, accept_connection
 from crucible.server.http.listen import TlsFiles
 
 HEAD = b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -30,7 +30,7 @@ class Connection:
         self.aborted = True
 
 
-def full(pool: ConnectionPool, *connections: Connection) -> list[bool]:
+def full(pool: ConnectionLimiter, *connections: Connection) -> list[bool]:
     """Add the connections; return which of them are closed for want of room."""
     for connection in connections:
         pool.add(connection)
@@ -40,18 +40,18 @@ def full(pool: ConnectionPool, *connections: Connection) -> list[bool]:
 
 async def test_of_too_many_newcomers_the_oldest_of_the_address_that_has_the_most_are_closed() -> None:
     lonely, *crowd = (Connection(address) for address in ("10.0.0.1", *["10.0.0.2"] * 4))
-    assert full(ConnectionPool(newcomers=3), lonely, *crowd) == [False, True, True, False, False]
+    assert full(ConnectionLimiter(newcomers=3), lonely, *crowd) == [False, True, True, False, False]
 
 
 async def test_a_newcomer_that_has_sent_a_full_head_is_closed_last() -> None:
     heads = [Connection("10.0.0.1", has_head) for has_head in (True, False, True, False)]
-    assert full(ConnectionPool(newcomers=2), *heads) == [False, True, False, True]
+    assert full(ConnectionLimiter(newcomers=2), *heads) == [False, True, False, True]
 
 
 async def test_newcomers_have_a_moment_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that comes back is called by all its agents before it has read the first."""
     monkeypatch.setattr(connections, "TRIM_SECONDS", 0.01)
-    pool, agents = ConnectionPool(newcomers=1), [Connection("10.0.0.1") for _ in range(9)]
+    pool, agents = ConnectionLimiter(newcomers=1), [Connection("10.0.0.1") for _ in range(9)]
     for agent in agents:
         pool.add(agent)
     for agent in agents[2:]:
@@ -62,7 +62,7 @@ async def test_newcomers_have_a_moment_to_be_read(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_one_idle_connection_too_many_costs_the_one_that_is_idle_longest() -> None:
-    pool = ConnectionPool(idle=1)
+    pool = ConnectionLimiter(idle=1)
     first, busy, last = (Connection("10.0.0.1") for _ in range(3))
     for connection in (busy, first, last):
         pool.set_idle(connection)

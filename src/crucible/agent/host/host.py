@@ -20,7 +20,7 @@ from typing import Callable
 from crucible import __version__
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import Lock, write_file, write_json
-from crucible.agent.folder_watch import FolderWatch
+from crucible.agent.folder_watch import MachineFolderWatch
 from crucible.agent.host import host_state as hs
 from crucible.agent.host.runners import RunnerProcesses
 from crucible.agent.link.backoff import Backoff
@@ -92,7 +92,7 @@ class Host:
         self._channel = channel
         self._runners = runners
         self._devices: str | None = devices
-        self._folder = FolderWatch(bootstrap.work)
+        self._folder = MachineFolderWatch(bootstrap.work)
         self._state = hs.begin(bootstrap.idle_exit_seconds, boottime())
         self._lease: float | None = None
         self._deadline: Deadline | None = None

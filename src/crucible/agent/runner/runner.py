@@ -30,7 +30,7 @@ from crucible import __version__
 from crucible.agent.checkpoints import CheckpointCallbacks, CheckpointKeeper
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import read_json, write_file, write_json
-from crucible.agent.folder_watch import FolderWatch
+from crucible.agent.folder_watch import MachineFolderWatch
 from crucible.agent.host.bootstrap import AssignmentFile
 from crucible.agent.host.interruption import start_interruption_watch
 from crucible.agent.link.channel import DesiredAttempt
@@ -82,7 +82,7 @@ class Runner:
         self._assignment_file = assignment_file
         self._assignment = assignment_file.assignment
         self._folder = folder
-        self.machine_folder = FolderWatch(folder.machine)
+        self.machine_folder = MachineFolderWatch(folder.machine)
         self._machine = machine
         self._events: queue.Queue[ev.Event] = queue.Queue()
         # A channel is for one thread: each thread below makes its own.

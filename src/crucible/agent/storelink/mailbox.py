@@ -104,7 +104,7 @@ class FolderMailbox:
     def _stage(self, name: str, content: Content) -> tuple[Path, Path]:
         """Write and sync the content beside its target. Stores do not list names that end in `#1`."""
         target = safe_join(self._box, name)
-        path = self._root  # which may be gone, and is not made anew
+        path = self._root  # which may be gone, and must not be recreated
         for part in target.parent.relative_to(self._root).parts:
             path = path / part
             path.mkdir(mode=0o700, exist_ok=True)

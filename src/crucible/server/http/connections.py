@@ -50,7 +50,7 @@ class Closable(Protocol):
     def abort(self) -> None: ...
 
 
-class ConnectionPool:
+class ConnectionLimiter:
     """The newcomers and the idle connections of one listener, oldest first."""
 
     def __init__(self, newcomers: int = NEWCOMERS, idle: int = IDLE) -> None:
@@ -96,7 +96,7 @@ class TlsHandshake(SSLProtocol):
 
     has_head = False
 
-    def __init__(self, pool: ConnectionPool, http: HttpProtocol, context: ssl.SSLContext) -> None:
+    def __init__(self, pool: ConnectionLimiter, http: HttpProtocol, context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
         nobody: Any = None  # asyncio allows no waiter, its types do not
         super().__init__(loop, http, context, nobody, server_side=True, ssl_handshake_timeout=HEAD_SECONDS)
@@ -124,7 +124,7 @@ class TlsHandshake(SSLProtocol):
 class HttpProtocol(H11Protocol):
     """uvicorn's HTTP connection with a time limit on request heads, and a member of the listener's pool."""
 
-    def __init__(self, pool: ConnectionPool, **given: Any) -> None:
+    def __init__(self, pool: ConnectionLimiter, **given: Any) -> None:
         super().__init__(**given)
         self.handshake: TlsHandshake | None = None
         self._pool = pool

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from crucible.core.errors import Trouble
-from crucible.server.http.connections import ConnectionPool, HttpProtocol, TlsHandshake
+from crucible.server.http.connections import ConnectionLimiter, HttpProtocol, TlsHandshake
 
 STUCK_MILLISECONDS = 120_000
 """The kernel drops a connection whose peer acknowledges no data for this long."""
@@ -135,7 +135,7 @@ class UvicornListener(uvicorn.Server):
     def __init__(self, app: ASGIApp, bound: socket.socket, *, tls: TlsFiles | None = None) -> None:
         super().__init__(_config(app, tls))
         self._bound = bound
-        self._pool = ConnectionPool()
+        self._pool = ConnectionLimiter()
         self.listening = asyncio.Event()
 
     async def run_until_stopped(self) -> None:

@@ -84,7 +84,7 @@ def check_agents_url(url: str | None) -> None:
         return
     raise RefusedByPolicy(
         f"Agents do not call {url} without encryption.",
-        why="Anyone on the network path could read their secrets, and whoever takes the address would get them.",
+        why="Their secrets could be read on the network path, or received by another program at that address.",
         fix="Set agents_url to an address that begins with https://",
     )
 
