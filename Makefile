@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types rooms unit agent hostile stores postgres simulation templates e2e faults quiet prove bench format install clean
+.PHONY: help demo test lint types rooms unit agent hostile stores postgres simulation templates e2e ssh faults quiet prove bench format install clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,9 @@ types: ## mypy, strict
 
 rooms: ## import-linter: who imports whom
 	@scripts/test.sh rooms
+
+ssh: ## jobs on real sshd in name spaces of their own; needs root on Linux
+	@scripts/test.sh ssh
 
 unit: ## tests that start no process and reach no network
 	@scripts/test.sh unit

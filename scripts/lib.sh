@@ -34,8 +34,8 @@ how_to_install() {
     fi
 }
 
-# Tests read system calls with strace, make repositories with git, compile a clock that can be set with gcc and run a
-# PostgreSQL server of their own.
+# Tests read system calls with strace, make repositories with git, compile a clock that can be set with gcc, run a
+# PostgreSQL server of their own, and make computers with sshd in name spaces.
 bring_system_packages() {
     local tool missing=()
     for tool in git strace; do
@@ -43,6 +43,9 @@ bring_system_packages() {
     done
     command -v gcc >/dev/null || missing+=(gcc libc6-dev)
     command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || missing+=(postgresql)
+    command -v ssh >/dev/null || missing+=(openssh-client)
+    [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
+    command -v ip >/dev/null || missing+=(iproute2)
     [ ${#missing[@]} = 0 ] && return
     apt_install "${missing[@]}" || say "missing: ${missing[*]}; tests that need them will say so. $(how_to_install "${missing[@]}")"
 }

@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/.." || exit
 . scripts/lib.sh
 
-all=(lint types rooms unit agent hostile stores postgres simulation templates e2e faults quiet)
+all=(lint types rooms unit agent hostile stores postgres simulation templates e2e ssh faults quiet)
 bin=$PWD/.venv/bin
 run=.pytest_cache/run
 
@@ -34,6 +34,7 @@ suite_templates() { run_pytest -n 2 -m templates tests; }
 # These wait most of their time, for processes and for deadlines: more workers than cores.
 suite_e2e() { run_pytest -n 4 -m e2e tests; }
 suite_faults() { run_pytest -n 4 -m faults --dist loadfile tests; }
+suite_ssh() { run_pytest -n 2 -m ssh tests; }
 # One at a time, and nothing beside it.
 suite_quiet() { run_pytest -m quiet tests; }
 
@@ -42,8 +43,8 @@ run_pytest() { "$bin/python" -m pytest -q -rfEs --dist worksteal --durations=15 
 # bring SUITE...: installs what they need besides ./.venv, side by side.
 bring() {
     case " $* " in *" stores "*) bring_azurite & ;; esac
-    case " $* " in *" templates "* | *" faults "*) bring_torch & ;; esac
-    case " $* " in *" unit "* | *" quiet "* | *" agent "* | *" hostile "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
+    case " $* " in *" templates "* | *" ssh "* | *" faults "*) bring_torch & ;; esac
+    case " $* " in *" unit "* | *" quiet "* | *" agent "* | *" hostile "* | *" postgres "* | *" e2e "* | *" ssh "* | *" faults "*) bring_system_packages & ;; esac
     wait
 }
 

@@ -21,12 +21,13 @@ SUITES = {
     "hostile": ["hostile"],
     "stores": ["storage"],
     "simulation": ["simulation"],
+    "ssh": ["ssh"],
     "templates": ["templates/nanogpt", "analysis/oracle"],
     "e2e": ["e2e"],
     "faults": ["faults"],
 }
 """Folders of each suite, which is also a marker. Other tests are `unit`."""
-WITH_SOCKETS = ("e2e", "faults")
+WITH_SOCKETS = ("e2e", "faults", "ssh")
 LOOPBACK = ["127.0.0.1", "::1"]
 LONGEST_ID = 1_000
 

@@ -20,6 +20,7 @@ KINDS = frozenset(
 NOT_FOR_PEOPLE = {
     "backends/local/backend.py": "a launch call that we did not make",
     "backends/rehearsal/backend.py": "a launch call that we did not make",
+    "backends/ssh/backend.py": "a launch call that we did not make",
     "client/request/ranking.py": "parts of a sentence, joined into the error that has the fix",
     "control/upkeep/retention.py": "kept beside what could not be removed",
 }

@@ -20,8 +20,9 @@ ELSEWHERE = ("wire", "inside", "agent")
 PACKED = {"crucible", "crucible.__version__"}
 """What the agent's file has of the package itself; a job's `crucible` does not."""
 
-ON_DEMAND = {"wire/documents/crypto.py": {"cryptography"}}
-"""What such code imports beyond the standard library, within functions that say what to do where it is missing."""
+ON_DEMAND = {"wire/documents/crypto.py": {"cryptography"}, "wire/machines/processes.py": {"psutil"}}
+"""What such code imports beyond the standard library, within functions: either they say what to do where it is missing,
+or they run only on macOS, in a server."""
 
 OLDEST = (3, 9)
 FILES_ELSEWHERE = sorted(path for room in ELSEWHERE for path in (PACKAGE / room).rglob("*.py"))

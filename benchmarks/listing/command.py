@@ -24,7 +24,7 @@ TIMES = 40
 BOUND_MS = 150.0
 WARM = 3
 START_SECONDS = 60.0
-SPEC = {"command": ["true"], "resources": {"cpus": 1000}, "name": "one more", "backend": "local"}
+SPEC = {"command": ["true"], "name": "one more", "backend": "local"}
 
 WHOLE_PAGE = "a page of 500"
 """Ten times the default page: reported, but not compared with the bound."""

@@ -35,6 +35,7 @@ def control_over(database: str, folder: Path) -> ControlPlane:
         store_options=StoreOptions(),
         agents_url_file=url_file,
         agents_address_file=url_file,
+        agents_socket_file=url_file,
         local_folder=folder / "local",
         backends=("local",),
         key=Secret("k" * 32),

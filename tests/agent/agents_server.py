@@ -193,7 +193,7 @@ class AgentsServer:
         deployment = Deployment(DEPLOYMENT, control_harness.KEY, "http://agents", self._scratch, MAX_BUNDLE)
         services = Services(self._ports, backends, deployment)
         self.harness = ControlHarness(clock=clock, calls=calls, backend=backend, backends=backends, services=services)
-        await self.harness.connected.refresh()
+        await self.harness.offers.refresh()
         self._closing = asyncio.Event()
         self._api: ASGIApp = build_agents_api(self.harness.agents, self._closing)
         self._listener = Loopback(self)

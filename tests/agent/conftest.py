@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.agents_server import AgentsServer
-from tests.agent.machines import Machine
+from tests.agent.real_machine import Machine
 from tests.fork_server import HOST, ForkServer
 
 

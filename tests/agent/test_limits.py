@@ -362,3 +362,9 @@ def test_the_machines_own_choice_works(attempt: str, start: Start, tmp_path: Pat
     process = start(confinement, "print('in')")
     assert process.wait(20) == 0
     confinement.remove()
+
+
+def test_a_table_of_mounts_may_name_folders_in_any_encoding(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_bytes(b"36 35 98:0 / /mnt/caf\xe9 rw - ext4 /dev/sda rw\n")
+    assert os.fsencode(Files().read(table)) == table.read_bytes()

@@ -9,7 +9,7 @@ import tarfile
 
 import pytest
 from tests.agent.agents_server import ALWAYS, AgentsServer
-from tests.agent.machines import A1, A2, Machine, script
+from tests.agent.real_machine import A1, A2, Machine, script
 from tests.agent.waiting import poll
 
 from crucible.wire.documents.messages import MessageKind

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.agent.agents_server import ALWAYS, NATIVE_ID, AgentsServer
-from tests.agent.machines import A1, Machine, script
+from tests.agent.real_machine import A1, Machine, script
 from tests.agent.waiting import is_running, poll
 
 from crucible.wire.documents.messages import MessageKind

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.agent.agents_server import ALWAYS, AgentsServer
-from tests.agent.machines import A1, Machine, script
 from tests.agent.metadata import Metadata
+from tests.agent.real_machine import A1, Machine, script
 from tests.agent.waiting import poll
 
 from crucible.core.compute.resources import Resources

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.agents_server import AgentsServer
-from tests.agent.machines import A1, A2, PYTHON, Machine, script
+from tests.agent.real_machine import A1, A2, PYTHON, Machine, script
 from tests.agent.waiting import is_running, poll
 
 from crucible.core.compute.resources import Resources

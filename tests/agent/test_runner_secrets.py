@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.agents_server import ALWAYS, AgentsServer
-from tests.agent.machines import A1, Machine, script
+from tests.agent.real_machine import A1, Machine, script
 from tests.agent.waiting import poll
 
 from crucible.agent.files import is_locked

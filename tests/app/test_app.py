@@ -36,6 +36,7 @@ from crucible.server.folder_lock import AlreadyRunning, StateFolderLost
 from crucible.server.http.listen import PortInUse, bind, port_of
 from crucible.server.state_folder import StateFolder, open_state_folder
 from crucible.settings import Setting, Settings, load_settings
+from crucible.settings.parsers import DatabaseUrl
 from crucible.storage import open_store
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.http.client import BaseUrl
@@ -145,14 +146,16 @@ async def test_agents_are_told_the_address_of_the_proxy_before_it(settings: Sett
 
 
 @pytest.mark.enable_socket
-async def test_a_server_with_a_certificate_proves_itself_by_it(
+async def test_agents_on_this_computer_need_not_reach_the_name_of_the_certificate(
     settings: Settings, harness: ControlHarness, tmp_path: Path
 ) -> None:
     certificate, key = make_certificate(tmp_path)
-    encrypted = replace(settings, tls_certificate=Setting(certificate), tls_key=Setting(key))
-    async with running(encrypted, harness) as server:
-        assert server.found["agents_url"].startswith("https://127.0.0.1:")
-        assert (server.home / "agents.address").read_text() == server.found["agents_url"]
+    tls = {"tls_certificate": Setting(certificate), "tls_key": Setting(key)}
+    named = replace(settings, **tls, public_url=Setting("https://crucible.invalid"))
+    async with running(named, harness) as server:
+        assert server.found["agents_url"].startswith("https://crucible.invalid:")
+        assert (server.home / "agents.url").read_text() == server.found["agents_url"]
+        assert (server.home / "agents.address").read_text() == f"unix:{server.home}/agents.sock"
 
 
 async def test_an_address_for_agents_that_does_not_encrypt_is_refused(
@@ -359,7 +362,7 @@ async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Setting
 @pytest.mark.parametrize("left", [None, b""])
 async def test_a_fresh_database_beside_a_full_store_is_refused(settings: Settings, left: bytes | None) -> None:
     home = open_state_folder(settings.home.value)
-    home.write_agents_url("http://127.0.0.1:1", "http://127.0.0.1:1")
+    home.write_agents_url("http://127.0.0.1:1", "http://127.0.0.1:1", "unix:/socket")
     await app.build_control(home, settings).store_error()
     open_store(str(home.store)).put("jobs/job-1/x", b"of a job")
     home.database.unlink()
@@ -374,9 +377,27 @@ async def test_a_fresh_database_beside_a_full_store_is_refused(settings: Setting
 
 
 @pytest.mark.enable_socket
+async def test_an_empty_postgresql_database_beside_a_full_store_is_refused(
+    settings: Settings, postgres_url: str
+) -> None:
+    on_postgres = replace(settings, database=Setting(DatabaseUrl(postgres_url)))
+    home = open_state_folder(settings.home.value)
+    home.write_agents_url("http://127.0.0.1:1", "http://127.0.0.1:1", "unix:/socket")
+    open_store(str(home.store)).put("jobs/job-1/x", b"of a job")
+    with pytest.raises(DatabaseMissing) as refused:
+        app.build_control(home, on_postgres)
+    assert "CRUCIBLE_STORE" in refused.value.fix
+    assert postgres_url not in str(refused.value)
+    home.store.rename(home.path / "old")
+    app.build_control(home, on_postgres)
+    open_store(str(home.store)).put("jobs/job-1/x", b"of a job")
+    app.build_control(home, on_postgres)
+
+
+@pytest.mark.enable_socket
 async def test_a_store_that_holds_only_what_is_not_ours_is_no_loss(settings: Settings) -> None:
     home = open_state_folder(settings.home.value)
-    home.write_agents_url("http://127.0.0.1:1", "http://127.0.0.1:1")
+    home.write_agents_url("http://127.0.0.1:1", "http://127.0.0.1:1", "unix:/socket")
     store = open_store(str(home.store))
     for key in ("datasets/train.csv", "jobs-of-others/x", "readme"):
         store.put(key, b"not ours")

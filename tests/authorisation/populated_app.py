@@ -72,7 +72,7 @@ async def populate(harness: ControlHarness) -> PopulatedApp:
     client = OpenIdClient(ISSUER, CLIENT, Secret(SECRET), "Example ID")
     deployment = replace(harness.deployment, shared_computer=True, openid=client, openid_transport=transport(provider))
     control = ControlPlane(harness.ports, harness.backends, deployment)
-    await control._services.backends.refresh()
+    await control._services.offers.refresh()
     await control._services.duties.renew(harness.ports.db, harness.clock)
     await _settle(control)
     tokens = {name: await token_of(control, name) for name in PEOPLE}

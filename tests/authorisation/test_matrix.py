@@ -30,6 +30,7 @@ FILL = {
     "{checkpoint}": "latest",
     "{sha256}": sha(CODE),
     "{project}": "alpha",
+    "{backend}": "local",
     "{note}": "nte-1",
     "{type}": "g4dn.xlarge",
 }
@@ -40,6 +41,8 @@ TRAINING = {"model_name": "x", "tenant_id": "alpha", "config": CODE_OF_IT}
 BODIES: dict[str, Any] = {
     "POST /api/v1/jobs": {"command": ["true"], "project": "alpha"},
     "POST /api/v1/plan": {"command": ["true"]},
+    "POST /api/v1/backends/{backend}/check": {"settings": {"projects": ["alpha"]}},
+    "POST /api/v1/backends/{backend}/connect": {"settings": {"projects": ["alpha"]}},
     "PATCH /api/v1/jobs/{id}": {"name": "other"},
     "POST /api/v1/jobs/bulk": {"jobs": [{"spec": {"command": ["true"], "project": "alpha"}}]},
     "POST /api/v1/jobs/cancel": {"filter": {"project": ["alpha"]}},

@@ -9,22 +9,36 @@ from __future__ import annotations
 import abc
 import dataclasses
 import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
 
-from crucible.backends.base import Backend, LaunchCall, MachineOrder, MachineRef, NotYetGone, Seen
-from crucible.backends.registry import names
+from crucible.backends.base import (
+    AlreadyStarted,
+    Backend,
+    LaunchCall,
+    MachineOrder,
+    MachineRef,
+    NotYetGone,
+    Reach,
+    Seen,
+    Withdraws,
+)
+from crucible.backends.registry import ROWS, BackendRow, names
+from crucible.core.compute.offers import Need, Nodes, ProviderQueue
 from crucible.core.compute.resources import MAX_CPUS, MAX_MEMORY, Resources
+from crucible.core.errors import Unreachable
 from crucible.core.ids import Prefix, make_id
 from crucible.wire.documents.bootstrap import Bootstrap
 
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
 STRANGER = make_id(Prefix.DEPLOYMENT, 1, 2)
 BOOTSTRAP = Bootstrap("", nonce="nonce-that-must-not-be-stored", agents_url="http://127.0.0.1:9")
+MOVED = dataclasses.replace(BOOTSTRAP, agents_url="http://127.0.0.1:10")
 PATIENCE = 30.0
 
 
@@ -36,11 +50,26 @@ def eventually(check: Callable[[], bool], seconds: float = PATIENCE) -> None:
         time.sleep(0.01)
 
 
+def launch_one(backend: Backend, call: LaunchCall, bootstrap: Bootstrap = BOOTSTRAP) -> MachineRef:
+    """Launch one machine, and return it. Its id is the token."""
+    (ref,) = backend.launch(call, [dataclasses.replace(bootstrap, machine=call.token)])
+    return ref
+
+
+def find_one(backend: Backend, token: str) -> MachineRef | None:
+    """Return the only machine of this token, or None."""
+    found = backend.find(token)
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
 class BackendHarness(abc.ABC):
     """A backend under test, and the faults that its world can have."""
 
     halts = True
     """Whether a machine and its work outlive its host."""
+    rows: Mapping[str, BackendRow] = ROWS
+    """The table that has the backend."""
 
     @abc.abstractmethod
     def backend(self) -> Backend:
@@ -56,11 +85,25 @@ class BackendHarness(abc.ABC):
 
     @abc.abstractmethod
     def kill_host(self, ref: MachineRef) -> None:
-        """Kill the agent's host on the machine."""
+        """Kill the agent's host on the machine, or do to the machine what that does."""
 
     @abc.abstractmethod
     def leave_work(self, ref: MachineRef) -> object:
         """Leave an unfinished attempt on the machine."""
+
+    @abc.abstractmethod
+    def booted(self, ref: MachineRef) -> Bootstrap | None:
+        """Return the bootstrap with which the agent's host was started on the machine; None if it was not yet.
+
+        A fake vendor that runs no agent returns what the machine's script would start it with (`run_user_data`).
+        """
+
+    def start(self, ref: MachineRef) -> None:  # noqa: B027 - most providers have no queue
+        """Let a machine that waits in its provider's queue start."""
+
+    def cut_off(self) -> bool:
+        """Let the provider answer nobody from now on. False if that cannot be."""
+        return False
 
     def hurry(self) -> None:  # noqa: B027 - most backends need no force
         """Let the grace period of a termination pass."""
@@ -82,28 +125,38 @@ class BackendConformance(abc.ABC):
 
     # Offers and calls
 
-    def test_it_is_in_the_table(self, backend: Backend) -> None:
-        assert backend.name in names()
+    def test_it_is_in_the_table(self, harness: BackendHarness, backend: Backend) -> None:
+        assert backend.name in names(harness.rows)
 
     def test_offers_are_priced_and_dated(self, backend: Backend) -> None:
-        offers = backend.offers(Resources())
+        offers = backend.offers(Need())
         assert offers
         for offer in offers:
             assert offer.backend == backend.name
             assert offer.instance_type
             assert isinstance(offer.rate, int)
             assert (offer.rate > 0) == backend.capabilities.bills
-            assert datetime.fromisoformat(offer.dated).tzinfo is not None
+            # A price list has a day, a market a time with its zone.
+            assert re.fullmatch(r"\d{4}-\d\d-\d\d", offer.dated) or datetime.fromisoformat(offer.dated).tzinfo
             assert offer.market in backend.capabilities.markets
 
     def test_an_offer_that_is_too_small_says_why(self, backend: Backend) -> None:
         absurd = Resources(cpus=MAX_CPUS, memory_bytes=MAX_MEMORY)
-        assert all(not offer.runnable and offer.why_not for offer in backend.offers(absurd))
+        assert all(not offer.runnable and offer.why_not for offer in backend.offers(Need(absurd)))
+
+    def test_an_offer_names_its_node_if_slots_are_counted(self, backend: Backend) -> None:
+        counted = isinstance(backend.capabilities.capacity, Nodes)
+        assert all((offer.node is not None) == counted for offer in backend.offers(Need()))
+
+    def test_a_check_finds_nothing_wrong(self, backend: Backend) -> None:
+        found = backend.check()
+        assert found
+        assert [each.why for each in found if not each.ok] == []
 
     def test_a_call_is_pure(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
         assert call == backend.call(order) == harness.backend().call(order)
-        assert backend.find(call.token) is None
+        assert find_one(backend, call.token) is None
         assert backend.owned(DEPLOYMENT) == []
 
     def test_a_call_can_be_stored_and_holds_no_secret(self, backend: Backend, order: MachineOrder) -> None:
@@ -120,44 +173,64 @@ class BackendConformance(abc.ABC):
 
     def test_a_launch_makes_a_machine(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
-        ref = backend.launch(call, BOOTSTRAP)
+        ref = launch_one(backend, call)
         assert (ref.backend, ref.machine) == (backend.name, order.machine)
-        assert backend.find(call.token) == ref
+        assert find_one(backend, call.token) == ref
         assert backend.owned(DEPLOYMENT) == [ref]
-        eventually(lambda: seen(backend, ref) is Seen.UP)
+        wait_up(harness, backend, ref)
         assert harness.count(order.machine) == 1
+
+    def test_the_machine_starts_the_agent_with_its_bootstrap(
+        self, harness: BackendHarness, backend: Backend, order: MachineOrder
+    ) -> None:
+        ref = launch_one(backend, backend.call(order))
+        harness.start(ref)
+        eventually(lambda: harness.booted(ref) is not None)
+        booted = harness.booted(ref)
+        assert booted is not None
+        assert (booted.machine, booted.native_id) == (ref.machine, ref.native_id)
+        assert booted.nonce == BOOTSTRAP.nonce
+        tunnelled = backend.capabilities.reach is Reach.TUNNEL  # its agents call the tunnel's other end
+        assert tunnelled or booted.agents_url == BOOTSTRAP.agents_url
 
     def test_launching_twice_gives_one_machine(
         self, harness: BackendHarness, backend: Backend, order: MachineOrder
     ) -> None:
         call = backend.call(order)
-        assert backend.launch(call, BOOTSTRAP) == backend.launch(call, BOOTSTRAP)
+        assert launch_one(backend, call) == launch_one(backend, call)
         assert harness.count(order.machine) == 1
 
     def test_a_stored_call_replayed_by_the_next_server_gives_the_same_machine(
         self, harness: BackendHarness, backend: Backend, order: MachineOrder
     ) -> None:
         call = backend.call(order)
-        ref = backend.launch(call, BOOTSTRAP)
+        ref = launch_one(backend, call)
         replayed = LaunchCall(**json.loads(json.dumps(dataclasses.asdict(call))))
-        assert harness.backend().launch(replayed, BOOTSTRAP) == ref
+        assert launch_one(harness.backend(), replayed) == ref
+        assert harness.count(order.machine) == 1
+
+    def test_a_server_with_another_address_gets_the_same_machine(
+        self, harness: BackendHarness, backend: Backend, order: MachineOrder
+    ) -> None:
+        call = backend.call(order)
+        assert launch_one(backend, call) == launch_one(harness.backend(), call, MOVED)
         assert harness.count(order.machine) == 1
 
     def test_two_servers_launching_at_once_give_one_machine(self, harness: BackendHarness, order: MachineOrder) -> None:
         servers = [harness.backend() for _ in range(3)]
         call = servers[0].call(order)
         with ThreadPoolExecutor(len(servers)) as pool:
-            refs = set(pool.map(lambda server: server.launch(call, BOOTSTRAP), servers))
+            refs = set(pool.map(lambda server: launch_one(server, call), servers))
         assert len(refs) == 1
         eventually(lambda: harness.count(order.machine) == 1)
 
     def test_a_lost_answer_leaks_nothing(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
-        backend.launch(call, BOOTSTRAP)  # the answer is lost: the next server knows the token alone
+        launch_one(backend, call)  # the answer is lost: the next server knows the token alone
         after = harness.backend()
-        ref = after.find(call.token)
+        ref = find_one(after, call.token)
         assert ref is not None
-        assert after.launch(call, BOOTSTRAP) == ref
+        assert launch_one(after, call) == ref
         end(harness, after, ref)
         assert harness.count(order.machine) == 0
 
@@ -167,7 +240,7 @@ class BackendConformance(abc.ABC):
         harness.crash_launch(call)
         after = harness.backend()
         assert [ref.machine for ref in after.owned(DEPLOYMENT)] == [order.machine]
-        ref = after.find(call.token)
+        ref = find_one(after, call.token)
         assert ref in after.owned(DEPLOYMENT)
         assert ref is not None
         end(harness, after, ref)
@@ -180,11 +253,11 @@ class BackendConformance(abc.ABC):
         unknown = MachineRef(backend.name, make_id(Prefix.MACHINE, 5, 5), "unknown")
         hostile = MachineRef(backend.name, "../../etc", "unknown")
         assert [found.seen for found in backend.poll([unknown, hostile])] == [Seen.GONE, Seen.GONE]
-        assert backend.find(unknown.machine) is None
-        assert backend.find(hostile.machine) is None
+        assert find_one(backend, unknown.machine) is None
+        assert find_one(backend, hostile.machine) is None
 
     def test_one_observation_for_each_ref_in_order(self, backend: Backend, order: MachineOrder) -> None:
-        up = backend.launch(backend.call(order), BOOTSTRAP)
+        up = launch_one(backend, backend.call(order))
         unknown = MachineRef(backend.name, make_id(Prefix.MACHINE, 5, 5), "unknown")
         assert [found.ref for found in backend.poll([unknown, up, unknown])] == [unknown, up, unknown]
         assert backend.poll([]) == []
@@ -194,42 +267,62 @@ class BackendConformance(abc.ABC):
     ) -> None:
         if not harness.halts:
             pytest.skip("a machine of this backend does not outlive its host")
-        ref = backend.launch(backend.call(order), BOOTSTRAP)
+        ref = launch_one(backend, backend.call(order))
         harness.leave_work(ref)
         harness.kill_host(ref)
         eventually(lambda: seen(backend, ref) is Seen.HALTED)
         assert backend.owned(DEPLOYMENT) == [ref]
-        assert harness.backend().launch(backend.call(order), BOOTSTRAP) == ref
+        assert launch_one(harness.backend(), backend.call(order)) == ref
         eventually(lambda: seen(backend, ref) is Seen.UP)
         assert harness.count(order.machine) == 1
 
     def test_a_dead_host_without_work_is_gone(
         self, harness: BackendHarness, backend: Backend, order: MachineOrder
     ) -> None:
-        ref = backend.launch(backend.call(order), BOOTSTRAP)
+        ref = launch_one(backend, backend.call(order))
+        harness.start(ref)
         harness.kill_host(ref)
         eventually(lambda: seen(backend, ref) is Seen.GONE)
         end(harness, backend, ref)
 
     def test_another_deployments_machines_are_not_ours(self, backend: Backend, order: MachineOrder) -> None:
-        ours = backend.launch(backend.call(order), BOOTSTRAP)
-        theirs = backend.launch(backend.call(make_order(backend, 2, STRANGER)), BOOTSTRAP)
+        ours = launch_one(backend, backend.call(order))
+        theirs = launch_one(backend, backend.call(make_order(backend, 2, STRANGER)))
         assert backend.owned(DEPLOYMENT) == [ours]
         assert backend.owned(STRANGER) == [theirs]
+
+    def test_a_provider_that_does_not_answer_makes_no_machine_gone(
+        self, harness: BackendHarness, backend: Backend, order: MachineOrder
+    ) -> None:
+        call = backend.call(order)
+        ref = launch_one(backend, call)
+        if not harness.cut_off():
+            pytest.skip("the suite cannot cut off this provider")
+        assert [found.seen for found in backend.poll([ref, ref])] == [Seen.UNREACHABLE, Seen.UNREACHABLE]
+        requests: list[Callable[[], object]] = [
+            lambda: backend.find(call.token),
+            lambda: backend.owned(DEPLOYMENT),
+            lambda: backend.terminate(ref),
+            lambda: launch_one(backend, call),
+            backend.check,
+        ]
+        for request in requests:
+            with pytest.raises(Unreachable):
+                request()
 
     # Ending
 
     def test_a_terminated_machine_is_gone(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
-        ref = backend.launch(call, BOOTSTRAP)
+        ref = launch_one(backend, call)
         end(harness, backend, ref)
         assert seen(backend, ref) is Seen.GONE
-        assert backend.find(call.token) is None
+        assert find_one(backend, call.token) is None
         assert backend.owned(DEPLOYMENT) == []
         assert harness.count(order.machine) == 0
 
     def test_terminating_again_is_fine(self, harness: BackendHarness, backend: Backend, order: MachineOrder) -> None:
-        ref = backend.launch(backend.call(order), BOOTSTRAP)
+        ref = launch_one(backend, backend.call(order))
         end(harness, backend, ref)
         backend.terminate(ref)
         harness.backend().terminate(ref)
@@ -238,19 +331,110 @@ class BackendConformance(abc.ABC):
         backend.terminate(MachineRef(backend.name, make_id(Prefix.MACHINE, 5, 5), "unknown"))
 
     def test_terminating_one_machine_leaves_the_others(self, harness: BackendHarness, backend: Backend) -> None:
-        first, second = (backend.launch(backend.call(make_order(backend, n)), BOOTSTRAP) for n in (1, 2))
+        first, second = (launch_one(backend, backend.call(make_order(backend, n))) for n in (1, 2))
+        wait_up(harness, backend, second)
         end(harness, backend, first)
         assert seen(backend, second) is Seen.UP
         assert backend.owned(DEPLOYMENT) == [second]
 
+    # A provider's queue
+
+    @pytest.fixture
+    def queued(self, backend: Backend, order: MachineOrder) -> MachineRef:
+        """A machine that waits in the provider's queue."""
+        if not isinstance(backend.capabilities.capacity, ProviderQueue):
+            pytest.skip("the provider has no queue")
+        return launch_one(backend, backend.call(order))
+
+    def test_a_machine_in_a_queue_says_so_until_it_starts(
+        self, harness: BackendHarness, backend: Backend, queued: MachineRef
+    ) -> None:
+        (observation,) = backend.poll([queued])
+        assert observation.seen is Seen.QUEUED
+        assert observation.detail
+        assert observation.started_at is None
+        wait_up(harness, backend, queued)
+
+    def test_a_machine_in_a_queue_can_be_withdrawn(
+        self, harness: BackendHarness, backend: Backend, queued: MachineRef
+    ) -> None:
+        assert isinstance(backend, Withdraws)
+        backend.withdraw(queued)
+        assert seen(backend, queued) is Seen.GONE
+        assert backend.owned(DEPLOYMENT) == []
+        assert harness.count(queued.machine) == 0
+        backend.withdraw(queued)
+        backend.withdraw(MachineRef(backend.name, make_id(Prefix.MACHINE, 5, 5), "unknown"))
+
+    def test_a_machine_that_has_started_is_not_withdrawn(
+        self, harness: BackendHarness, backend: Backend, queued: MachineRef
+    ) -> None:
+        assert isinstance(backend, Withdraws)
+        wait_up(harness, backend, queued)
+        with pytest.raises(AlreadyStarted):
+            backend.withdraw(queued)
+        assert seen(backend, queued) is Seen.UP
+
+    def test_a_machine_in_a_queue_is_terminated_as_any_other(
+        self, harness: BackendHarness, backend: Backend, queued: MachineRef
+    ) -> None:
+        end(harness, backend, queued)
+        assert seen(backend, queued) is Seen.GONE
+
+    # Gangs in one call
+
+    @pytest.fixture
+    def gang(self, backend: Backend) -> MachineOrder:
+        if not backend.capabilities.gang_in_one_call:
+            pytest.skip("each machine of a gang has its own call")
+        others = tuple(make_order(backend, number).machine for number in (2, 3))
+        return dataclasses.replace(make_order(backend, 1), ranks=3, others=others)
+
+    def test_one_call_makes_the_machines_of_a_gang_in_the_order_of_their_ranks(
+        self, harness: BackendHarness, backend: Backend, gang: MachineOrder
+    ) -> None:
+        refs = launch_gang(backend, gang)
+        assert [ref.machine for ref in refs] == [gang.machine, *gang.others]
+        assert len({ref.native_id for ref in refs}) == 3
+        assert set(backend.find(backend.call(gang).token)) == set(backend.owned(DEPLOYMENT)) == set(refs)
+        for ref in refs:
+            harness.start(ref)
+            booted = harness.booted(ref)
+            assert booted is not None
+            assert (booted.machine, booted.native_id) == (ref.machine, ref.native_id)
+
+    def test_a_gang_is_made_once(self, harness: BackendHarness, backend: Backend, gang: MachineOrder) -> None:
+        refs = launch_gang(backend, gang)
+        assert launch_gang(harness.backend(), gang) == launch_gang(harness.backend(), gang, MOVED) == refs
+        assert [harness.count(machine) for machine in (gang.machine, *gang.others)] == [1, 1, 1]
+
+    def test_each_machine_of_a_gang_ends_by_itself(
+        self, harness: BackendHarness, backend: Backend, gang: MachineOrder
+    ) -> None:
+        first, *others = launch_gang(backend, gang)
+        end(harness, backend, first)
+        assert set(backend.owned(DEPLOYMENT)) == set(backend.find(backend.call(gang).token)) == set(others)
+
+
+def launch_gang(backend: Backend, order: MachineOrder, bootstrap: Bootstrap = BOOTSTRAP) -> list[MachineRef]:
+    """Launch the machines of a gang, each with its own bootstrap."""
+    bootstraps = [dataclasses.replace(bootstrap, machine=machine) for machine in (order.machine, *order.others)]
+    return list(backend.launch(backend.call(order), bootstraps))
+
 
 def make_order(backend: Backend, number: int, deployment: str = DEPLOYMENT) -> MachineOrder:
-    offer = next(offer for offer in backend.offers(Resources()) if offer.runnable)
+    offer = next(offer for offer in backend.offers(Need()) if offer.runnable)
     return MachineOrder(make_id(Prefix.MACHINE, 1, number), deployment, offer)
 
 
 def seen(backend: Backend, ref: MachineRef) -> Seen:
     return backend.poll([ref])[0].seen
+
+
+def wait_up(harness: BackendHarness, backend: Backend, ref: MachineRef) -> None:
+    """Let the machine start, and wait until the provider says that it runs."""
+    harness.start(ref)
+    eventually(lambda: seen(backend, ref) is Seen.UP)
 
 
 def is_gone(backend: Backend, ref: MachineRef) -> bool:

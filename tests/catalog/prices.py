@@ -30,7 +30,7 @@ def make_prices(
     """`asked` answers for every provider; nobody does unless it is given."""
     clock, calls = FakeClock(), InlineCalls()
     clock.time = day
-    connected = ConnectedBackends({backend.name: backend for backend in backends}, calls)
+    connected = ConnectedBackends({backend.name: backend for backend in backends})
     keys = {name: Secret("a-key") for name in KEYS}
     sources = Sources(keys, httpx2.MockTransport(asked or _nobody), lambda: None)
     return Catalog(Library(folder), connected, calls, clock, Access(InlineDb(), clock), sources)

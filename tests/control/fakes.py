@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from crucible.backends.base import (
     Capabilities,
+    Finding,
     LaunchCall,
     LaunchRefused,
     LaunchUnknown,
@@ -17,11 +18,10 @@ from crucible.backends.base import (
     Observation,
     Reach,
     Seen,
-    Slots,
 )
 from crucible.control.runtime.ports import run_guarded
-from crucible.core.compute.offers import Offer
-from crucible.core.compute.resources import Capacity, GiB, Resources
+from crucible.core.compute.offers import Need, Node, Nodes, Offer
+from crucible.core.compute.resources import Capacity, GiB
 from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
 from crucible.core.hooks import Reply
 from crucible.core.ids import Prefix, make_id
@@ -119,6 +119,7 @@ class Made:
     deployment: str
     seen: Seen = Seen.UP
     hidden: int = 0
+    started_at: float | None = None
 
 
 @dataclass
@@ -130,9 +131,7 @@ class FakeBackend:
     """
 
     name: str = "local"
-    capabilities: Capabilities = Capabilities(
-        reach=Reach.LOOPBACK, slots=Slots.COUNTED, bills=False, shared_machines=True, in_place=True
-    )
+    capabilities: Capabilities = Capabilities(reach=Reach.SAME_COMPUTER, capacity=Nodes(), bills=False, in_place=True)
     capacity: Capacity = CAPACITY
     rate: int = 0
     lag: int = 0
@@ -146,17 +145,19 @@ class FakeBackend:
     terminated: list[MachineRef] = field(default_factory=list)
     polls: int = 0
 
-    def offers(self, need: Resources) -> Sequence[Offer]:
+    def offers(self, need: Need) -> Sequence[Offer]:
         self._reach()
-        return [Offer(self.name, "here", "this computer", self.capacity, self.rate)]
+        counted = isinstance(self.capabilities.capacity, Nodes)
+        node = Node(f"node-{self.name}", "this computer") if counted else None
+        return [Offer(self.name, "here", "this computer", self.capacity, self.rate, node=node)]
 
     def call(self, order: MachineOrder) -> LaunchCall:
         return LaunchCall(self.name, order.machine, "make", {"deployment": order.deployment, "size": [1, 2.5, None]})
 
-    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+    def launch(self, call: LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[MachineRef]:
         self._reach()
         self.launches.append(call)
-        self.bootstraps.append(bootstrap)
+        self.bootstraps.extend(bootstraps)
         answer = self._next(self.answers)
         if isinstance(answer, BaseException):
             raise answer
@@ -167,13 +168,13 @@ class FakeBackend:
         ref = self._make(call)
         if answer == "lost":
             raise LaunchUnknown("No answer.")
-        return ref
+        return [ref]
 
-    def find(self, token: str) -> MachineRef | None:
+    def find(self, token: str) -> Sequence[MachineRef]:
         self._reach()
         self.finds.append(token)
         made = self.made.get(token)
-        return made.ref if made is not None and self._shown(made) and made.seen is not Seen.GONE else None
+        return [made.ref] if made is not None and self._shown(made) and made.seen is not Seen.GONE else []
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
         self._reach()
@@ -194,14 +195,17 @@ class FakeBackend:
         ours = [m for m in self.made.values() if m.deployment == deployment and m.seen is not Seen.GONE]
         return [made.ref for made in ours if self._shown(made)]
 
+    def check(self) -> Sequence[Finding]:
+        return []
+
     def add(self, machine: str, deployment: str = DEPLOYMENT) -> MachineRef:
         """Add a machine with this tag that Crucible did not launch."""
         ref = MachineRef(self.name, machine, f"i-{machine}", "here")
         self.made[machine] = Made(ref, deployment)
         return ref
 
-    def show(self, machine: str, seen: Seen) -> None:
-        self.made[machine].seen = seen
+    def show(self, machine: str, seen: Seen, started_at: float | None = None) -> None:
+        self.made[machine].seen, self.made[machine].started_at = seen, started_at
 
     def _make(self, call: LaunchCall) -> MachineRef:
         if call.token not in self.made:
@@ -213,7 +217,7 @@ class FakeBackend:
     def _observe(self, ref: MachineRef) -> Observation:
         made = self.made.get(ref.machine)
         seen = made.seen if made is not None and self._shown(made) else Seen.GONE
-        return Observation(ref, seen, f"it is {seen.value}")
+        return Observation(ref, seen, f"it is {seen.value}", made.started_at if made is not None else None)
 
     def _shown(self, made: Made) -> bool:
         made.hidden -= 1

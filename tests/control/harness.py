@@ -23,6 +23,7 @@ from tests.control.fakes import (
     FakePost,
     InlineCalls,
 )
+from tests.control.moon import Moon
 
 from crucible.backends.base import LaunchCall
 from crucible.control.agents.agents import Agents
@@ -35,7 +36,7 @@ from crucible.control.db.sqlite.inline import InlineDb
 from crucible.control.hooks import WebhookTransport
 from crucible.control.jobs.submit import StoredJob
 from crucible.control.reconcile import repository
-from crucible.control.reconcile.unit_of_work import UnitOfWork
+from crucible.control.reconcile.unit_of_work import Changes, UnitOfWork
 from crucible.control.resources.machines import Machines
 from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment, Services
@@ -71,6 +72,8 @@ class ControlHarness:
             services.writer,
         )
         self.connected, self.duties, self.scheduler = services.backends, services.duties, services.scheduler
+        self.offers, self.admission = services.offers, services.admission
+        _run_scheduler_after_writes(services)
         self.submitter, self.performer, self.poller = services.submitter, services.performer, services.poller
         self.janitor, self.contacts, self.reconciler = services.janitor, services.contacts, services.reconciler
         self.tails, self.logs, self.bundles, self.agents = (
@@ -105,6 +108,7 @@ class ControlHarness:
         return found
 
     async def accept(self, spec: JobSpec, key: str | None = None) -> StoredJob:
+        await self.admission.prepare([spec])
         return await self.writer.write(lambda unit: self.submitter.store(unit, spec, key))
 
     async def submit(self, **more: Any) -> str:
@@ -117,7 +121,10 @@ class ControlHarness:
         return FakeRunner(self.agents, (await self.attempt(job)).id)
 
     async def place(self) -> None:
-        await self.writer.write(self.scheduler.place)
+        """Let the scheduler have its round, and another one once backends have answered what it asked."""
+        await self.scheduler.round()
+        await asyncio.gather(*self.offers._asking.values())
+        await self.scheduler.round()
 
     async def host_up(self) -> str:
         """Launch the intended machine; its host claims it and makes contact. Return the machine's ID."""
@@ -164,6 +171,35 @@ class ControlHarness:
 
     async def count(self, table: Table) -> int:
         return len(await self.rows(table))
+
+
+def _run_scheduler_after_writes(services: Services) -> None:
+    """Let the scheduler have its round at once after each write that wakes it, and after each sweep.
+
+    In a server its loop does so a moment later.
+    """
+    write, announce = services.writer.write, services.writer.announce
+    woken = [False]
+
+    def note(changes: Changes) -> None:
+        woken[0] |= changes.freed or bool(changes.queued)
+        announce(changes)
+
+    async def write_then_schedule(fn: Callable[[UnitOfWork], T]) -> T:
+        result = await write(fn)
+        if woken[0] and not services.scheduler._one_round.locked():
+            woken[0] = False
+            await services.scheduler.round()
+        return result
+
+    sweep = services.reconciler.round
+
+    async def sweep_then_schedule() -> None:
+        await sweep()
+        await services.scheduler.round()
+
+    services.writer.announce, services.writer.write = note, write_then_schedule  # type: ignore[method-assign]
+    services.reconciler.round = sweep_then_schedule  # type: ignore[method-assign]
 
 
 class FakeRunner:
@@ -268,7 +304,7 @@ async def give_back(db: Db) -> None:
     _idle.append(db)
 
 
-async def make_harness(scratch: Path, *others: FakeBackend) -> ControlHarness:
+async def make_harness(scratch: Path, *others: FakeBackend, most_nodes: int = 1) -> ControlHarness:
     """Return a control plane with a fake backend called `local`, and with `others`."""
     clock = FakeClock()
     calls = InlineCalls()
@@ -283,8 +319,8 @@ async def make_harness(scratch: Path, *others: FakeBackend) -> ControlHarness:
         "w1",
     )
     backend = FakeBackend()
-    harness = join(ports, clock, calls, {b.name: b for b in (backend, *others)}, scratch)
-    await harness.connected.refresh()
+    harness = join(ports, clock, calls, {b.name: b for b in (backend, *others)}, scratch, most_nodes=most_nodes)
+    await harness.offers.refresh()
     await harness.duties.renew(ports.db, clock)
     return harness
 
@@ -296,8 +332,14 @@ def join(
     backends: dict[str, FakeBackend],
     scratch: Path,
     post: WebhookTransport | None = None,
+    moon: Moon | None = None,
+    most_nodes: int = 1,
 ) -> ControlHarness:
-    given = Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000, post=post or FakePost(clock))
+    """`moon`: a provider that can be connected (default: one of its own)."""
+    factory, post = (moon or Moon()).factory(backends), post or FakePost(clock)
+    given = Deployment(
+        DEPLOYMENT, KEY, "http://agents", scratch, 1000, post=post, factory=factory, most_nodes=most_nodes
+    )
     services = Services(ports, backends, given)
     return ControlHarness(clock=clock, calls=calls, backend=backends["local"], backends=backends, services=services)
 
@@ -308,7 +350,7 @@ async def other_worker(harness: ControlHarness, worker: str) -> ControlHarness:
     twin = join(
         ports, harness.clock, harness.calls, harness.backends, harness.deployment.scratch, harness.deployment.post
     )
-    await twin.connected.refresh()
+    await twin.offers.refresh()
     return twin
 
 
@@ -342,6 +384,7 @@ def make_machine(machine: str, **more: Any) -> Machine:
         "owner": "pool:local",
         "rate": 0,
         "created_at": START,
+        "started_at": START,
         "launch_deadline": START + 30,
         "call": json.dumps(asdict(LaunchCall("local", machine, "make", {"deployment": DEPLOYMENT}))),
         "capacity": CAPACITY,

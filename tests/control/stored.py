@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from obstore.store import MemoryStore
 from sqlalchemy import Connection, Table, insert, select
 from tests.control.fakes import CountedIds, EvenRandom, FakeClock, InlineCalls, Killed
-from tests.core.lifecycle.acts import Act, Claim, Contact, Pass, Say, See, claimed
+from tests.core.lifecycle.acts import Act, Claim, Contact, Pass, Say, See, claim_of
 from tests.core.lifecycle.builders import NOW
 from tests.core.lifecycle.explore import machines_of
 from tests.core.lifecycle.moves import Books
@@ -45,7 +45,7 @@ from crucible.storage import ObjectStore
 T = TypeVar("T")
 
 TABLES = (t.jobs, t.attempts, t.slots, t.machines, t.events, t.effects, t.price_segments)
-PRESENT = (f.HostSeen, f.SeenUp, f.SeenHalted)
+PRESENT = (f.HostSeen, f.SeenQueued, f.SeenUp, f.SeenHalted)
 """Whoever says this says that the machine is there."""
 
 
@@ -106,12 +106,13 @@ class Stored:
                 self.clock.move(seconds)
             case Say():
                 self.tell(job, act.make(self.world(job), self.now))
-            case See(_, facts):
-                for machine, fact in itertools.product(machines_of(self.world(job)), facts):
+            case See(_, facts, last):
+                machines = machines_of(self.world(job))
+                for machine, fact in itertools.product(machines[-1:] if last else machines, facts):
                     self.show(machine.id, fact)
             case Claim():
                 for machine in machines_of(self.world(job)):
-                    self._claim(machine)
+                    self.show(machine.id, claim_of(machine))
             case Contact():
                 self._contact(job)
 
@@ -131,22 +132,17 @@ class Stored:
         self.books.shown(before, fact, step, lambda: tuple(self.path))
         assert replace(after, version=0) == replace(step.machine, version=0)
         went = before.alive and not after.alive
+        queued = MachineState.QUEUED in (before.state, after.state)
+        wakes = went or (queued and (before.state, before.detail) != (after.state, after.detail))
         assert not went or said_gone(before, self.lives[machine]), f"nobody said that {machine} is gone"
         effects = [(effect.kind.value, effect.machine) for effect in step.effects]
         assert before.wanted or not effects, "what is not wanted is not launched again"
-        worlds = {job: _beside(w, after, self.now if went else None) for job, w in self.records.worlds.items()}
+        worlds = {job: _beside(w, after, self.now if wakes else None) for job, w in self.records.worlds.items()}
         self._expect(
             worlds=worlds,
             machines={**self.records.machines, machine: after},
             effects=[*self.records.effects, *effects],
         )
-
-    def _claim(self, machine: Machine) -> None:
-        save, after = repository.save_machine, claimed(machine)
-        saved = self._write(lambda unit: save(unit.conn, machine, after, (), unit.now))
-        assert replace(saved, version=0) == replace(after, version=0)
-        worlds = {job: _beside(world, saved, None) for job, world in self.records.worlds.items()}
-        self._expect(worlds=worlds, machines={**self.records.machines, machine.id: saved})
 
     def _contact(self, job: str) -> None:
         world, live = self.world(job), self.world(job).live
@@ -238,14 +234,14 @@ class Stored:
         """A placement speaks of a shared machine as its row is at that instant."""
         if not isinstance(fact, f.Placed):
             return fact
-        known = self.records.machines.get(fact.machine.id)
-        if known is not None:
-            return replace(fact, machine=known, new=False)
-        if not fact.new:
-            row = insert(t.machines).values(codec.machine_row(fact.machine))
-            self._run(self.db.write(lambda conn: conn.execute(row).rowcount))
-            self._expect(machines={**self.records.machines, fact.machine.id: fact.machine})
-        return fact
+        known = self.records.machines
+        for machine in fact.machines:
+            if machine.id not in known and machine.id not in fact.new:
+                row = insert(t.machines).values(codec.machine_row(machine))
+                self._run(self.db.write(lambda conn, row=row: conn.execute(row).rowcount))
+                self._expect(machines={**self.records.machines, machine.id: machine})
+        machines = tuple(known.get(machine.id, machine) for machine in fact.machines)
+        return replace(fact, machines=machines, new=fact.new - known.keys())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         # `Runner.run` would set a handler of signals each time, and put all it is given into words.
@@ -309,8 +305,9 @@ def _rows(conn: Connection, table: Table) -> list[tuple[Any, ...]]:
 
 
 def _with_machine(world: World, fact: Fact) -> World:
-    """A scheduler decides on a job together with the shared machine it has in mind."""
-    return world.with_machine(fact.machine) if isinstance(fact, f.Placed) and not fact.new else world
+    """A scheduler decides on a job together with the shared machines it has in mind."""
+    there = [m for m in fact.machines if m.id not in fact.new] if isinstance(fact, f.Placed) else []
+    return replace(world, machines={**world.machines, **{machine.id: machine for machine in there}})
 
 
 def _loaded(world: World) -> World:
@@ -330,10 +327,10 @@ def _plain(world: World) -> World:
     return replace(world, job=replace(world.job, version=0), machines=machines)
 
 
-def _beside(world: World, machine: Machine, gone_at: float | None) -> World:
-    """A job's world after its machine changed: where that went away, the job is due."""
+def _beside(world: World, machine: Machine, due_at: float | None) -> World:
+    """A job's world after its machine changed: where that went away, or waits at its provider, the job is due."""
     slots = [slot for attempt in world.attempts for slot in attempt.slots if slot.machine == machine.id]
     seen = world.with_machine(machine) if slots else world
-    if gone_at is None or all(slot.ended for slot in slots):
+    if due_at is None or all(slot.ended for slot in slots):
         return seen
-    return seen.with_job(due_at=gone_at, version=world.job.version + 1)
+    return seen.with_job(due_at=due_at, version=world.job.version + 1)

@@ -113,6 +113,7 @@ async def test_cancelling_a_waiting_job_ends_it_and_lets_the_next_go(
     small = (await control.jobs.submit(OWNER, job_spec(cpus=2), None)).view.id
     view, changed = await control.jobs.cancel(OWNER, large)
     assert (view.status, changed) == ("cancelled", True)
+    await harness.place()
     assert (await harness.world(small)).live is not None
     assert (await control.jobs.cancel(OWNER, large))[1] is False
 
@@ -124,6 +125,7 @@ async def test_cancelling_before_a_host_has_come_ends_it_and_lets_the_next_go(
     waiting = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     view, changed = await control.jobs.cancel(OWNER, job)
     assert (view.status, changed) == ("cancelled", True)
+    await harness.place()
     assert (await harness.world(waiting)).live is not None
 
 

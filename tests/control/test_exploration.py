@@ -43,7 +43,7 @@ from crucible.core.lifecycle import AttemptState, Fact, JobState, Machine, Machi
 from crucible.core.lifecycle import facts as f
 
 JOBS = ("job-1", "job-2")
-ENDS = ("CancelRequested", "Impossible", "NothingSaved")
+ENDS = ("CancelRequested", "NothingSaved")
 """What ends a whole job at once: said seldom, or nothing else would be seen."""
 COMMON = [act for act in SAYINGS if act.name not in ENDS]
 PLACED = [act for act in SAYINGS if act.name.startswith("Placed") and not act.vain]
@@ -124,7 +124,11 @@ class Histories(RuleBasedStateMachine):
         live = world.live
         if live is None:
             return (data.draw(st.sampled_from(usual(world.job.state))),)
-        if world.machines[live.slots[0].machine].state in (MachineState.INTENDED, MachineState.CREATING):
+        if world.machines[live.slots[0].machine].state in (
+            MachineState.INTENDED,
+            MachineState.CREATING,
+            MachineState.QUEUED,
+        ):
             return Claim(), HOST_SPEAKS
         if live.state is AttemptState.RUNNING:
             return (data.draw(st.sampled_from(EXITED)),)
@@ -193,7 +197,7 @@ def usual(state: JobState) -> list[Say]:
 
 
 def beside(world: World, machine: Machine, now: float) -> Fact:
-    return f.Placed(attempt_for(world, machine, now), machine, "there is room beside another")
+    return f.Placed(attempt_for(world, machine, now=now), (machine,), "there is room beside another")
 
 
 @pytest.mark.timeout(3600)

@@ -16,8 +16,13 @@ BUCKET = "s3://bucket/prefix"
 @pytest.mark.parametrize(
     ("reach", "server", "store", "wanted", "channel"),
     [
+        (Reach.SAME_COMPUTER, HERE, FOLDER, Channel.HTTPS, Channel.HTTPS),
+        (Reach.SAME_COMPUTER, HERE, FOLDER, Channel.STORE, Channel.STORE),
+        (Reach.SAME_COMPUTER, HERE, BUCKET, Channel.STORE, Channel.STORE),
+        (Reach.SAME_COMPUTER, "", "", Channel.HTTPS, None),
         (Reach.LOOPBACK, HERE, FOLDER, Channel.HTTPS, Channel.HTTPS),
-        (Reach.LOOPBACK, HERE, FOLDER, Channel.STORE, Channel.STORE),
+        (Reach.LOOPBACK, HERE, FOLDER, Channel.STORE, Channel.HTTPS),
+        (Reach.LOOPBACK, "", FOLDER, Channel.STORE, None),
         (Reach.LOOPBACK, HERE, BUCKET, Channel.STORE, Channel.STORE),
         (Reach.SHARED_DIR, HERE, FOLDER, Channel.HTTPS, Channel.STORE),
         (Reach.SHARED_DIR, HERE, "file:///srv/crucible", Channel.HTTPS, Channel.STORE),
@@ -30,13 +35,30 @@ BUCKET = "s3://bucket/prefix"
         (Reach.INTERNET, HERE, FOLDER, Channel.HTTPS, None),
         (Reach.INTERNET, "", "", Channel.HTTPS, None),
         (Reach.LOOPBACK, "", "", Channel.HTTPS, None),
-        (Reach.TUNNEL, HERE, FOLDER, Channel.HTTPS, Channel.TUNNEL),
+        (Reach.TUNNEL, HERE, FOLDER, Channel.HTTPS, None),
+        (Reach.TUNNEL, HERE, BUCKET, Channel.HTTPS, Channel.STORE),
+        (Reach.TUNNEL, OPEN, FOLDER, Channel.HTTPS, Channel.HTTPS),
     ],
 )
 def test_choice(reach: Reach, server: str, store: str, wanted: Channel, channel: Channel | None) -> None:
     choice = choose_channel(reach, server, store, wanted)
     assert choice.channel is channel
     assert choice.why
+
+
+@pytest.mark.parametrize(
+    ("server", "store", "wanted", "channel"),
+    [
+        (HERE, FOLDER, Channel.HTTPS, Channel.TUNNEL),
+        (OPEN, FOLDER, Channel.STORE, Channel.TUNNEL),
+        (HERE, BUCKET, Channel.STORE, Channel.STORE),
+        ("", FOLDER, Channel.HTTPS, None),
+    ],
+)
+def test_a_tunnel_is_chosen_where_the_backend_builds_one(
+    server: str, store: str, wanted: Channel, channel: Channel | None
+) -> None:
+    assert choose_channel(Reach.TUNNEL, server, store, wanted, tunnels=True).channel is channel
 
 
 @pytest.mark.parametrize("reach", list(Reach))
@@ -63,11 +85,11 @@ def test_a_place_on_the_internet_needs_a_bucket() -> None:
 def test_what_has_to_be_encrypted_needs_a_package(
     store: str, private: bool, secrets: bool, lacking: str, rejected: bool
 ) -> None:
-    choice = choose_channel(Reach.LOOPBACK, HERE, store, Channel.STORE)
+    choice = choose_channel(Reach.SAME_COMPUTER, HERE, store, Channel.STORE)
     found = check_channel(choice, private=private, secrets=secrets, lacking=lacking)
     assert (found is not None) is rejected
     assert found is None or found.fix == "Install it there: /usr/bin/python3 -m pip install cryptography."
-    https = choose_channel(Reach.LOOPBACK, HERE, store)
+    https = choose_channel(Reach.SAME_COMPUTER, HERE, store)
     assert check_channel(https, private=private, secrets=secrets, lacking=lacking) is None
 
 

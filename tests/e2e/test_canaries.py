@@ -6,21 +6,26 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 from tests.e2e.canaries import COUNT, PROGRAM, Canary, make_canaries
 from tests.harness import Deployment, View, python, until
 from tests.scale import Record
+from tests.storage.servers import bucket_options, seaweedfs
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
+
+from crucible.storage import NotFound, open_store
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("new_interpreters")]
 
 PLACES: Mapping[str, Mapping[str, str]] = {
     "local": {},
     "rehearsal": {},
-    "rehearsal through the store": {"CRUCIBLE_CHANNEL": "store"},
+    "rehearsal through a bucket": {"CRUCIBLE_CHANNEL": "store"},
+    "local through the store": {"CRUCIBLE_CHANNEL": "store"},
     "local through a store that others may read": {"CRUCIBLE_CHANNEL": "store"},
 }
 SERVERS = "a-password-of-the-server-itself"
@@ -39,9 +44,10 @@ def crucible(tmp_path: Path, place: str) -> Iterator[Deployment]:
     store.mkdir()
     store.chmod(0o755 if "others" in place else 0o700)
     given = {"CRUCIBLE_BACKENDS": "local,rehearsal", "CLOUD_PASSWORD": SERVERS, "CRUCIBLE_STORE": str(store)}
-    env = {**given, **PLACES[place]}
-    with Deployment(tmp_path, env) as deployment:
-        yield deployment
+    with seaweedfs() if "bucket" in place else nullcontext() as bucket:
+        env = {**given, **PLACES[place], **(bucket.settings() if bucket else {})}
+        with Deployment(tmp_path, env) as deployment:
+            yield deployment
 
 
 @pytest.fixture
@@ -68,11 +74,11 @@ def test_none_is_found(
     until(
         lambda: any(path.match("outputs/ready") for path in paths(tmp_path)), 90, "the program to have let them all out"
     )
-    seen = {"command lines": command_lines(), **files(tmp_path)}
+    seen = {"command lines": command_lines(), **files(tmp_path), **stored(crucible)}
     gate.touch()
     view = crucible.wait(job, 120)
     assert (view["status"], view["exit_code"]) == ("failed", 1), view
-    seen.update({f"later {name}": data for name, data in files(tmp_path).items()})
+    seen.update({f"later {name}": data for name, data in {**files(tmp_path), **stored(crucible)}.items()})
     seen.update(answers(crucible, job))
     seen["stream"] = frames(crucible, job)
     seen["commands"] = commands(crucible, job)
@@ -82,8 +88,8 @@ def test_none_is_found(
     assert found == []
     assert {"home/crucible.db", "home/server.log", "home/secrets.keys"} <= set(seen)
     mail = {name: data for name, data in seen.items() if name.endswith(("/alive", "/down", "/claim"))}
-    assert bool(mail) == ("store" in place)
-    form = b"encrypted" if "others" in place else b"signed"
+    assert bool(mail) == ("through" in place)
+    form = b"signed" if place == "local through the store" else b"encrypted"
     assert all(data.startswith(form) for name, data in mail.items() if name.endswith(("/alive", "/claim")))
 
     log = crucible.log(job).decode()
@@ -130,6 +136,18 @@ def files(folder: Path) -> dict[str, bytes]:
                 found[str(inside)] = path.read_bytes()
         except OSError:
             continue
+    return found
+
+
+def stored(crucible: Deployment) -> dict[str, bytes]:
+    """All that lies in the deployment's bucket, if it has one, but what the job itself wrote."""
+    if "CRUCIBLE_STORE_ENDPOINT" not in crucible.env:
+        return {}
+    store, found = open_store(crucible.env["CRUCIBLE_STORE"], bucket_options(crucible.env)), {}
+    for key, _ in store.list(""):
+        if "/outputs/" not in key and not _is_own_blob(Path(key)):
+            with suppress(NotFound):  # taken in meanwhile
+                found[f"bucket/{key}"] = store.get(key)
     return found
 
 

@@ -288,11 +288,12 @@ def test_an_environment_is_built_once(crucible: Deployment, tmp_path: Path) -> N
     value, prefix = json.loads(crucible.log(job).splitlines()[-1])
     assert value == 42
     assert Path(prefix).parent == crucible.home / "envs"
-    before = Path(prefix).stat().st_mtime_ns
+    built = Path(prefix, "pyvenv.cfg").stat()
     again = crucible.submit(spec)
     second = crucible.wait(again)
     assert json.loads(crucible.log(again)) == [42, prefix]
-    assert Path(prefix).stat().st_mtime_ns == before
+    now = Path(prefix, "pyvenv.cfg").stat()
+    assert (now.st_ino, now.st_mtime_ns) == (built.st_ino, built.st_mtime_ns)
     assert "built now" in _about(first)
     assert "built earlier" in _about(second)
 

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from tests.e2e.support import packed, upload, wait_for
 from tests.harness import Deployment, View, alive, python, shell, until
-from tests.storage.servers import Server, seaweedfs
+from tests.storage.servers import bucket_options, seaweedfs
 
-from crucible.core.secret import Secret
-from crucible.storage import NotFound, Store, StoreOptions, open_store
+from crucible.storage import NotFound, Store, open_store
 
 DEAF_SERVER = """\
 import json
@@ -72,24 +71,11 @@ def crucible(tmp_path: Path) -> Iterator[StoreOnlyDeployment]:
 def in_bucket(tmp_path: Path) -> Iterator[StoreOnlyDeployment]:
     """Its store is a bucket, for which the agents have no credentials."""
     with seaweedfs() as server:
-        deployment = StoreOnlyDeployment(tmp_path, _bucket(server))
+        deployment = StoreOnlyDeployment(tmp_path, server.settings())
         with deployment:
             yield deployment
         assert not deployment.calls.exists(), "no agent has called"
         assert not (deployment.home / "store" / "mailboxes").exists()
-
-
-def _bucket(server: Server) -> dict[str, str]:
-    options = server.options
-    assert options.access_key is not None
-    assert options.secret_key is not None
-    return {
-        "CRUCIBLE_STORE": server.url(),
-        "CRUCIBLE_STORE_ENDPOINT": str(options.endpoint),
-        "CRUCIBLE_STORE_REGION": "us-east-1",
-        "CRUCIBLE_STORE_ACCESS_KEY": options.access_key.reveal(),
-        "CRUCIBLE_STORE_SECRET_KEY": options.secret_key.reveal(),
-    }
 
 
 def test_a_job_runs_whole(crucible: StoreOnlyDeployment) -> None:
@@ -112,7 +98,7 @@ def test_nothing_secret_lies_in_a_bucket(in_bucket: StoreOnlyDeployment, tmp_pat
     program = shell(f'[ "$HF$PLAIN" = "$(cat {tmp_path}/expected)" ] && {wait_for(gate)} && exit 7', **given)
     lying: dict[bytes, str] = {}
     job = in_bucket.submit(program)
-    store = open_store(in_bucket.env["CRUCIBLE_STORE"], _options(in_bucket.env))
+    store = open_store(in_bucket.env["CRUCIBLE_STORE"], bucket_options(in_bucket.env))
     until(lambda: _collect(store, lying) and in_bucket.job(job)["phase"] == "running", 90, "the program")
     (order,) = in_bucket.home.glob("machines/*/attempts/*/assignment.json")
     own = json.loads(order.read_text())["desired"]["assignments"][0]["secret"]
@@ -131,15 +117,6 @@ def _collect(store: Store, lying: dict[bytes, str]) -> bool:
         with contextlib.suppress(NotFound):  # taken in meanwhile
             lying[store.get(name)] = name
     return True
-
-
-def _options(env: Mapping[str, str]) -> StoreOptions:
-    return StoreOptions(
-        endpoint=env["CRUCIBLE_STORE_ENDPOINT"],
-        region=env["CRUCIBLE_STORE_REGION"],
-        access_key=Secret(env["CRUCIBLE_STORE_ACCESS_KEY"]),
-        secret_key=Secret(env["CRUCIBLE_STORE_SECRET_KEY"]),
-    )
 
 
 def _runs_whole(crucible: StoreOnlyDeployment) -> None:

@@ -54,6 +54,7 @@ class CrashScenarios:
         self._special: dict[str, Callable[[], View]] = {
             "cancel.": self.cancelled,
             "resume.": self.resumed,
+            "schedule.": self.retried,
             "secrets.": self.rotated,
             "hook.": self.notified,
         }
@@ -110,6 +111,16 @@ class CrashScenarios:
         assert (view["status"], view["generation"], len(begun(view))) == ("completed", 2, 2), view["attempts"]
         assert len(runs.read_text().split()) == 2
         self.server.persist(lambda: self._is_told(job), "a look at its events")
+        return view
+
+    def retried(self) -> View:
+        """A job that failed is tried again, once: the scheduler's round starts what no submission could start."""
+        runs = self._runs
+        again = {"user": 1, "wait_seconds": 0}
+        job = self._submit(shell(f"echo $$ >> {runs}; test $(wc -l < {runs}) = 2", retries=again))
+        view = self.server.end_of(job)
+        assert (view["status"], len(begun(view))) == ("completed", 2), view["attempts"]
+        assert len(runs.read_text().split()) == 2
         return view
 
     def rotated(self) -> View:

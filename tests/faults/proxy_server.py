@@ -124,6 +124,8 @@ class Proxy:
 
     async def _connect(self) -> End:
         place = urlsplit(self.target)
+        if place.scheme == "unix":
+            return End(*await asyncio.open_unix_connection(place.path, limit=LARGEST_HEAD))
         return End(*await asyncio.open_connection(place.hostname, place.port, limit=LARGEST_HEAD))
 
     @contextlib.contextmanager

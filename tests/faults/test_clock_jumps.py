@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.agents_server import AgentsServer
-from tests.agent.machines import A1, Machine, script
+from tests.agent.real_machine import A1, Machine, script
 from tests.agent.waiting import poll
 from tests.faults.clocks import WallClock
 from tests.faults.counting_job import SMALL, Counting

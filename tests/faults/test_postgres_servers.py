@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.faults.fleet import fleet
@@ -31,6 +32,30 @@ def test_what_one_takes_the_others_show_and_a_stopped_one_hands_over(tmp_path: P
         assert until(two.holder, TAKEOVER_SECONDS * 2, "the other to take over") is other
         again = other.submit(shell("echo again", resources=SMALL))
         assert other.wait(again, 90)["status"] == "completed"
+
+
+def test_a_backend_connected_at_one_is_used_and_dropped_by_the_others(tmp_path: Path) -> None:
+    with fleet(tmp_path, 2) as two:
+        first, second = two.servers
+        state = {"settings": {"state": str(tmp_path / "cloud")}}
+        assert _post(first, "connect", state)["connected"]
+        until(lambda: "rehearsal" in _connected(second), 20, "the other server to connect")
+        job = second.submit(shell("echo hello", backend="rehearsal", resources=SMALL))
+        assert second.wait(job, 90)["status"] == "completed"
+        _post(second, "disconnect", {})
+        until(lambda: _connected(first) == _connected(second) == ["local"], 90, "both to disconnect")
+        assert first.wait(first.submit(shell("echo still here", resources=SMALL)))["status"] == "completed"
+
+
+def _post(server: Deployment, what: str, body: dict[str, Any]) -> Any:
+    with server.client() as client:
+        answer = client.post(f"/api/v1/backends/rehearsal/{what}", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def _connected(server: Deployment) -> list[str]:
+    return [item["name"] for item in server.get("/api/v1/backends")["items"]]
 
 
 def test_a_server_without_its_database_says_so_and_recovers_by_itself(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.hostile.test_operations import asked_of
 from tests.hostile.test_requests import SEGMENTS
 from tests.scale import Record, Scale
 
-from crucible.server.agents.api import attempts, build_agents_api, claims, code, machines
+from crucible.server.agents.api import agent_files, attempts, build_agents_api, claims, code, machines
 from crucible.wire.documents.messages import Cause, MessageKind, sign
 
 OPERATIONS = (
@@ -35,6 +35,7 @@ OPERATIONS = (
     "PUT /agent/v1/attempts/{attempt}/{rank}/checkpoints/{sha256}",
     "GET /agent/v1/attempts/{attempt}/{rank}/checkpoints/{sha256}",
     "GET /agent/v1/bundles/{sha256}",
+    "GET /agent/v1/agent-{sha256}.pyz",
 )
 
 
@@ -87,7 +88,9 @@ def entries() -> dict[str, Any]:
     import schemathesis
 
     app = FastAPI()
-    app.router.routes.extend(route for router in (claims, machines, attempts, code) for route in router.routes)
+    app.router.routes.extend(
+        route for router in (claims, machines, attempts, code, agent_files) for route in router.routes
+    )
     document = get_openapi(title="agents", version="1", routes=app.routes)
     found = schemathesis.openapi.from_dict(document)
     return {operation.ok().label: operation.ok() for operation in found.get_all_operations()}

@@ -83,7 +83,7 @@ async def running_app(folder: Path, *others: FakeBackend, **options: Any) -> Asy
     harness.deployment = replace(harness.deployment, bundle_limit=limit)
     control, stops = service(harness), list[None]()
     harness = replace(harness, services=control._services)
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     await harness.duties.renew(harness.ports.db, harness.clock)
     given = {"token": TOKEN, "nonce": "n-1", "version": "1.2.3", "home": "/home/me/.crucible", **options}
     api = build_api(control, on_stop=lambda: stops.append(None), **given)

@@ -12,10 +12,13 @@ import pytest
 from fastapi import FastAPI
 from tests.authorisation.populated_app import OWNERS, PopulatedApp, populate
 from tests.control.harness import give_back, make_harness
+from tests.postgres import postgres_server, postgres_url
 from tests.server.app import TOKEN, App, running_app
 
 from crucible.server.agents.api import build_agents_api
 from crucible.server.streams.follow import StreamTiming
+
+__all__ = ["postgres_server", "postgres_url"]
 
 TIMING = StreamTiming(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
 

@@ -11,7 +11,9 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.routing import Route, WebSocketRoute
+from tests.client.request.test_job_request import patterns_in
 
+from crucible.core.patterns import PATTERN_RULES
 from crucible.server.api import ROUTERS
 from crucible.wire.http import sessions as s
 
@@ -24,7 +26,7 @@ ALWAYS = {"401", "403", "422", "429", "500", "503", "507"}
     ("method", "path", "errors"),
     [
         ("get", "/api/v1/jobs", set()),
-        ("post", "/api/v1/jobs/bulk", {"400", "413"}),
+        ("post", "/api/v1/jobs/bulk", {"400", "409", "413"}),
         ("post", "/api/v1/jobs/cancel", {"400", "413"}),
         ("patch", JOB, {"400", "404", "409", "413"}),
         ("get", f"{JOB}/tags", {"404", "409"}),
@@ -52,6 +54,12 @@ def test_filters_are_parameters_with_words(document: Any) -> None:
     filters = ("status", "active", "backend", "kind", "project", "name", "named", "tag", "text", "created_after")
     assert all(given[name] for name in filters)
     assert {"limit", "cursor", "created_before"} <= set(given)
+
+
+def test_every_pattern_has_a_rule_in_words(document: Any) -> None:
+    patterns = patterns_in(document)
+    assert patterns
+    assert patterns <= PATTERN_RULES.keys()
 
 
 def test_a_spec_in_a_batch_is_that_of_a_submission(document: Any) -> None:

@@ -52,6 +52,9 @@ def test_a_program_that_is_wanted_is_not_ended_with_its_machine(books: Books) ->
     assert ended(books, found) == "", "nothing runs there"
     runs(books, found, "att-1")
     assert "which is wanted" in ended(books, found)
+    books.change("UPDATE attempts SET stopping_since = 1.0")
+    assert ended(books, found) == "", "it was asked to stop"
+    books.change("UPDATE attempts SET stopping_since = NULL")
     books.change("UPDATE machines SET ends_at = 0")
     assert ended(books, found) == "", "its time is over"
     books.change("UPDATE machines SET ends_at = NULL")

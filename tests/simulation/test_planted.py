@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 from tests.scale import TEST, Record, Scale
-from tests.simulation.planted import ALL, Planted
+from tests.simulation.planted import ALL, NOT_MET, Planted
 
 from crucible.simulation.faults.run import run
 
@@ -18,7 +18,6 @@ LIFECYCLE = (
     "dstack#707, #3453; skypilot#4431",
     "skypilot#4431",
     "dstack#1551, #3031, #3324",
-    "skypilot#4410",
     "skypilot#2990, #4392",
     "skypilot#10155, #10157, #10123",
     "skypilot#5031, #7707",
@@ -44,6 +43,7 @@ def broken_without_it(seed: int) -> str:
 
 def test_every_failure_of_peers_is_planted() -> None:
     assert set(LIFECYCLE) <= {bug.seen for bug in ALL}
+    assert not {bug.seen for bug in NOT_MET} & set(LIFECYCLE)
 
 
 @pytest.mark.timeout(1800)

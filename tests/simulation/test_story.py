@@ -40,3 +40,19 @@ def test_a_try_that_does_not_begin_at_the_newest_checkpoint_is_told(books: Books
         story.check("job-1")
     books.truth.began["att-2"] = [10]
     story.check("job-1")
+
+
+@pytest.mark.parametrize("after", ["stopped", "withdrawn"])
+def test_a_job_that_pays_for_an_attempt_that_we_ended_is_told(books: Books, after: str) -> None:
+    story = tell(books, ("retrying", {"after": after, "try": 1, "wait_seconds": 0.0}))
+    story.check("job-1")
+    books.put(
+        "events", job="job-1", n=2, type="retrying", data=json.dumps({"after": after, "try": 2, "wait_seconds": 0})
+    )
+    with pytest.raises(InvariantBroken, match=f"was charged for an attempt that we ended: {after}"):
+        story.check("job-1")
+
+
+def test_a_job_that_ends_with_an_attempt_that_we_stopped_is_told(books: Books) -> None:
+    with pytest.raises(InvariantBroken, match="is failed because we ended its attempt: stopped"):
+        tell(books, ("failed", {"reason": "stopped"})).check("job-1")

@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from email.utils import formatdate
@@ -47,6 +47,19 @@ class Server:
     def url(self) -> str:
         """A prefix nobody else uses."""
         return f"{self.scheme}://{BUCKET}/test-{os.getpid()}-{next(_prefixes)}/x"
+
+    def settings(self) -> dict[str, str]:
+        """The variables of a deployment whose store is a prefix of its own here."""
+        options = self.options
+        assert options.access_key is not None
+        assert options.secret_key is not None
+        return {
+            "CRUCIBLE_STORE": self.url(),
+            "CRUCIBLE_STORE_ENDPOINT": str(options.endpoint),
+            "CRUCIBLE_STORE_REGION": "us-east-1",
+            "CRUCIBLE_STORE_ACCESS_KEY": options.access_key.reveal(),
+            "CRUCIBLE_STORE_SECRET_KEY": options.secret_key.reveal(),
+        }
 
     def open(self, url: str | None = None, **changes: object) -> BucketStore:
         store = open_store(url or self.url(), replace(self.options, **changes))  # type: ignore[arg-type]
@@ -125,6 +138,16 @@ def _make_container(endpoint: str, account: str, key: str) -> None:
     headers["Authorization"] = f"SharedKey {account}:{base64.b64encode(digest).decode()}"
     request = urllib.request.Request(f"{endpoint}/{BUCKET}?restype=container", method="PUT", headers=headers)
     urllib.request.urlopen(request, timeout=10).close()
+
+
+def bucket_options(env: Mapping[str, str]) -> StoreOptions:
+    """Return the options with which a deployment with these variables (`Server.settings`) opens its store."""
+    return StoreOptions(
+        endpoint=env["CRUCIBLE_STORE_ENDPOINT"],
+        region=env["CRUCIBLE_STORE_REGION"],
+        access_key=Secret(env["CRUCIBLE_STORE_ACCESS_KEY"]),
+        secret_key=Secret(env["CRUCIBLE_STORE_SECRET_KEY"]),
+    )
 
 
 @contextmanager

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crucible.core.errors import BadInput
-from crucible.settings import Settings
+from crucible.settings import Settings, load_backend_tables
 
 if TYPE_CHECKING:
+    from crucible.backends.settings import SettingsSource
     from crucible.control.control_plane import ControlPlane
     from crucible.core.people.openid import OpenIdClient
     from crucible.server.state_folder import StateFolder
@@ -35,13 +37,15 @@ def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
             store_options=_store_options(settings),
             agents_url_file=home.agents_url_file,
             agents_address_file=home.agents_address_file,
+            agents_socket_file=home.agents_socket_file,
             local_folder=settings.local_folder.value or home.path,
-            rehearsal_state=settings.rehearsal_state.value,
             terms=LeaseTerms(settings.lease_seconds.value, settings.machine_seconds.value),
             quota=QuotaLimits(settings.disk_reserve.value or 0, settings.store_quota.value),
             queue_limit=QueueLimit(settings.queued_limit.value),
             prune_after=settings.prune_after.value,
             backends=settings.backends.value,
+            backends_by=settings.backends.origin,
+            backend_tables=_backend_tables(settings),
             channel=settings.channel.value,
             shared_computer=settings.shared_computer.value,
             models_python=settings.models_python.value,
@@ -55,6 +59,13 @@ def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
             environ=dict(os.environ),
         )
     )
+
+
+def _backend_tables(settings: Settings) -> Mapping[str, SettingsSource]:
+    from crucible.backends.settings import SettingsSource
+
+    tables = load_backend_tables(settings)
+    return {name: SettingsSource(table.origin, table.values, table.origins) for name, table in tables.items()}
 
 
 def _store_options(settings: Settings) -> StoreOptions:

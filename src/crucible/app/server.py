@@ -63,12 +63,15 @@ class Server:
 
     @property
     def _local_agents_url(self) -> str:
-        """The address for agents on this computer, at which the server proves itself before they send a secret.
+        """The address for agents on this computer: the Unix socket, whose folder proves who the server is.
 
-        It does so by its certificate, or by the folder of its socket. A port alone could be anybody's.
+        A port could be anybody's, and this computer need not reach the name of the certificate.
         """
-        proves_itself = self.settings.agents_url.value is not None or self.reach.tls is not None
-        return self._agents_url if proves_itself else unix_url(self.local_agents.getsockname())
+        return self.settings.agents_url.value or self._agents_socket
+
+    @property
+    def _agents_socket(self) -> str:
+        return unix_url(self.local_agents.getsockname())
 
     @property
     def _url(self) -> str:
@@ -84,7 +87,7 @@ class Server:
         log = structlog.get_logger()
         asyncio.get_running_loop().set_exception_handler(AcceptErrorLog())
         self.home.remove_discovery()  # left behind by a killed server
-        self.home.write_agents_url(self._agents_url, self._local_agents_url)
+        self.home.write_agents_url(self._agents_url, self._local_agents_url, self._agents_socket)
         control = build(self.home, self.settings)
         if self.reach.is_public:
             check_people(self.reach, await control.login.anyone_can_log_in())

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.offers import Market, Need, Nodes, Offer, OnDemand, ProviderQueue
 from crucible.core.compute.pricing import Segment
-from crucible.core.compute.resources import Resources
+from crucible.core.compute.resources import Allocation
 from crucible.core.errors import CrucibleError, NoCapacity, Trouble, Unreachable
 from crucible.wire.documents.bootstrap import Bootstrap
 
@@ -23,58 +23,82 @@ from crucible.wire.documents.bootstrap import Bootstrap
 class Reach(enum.StrEnum):
     """How an agent on such a machine can reach the control plane."""
 
+    SAME_COMPUTER = "same_computer"
+    """It runs on the server's computer as the server's user, and sees the same files."""
     LOOPBACK = "loopback"
+    """It runs on the server's computer and can call the server there, but shares no folder with it."""
     MOUNT = "mount"
     SHARED_DIR = "shared_dir"
     TUNNEL = "tunnel"
     INTERNET = "internet"
 
+    @property
+    def is_here(self) -> bool:
+        """Whether its machines are on the server's computer."""
+        return self in (Reach.SAME_COMPUTER, Reach.LOOPBACK)
 
-class Slots(enum.StrEnum):
-    """Who decides what fits: we count slots, we launch and see, or the provider queues by its own rules."""
-
-    COUNTED = "counted"
-    ELASTIC = "elastic"
-    THEIRS = "theirs"
+    @property
+    def may_see_paths(self) -> bool:
+        """Whether a path of the submitting computer may exist on its machines."""
+        return self not in (Reach.LOOPBACK, Reach.INTERNET)
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a backend can do, as data."""
+    """What a backend can do, as data. The control plane acts on each of these."""
 
     reach: Reach
-    slots: Slots
+    capacity: Nodes | OnDemand | ProviderQueue
     markets: frozenset[Market] = frozenset({Market.ON_DEMAND})
     bills: bool = True
-    shared_machines: bool = False
-    """One machine runs several attempts (this computer, an SSH host); otherwise each rank has its own machine."""
-    gpus: bool = False
-    multi_node: bool = False
-    pause: bool = False
-    exec: bool = False
-    ports: bool = False
-    dedicated: bool = True
+    gang_in_one_call: bool = False
+    """One launch call makes all machines of a gang; otherwise there is one call for each."""
     in_place: bool = False
     """A job may run in a folder of the submitting computer, and name interpreters there."""
     agent_python: str = ""
     """The interpreter on this computer that runs its agents; empty if it is known only once a machine is up."""
     simulated: bool = False
     """The machines are not real: a job runs there only if it names the backend."""
+    operators_only: bool = False
+    """Its computers are used by others too: only operators may run jobs there, unless its setting `projects` says
+    which projects may."""
     max_runtime: float | None = None
     launch_deadline: float = 30.0
     """Seconds within which `launch` returns or raises."""
     settle_window: float = 0.0
     """Seconds after that deadline until a machine that no list shows may be assumed not to exist."""
 
+    @property
+    def shares_machines(self) -> bool:
+        """Whether several attempts run on one machine."""
+        return isinstance(self.capacity, Nodes) and self.capacity.shared
+
 
 @dataclass(frozen=True)
 class MachineOrder:
-    """The machine to launch, as `call` needs it. `ends_at`: maximum end of its life, in seconds since the epoch."""
+    """The machine to launch, as `call` needs it.
+
+    `ends_at`: maximum end of its life, in seconds since the epoch; None while it is unknown, because the provider may
+    let the machine wait. `ends_after`: the same in seconds from the machine's start. None: it ends when asked to.
+    `label` is the job's name, for the provider's lists. `image`, `disk_bytes` and `ports`: None or empty for the
+    backend's default. `allocation`: what the attempt uses of the machine; None if several attempts share it.
+    `ranks`: the machines of a gang, of which this one is number `rank`. `others`: the ids of those that the same call
+    makes (`gang_in_one_call`), in the order of their ranks.
+    """
 
     machine: str
     deployment: str
     offer: Offer
     ends_at: float | None = None
+    ends_after: float | None = None
+    label: str = ""
+    image: str = ""
+    disk_bytes: int | None = None
+    ports: tuple[int, ...] = ()
+    allocation: Allocation | None = None
+    rank: int = 0
+    ranks: int = 1
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,8 +128,10 @@ class MachineRef:
 class Seen(enum.StrEnum):
     """What a provider says about a machine."""
 
-    UP = "up"
+    QUEUED = "queued"
+    """The machine waits in the provider's own queue, and has not started."""
     STARTING = "starting"
+    UP = "up"
     HALTED = "halted"
     """The machine exists, but its host does not run: the same launch call restarts it and adopts its runners."""
     GONE = "gone"
@@ -117,11 +143,26 @@ class Seen(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """What a provider says about one machine. `detail`: why, in words."""
+    """What a provider says about one machine.
+
+    `detail`: why, in our words. `started_at`: when the machine started, by the provider's clock; None if it does not
+    say.
+    """
 
     ref: MachineRef
     seen: Seen
     detail: str = ""
+    started_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of a backend's `check`. `fix`: what to do if it is not `ok`."""
+
+    what: str
+    ok: bool = True
+    why: str = ""
+    fix: str = ""
 
 
 class LaunchRefused(NoCapacity):
@@ -140,6 +181,12 @@ class NotYetGone(CrucibleError):
     """The machine is still ending; call `terminate` again."""
 
     code = "not_yet_gone"
+
+
+class AlreadyStarted(CrucibleError):
+    """The machine no longer waits in its provider's queue."""
+
+    code = "already_started"
 
 
 class NotInstalled(Trouble):
@@ -169,11 +216,42 @@ class Meters(Protocol):
 
 
 @runtime_checkable
+class Withdraws(Protocol):
+    """A backend whose machines wait in the provider's own queue (`ProviderQueue`)."""
+
+    def withdraw(self, ref: MachineRef) -> None:
+        """Cancel the machine if it still waits in the queue. Raises AlreadyStarted if it has started, and leaves it.
+
+        A machine that no longer exists is success.
+        """
+
+
+@runtime_checkable
 class Leaves(Protocol):
     """A backend that keeps something running only while a server is connected."""
 
     def leave(self) -> None:
         """End what is needed only while the server runs. Machines that run or bill stay."""
+
+
+@runtime_checkable
+class Disconnects(Protocol):
+    """A backend that leaves something behind on its computers: caches, an agent file, a tunnel."""
+
+    def clean_up(self) -> Sequence[Finding]:
+        """Remove what is left there, once no machine is. Returns what was removed, and what could not be, with its fix.
+
+        Called when the backend is disconnected, maybe more than once.
+        """
+
+
+@runtime_checkable
+class Tunnels(Leaves, Protocol):
+    """A backend that builds a tunnel from each computer with machines to this server (`Reach.TUNNEL`).
+
+    It ends them in `leave`, and builds them again when machines are polled. The bootstrap that its `launch` passes on
+    names the tunnel's other end.
+    """
 
 
 @runtime_checkable
@@ -198,20 +276,21 @@ class Backend(Protocol):
     name: str
     capabilities: Capabilities
 
-    def offers(self, need: Resources) -> Sequence[Offer]:
-        """Return priced and dated offers for this need. One that cannot run it has a `why_not`."""
+    def offers(self, need: Need) -> Sequence[Offer]:
+        """Return priced and dated offers for this need: few, the best first. One that cannot run it has a `why_not`."""
 
     def call(self, order: MachineOrder) -> LaunchCall:
         """Return the launch call for this order. Pure: no I/O, and the same order gives the same call."""
 
-    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
-        """Create the machine, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown.
+    def launch(self, call: LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[MachineRef]:
+        """Create the machines, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown.
 
-        The bootstrap is the secret half of a launch: it is passed beside the call, and never stored.
+        Returns one machine for each bootstrap, in their order: one, or those of a gang (`gang_in_one_call`). The
+        bootstraps are the secret half of a launch: they are passed beside the call, and never stored.
         """
 
-    def find(self, token: str) -> MachineRef | None:
-        """Return the machine that a launch with this token created; None if the provider lists none."""
+    def find(self, token: str) -> Sequence[MachineRef]:
+        """Return the machines that a launch with this token created; none if the provider lists none."""
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
         """Return one observation for each ref. Never raises for a machine that is gone."""
@@ -221,3 +300,6 @@ class Backend(Protocol):
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
         """Return every machine that carries this deployment's tag, for the janitor."""
+
+    def check(self) -> Sequence[Finding]:
+        """Return what was checked: credentials, permissions, quota, reach, prices. Each failure has its fix."""

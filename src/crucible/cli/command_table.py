@@ -17,6 +17,10 @@ ARGUMENTS = "crucible.arguments"
 """Key of `ctx.meta` for the arguments after `--`."""
 
 
+OPEN_OPTIONS = "crucible.open_options"
+"""Key of `ctx.meta` for the options that only the server knows, as pairs of name and value."""
+
+
 @dataclass(frozen=True)
 class CommandRow:
     """A command: its name, its `module:function` under crucible.cli, and one line of help."""
@@ -26,6 +30,9 @@ class CommandRow:
     help: str
     arguments: bool = False
     """Whether everything after `--` is passed to the user's program."""
+
+    open_options: bool = False
+    """Whether it takes options that only the server knows: `--NAME VALUE`, in `ctx.meta[OPEN_OPTIONS]`."""
 
     rows: tuple[CommandRow, ...] = ()
     """Subcommands. Without one, `target` runs; an empty `target` shows the help."""
@@ -81,7 +88,27 @@ COMMANDS = (
         ),
     ),
     CommandRow("client", "jobs.client:client", "Submit and monitor training tasks."),
-    CommandRow("backends", "compute.backends:backends", "List backends that can run jobs."),
+    CommandRow(
+        "backends",
+        "compute.backends:backends",
+        "List backends that can run jobs; connect, check or disconnect one.",
+        rows=(
+            CommandRow("list", "compute.backends:backends", "List backends that can run jobs."),
+            CommandRow(
+                "connect",
+                "compute.connections:connect",
+                "Connect the server to a backend, or change its settings.",
+                open_options=True,
+            ),
+            CommandRow(
+                "disconnect",
+                "compute.connections:disconnect",
+                "Disconnect a backend once its machines are gone.",
+            ),
+            CommandRow("show", "compute.connections:show", "Show a backend's settings."),
+            CommandRow("check", "compute.connections:check", "Check a backend.", open_options=True),
+        ),
+    ),
     CommandRow("tiers", "compute.backends:tiers", "List tiers (named sizes)."),
     CommandRow(
         "catalog",
@@ -261,6 +288,34 @@ class ProgramCommand(Command):
         return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
 
 
+class OpenCommand(Command):
+    """A command that also takes options that it does not know, each with a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Set aside the unknown options. typer's own way would read `-oX` behind one as the flags -o and -X."""
+        params: list[Any] = [param for param in self.get_params(ctx) if not _is_argument(param)]
+        takes_value = {flag: not param.is_flag for param in params for flag in param.opts}
+        rest: list[str] = []
+        found: list[tuple[str, str]] = []
+        words = iter(args)
+        for word in words:
+            name, equals, value = word.partition("=")
+            if word == "--" or not word.startswith("--") or name in takes_value:
+                rest.append(word)
+                if not equals and takes_value.get(word) and (following := next(words, None)) is not None:
+                    rest.append(following)
+                continue
+            given = value if equals else next(words, None)
+            if given is None:
+                raise typer.BadParameter(f"{name} needs a value", ctx)
+            found.append((name.removeprefix("--"), given))
+        ctx.meta[OPEN_OPTIONS] = tuple(found)
+        return super().parse_args(ctx, rest)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[--SETTING VALUE]..."]
+
+
 def _is_argument(param: Any) -> bool:
     return bool(param.param_type_name == "argument")
 
@@ -351,7 +406,7 @@ def load_command(row: CommandRow) -> Any:
         return SubGroup(row)
     module, _, function = row.target.partition(":")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    kind = ProgramCommand if row.arguments else Command
+    kind = ProgramCommand if row.arguments else OpenCommand if row.open_options else Command
     app.command(row.name, cls=kind)(getattr(importlib.import_module(f"crucible.cli.{module}"), function))
     return typer.main.get_command(app)
 

@@ -43,7 +43,7 @@ class ControlPlane:
         self.sessions = ExecAccess(services)
         self.bundles = services.bundles
         self.plans = services.plans
-        self.backends = Backends(services.backends)
+        self.backends = Backends(services)
         self.catalog = services.catalog
         self.machines = Machines(ports, services.backends, services.writer, services.janitor, access)
         self.models = Models(deployment.models, ports.clock)

@@ -14,7 +14,7 @@ class Channel(enum.StrEnum):
     STORE = "store"
     """Both sides read and write a shared folder or a bucket."""
     TUNNEL = "tunnel"
-    """HTTPS through an ssh tunnel of the backend."""
+    """HTTP through an encrypted tunnel that the backend builds."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,19 @@ class Rejection:
 BUCKETS = ("s3", "gs", "az", "azure", "abfs")
 
 
-def choose_channel(reach: str, server_url: str, store_url: str, wanted: Channel = Channel.HTTPS) -> ChannelChoice:
+def choose_channel(
+    reach: str, server_url: str, store_url: str, wanted: Channel = Channel.HTTPS, *, tunnels: bool = False
+) -> ChannelChoice:
     """Return the channel for agents on machines of this reach (`backends.base.Reach`).
 
     `server_url` is the agents' listener, `store_url` a path or the URL of a bucket. `wanted` decides if both work.
+    `tunnels`: the backend builds tunnels to this server.
     """
-    if reach == "tunnel":
-        return ChannelChoice(Channel.TUNNEL, "the backend is reached by ssh")
     https, store = _calls(reach, server_url), _stores(reach, store_url)
     if wanted is Channel.STORE and store:
         return ChannelChoice(Channel.STORE, store)
+    if reach == "tunnel" and tunnels and server_url:
+        return ChannelChoice(Channel.TUNNEL, "the backend builds a tunnel to this server")
     if https:
         return ChannelChoice(Channel.HTTPS, https)
     if store:
@@ -78,7 +81,7 @@ def _calls(reach: str, server_url: str) -> str:
     """Return why agents there can call the server; empty if they cannot."""
     if not server_url:
         return ""
-    if reach == "loopback":
+    if reach in ("same_computer", "loopback"):
         return "the machine is this computer"
     return "" if is_loopback(server_url) else "the server's address is open to it"
 
@@ -88,19 +91,21 @@ def _stores(reach: str, store_url: str) -> str:
     scheme = urlsplit(store_url).scheme if "://" in store_url else ""
     if scheme in BUCKETS:
         return "the store is a bucket"
-    if store_url and scheme in ("", "file") and reach in ("loopback", "mount", "shared_dir"):
+    if store_url and scheme in ("", "file") and reach in ("same_computer", "mount", "shared_dir"):
         return "the store is a folder that it sees"
     return ""
 
 
 def _why_none(reach: str) -> str:
+    if reach == "tunnel":
+        return "its machines can neither call this server nor see the store, and nothing builds a tunnel"
     if reach == "internet":
         return "its machines can neither call this server, which listens on this computer alone, nor see its folder"
     return "its machines can neither call this server nor see the store"
 
 
 def _fix(reach: str) -> str:
-    if reach == "internet":
+    if reach in ("internet", "tunnel"):
         return "Set store to a bucket (s3://…, gs://…, az://…), or serve on an address that its machines can reach."
     return "Set store to a folder that its machines share with this computer, or to a bucket."
 

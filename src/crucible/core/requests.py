@@ -11,6 +11,7 @@ from crucible.core.hooks import ENDS, HookEvent, HookFormat
 from crucible.core.job.job_filter import MAX_VALUES, JobFilter, Word
 from crucible.core.job.spec import JobName, JobSpec
 from crucible.core.job.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
+from crucible.core.patterns import TEXT_PATTERN
 from crucible.core.people.identity import (
     LONGEST_PASSWORD,
     MAX_EMAIL,
@@ -23,18 +24,28 @@ from crucible.core.people.identity import (
 from crucible.core.people.openid import MAX_SUBJECT
 from crucible.core.people.project_secrets import LONGEST_SECRET
 
-PLAIN = r"^[^\x00]*$"
-"""Text without NUL characters, which not every database can store."""
 DAY = 86400.0
 LONGEST_DAYS = 3650.0
 LONGEST_SHARE_HOURS = 24 * 90.0
 LONGEST_AGE = 100 * 365 * DAY
 MAX_ABOUT, MAX_NOTE, MAX_URL = 1000, 2000, 2000
+LONGEST_SETTING = 32 * 1024
 MOST_JOBS, MOST_CANCELLED = 500, 1000
 """Maximum numbers of jobs in one request."""
 
 Password = Annotated[str, Field(max_length=LONGEST_PASSWORD, description=f"at least {SHORTEST_PASSWORD} characters")]
 Email = Annotated[str, Field(max_length=MAX_EMAIL)]
+
+
+BackendSettingValue = Annotated[
+    bool
+    | int
+    | float
+    | Annotated[str, Field(max_length=LONGEST_SETTING)]
+    | list[Annotated[str, Field(max_length=1000)]]
+    | None,
+    Field(union_mode="left_to_right"),
+]
 
 
 class _Request(BaseModel):
@@ -58,6 +69,15 @@ class TrainingResumption(Resumption):
     backend: Annotated[str | None, Field(min_length=1, max_length=200, alias="executor")] = None
 
 
+class BackendSettingsGiven(_Request):
+    """Settings of a backend, on top of those that are stored. One that is null or empty is removed."""
+
+    settings: Annotated[
+        dict[Annotated[str, Field(max_length=100)], BackendSettingValue],
+        Field(max_length=100, repr=False, description="by name; `GET /api/v1/backends/{backend}` describes them"),
+    ] = {}
+
+
 class UserChange(_Request):
     """Fields that are left out do not change."""
 
@@ -76,16 +96,20 @@ class UserChange(_Request):
 class NewToken(_Request):
     """A new token; it never has more permissions than the token that makes it."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN, description="what it is for")]
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=TEXT_PATTERN, description="what it is for")]
     scopes: Annotated[frozenset[Permission], Field(min_length=1)] = frozenset({Permission.READ, Permission.WRITE})
     days: Annotated[float | None, Field(gt=0, le=LONGEST_DAYS, description="null: until it is revoked")] = 90.0
     project: Annotated[
-        str | None, Field(min_length=1, max_length=MAX_PROJECT, pattern=PLAIN, description="restrict it to one project")
+        str | None,
+        Field(min_length=1, max_length=MAX_PROJECT, pattern=TEXT_PATTERN, description="restrict it to one project"),
     ] = None
     user: Annotated[
         str | None,
         Field(
-            min_length=1, max_length=MAX_USER, pattern=PLAIN, description="a token of this user; administrators only"
+            min_length=1,
+            max_length=MAX_USER,
+            pattern=TEXT_PATTERN,
+            description="a token of this user; administrators only",
         ),
     ] = None
 
@@ -104,7 +128,7 @@ class NewUser(_Request):
 
 class NewProject(_Request):
     name: Annotated[str, Field(min_length=1, max_length=MAX_PROJECT)]
-    about: Annotated[str, Field(max_length=MAX_ABOUT, pattern=PLAIN)] = ""
+    about: Annotated[str, Field(max_length=MAX_ABOUT, pattern=TEXT_PATTERN)] = ""
 
 
 class Membership(_Request):
@@ -185,7 +209,7 @@ class NewSecretValue(_Request):
 
 
 class NewShareLink(_Request):
-    name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN)] = "share link"
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=TEXT_PATTERN)] = "share link"
     hours: Annotated[float, Field(gt=0, le=LONGEST_SHARE_HOURS)] = 24.0
 
 

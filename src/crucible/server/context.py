@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from crucible.control import control_plane
 from crucible.control.agents.agents import Agents
+from crucible.core.patterns import SHA256_PATTERN
 from crucible.core.people.identity import NOBODY, Identity
 from crucible.server.security.auth import IDENTITY
 from crucible.server.security.size_limits import MAX_BUNDLE
@@ -71,4 +72,4 @@ CheckpointRef = Annotated[
 MachineRef = Annotated[
     str, Path(min_length=1, max_length=200, description="id, short id, or the provider's own id of a machine")
 ]
-Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Path(pattern=SHA256_PATTERN)]

@@ -17,7 +17,7 @@ from pathlib import Path
 from crucible.core.errors import CrucibleError, DiskFull, Trouble
 from crucible.core.secret import Secret
 from crucible.server.folder_lock import FolderLock, lock_folder
-from crucible.wire.documents.bootstrap import AGENTS_ADDRESS_FILE
+from crucible.wire.documents.bootstrap import AGENTS_ADDRESS_FILE, AGENTS_SOCKET_FILE
 
 SECRET_BYTES = 32
 
@@ -71,6 +71,10 @@ class StateFolder:
     def agents_address_file(self) -> Path:
         return self.path / AGENTS_ADDRESS_FILE
 
+    @property
+    def agents_socket_file(self) -> Path:
+        return self.path / AGENTS_SOCKET_FILE
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[FolderLock]:
         """Lock the folder for this process; the lock ends with the process. Raises AlreadyRunning."""
@@ -97,8 +101,12 @@ class StateFolder:
     def remove_discovery(self) -> None:
         (self.path / "server.json").unlink(missing_ok=True)
 
-    def write_agents_url(self, url: str, address: str) -> None:
-        """Write where agents find the server: `address` on this computer, `url` elsewhere and for version 0.1.0."""
+    def write_agents_url(self, url: str, address: str, socket: str) -> None:
+        """Write where agents find the server: `address` on this computer, `url` elsewhere and for version 0.1.0.
+
+        Tunnels of backends end at `socket`.
+        """
+        self._write(AGENTS_SOCKET_FILE, socket)
         self._write(AGENTS_ADDRESS_FILE, address)
         self._write("agents.url", url)
 

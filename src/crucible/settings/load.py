@@ -15,6 +15,8 @@ from crucible.settings.setting import Setting, SettingRule
 from crucible.settings.settings import NAMES, RULES, Settings
 
 HOME = "CRUCIBLE_HOME"
+BACKENDS, CONNECTED = "backends", "connected"
+"""A table of the user's file, with a table of settings for each backend; its list `connected` is the setting."""
 
 
 @dataclass(frozen=True)
@@ -52,36 +54,56 @@ def read_layers(
     yield Layer(lambda name: f"--{name.replace('_', '-')}", flags)
     variables = {name: environ[key] for name, key in variable_names.items() if environ.get(key)}
     yield Layer(lambda name: variable_names[name], variables)
-    yield _file(folder / "crucible.toml", ())
-    yield _file(folder / "pyproject.toml", ("tool", "crucible"))
-    yield _file(user_config or default_user_config(environ), ())
+    own = user_config or default_user_config(environ)
+    yield _file(folder / "crucible.toml", (), own)
+    yield _file(folder / "pyproject.toml", ("tool", "crucible"), own)
+    yield _file(own, (), own)
     yield Layer(lambda _name: "crucible login", _last_login(default_logins(environ)))
 
 
-def _file(file: Path, table: tuple[str, ...]) -> Layer:
-    """Read the settings of a TOML file, or of a table in it; a missing file sets nothing."""
+def _file(file: Path, table: tuple[str, ...], own: Path) -> Layer:
+    """Read the settings of a TOML file, or of a table in it; a missing file sets nothing.
+
+    `own` is the user's file, the only one that may have settings of backends.
+    """
     try:
-        values: object = _toml(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        values: object = read_toml(file)
+    except BadInput:
+        if not table:  # a broken pyproject.toml must not stop Crucible
+            raise
         values = {}
-    except (ValueError, OSError) as error:  # invalid TOML or not text
-        if table:  # a broken pyproject.toml must not stop Crucible
-            values = {}
-        else:
-            raise BadInput(
-                f"{file} cannot be read as settings.", why=str(error), fix="Correct or remove the file."
-            ) from error
     for key in table:
         values = values.get(key, {}) if isinstance(values, dict) else {}
     settings = values if isinstance(values, dict) else {}
     _check_names(file, settings)
+    backends = settings.get(BACKENDS)
+    if isinstance(backends, dict):
+        if file != own:
+            raise _misplaced_backends(file, own)
+        settings = {**settings, BACKENDS: backends.get(CONNECTED)}
     return Layer(lambda _name: str(file), settings)
 
 
-def _toml(text: str) -> dict[str, object]:
+def read_toml(file: Path) -> dict[str, object]:
+    """Return the content of a TOML file; nothing if it is missing. Raises BadInput."""
     import tomllib  # imported late: most folders have no settings file
 
-    return tomllib.loads(text)
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, OSError) as error:  # invalid TOML or not text
+        raise BadInput(
+            f"{file} cannot be read as settings.", why=str(error), fix="Correct or remove the file."
+        ) from error
+
+
+def _misplaced_backends(file: Path, own: Path) -> BadInput:
+    return BadInput(
+        f"{file} has settings of backends, which only your own configuration may have.",
+        why="A folder may come from somebody else, who must not decide what your server connects to.",
+        fix=f"Remove its tables [{BACKENDS}…]. Use `crucible backends connect NAME`, or put them into {own}.",
+    )
 
 
 def _last_login(file: Path) -> Mapping[str, object]:

@@ -9,7 +9,14 @@ from crucible.wire.files.paths import UnsafePath, safe_name
 
 FOLDERS = ("bundles", "jobs", ROOT)
 """The top folders that a deployment uses. A bucket may hold more, which is not ours."""
+AGENTS = "agents"
+"""The folder of agent files. They are the program's, not the deployment's: they say nothing about jobs."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def agent_key(sha256: str) -> str:
+    """Return the key of an agent file, which new machines download."""
+    return f"{AGENTS}/agent-{checked_sha256(sha256)}.pyz"
 
 
 def bundle_key(sha256: str) -> str:

@@ -92,6 +92,7 @@ def test_nobody_there_is_silence(metadata: Metadata) -> None:
         "http://[2001:db8::1]/x",
         "http://127.0.0.1:99999/x",
         "file:///etc/passwd",
+        "http+unix://relative/x",
         "",
     ],
 )
@@ -109,6 +110,7 @@ def test_only_the_machine_itself_is_asked(url: str) -> None:
         ("http://169.254.169.254", MetadataUrl("169.254.169.254", 80, "/")),
         ("http://[::1]:81/x", MetadataUrl("::1", 81, "/x")),
         ("http://[fe80::1]/x", MetadataUrl("fe80::1", 80, "/x")),
+        ("http+unix://%2Fa%20b%2Fc.sock/m/x?c=1", MetadataUrl("localhost", 80, "/m/x?c=1", "/a b/c.sock")),
     ],
 )
 def test_addresses_of_the_machine_itself(url: str, address: MetadataUrl) -> None:

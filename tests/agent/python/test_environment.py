@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.agent.machines import PYTHON
+from tests.agent.real_machine import PYTHON
 
 from crucible.agent.python.environment import EnvironmentBuilder
 from crucible.agent.python.pythons import Pythons
@@ -69,6 +69,17 @@ def test_a_named_interpreter_is_used_as_it_is(tmp_path: Path) -> None:
 def test_a_bad_interpreter_is_said(tmp_path: Path, bad: str) -> None:
     with pytest.raises(StagingError, match=bad):
         builder(tmp_path, Talk()).choose(Environment(interpreter=bad), tmp_path, {})
+
+
+def test_elsewhere_an_interpreter_that_was_only_found_is_replaced_by_the_machines_own(tmp_path: Path) -> None:
+    remote = replace(builder(tmp_path, Talk()), elsewhere=True)
+    found = Environment(interpreter="/no/such/python", origin="python3 on PATH")
+    assert remote.choose(found, tmp_path, {}).python != "/no/such/python"
+    assert remote.choose(replace(found, interpreter=PYTHON), tmp_path, {}).python == PYTHON, "it is here as well"
+    with pytest.raises(StagingError, match="/no/such/python"):
+        remote.choose(replace(found, origin="--python /no/such/python"), tmp_path, {})
+    with pytest.raises(StagingError, match="/no/such/python"):
+        builder(tmp_path, Talk()).choose(found, tmp_path, {})
 
 
 def test_an_environment_is_built_once(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from tests.agent.machines import PYTHON
+from tests.agent.real_machine import PYTHON
 from uv import find_uv_bin
 
 from crucible.agent.python.pythons import BadPython, NoPython, Pythons, installed_packages, python_version

@@ -15,23 +15,30 @@ import psutil
 from tests.backends.conformance import BOOTSTRAP, BackendHarness, eventually
 
 from crucible.backends.base import LaunchCall, MachineRef
+from crucible.backends.bootstrap import AgentFile
+from crucible.backends.context import BackendContext
 from crucible.backends.local import LocalBackend
 from crucible.backends.local.devices import Gpu
-from crucible.backends.local.end_machine import GRACE_SECONDS
-from crucible.backends.settings import BackendSettings
+from crucible.backends.local.settings import LocalSettings
 from crucible.core.compute.resources import GiB
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.machines.ending import GRACE_SECONDS
 
 CRASHING_SERVER = """
 import json, sys
 from pathlib import Path
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.backends.base import LaunchCall
+from crucible.backends.bootstrap import AgentFile
 from crucible.backends.local import LocalBackend
-from crucible.backends.settings import BackendSettings
+from crucible.backends.context import BackendContext
+from crucible.backends.local.settings import LocalSettings
 home, agent, call, bootstrap = sys.argv[1:]
-settings = BackendSettings(Path(home), Path(home, "agents.url"), Path(agent), sys.executable)
-backend = LocalBackend(settings, host_seconds=60)
-backend.launch(LaunchCall(**json.loads(call)), Bootstrap.from_dict(json.loads(bootstrap)))
+context = BackendContext(
+    LocalSettings(), Path(home), Path(home, "agents.url"), AgentFile(Path(agent), "0" * 64), sys.executable
+)
+backend = LocalBackend(context, host_seconds=60)
+backend.launch(LaunchCall(**json.loads(call)), [Bootstrap.from_dict(json.loads(bootstrap))])
 """
 
 
@@ -69,19 +76,19 @@ class LocalHarness(BackendHarness):
         self.now = 1000.0
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def settings(self, **changes: object) -> BackendSettings:
+    def context(self, **changes: object) -> BackendContext[LocalSettings]:
         given = {
             "home": self.home,
             "agents_url_file": self.home / "agents.url",
-            "agent_file": self.agent,
+            "agent_file": AgentFile(self.agent, "0" * 64),
             "python": sys.executable,
             "environ": dict(os.environ),
         }
-        return BackendSettings(**{**given, **changes})  # type: ignore[arg-type]
+        return BackendContext(LocalSettings(), **{**given, **changes})  # type: ignore[arg-type]
 
     def backend(self, **changes: object) -> LocalBackend:
-        settings = self.settings(**changes)
-        return LocalBackend(settings, FakeProbe(), clock=lambda: self.now)
+        context = self.context(**changes)
+        return LocalBackend(context, FakeProbe(), clock=lambda: self.now)
 
     def folder(self, ref: MachineRef) -> Path:
         return self.home / "machines" / ref.machine
@@ -137,6 +144,11 @@ class LocalHarness(BackendHarness):
         assert stray.stdout is not None
         stray.stdout.readline()
         return stray
+
+    def booted(self, ref: MachineRef) -> Bootstrap | None:
+        if not self.count(ref.machine):
+            return None
+        return Bootstrap.from_dict(json.loads((self.folder(ref) / "bootstrap.json").read_text()))
 
     def hurry(self) -> None:
         self.now += GRACE_SECONDS

@@ -21,7 +21,9 @@ from tests.backends.conformance import (
     BackendConformance,
     end,
     eventually,
+    find_one,
     is_gone,
+    launch_one,
     make_order,
     seen,
 )
@@ -35,16 +37,17 @@ from crucible.backends.base import (
     NotYetGone,
     Reach,
     Seen,
-    Slots,
 )
 from crucible.backends.local import LocalBackend
 from crucible.backends.local.backend import CopiedFolder
 from crucible.backends.local.devices import Gpu
-from crucible.backends.local.folder import write_doc
-from crucible.backends.local.processes import group_members
+from crucible.backends.node_identity import own_node_id
+from crucible.core.compute.offers import Need, Node, Nodes
 from crucible.core.compute.resources import Capacity, GiB, Resources
-from crucible.core.compute.scheduling import why_never
 from crucible.core.errors import BadInput
+from crucible.core.scheduling.slots import why_never
+from crucible.wire.machines.folder import write_doc
+from crucible.wire.machines.processes import group_members
 from crucible.wire.process import Process, find_process, start_time
 
 
@@ -61,7 +64,7 @@ def backend(harness: LocalHarness) -> LocalBackend:
 
 
 def launch(backend: LocalBackend) -> MachineRef:
-    return backend.launch(backend.call(make_order(backend, 1)), BOOTSTRAP)
+    return launch_one(backend, backend.call(make_order(backend, 1)))
 
 
 def process_of(path: Path) -> Process:
@@ -80,19 +83,23 @@ class TestLocal(BackendConformance):
 class TestOffers:
     def test_capabilities(self, backend: LocalBackend) -> None:
         can = backend.capabilities
-        assert (can.reach, can.slots) == (Reach.LOOPBACK, Slots.COUNTED)
-        assert can.shared_machines
+        assert (can.reach, can.capacity) == (Reach.SAME_COMPUTER, Nodes(shared=True))
+        assert can.shares_machines
         assert can.in_place
-        assert (can.exec, can.ports) == (True, True)
         assert not can.bills
-        assert not can.gpus
 
-    def test_gpus_are_a_capability_when_there_are_some(self, harness: LocalHarness) -> None:
+    def test_its_node_is_this_computer(self, backend: LocalBackend) -> None:
+        (offer,) = backend.offers(Need())
+        assert offer.node == Node(own_node_id(), "this computer")
+
+    def test_a_check_names_what_it_found(self, harness: LocalHarness) -> None:
         probe = FakeProbe(cuda=[Gpu(0, "A100", 40 * GiB)])
-        assert LocalBackend(harness.settings(), probe).capabilities.gpus
+        size, folder = LocalBackend(harness.context(), probe).check()
+        assert "1 x A100" in size.what
+        assert folder.ok
 
     def test_there_is_one_free_offer(self, backend: LocalBackend) -> None:
-        (offer,) = backend.offers(Resources(cpus=4, memory_bytes=8 * GiB))
+        (offer,) = backend.offers(Need(Resources(cpus=4, memory_bytes=8 * GiB)))
         assert offer.runnable
         assert (offer.region, offer.instance_type, offer.rate) == ("here", "this computer", 0)
         assert offer.capacity.cpus == 4
@@ -107,7 +114,7 @@ class TestOffers:
         ],
     )
     def test_too_much_is_said_with_both_numbers(self, backend: LocalBackend, need: Resources, why: str) -> None:
-        assert [offer.why_not for offer in backend.offers(need)] == [why]
+        assert [offer.why_not for offer in backend.offers(Need(need))] == [why]
 
     def test_gpus_have_to_be_large_enough(self) -> None:
         has = Capacity(cpus=1, memory_bytes=GiB, gpus=(0, 1), gpu_memory_bytes=16 * GiB)
@@ -138,6 +145,7 @@ class TestLaunch:
             "idle_exit_seconds": 60,
             "native_id": f"local:{ref.machine}",
             "shared": True,
+            "elsewhere": False,
             "interruption_url": None,
             "store": None,
         }
@@ -214,11 +222,11 @@ class TestLaunch:
 
     def test_a_host_that_does_not_come_up_is_unknown_and_can_be_ended(self, harness: LocalHarness) -> None:
         harness.set_mode("silent")
-        backend = LocalBackend(harness.settings(), FakeProbe(), host_seconds=0.1)
+        backend = LocalBackend(harness.context(), FakeProbe(), host_seconds=0.1)
         call = backend.call(make_order(backend, 1))
         with pytest.raises(LaunchUnknown):
-            backend.launch(call, BOOTSTRAP)
-        ref = backend.find(call.token)
+            launch_one(backend, call)
+        ref = find_one(backend, call.token)
         assert ref is not None
         assert seen(backend, ref) is Seen.STARTING
         end(harness, backend, ref)
@@ -231,7 +239,7 @@ class TestLaunch:
             LaunchCall("local", "mch-1", "start_host", {}),
         ):
             with pytest.raises(BadInput):
-                backend.launch(call, BOOTSTRAP)
+                launch_one(backend, call)
 
     def test_a_state_folder_that_cannot_be_written_is_refused(
         self, harness: LocalHarness, backend: LocalBackend
@@ -384,23 +392,23 @@ class TestCopies:
         backend = harness.backend()
         launch(backend)
         copy = tmp_path / "copy"
-        shutil.copytree(harness.settings().home, copy)
+        shutil.copytree(harness.context().home, copy)
         with pytest.raises(CopiedFolder, match="copy of a state folder"):
-            LocalBackend(replace(harness.settings(), home=copy), FakeProbe())
+            LocalBackend(replace(harness.context(), home=copy), FakeProbe())
         assert harness.backend().owned(DEPLOYMENT), "the original itself is fine"
 
     def test_a_copy_is_accepted_once_nothing_runs(self, harness: LocalHarness, tmp_path: Path) -> None:
         backend = harness.backend()
         ref = launch(backend)
         copy = tmp_path / "copy"
-        shutil.copytree(harness.settings().home, copy)
+        shutil.copytree(harness.context().home, copy)
         end(harness, backend, ref)
-        LocalBackend(replace(harness.settings(), home=copy), FakeProbe())
+        LocalBackend(replace(harness.context(), home=copy), FakeProbe())
 
     def test_a_host_that_ends_slowly_is_no_copy(self, harness: LocalHarness) -> None:
         """A process releases its locks before it has ended."""
         with subprocess.Popen(["sleep", "1"]) as ending:
-            folder = harness.settings().home / "machines" / "mch-1"
+            folder = harness.context().home / "machines" / "mch-1"
             folder.mkdir(parents=True)
             host = find_process(ending.pid)
             assert host is not None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +13,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
-from tests.backends.conformance import BOOTSTRAP, BackendHarness, eventually
+from tests.backends.agent_listener import agent_route, listening
+from tests.backends.conformance import BackendHarness, eventually, launch_one
 
 from crucible.backends.base import LaunchCall, LaunchUnknown, MachineRef
+from crucible.backends.bootstrap import AgentFile
+from crucible.backends.context import BackendContext
 from crucible.backends.rehearsal import Address, RehearsalBackend, start_cloud, stop_cloud
 from crucible.backends.rehearsal.connection import Connection, ErrorAnswer
-from crucible.backends.settings import BackendSettings
+from crucible.backends.rehearsal.settings import RehearsalSettings
+from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.http.client import BaseUrl, HttpClient, NotConnected, Request, Response
 
 View = dict[str, Any]
 ZONE = "simulated-north-a"
@@ -87,7 +93,7 @@ class Cloud:
         return self.state / "machines" / id
 
     def kill9(self) -> None:
-        """Kill the cloud and wait until its port is closed: its last thread may outlive the first."""
+        """Kill the cloud and wait until its socket is closed: its last thread may outlive the first."""
         os.kill(self.address.pid, signal.SIGKILL)
         eventually(lambda: not _listens(self.address.url))
 
@@ -120,12 +126,16 @@ class RehearsalHarness(BackendHarness):
     def __init__(self, folder: Path, cloud: Cloud) -> None:
         self.home = folder / "home"
         self.home.mkdir()
-        self.agent = folder / "agent.py"
-        self.agent.write_text("import signal; signal.pause()\n")
+        text = "import signal; signal.pause()\n"
+        self.agent = AgentFile(folder / "agent.py", hashlib.sha256(text.encode()).hexdigest())
+        self.agent.path.write_text(text)
+        self._listening = listening({agent_route(self.agent): text.encode()})
+        self.listener = self._listening.__enter__()
+        (self.home / "agents.url").write_text(self.listener.url)
         self.cloud = cloud
         self.cloud.reset()
 
-    def settings(self, **changes: object) -> BackendSettings:
+    def context(self, **changes: object) -> BackendContext[RehearsalSettings]:
         given = {
             "home": self.home,
             "agents_url_file": self.home / "agents.url",
@@ -133,10 +143,10 @@ class RehearsalHarness(BackendHarness):
             "python": sys.executable,
             "environ": {"PATH": os.environ["PATH"], "SECRET": "hunter2"},
         }
-        return BackendSettings(**{**given, **changes})  # type: ignore[arg-type]
+        return BackendContext(RehearsalSettings(), **{**given, **changes})  # type: ignore[arg-type]
 
     def backend(self, **changes: object) -> RehearsalBackend:
-        return RehearsalBackend(self.settings(**changes), self.cloud.state, list_lag=0.0)
+        return RehearsalBackend(self.context(**changes), self.cloud.state, list_lag=0.0)
 
     def count(self, machine: str) -> int:
         """Return the cloud's count, once no process of an ended instance is left."""
@@ -149,11 +159,15 @@ class RehearsalHarness(BackendHarness):
         """Make the launch without ever getting its response."""
         self.cloud.faults(lost_answers=1)
         try:
-            self.backend().launch(call, BOOTSTRAP)
+            launch_one(self.backend(), call)
         except LaunchUnknown:
             self.cloud.faults(lost_answers=0)
         else:
             raise AssertionError("the answer was not lost")
+
+    def cut_off(self) -> bool:
+        self.cloud.kill9()
+        return True
 
     def kill_host(self, ref: MachineRef) -> None:
         self.cloud.until(ref.native_id, "running")
@@ -162,8 +176,15 @@ class RehearsalHarness(BackendHarness):
     def leave_work(self, ref: MachineRef) -> object:
         return None
 
+    def booted(self, ref: MachineRef) -> Bootstrap | None:
+        process = self.cloud.census()[ref.native_id]["pid"]
+        if process is None or "host" not in psutil.Process(process).cmdline():
+            return None
+        return Bootstrap.from_dict(json.loads((self.cloud.folder(ref.native_id) / "bootstrap.json").read_text()))
+
     def clean(self) -> None:
         self.cloud.reset()
+        self._listening.__exit__(None, None, None)
 
 
 def processes_of(id: str) -> list[int]:
@@ -190,11 +211,22 @@ def _instance_of(process: psutil.Process) -> str:
         return ""
 
 
+def get(url: str, target: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response of the cloud, or of its metadata service, whatever its status."""
+    return HttpClient(BaseUrl.parse(url)).send(Request("GET", target, headers=headers or {}))
+
+
+def get_metadata(url: str, target: str = "") -> Response:
+    """Return the response to `GET $CLOUD_METADATA_URL<target>` as programs of other vendors would read the URL."""
+    parts = urlsplit(url)
+    assert parts.scheme == "http+unix"
+    return get(f"unix:{parts.netloc.replace('%2F', '/')}", f"{parts.path}{target}")
+
+
 def _listens(url: str) -> bool:
-    address = urlsplit(url)
     try:
-        socket.create_connection((address.hostname, address.port), timeout=5).close()
-    except ConnectionError:
+        HttpClient(BaseUrl.parse(url)).connect().close()
+    except NotConnected:
         return False
     return True
 

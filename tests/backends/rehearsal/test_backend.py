@@ -11,12 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.backends.agent_listener import agent_route
 from tests.backends.conformance import (
     BOOTSTRAP,
     DEPLOYMENT,
     BackendConformance,
     end,
     eventually,
+    find_one,
+    launch_one,
     make_order,
     seen,
 )
@@ -30,11 +33,12 @@ from crucible.backends.base import (
     NotYetGone,
     Reach,
     Seen,
-    Slots,
 )
+from crucible.backends.bootstrap import find_agent_sha256
+from crucible.backends.context import BackendContext
 from crucible.backends.rehearsal import RehearsalBackend
-from crucible.backends.settings import BackendSettings
-from crucible.core.compute.offers import Availability, Billing, Market, Offer
+from crucible.backends.rehearsal.settings import RehearsalSettings
+from crucible.core.compute.offers import Availability, Billing, Market, Need, Offer, OnDemand
 from crucible.core.compute.pricing import machine_cost
 from crucible.core.compute.resources import GiB, Resources
 from crucible.core.errors import BadInput, Unreachable
@@ -54,57 +58,56 @@ def backend(harness: RehearsalHarness) -> RehearsalBackend:
 
 
 def launch(backend: RehearsalBackend, number: int = 1) -> MachineRef:
-    return backend.launch(backend.call(make_order(backend, number)), BOOTSTRAP)
+    return launch_one(backend, backend.call(make_order(backend, number)))
 
 
 def spot_offer(backend: RehearsalBackend, kind: str = "sim.c2") -> Offer:
-    offers = backend.offers(Resources())
+    offers = backend.offers(Need())
     return next(o for o in offers if o.market is Market.SPOT and o.instance_type == kind)
 
 
 class TestOffers:
     def test_capabilities(self, backend: RehearsalBackend) -> None:
         can = backend.capabilities
-        assert (can.reach, can.slots, can.bills) == (Reach.LOOPBACK, Slots.ELASTIC, True)
-        assert not can.shared_machines
+        assert (can.reach, can.capacity, can.bills) == (Reach.LOOPBACK, OnDemand(), True)
+        assert not can.shares_machines
         assert can.markets == frozenset(Market)
-        assert (can.exec, can.ports) == (True, True)
 
     def test_the_settle_window_is_the_lag_of_lists(self, harness: RehearsalHarness) -> None:
-        assert RehearsalBackend(harness.settings(), list_lag=7.5).capabilities.settle_window == 7.5
+        assert RehearsalBackend(harness.context(), list_lag=7.5).capabilities.settle_window == 7.5
 
     def test_one_for_each_zone_type_and_market_cheapest_first(self, backend: RehearsalBackend) -> None:
-        offers = backend.offers(Resources())
+        offers = backend.offers(Need())
         assert len(offers) == 6 * 6 * 3
         assert len({(o.region, o.instance_type, o.market) for o in offers}) == len(offers)
         assert [o.rate for o in offers] == sorted(o.rate for o in offers)
         assert all(o.billing == Billing(1, 60) for o in offers)
 
     def test_all_of_it_says_that_it_is_simulated(self, backend: RehearsalBackend) -> None:
-        for offer in backend.offers(Resources()):
+        for offer in backend.offers(Need()):
             assert offer.region.startswith("simulated-")
             assert offer.instance_type.startswith("sim.")
 
     def test_what_is_too_small_says_why(self, backend: RehearsalBackend) -> None:
         need = Resources(gpus=1, gpu_memory_bytes=40 * GiB)
-        runnable = {o.instance_type for o in backend.offers(need) if o.runnable}
+        runnable = {o.instance_type for o in backend.offers(Need(need)) if o.runnable}
         assert runnable == {"sim.a100.1", "sim.h100.8"}
-        small = next(o for o in backend.offers(need) if o.instance_type == "sim.c2")
+        small = next(o for o in backend.offers(Need(need)) if o.instance_type == "sim.c2")
         assert small.why_not == "asks for 1 GPU; sim.c2 (simulated) has none"
 
     def test_what_is_sold_out_says_so(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         harness.cloud.call("POST", "/admin/stock", {"market": "spot", "count": 0})
         harness.cloud.call("POST", "/admin/stock", {"market": "reserved", "count": 1})
-        offers = backend.offers(Resources())
+        offers = backend.offers(Need())
         assert all("no spot" in o.why_not for o in offers if o.market is Market.SPOT)
         limited = {o.availability for o in offers if o.market is Market.RESERVED}
         assert limited == {Availability.LIMITED}
         assert all(o.runnable for o in offers if o.market is Market.RESERVED)
 
     def test_without_a_cloud_there_is_an_error_that_says_so(self, tmp_path: Path) -> None:
-        backend = RehearsalBackend(BackendSettings(tmp_path, tmp_path, tmp_path, sys.executable))
+        backend = RehearsalBackend(BackendContext(RehearsalSettings(), tmp_path, tmp_path, tmp_path, sys.executable))
         with pytest.raises(Unreachable, match="no cloud has been started"):
-            backend.offers(Resources())
+            backend.offers(Need())
 
 
 class TestLaunch:
@@ -126,16 +129,36 @@ class TestLaunch:
             "idle_exit_seconds": 60,
             "native_id": ref.native_id,
             "shared": False,
+            "elsewhere": False,
             "store": None,
         }
 
     def test_the_user_data_becomes_the_host(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         ref = launch(backend)
         pid = harness.cloud.census()[ref.native_id]["pid"]
-        wanted = [sys.executable, "-I", str(harness.agent), "host", "--bootstrap"]
+        agent = harness.cloud.folder(ref.native_id) / "agents" / harness.agent.name
+        wanted = [sys.executable, "-I", str(agent), "host", "--bootstrap"]
         command = Path(f"/proc/{pid}/cmdline")
         eventually(lambda: command.read_bytes().split(b"\0")[:5] == [word.encode() for word in wanted])
         assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+
+    def test_the_agent_file_is_downloaded_and_no_path_of_it_is_given(
+        self, harness: RehearsalHarness, backend: RehearsalBackend
+    ) -> None:
+        call = backend.call(make_order(backend, 1))
+        assert str(harness.agent.path) not in json.dumps(call.parameters)
+        assert find_agent_sha256(json.dumps(call.parameters)) == harness.agent.sha256
+        ref = launch_one(backend, call)
+        eventually(lambda: harness.booted(ref) is not None)
+        assert [path for path, _ in harness.listener.asked] == [agent_route(harness.agent)]
+
+    def test_a_machine_that_cannot_get_the_agent_file_ends_and_the_console_says_why(
+        self, harness: RehearsalHarness, backend: RehearsalBackend
+    ) -> None:
+        harness.listener.bodies = {agent_route(harness.agent): b"another file"}
+        ref = launch(backend)
+        eventually(lambda: seen(backend, ref) is Seen.GONE)
+        assert backend.poll([ref])[0].detail == "it shut itself down"
 
     def test_the_nonce_is_on_no_command_line_and_secrets_stay_here(
         self, harness: RehearsalHarness, backend: RehearsalBackend
@@ -154,17 +177,17 @@ class TestLaunch:
     def test_a_replay_after_the_server_moved_gives_the_same_machine(self, backend: RehearsalBackend) -> None:
         """The URL of the agents' listener is in the user data, so the provider sees other parameters."""
         call = backend.call(make_order(backend, 1))
-        ref = backend.launch(call, BOOTSTRAP)
-        assert backend.launch(call, replace(BOOTSTRAP, agents_url="http://127.0.0.1:10")) == ref
+        ref = launch_one(backend, call)
+        assert launch_one(backend, call, replace(BOOTSTRAP, agents_url="http://127.0.0.1:10")) == ref
 
     def test_such_a_replay_that_no_list_shows_yet_is_unknown(
         self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
         harness.cloud.faults(list_lag=3600)
         call = backend.call(make_order(backend, 1))
-        backend.launch(call, BOOTSTRAP)
+        launch_one(backend, call)
         with pytest.raises(LaunchUnknown, match="not shown yet"):
-            backend.launch(call, replace(BOOTSTRAP, agents_url="http://127.0.0.1:10"))
+            launch_one(backend, call, replace(BOOTSTRAP, agents_url="http://127.0.0.1:10"))
 
     @pytest.mark.parametrize(
         ("path", "body", "code"),
@@ -181,7 +204,7 @@ class TestLaunch:
         order = replace(order, offer=replace(order.offer, region="simulated-north-a"))
         harness.cloud.call("POST", path, body)
         with pytest.raises(LaunchRefused, match=code):
-            backend.launch(backend.call(order), BOOTSTRAP)
+            launch_one(backend, backend.call(order))
         assert backend.owned(DEPLOYMENT) == []
 
     @pytest.mark.parametrize("fault", ["lost_answers", "lost_requests", "unavailable"])
@@ -192,15 +215,15 @@ class TestLaunch:
         harness.cloud.faults(**{fault: 1})
         for _ in range(4):  # by turns a lost answer is a 504 or a cut connection
             with pytest.raises(LaunchUnknown):
-                backend.launch(call, BOOTSTRAP)
+                launch_one(backend, call)
         harness.cloud.faults(**{fault: 0})
-        assert (backend.find(call.token) is not None) == (fault == "lost_answers")
+        assert (find_one(backend, call.token) is not None) == (fault == "lost_answers")
 
     def test_throttling_is_no_refusal(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         call = backend.call(make_order(backend, 1))
         harness.cloud.faults(throttled=1, retry_after=7)
         with pytest.raises(Unreachable) as caught:
-            backend.launch(call, BOOTSTRAP)
+            launch_one(backend, call)
         assert not isinstance(caught.value, LaunchUnknown)
         assert caught.value.data["retry_after"] == "7"
 
@@ -208,28 +231,28 @@ class TestLaunch:
         call = backend.call(make_order(backend, 1))
         harness.cloud.kill9()
         with pytest.raises(Unreachable) as caught:
-            backend.launch(call, BOOTSTRAP)
+            launch_one(backend, call)
         assert not isinstance(caught.value, LaunchUnknown)
 
     def test_the_provider_ends_it_at_its_end(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         order = replace(make_order(backend, 1), ends_at=1.0)
-        ref = backend.launch(backend.call(order), BOOTSTRAP)
+        ref = launch_one(backend, backend.call(order))
         eventually(lambda: seen(backend, ref) is Seen.GONE)
         assert backend.poll([ref])[0].detail == "its maximum duration was over"
 
     def test_a_call_of_somebody_else_is_refused(self, backend: RehearsalBackend) -> None:
         for call in (LaunchCall("rehearsal", "mch-1", "start_host"), LaunchCall("rehearsal", "m", "x", {})):
             with pytest.raises(BadInput):
-                backend.launch(call, BOOTSTRAP)
+                launch_one(backend, call)
 
 
 class TestPoll:
     def test_taken_back_is_interrupted(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         order = replace(make_order(backend, 1), offer=spot_offer(backend))
-        ref = backend.launch(backend.call(order), BOOTSTRAP)
+        ref = launch_one(backend, backend.call(order))
         harness.cloud.call("POST", f"/admin/instances/{ref.native_id}/reclaim", {})
         eventually(lambda: seen(backend, ref) is Seen.INTERRUPTED)
-        assert backend.find(ref.machine) is None
+        assert find_one(backend, ref.machine) is None
 
     def test_ended_otherwise_is_gone_and_says_how(self, harness: RehearsalHarness, backend: RehearsalBackend) -> None:
         first, second = launch(backend, 1), launch(backend, 2)
@@ -335,7 +358,7 @@ class TestMetering:
         self, harness: RehearsalHarness, backend: RehearsalBackend
     ) -> None:
         order = replace(make_order(backend, 1), offer=spot_offer(backend, "sim.a100.1"))
-        ref = backend.launch(backend.call(order), BOOTSTRAP)
+        ref = launch_one(backend, backend.call(order))
         for seconds in (100, 1000, 4000):
             harness.cloud.advance(seconds)
         end(harness, backend, ref)

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from tests.backends.rehearsal.place import AT_ONCE, WAIT, Cloud
 
+from crucible.backends.bootstrap import AgentFile
+from crucible.backends.context import BackendContext
 from crucible.backends.rehearsal import Address, make_backend, stop_cloud, stop_idle_cloud
 from crucible.backends.rehearsal.connection import CallFailed, Connection
-from crucible.backends.settings import BackendSettings
-from crucible.core.compute.resources import Resources
-from crucible.core.errors import Trouble
+from crucible.backends.rehearsal.settings import RehearsalSettings
+from crucible.core.compute.offers import Need
+from crucible.core.errors import BadInput, Trouble
 
 
 @pytest.fixture
@@ -23,9 +25,10 @@ def home(tmp_path: Path) -> Iterator[Path]:
         stop_cloud(state)
 
 
-def settings(home: Path, **changes: object) -> BackendSettings:
-    given = {"home": home, "agents_url_file": home / "agents.url", "agent_file": home / "a", "python": sys.executable}
-    return BackendSettings(**{**given, **changes})  # type: ignore[arg-type]
+def context(home: Path, state: Path | None = None, **changes: object) -> BackendContext[RehearsalSettings]:
+    agent = AgentFile(home / "a", "0" * 64)
+    given = {"home": home, "agents_url_file": home / "agents.url", "agent_file": agent, "python": sys.executable}
+    return BackendContext(RehearsalSettings(state=state), **{**given, **changes})  # type: ignore[arg-type]
 
 
 def answers(state: Path) -> bool:
@@ -36,12 +39,12 @@ def answers(state: Path) -> bool:
 
 
 def test_it_starts_when_offers_are_wanted_and_again_when_it_has_died(home: Path) -> None:
-    backend, state = make_backend(settings(home)), home / "rehearsal"
+    backend, state = make_backend(context(home)), home / "rehearsal"
     assert not state.exists()
-    assert backend.offers(Resources())
+    assert backend.offers(Need())
     first = Address.read(state)
     Cloud(state).kill9()
-    assert backend.offers(Resources())
+    assert backend.offers(Need())
     second = Address.read(state)
     assert first is not None
     assert second is not None
@@ -49,8 +52,8 @@ def test_it_starts_when_offers_are_wanted_and_again_when_it_has_died(home: Path)
 
 
 def test_it_stops_with_the_server_unless_a_machine_lives_there(home: Path) -> None:
-    backend = make_backend(settings(home))
-    backend.offers(Resources())
+    backend = make_backend(context(home))
+    backend.offers(Need())
     cloud = Cloud(home / "rehearsal")
     cloud.faults(**AT_ONCE)
     id = cloud.running(WAIT)["id"]
@@ -64,17 +67,24 @@ def test_it_stops_with_the_server_unless_a_machine_lives_there(home: Path) -> No
 
 def test_one_that_others_use_too_is_started_and_not_stopped(home: Path) -> None:
     state = home / "shared"
-    backend = make_backend(settings(home, rehearsal_state=state))
-    backend.offers(Resources())
+    backend = make_backend(context(home, state=state))
+    backend.offers(Need())
     backend.leave()
     assert answers(state)
     assert not (home / "rehearsal").exists()
 
 
 def test_where_it_cannot_start_the_offers_fail_and_say_so(home: Path) -> None:
-    backend = make_backend(settings(home, python="/no/such/python"))
+    backend = make_backend(context(home, python="/no/such/python"))
     with pytest.raises(Trouble, match="could not be started"):
-        backend.offers(Resources())
+        backend.offers(Need())
+
+
+def test_a_state_folder_that_cannot_be_made_is_named(home: Path) -> None:
+    (home / "file").touch()
+    with pytest.raises(BadInput, match="cannot be made") as caught:
+        make_backend(context(home, state=home / "file" / "cloud" / "deep"))
+    assert "state" in caught.value.fix
 
 
 def test_stopping_one_that_does_not_run_is_fine(home: Path) -> None:
@@ -82,4 +92,4 @@ def test_stopping_one_that_does_not_run_is_fine(home: Path) -> None:
 
 
 def test_everything_of_it_is_marked_simulated(home: Path) -> None:
-    assert make_backend(settings(home)).capabilities.simulated
+    assert make_backend(context(home)).capabilities.simulated

@@ -6,15 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 import uuid
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.backends.conformance import eventually
-from tests.backends.rehearsal.place import Cloud, processes_of
+from tests.backends.rehearsal.place import Cloud, get_metadata, processes_of
 
 from crucible.backends.rehearsal import start_cloud, stop_cloud
 from crucible.backends.rehearsal.cloud.processes import Machines
@@ -31,14 +29,10 @@ def metadata_url(cloud: Cloud, id: str) -> str:
 
 
 def interruption(url: str) -> dict[str, object] | None:
-    try:
-        with urllib.request.urlopen(f"{url}/interruption", timeout=5) as answer:
-            found: dict[str, object] = json.loads(answer.read())
-            return found
-    except urllib.error.HTTPError as error:
-        if error.code == 404:
-            return None
-        raise
+    response = get_metadata(url, "/interruption")
+    assert response.status_code in (200, 404)
+    found: dict[str, object] = json.loads(response.content)
+    return found if response.status_code == 200 else None
 
 
 class TestReclaim:

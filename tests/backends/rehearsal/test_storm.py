@@ -10,14 +10,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pytest
-from tests.backends.conformance import BOOTSTRAP, DEPLOYMENT, make_order
+from tests.backends.conformance import DEPLOYMENT, find_one, launch_one, make_order
 from tests.backends.rehearsal.place import WAIT, RehearsalHarness, all_processes
 
 from crucible.backends.base import LaunchCall, LaunchUnknown, MachineOrder, MachineRef, NotYetGone
 from crucible.backends.rehearsal import RehearsalBackend
-from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.offers import Market, Need, Offer
 from crucible.core.compute.pricing import machine_cost
-from crucible.core.compute.resources import Resources
 from crucible.core.errors import Unreachable
 
 T = TypeVar("T")
@@ -60,9 +59,9 @@ def launch(backend: RehearsalBackend, order: MachineOrder) -> MachineRef:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         try:
-            return backend.launch(call, BOOTSTRAP)
+            return launch_one(backend, call)
         except LaunchUnknown:
-            found = insist(lambda: backend.find(call.token))
+            found = insist(lambda: find_one(backend, call.token))
             if found is not None:
                 return found
         except Unreachable:
@@ -87,7 +86,7 @@ def sweep(backend: RehearsalBackend) -> None:
 
 
 def orders(backend: RehearsalBackend) -> list[MachineOrder]:
-    offers = [o for o in backend.offers(Resources()) if o.instance_type == "sim.c2"]
+    offers = [o for o in backend.offers(Need()) if o.instance_type == "sim.c2"]
     plenty: list[Offer] = [o for o in offers if o.market is not Market.RESERVED]
     made = [make_order(backend, n) for n in range(1, LAUNCHES + 1)]
     return [replace(order, offer=plenty[n % len(plenty)]) for n, order in enumerate(made)]

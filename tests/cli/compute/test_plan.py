@@ -47,7 +47,7 @@ def real(real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> R
     """This computer has no GPU, and the catalog only what these tests put there."""
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     real.harness.backend.capacity = BARE
-    real.run(real.harness.connected.refresh)
+    real.run(real.harness.offers.refresh)
     real.app.control.catalog._library = OwnPrices(PRICES)
     (tmp_path / "train.py").write_text(GPU)
     return real
@@ -169,6 +169,48 @@ def test_where_nobody_knows_how_long_the_most_it_can_cost_counts(cli: Cli, real:
     assert "It may cost $12.63" in cli("run", "train.py", "--detach", "--backend", "cloud").err
     assert not real.specs
     assert cli("run", "train.py", "--detach", "--backend", "play").code == 0
+
+
+def test_a_plan_on_spot_says_what_happens_without_a_spot_machine(cli: Cli, real: RealServer) -> None:
+    waits = "If no spot machine is available, it waits for one; --spot-fallback lets it run on demand.\n"
+    falls_back = "If no spot machine is available, it may run on demand: cloud sim.small in north, $0.17 in all.\n"
+    for command in (("plan", "train.py"), ("run", "train.py", "--detach")):
+        assert waits in cli(*command, "--backend", "cloud", "--spot").err
+        assert falls_back in cli(*command, "--backend", "cloud", "--spot-fallback").err
+        assert "spot machine" not in cli(*command, "--backend", "cloud").err
+        assert "it waits for one" not in cli(*command, "--backend", "cloud,local", "--spot").err
+    assert "--spot-fallback allows that" in cli("plan", "train.py", "--backend", "cloud", "--spot").err
+
+
+def test_the_price_on_demand_is_confirmed_too(cli: Cli, real: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(training(15_000, device="cuda"))
+    assert cli("run", "train.py", "--detach", "--backend", "cloud", "--spot").code == 0
+    ran = cli("run", "train.py", "--detach", "--backend", "cloud", "--spot-fallback")
+    assert ran.code == 2
+    assert re.search(r"It may cost \$8\.\d\d at cloud, more than \$5", ran.err)
+    assert cli("run", "train.py", "--detach", "--backend", "cloud", "--spot-fallback", "--yes").code == 0
+
+
+def test_without_a_spot_machine_it_waits_or_runs_on_demand(cli: Cli, real: RealServer) -> None:
+    cloud = real.harness.backends["cloud"]
+    assert isinstance(cloud, FakeCloud)
+    cloud.spot_sold_out = True
+    real.run(real.harness.offers.refresh)
+    ran = cli("run", "train.py", "--detach", "--backend", "cloud", "--spot")
+    assert "It waits for spot; --spot-fallback would let it run on demand.\n" in ran.err
+    assert ran.code == 0
+    ran = cli("run", "train.py", "--detach", "--backend", "cloud", "--spot-fallback")
+    assert "No spot machine can run it now, so it runs on demand.\n" in ran.err
+
+
+def test_where_there_is_no_spot_at_all_the_fix_is_the_fallback(cli: Cli, real: RealServer) -> None:
+    cloud = real.harness.backends["cloud"]
+    assert isinstance(cloud, FakeCloud)
+    cloud.no_spot = True
+    real.run(real.harness.offers.refresh)
+    ran = cli("run", "train.py", "--detach", "--backend", "cloud", "--spot")
+    assert (ran.code, real.specs) == (6, [])
+    assert "Fix: Add --spot-fallback.\n" in ran.err
 
 
 def test_here_by_name_needs_no_plan(cli: Cli, real: RealServer) -> None:

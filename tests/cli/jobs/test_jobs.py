@@ -57,6 +57,7 @@ def test_what_runs_is_shown(cli: Cli, real: RealServer) -> None:
         environment=EnvironmentSpec(interpreter="/opt/venv/bin/python", origin="the shell's VIRTUAL_ENV"),
         tags=("a", "b"),
         priority=5,
+        spot_fallback=True,
     )
     row = cli("jobs").out.splitlines()[1]
     assert "train.py" in row.split()
@@ -67,6 +68,7 @@ def test_what_runs_is_shown(cli: Cli, real: RealServer) -> None:
     assert "Python      /opt/venv/bin/python (the shell's VIRTUAL_ENV)" in shown
     assert "Tags        a, b" in shown
     assert "Priority    5" in shown
+    assert "Market      spot, else on demand" in shown
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_what_its_plan_said_is_shown(cli: Cli, real: RealServer, tmp_path: Path)
 def test_why_its_plan_found_no_offer_is_shown(cli: Cli, real: RealServer, backends: tuple[FakeCloud, ...]) -> None:
     job = real.submit(backend="cloud")
     backends[0].sold_out.update(backends[0].rates)
-    real.run(real.harness.connected.refresh)
+    real.run(real.harness.offers.refresh)
     real.run(real.plan_jobs)
     assert "sold out" in cli("status", job.id).out
 

@@ -139,7 +139,7 @@ def test_a_job_that_is_queued_again_before_it_started_says_where_it_will_run(
         await job.harness.place()
         await job.harness.performer.perform_due()
         backends[0].sold_out = set(backends[0].rates)
-        await job.harness.connected.refresh()
+        await job.harness.offers.refresh()
         await job.lose_machine()
         await job.says("waits for a machine on rehearsal: sold out")
         await job.cancel()
@@ -189,7 +189,7 @@ def test_every_option_reaches_the_job(
     options = f"""
         --backend local --tier gpu-small --python {sys.executable} --data pics=images --name first --cpus 2
         --memory 4G --gpus 1 --gpu-memory 8G --time 1h --env HF_TOKEN --env B=2 --env-file vars
-        --retries 2 --retry-wait 30s --tag a --tag b --kind benchmark --grace 30s --detach
+        --retries 2 --retry-wait 30s --tag a --tag b --kind benchmark --grace 30s --max-wait 2h --detach
     """
     assert cli("run", "train.py", *options.split()).code == 0
     spec = real.specs[0]
@@ -210,7 +210,7 @@ def test_every_option_reaches_the_job(
         "seconds": 3600,
     }
     assert (spec["retries"]["user"], spec["retries"]["wait_seconds"]) == (2, 30)
-    assert (spec["grace_seconds"], spec["tags"]) == (30, ["a", "b"])
+    assert (spec["grace_seconds"], spec["max_wait_seconds"], spec["tags"]) == (30, 7200, ["a", "b"])
 
 
 def test_code_shell_and_job_files(cli: Cli, real: RealServer, tmp_path: Path) -> None:
@@ -373,6 +373,13 @@ def test_places_markets_and_checkpoints_reach_the_server(cli: Cli, real: RealSer
     )
 
 
+def test_spot_may_become_on_demand_only_if_the_user_says_so(cli: Cli, real: RealServer) -> None:
+    for flags in (["--spot"], ["--spot-fallback"], ["--spot", "--spot-fallback"]):
+        assert cli("run", "train.py", "-d", "--backend", "rehearsal", *flags).code == 0
+    sent = [(spec["market"], spec.get("spot_fallback")) for spec in real.specs]
+    assert sent == [("spot", None), ("spot", True), ("spot", True)]
+
+
 def test_a_fallback_may_stand_alone(cli: Cli, real: RealServer) -> None:
     assert (
         cli("run", "train.py", "-d", "--backend", "local", "--fallback", "rehearsal", "--market", "on-demand").code == 0
@@ -405,6 +412,7 @@ def test_a_simulated_place_is_called_so(cli: Cli, real: RealServer) -> None:
         (("--fallback", "nosuch"), "There is no backend"),
         (("--market", "spott"), "Did you mean 'spot'"),
         (("--spot", "--market", "reserved"), "contradict"),
+        (("--spot-fallback", "--market", "reserved"), "--spot-fallback: needs the market spot, not reserved"),
         (("--keep-checkpoints", "0"), "--keep-checkpoints must be at least 1"),
         (("--seed", "-1"), "--seed must be at least 0"),
         (("--priority", "1001"), "--priority must be at most 1000"),

@@ -12,8 +12,8 @@ from tests.server.app import TOKEN
 
 from crucible import MLPlatform, SyncMLPlatform
 from crucible.backends.base import Capabilities
-from crucible.core.compute.offers import Market, Offer
-from crucible.core.compute.resources import Capacity, GiB, Resources
+from crucible.core.compute.offers import Market, Need, Offer
+from crucible.core.compute.resources import Capacity, GiB
 
 BARE = Capacity(cpus=2, memory_bytes=8 * GiB)
 CARD = Capacity(cpus=4, memory_bytes=16 * GiB, gpus=(0,), gpu_memory_bytes=16 * GiB, gpu_name="T4")
@@ -28,7 +28,7 @@ class FakeAws(FakeCloud):
     capabilities: Capabilities = replace(FakeCloud.capabilities, simulated=False)
     sold_out: set[str] = field(default_factory=set)
 
-    def offers(self, need: Resources) -> Sequence[Offer]:
+    def offers(self, need: Need) -> Sequence[Offer]:
         self._reach()
         return [
             Offer(
@@ -61,7 +61,7 @@ def real(real: RealServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> R
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     real.harness.backend.capacity = BARE
-    real.run(real.harness.connected.refresh)
+    real.run(real.harness.offers.refresh)
     return real
 
 

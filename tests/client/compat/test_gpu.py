@@ -84,6 +84,6 @@ async def test_availability(spot: GPUExecutor, real: RealServer, aws_backend: Fa
     found = await spot.check_availability()
     assert (found.status, found.wait_time) == ("available", 60)
     aws_backend.sold_out = {Market.SPOT}
-    real.run(real.harness.connected.refresh)
+    real.run(real.harness.offers.refresh)
     assert (await spot.check_availability()).status == "limited"
     assert (await spot.check_availability()).wait_time is None

@@ -37,7 +37,7 @@ async def test_whether_a_backend_can_execute(platform: MLPlatform, real: RealSer
     assert await ExecutionStrategy("aws", platform, needs_gpu=True).can_execute()
     assert not await ExecutionStrategy("nosuch", platform).can_execute()
     aws_backend.sold_out = {Market.SPOT, Market.ON_DEMAND}
-    real.run(real.harness.connected.refresh)
+    real.run(real.harness.offers.refresh)
     assert not await ExecutionStrategy("aws", platform).can_execute()
 
 

@@ -143,7 +143,7 @@ async def test_the_same_beside_an_event_loop(async_client: AsyncTrainingClient, 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"tenant_id": ""}, "tenant_id has 1 to 63 of a-z"),
+        ({"tenant_id": ""}, "tenant_id must have 1 to 63 of a-z"),
         ({"tenant_id": 3}, "tenant_id must be text"),
         ({"custom_name": ""}, "custom_name must not be empty"),
         ({"training_params": []}, "training_params must be a table"),

@@ -125,3 +125,11 @@ def test_without_git_it_says_how_to_get_it(repository: str, ask: Ask, tmp_path: 
     nowhere = replace(request.host, environ={**request.host.environ, "PATH": str(tmp_path)})
     with pytest.raises(BadInput, match="git is not installed"):
         make_payload(repository, replace(request, host=nowhere))
+
+
+def test_it_is_fetched_whatever_repository_the_environment_names(repository: str, ask: Ask, git: Git) -> None:
+    """As it does in a git hook."""
+    source = ask()
+    environ = {**source.host.environ, "GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere"}
+    payload = make_payload(repository, replace(source, host=replace(source.host, environ=environ)))
+    assert payload.source.commit == git("rev-parse", "HEAD")

@@ -49,6 +49,22 @@ def commit(folder: Path, git: Git, *, attributes: str = "") -> None:
     git("commit", "-qm", "one")
 
 
+@pytest.mark.parametrize(
+    "name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE"]
+)
+def test_it_is_the_repository_of_the_folder_whatever_the_environment_names(
+    folder: Path, git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A git hook that runs our command has these variables of its own repository."""
+    commit(folder, git)
+    (folder / "main.py").write_text("print('two')\n")
+    (tmp_path / "other").mkdir()
+    expected = git_state(folder), list_files(folder)
+    assert expected[0].diff
+    monkeypatch.setenv(name, str(tmp_path / "other"))
+    assert (git_state(folder), list_files(folder)) == expected
+
+
 @pytest.fixture
 def trap(tmp_path: Path, git: Git) -> Trap:
     return Trap(tmp_path, git)

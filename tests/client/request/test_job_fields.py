@@ -26,6 +26,7 @@ NOWHERE = {
     "in_place": FROM_THE_CODE,
     "environment": FROM_THE_CODE,
     "source": FROM_THE_CODE,
+    "nodes": "jobs on several machines are not supported yet",
     "shape": "services are not supported yet",
     "rerun_of": "`crucible rerun` sets it",
     "plan": "ignored; clients of version 0.1.0 send it",
@@ -41,7 +42,6 @@ NOT_AN_OPTION = {
 NOT_A_KEYWORD = {
     **NOT_AN_OPTION,
     "fallback": "`places` has it, after the first",
-    "market": "Requirements(interruptible=True) asks for spot",
     "gpu_types": "Requirements ask for GPU memory instead",
 }
 

@@ -344,3 +344,10 @@ def test_the_schema_bounds_a_priority() -> None:
 def test_a_priority_beyond_its_bounds_is_refused(tmp_path: Path, priority: int) -> None:
     with pytest.raises(BadInput, match="priority"):
         fields(tmp_path, f"code: x\npriority: {priority}")
+
+
+def test_a_job_file_may_let_spot_become_on_demand(tmp_path: Path) -> None:
+    assert fields(tmp_path, "code: x\nspot_fallback: true")["spot_fallback"] is True
+    assert "spot_fallback" not in fields(tmp_path, "code: x\nmarket: spot\nspot_fallback: false")
+    with pytest.raises(BadInput, match=r"job\.yaml, line 3: spot_fallback: needs the market spot, not reserved"):
+        fields(tmp_path, "code: x\nmarket: reserved\nspot_fallback: true")

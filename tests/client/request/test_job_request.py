@@ -12,8 +12,9 @@ from crucible.client.request.job_request import ArgumentReader, PartialSpec, mak
 from crucible.client.request.pythons import SubmitHost
 from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.job.spec import PATTERN_RULES, DataInput, EnvironmentSpec, JobSpec, Kind, Source
+from crucible.core.job.spec import DataInput, EnvironmentSpec, JobSpec, Kind, Source
 from crucible.core.job.training import Orchestration
+from crucible.core.patterns import PATTERN_RULES
 from crucible.core.routing.plan_request import Goal, Objective, PlanRequest
 
 PAYLOAD = Payload(("{python}", "train.py"), EnvironmentSpec(interpreter="/usr/bin/python3"), Source())
@@ -123,8 +124,8 @@ def test_fields_on_top_of_others() -> None:
         ({"resume_from": "a\0"}, "--resume-from must not contain NUL characters"),
         ({"backend": "a\0"}, "--backend must not contain NUL characters"),
         ({"data": [{"name": "a/b", "source": "/x"}]}, "--data must not contain slashes"),
-        ({"project": "A b"}, "--project has 1 to 63 of a-z"),
-        ({"secrets": {"TOKEN": "a b"}}, "--secret has 1 to 100 letters"),
+        ({"project": "A b"}, "--project must have 1 to 63 of a-z"),
+        ({"secrets": {"TOKEN": "a b"}}, "--secret must have 1 to 100 letters"),
         ({"bundle": "x"}, "bundle must be a SHA-256"),
         ({"env": {"CRUCIBLE_X": "1"}}, "--env"),
         ({"tags": ("x" * 101,)}, "is not a valid tag"),
@@ -172,6 +173,14 @@ def test_where_it_runs_and_what_is_kept_reach_the_spec() -> None:
     assert (spec.backend, spec.fallback, spec.market) == ("rehearsal", ("local",), Market.SPOT)
     assert (spec.regions, spec.seed) == (("simulated-east",), 0)
     assert (spec.keep.latest, spec.keep.best, spec.keep.every) == (5, 1, 1000)
+
+
+def test_a_market_replaces_the_spot_fallback_and_the_reverse() -> None:
+    file = {"market": Market.SPOT, "spot_fallback": True}
+    assert made(merge(file, {"seed": 0})).spot_fallback
+    assert made(merge(file, {"market": Market.ON_DEMAND})).market is Market.ON_DEMAND
+    assert not made(merge(file, {"market": Market.SPOT})).spot_fallback
+    assert made(merge({"market": Market.ON_DEMAND}, {"spot_fallback": True})).market is Market.SPOT
 
 
 def test_a_backend_replaces_the_whole_line_of_places() -> None:

@@ -122,6 +122,13 @@ def test_the_plan_is_followed_where_nothing_was_named() -> None:
     assert apply_plan(plan, job(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
 
 
+def test_spot_that_the_plan_chose_falls_back_as_planned_and_spot_that_the_user_chose_as_they_said() -> None:
+    plan = plan_for("cloud", market=Market.SPOT, spot_fallback=True)
+    assert apply_plan(plan, job()).spot_fallback
+    assert not apply_plan(plan, job(market=Market.SPOT)).spot_fallback
+    assert apply_plan(plan_for("cloud"), job(spot_fallback=True)).spot_fallback
+
+
 def test_at_a_place_that_was_named_it_asks_for_what_the_program_needs() -> None:
     plan = plan_for("cloud", resources=SizesView(gpus=1, gpu_memory_bytes=7))
     spec = apply_plan(plan, job(backend="cloud", resources={"gpus": 2}))

@@ -10,7 +10,7 @@ from crucible.client.request.pythons import SubmitHost
 from crucible.client.request.ranking import Ranking, rank_backends
 from crucible.client.request.requirements import PREFERENCES, REQUIREMENTS, Preferences, Requirements
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
-from crucible.core.routing.plan_request import Objective
+from crucible.core.routing.plan_request import Goal, Objective
 from crucible.core.views.compute import BackendView
 
 GiB = 1024**3
@@ -122,3 +122,43 @@ def test_places_that_would_cost_too_much_are_left_out() -> None:
         with pytest.raises(RefusedByPolicy, match=r"would cost \$0\.\d+ at least, more than"):
             rank((QUICK,), Requirements(max_cost_usd=little), Preferences())
     assert rank((QUICK, LOCAL), Requirements(max_cost_usd=0), Preferences()).names == ("local",)
+
+
+def rank_spot(backends: tuple[BackendView, ...], order: tuple[str, ...] | None = None, **more: Any) -> Ranking:
+    spec = make_spec({"command": ("true",), "market": "spot", **more})
+    return rank_backends(backends, spec, Goal(), order)
+
+
+def test_spot_is_waited_for_and_the_option_that_allows_more_is_named() -> None:
+    line = rank_spot((QUICK, CHEAP))
+    assert line.names == ("cheap",)
+    assert line.rejected["quick"] == "has no spot machine that fits; spot_fallback also allows those on demand"
+    with pytest.raises(NoCapacity, match="spot_fallback also allows"):
+        rank_spot((QUICK,))
+    with pytest.raises(NoCapacity, match="asks for 9 GPUs"):
+        rank_spot((CHEAP,), resources={"gpus": 9})
+
+
+def test_with_the_fallback_every_spot_machine_comes_before_those_on_demand() -> None:
+    bargain = backend("bargain", offer(rate_micros_per_hour=50_000))
+    line = rank_spot((bargain, QUICK, CHEAP, LOCAL), spot_fallback=True)
+    assert line.names == ("local", "cheap", "bargain", "quick")
+    sold_out = backend("cheap", offer(), offer(market="spot", rate_micros_per_hour=1, runnable=False, why="sold out"))
+    assert [found and found.market for found in rank_spot((sold_out,), spot_fallback=True).offers.values()] == [
+        "on_demand"
+    ]
+    assert [found and found.market for found in rank_spot((sold_out,)).offers.values()] == ["spot"]
+
+
+def test_what_does_not_bill_satisfies_every_market() -> None:
+    capabilities = {"slots": "theirs", "bills": False}
+    lab = BackendView(name="lab", connected=True, offers=[offer(rate_micros_per_hour=0)], capabilities=capabilities)
+    assert rank_spot((QUICK, lab, LOCAL)).names == ("lab", "local")
+
+
+def test_the_budget_rules_out_offers_and_not_a_backend_that_has_a_cheaper_one() -> None:
+    both = backend("both", offer(market="spot", rate_micros_per_hour=100_000, runnable=False, why="sold out"), offer())
+    spec = make_spec({"command": ("true",), "spot_fallback": True, "max_cost_usd": 0.5})
+    best = rank_backends((both,), spec, Goal(hours=3)).offers["both"]
+    assert best is not None
+    assert best.market == "spot"

@@ -25,6 +25,7 @@ def test_what_the_documents_ask_for() -> None:
     assert fields == {
         "resources": {"gpus": 1, "gpu_memory_bytes": 16 * GiB},
         "market": Market.SPOT,
+        "spot_fallback": True,
         "max_cost_usd": 10.0,
         "env": {"CHECKPOINT_FREQUENCY_MINUTES": "30"},
     }

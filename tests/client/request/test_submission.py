@@ -72,7 +72,7 @@ def test_a_file_that_vanishes_while_packing_is_told(real_api: Api, real: RealSer
 
 
 def test_places_are_held_against_those_of_the_server(real_api: Api, real: RealServer) -> None:
-    with pytest.raises(UnknownName, match="`crucible backends` lists"):
+    with pytest.raises(UnknownName, match="crucible backends connect ssh"):
         check_backends(real_api, ["ssh"])
     with pytest.raises(UnknownName, match="Not connected, and no command connects aws"):
         check_backends(real_api, ["aws"])

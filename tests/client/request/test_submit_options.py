@@ -46,6 +46,7 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         keep_checkpoints=4,
         seed=7,
         priority=2,
+        max_wait_seconds=7200,
         grace_seconds=3,
     )
     assert fields == {
@@ -55,6 +56,7 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         "project": "vision",
         "kind": Kind.BENCHMARK,
         "market": Market.SPOT,
+        "spot_fallback": True,
         "resources": {"cpus": 2},
         "env": {"CHECKPOINT_FREQUENCY_MINUTES": "5", "A": "1", "HOME": "/home/me"},
         "secrets": {"KEY": "DEPLOY_KEY"},
@@ -64,10 +66,22 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         "keep": {"latest": 4},
         "seed": 7,
         "priority": 2,
+        "max_wait_seconds": 7200,
         "grace_seconds": 3,
     }
     assert (goal.interruptible, goal.optimize) == (True, "speed")
     assert read(secrets=["HF_TOKEN"])[1] == {"secrets": {"HF_TOKEN": "HF_TOKEN"}}
+
+
+def test_spot_is_waited_for_unless_it_may_fall_back() -> None:
+    allowed = Requirements(interruptible=True)
+    assert read(market="spot")[1] == {"market": Market.SPOT}
+    assert read(market="spot", spot_fallback=True)[1] == {"market": Market.SPOT, "spot_fallback": True}
+    assert read(requirements=allowed, market="spot")[1] == {"market": Market.SPOT}
+    assert read(requirements=allowed, market="on-demand")[1] == {"market": Market.ON_DEMAND}
+    assert read(requirements=allowed, spot_fallback=False)[1] == {"market": Market.SPOT}
+    with pytest.raises(BadInput, match="spot_fallback: needs the market spot, not on_demand"):
+        read(market="on-demand", spot_fallback=True)
 
 
 @pytest.mark.parametrize("most", [0, 1.5, None])
@@ -92,7 +106,7 @@ def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
         ({"secrets": 3}, "secrets must be a list of strings"),
         ({"secrets": {"KEY": "not a name"}}, "not the name of a secret"),
         ({"secrets": ["1KEY"]}, "not the name of a variable"),
-        ({"project": "Big Team"}, "project has 1 to 63 of a-z"),
+        ({"project": "Big Team"}, "project must have 1 to 63 of a-z"),
         ({"retry_wait_seconds": -1}, "retry_wait_seconds must be at least 0"),
         ({"tags": 3}, "tags must be a list of strings"),
         ({"tags": [3]}, "tags must be a list of strings"),
@@ -101,6 +115,8 @@ def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
         ({"seed": -1}, "seed must be at least 0"),
         ({"seed": 2**40}, "seed must be less than"),
         ({"priority": 1.5}, "priority must be a whole number"),
+        ({"spot_fallback": "yes"}, "spot_fallback must be True or False"),
+        ({"market": "spott"}, "Did you mean 'spot'"),
         ({"retries": True}, "retries must be a whole number"),
         ({"grace_seconds": float("nan")}, "grace_seconds must be a number"),
         ({"keep_checkpoints": 0}, "keep_checkpoints must be at least 1"),

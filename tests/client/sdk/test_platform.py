@@ -57,7 +57,8 @@ async def test_a_recommendation_submits_nothing(platform: MLPlatform, real: Real
     ((path, asked),) = real.sent
     assert path == "/api/v1/plan"
     assert (asked["optimize"], asked["hours"], asked["max_cost_usd"], asked["deadline_hours"]) == ("balanced", 3, 2, 5)
-    assert (asked["interruptible"], asked["resources"]["gpus"], "market" in asked) == (True, 1, False)
+    assert (asked["interruptible"], asked["resources"]["gpus"]) == (True, 1)
+    assert (asked["market"], asked["spot_fallback"]) == ("spot", True)
     assert not (await platform.jobs())
 
 

@@ -41,6 +41,21 @@ def test_a_number_is_a_number(file: Path, text: str, value: float) -> None:
     assert tomllib.loads(file.read_text(encoding="utf-8")) == {"ask_above": value}
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("oidc_name", "123456"), ("oidc_name", "true"), ("oidc_client_id", "12.50"), ("home", "7"), ("backends", "5")],
+)
+def test_a_setting_that_is_text_is_written_as_text(file: Path, name: str, text: str) -> None:
+    set_setting(file, name, text)
+    assert tomllib.loads(file.read_text(encoding="utf-8")) == {name: text}
+
+
+@pytest.mark.parametrize(("name", "text", "value"), [("shared_computer", "true", True), ("queued_limit", "70", 70)])
+def test_a_setting_that_is_none_is_not(file: Path, name: str, text: str, value: object) -> None:
+    set_setting(file, name, text)
+    assert tomllib.loads(file.read_text(encoding="utf-8")) == {name: value}
+
+
 def test_what_no_file_can_hold_is_refused(file: Path) -> None:
     with pytest.raises(BadInput):
         set_setting(file, "oidc_name", "\udcff")

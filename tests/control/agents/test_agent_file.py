@@ -44,11 +44,13 @@ def test_every_source_of_its_rooms_is_in_it() -> None:
 
 
 def test_it_is_made_once(tmp_path: Path) -> None:
-    path = build_agent(tmp_path / "agent")
+    made_file = build_agent(tmp_path / "agent")
+    path = made_file.path
     assert path.read_bytes() == agent_bytes()
-    assert path.name == f"agent-{hashlib.sha256(path.read_bytes()).hexdigest()}.pyz"
+    assert made_file.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert path.name == f"agent-{made_file.sha256}.pyz"
     made = path.stat().st_mtime_ns
-    assert build_agent(tmp_path / "agent") == path
+    assert build_agent(tmp_path / "agent").path == path
     assert path.stat().st_mtime_ns == made
     assert list(path.parent.iterdir()) == [path], "nothing unfinished is left"
 
@@ -61,20 +63,20 @@ def test_the_same_sources_give_the_same_file_in_any_process(tmp_path: Path) -> N
         subprocess.run(command, cwd=tmp_path / seed, env={"PYTHONHASHSEED": seed}, check=True, timeout=60)
     one, other = ({p.name: p.read_bytes() for p in (tmp_path / seed).iterdir()} for seed in ("1", "2"))
     assert one == other
-    assert [*one] == [build_agent(tmp_path / "here").name]
+    assert [*one] == [build_agent(tmp_path / "here").path.name]
 
 
 def test_another_source_makes_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = build_agent(tmp_path)
+    path = build_agent(tmp_path).path
     monkeypatch.setattr(agent_file, "_MAIN", f"{agent_file._MAIN}# another\n")
-    assert build_agent(tmp_path) != path
+    assert build_agent(tmp_path).path != path
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0" * 1000, agent_bytes()[:-1], agent_bytes() + b"x"])
 def test_a_torn_file_of_the_right_name_is_made_again(tmp_path: Path, torn: bytes) -> None:
-    path = build_agent(tmp_path)
+    path = build_agent(tmp_path).path
     path.write_bytes(torn)
-    assert build_agent(tmp_path) == path
+    assert build_agent(tmp_path).path == path
     assert path.read_bytes() == agent_bytes()
     assert list(tmp_path.iterdir()) == [path]
 
@@ -87,21 +89,21 @@ def test_older_agents_stay_for_the_hosts_that_run_them(tmp_path: Path) -> None:
 
 
 def test_nothing_unfinished_is_left_where_it_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / build_agent(tmp_path / "elsewhere").name / "in the way").mkdir(parents=True)
+    (tmp_path / build_agent(tmp_path / "elsewhere").path.name / "in the way").mkdir(parents=True)
     with pytest.raises(OSError, match="directory"):
         build_agent(tmp_path)
     assert not list(tmp_path.glob(".agent-*"))
 
 
 def test_it_runs_without_anything_installed(tmp_path: Path) -> None:
-    done = run(build_agent(tmp_path), "version")
+    done = run(build_agent(tmp_path).path, "version")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == crucible.__version__
 
 
 def test_it_never_imports_another_room(tmp_path: Path) -> None:
     """Whatever is installed beside it, the file's own rooms are the only ones of ours that it loads."""
-    file = build_agent(tmp_path)
+    file = build_agent(tmp_path).path
     code = (
         f"import sys; sys.path.insert(0, {str(file)!r});"
         "import crucible.agent.__main__, crucible.inside, crucible;"

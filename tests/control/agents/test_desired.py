@@ -3,11 +3,15 @@ from __future__ import annotations
 from tests.control.harness import KEY, ControlHarness, job_spec, pieces, secret, service, sha
 
 from crucible.control.agents.desired import attempt_desired, desired_document, job_seed
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.core.compute.resources import GiB
+from crucible.core.lifecycle import Reason, World
 from crucible.core.lifecycle import facts as f
 from crucible.core.people.identity import OWNER
 from crucible.core.views.agents import DesiredAttemptView
 from crucible.wire.documents.desired import DataItem, Desired, Environment, Limits, decode_desired, encode_desired
+from crucible.wire.documents.messages import MessageKind
 
 
 async def document(harness: ControlHarness, machine: str | None = None) -> Desired | None:
@@ -129,3 +133,26 @@ async def test_wishes_of_one_attempt(harness: ControlHarness) -> None:
     await runner.end()
     assert await desired() == DesiredAttemptView(stop=True, settled=True, checkpoint=1)
     assert await harness.read(lambda conn: attempt_desired(conn, "att-unknown")) is None
+
+
+async def test_an_attempt_that_is_stopped_is_told_so_and_the_next_one_is_not(harness: ControlHarness) -> None:
+    job, runner = await harness.running()
+    stop = f.StopAttempt(runner.attempt, "another job needs its machine")
+    await harness.writer.write(lambda unit: unit.advance(_world(unit, job), stop))
+    (found,) = (await known(harness)).assignments
+    assert found.stop
+    wanted = await harness.read(lambda conn: attempt_desired(conn, runner.attempt))
+    assert wanted is not None
+    assert wanted.stop
+    exit_report = runner.message(MessageKind.EXITED, code=None, signal=15, cause="stopped")
+    await runner.send([exit_report, runner.message(MessageKind.ENDED)])
+    first, second = (await harness.world(job)).attempts
+    assert first.reason is Reason.STOPPED
+    (found,) = (await known(harness)).assignments
+    assert (found.attempt, found.stop) == (second.id, False)
+
+
+def _world(unit: UnitOfWork, job: str) -> World:
+    world = repository.load_world(unit.conn, job)
+    assert world is not None
+    return world

@@ -51,6 +51,8 @@ def check_kept(before: Rows, after: Rows) -> None:
     for name, rows in before.items():
         for row in rows:
             assert any(row.items() <= other.items() for other in after[name]), (name, row)
+    for machine in after["machines"]:
+        assert machine["started_at"] == machine["created_at"], "it keeps the times it has"
 
 
 def test_sqlite(tmp_path: Path) -> None:

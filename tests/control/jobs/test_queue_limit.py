@@ -34,7 +34,7 @@ async def test_a_user_with_too_many_queued_jobs_is_refused_and_others_are_not(bu
         await submit(busy, ADA, f"key-{number}")
     with pytest.raises(QueueFull) as caught:
         await submit(busy, ADA)
-    assert (caught.value.http_status, caught.value.data) == (409, {"limit": 3})
+    assert (caught.value.http_status, caught.value.data) == (409, {"limit": 3, "queued": 3})
     assert "queued_limit" in caught.value.fix
     assert "ended" in caught.value.fix
     await submit(busy, BOB)
@@ -52,10 +52,15 @@ async def test_jobs_that_ended_or_run_make_room(busy: ControlHarness) -> None:
         await submit(busy, ADA)
 
 
-async def test_a_batch_is_stored_up_to_the_limit(busy: ControlHarness) -> None:
-    done = await busy.services.bulk.submit([(SPEC, None)] * 30, ADA)
-    assert [type(one) for one in done] == [StoredJob] * 3 + [QueueFull] * 27
-    assert await busy.count(t.jobs) == 4
+async def test_a_batch_that_does_not_fit_is_refused_as_a_whole(busy: ControlHarness) -> None:
+    await submit(busy, ADA, "key-0")
+    with pytest.raises(QueueFull, match="has 1 queued jobs, and may have 3: these 3 do not fit") as caught:
+        await busy.services.bulk.submit([(SPEC, None), (SPEC, "a"), (SPEC, "a"), (SPEC, "b"), (SPEC, "key-0")], ADA)
+    assert caught.value.data == {"limit": 3, "queued": 1}
+    assert await busy.count(t.jobs) == 2
+    done = await busy.services.bulk.submit([(SPEC, None), (SPEC, "a"), (SPEC, "a"), (SPEC, "key-0")], ADA)
+    assert [isinstance(one, StoredJob) and one.created for one in done] == [True, True, False, False]
+    assert await busy.services.bulk.submit([(SPEC, "a"), (SPEC, "key-0")], ADA), "repeated, it needs no room"
 
 
 async def test_reruns_and_resumes_count(busy: ControlHarness) -> None:

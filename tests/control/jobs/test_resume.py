@@ -17,7 +17,7 @@ async def test_a_failed_job_goes_on_as_the_same_job(harness: ControlHarness) -> 
     job, runner = await harness.running()
     await runner.end(code=1)
     view = await service(harness).jobs.resume(OWNER, job, Resumption())
-    assert (view.id, view.generation, view.status) == (job, 2, "queued")
+    assert (view.id, view.generation, view.status) == (job, 2, "running")
     await harness.place()
     assert [a.number for a in (await harness.world(job)).attempts] == [1, 2]
     again = await harness.runner(job)
@@ -45,7 +45,7 @@ async def test_a_completed_job_needs_a_checkpoint_to_go_on_from(harness: Control
     control = service(harness)
     with pytest.raises(Conflict, match="nothing left to do"):
         await control.jobs.resume(OWNER, job, Resumption())
-    assert (await control.jobs.resume(OWNER, job, Resumption(checkpoint="latest"))).status == "queued"
+    assert (await control.jobs.resume(OWNER, job, Resumption(checkpoint="latest"))).status == "running"
 
 
 async def test_unknown_names_are_refused_and_nothing_changes(harness: ControlHarness) -> None:

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from tests.control.harness import ControlHarness, job_spec, pieces, sha
+from tests.control.clouds import FakeCloud
+from tests.control.harness import ControlHarness, give_back, job_spec, make_harness, pieces, sha
 
+from crucible.backends.base import Reach
 from crucible.control.db import schema as t
 from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput, Conflict, NoCapacity, UnknownName
@@ -48,6 +51,13 @@ async def test_the_call_is_stored_as_it_will_be_made(harness: ControlHarness) ->
     }
 
 
+async def test_a_job_on_several_machines_is_refused(harness: ControlHarness) -> None:
+    with pytest.raises(BadInput, match="several machines are not supported yet") as refused:
+        await harness.accept(job_spec(nodes=2))
+    assert "--gpus" in refused.value.fix
+    assert await nothing_stored(harness)
+
+
 async def test_the_same_key_and_body_give_the_same_job(harness: ControlHarness) -> None:
     first = await harness.accept(job_spec(), "key")
     again = await harness.accept(job_spec(), "key")
@@ -72,7 +82,7 @@ async def test_without_a_key_every_submission_is_a_job(harness: ControlHarness) 
 async def test_a_key_is_answered_though_the_place_shrank_meanwhile(harness: ControlHarness) -> None:
     first = await harness.accept(job_spec(cpus=4), "key")
     harness.backend.capacity = harness.backend.capacity.model_copy(update={"cpus": 2})
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     assert (await harness.accept(job_spec(cpus=4), "key")).job == first.job
 
 
@@ -114,6 +124,33 @@ async def test_a_job_in_place_needs_a_place_that_can(harness: ControlHarness) ->
     harness.backend.capabilities = replace(harness.backend.capabilities, in_place=False)
     with pytest.raises(NoCapacity, match="in place"):
         await harness.accept(job_spec(in_place="/home/me"))
+
+
+PATHS = ({"name": "set", "source": "/data/set"}, {"name": "set", "source": "file:///data/set"})
+
+
+@pytest.mark.parametrize("item", PATHS)
+async def test_a_path_of_this_computer_needs_machines_that_may_have_it(
+    harness: ControlHarness, item: dict[str, str]
+) -> None:
+    given = job_spec(data=(item,))
+    for reach in (Reach.SAME_COMPUTER, Reach.SHARED_DIR, Reach.TUNNEL):
+        harness.backend.capabilities = replace(harness.backend.capabilities, reach=reach)
+        assert (await harness.accept(given)).created
+    for reach in (Reach.LOOPBACK, Reach.INTERNET):
+        harness.backend.capabilities = replace(harness.backend.capabilities, reach=reach)
+        with pytest.raises(NoCapacity, match="a path of this computer, which machines of local") as raised:
+            await harness.accept(given)
+        assert raised.value.fix == "Do that, or choose another backend with --backend."
+    assert (await harness.accept(job_spec(data=({"name": "set", "source": "https://example.org/set"},)))).created
+
+
+async def test_a_job_with_a_path_runs_on_the_backend_that_has_it(tmp_path: Path) -> None:
+    harness = await make_harness(tmp_path, FakeCloud())
+    job = (await harness.accept(job_spec(backend="cloud", fallback=("local",), data=(PATHS[0],)))).job
+    await harness.place()
+    assert (await harness.attempt(job)).backend == "local"
+    await give_back(harness.ports.db)
 
 
 async def test_a_tier_gives_the_size_and_own_wishes_win(harness: ControlHarness) -> None:

@@ -147,6 +147,8 @@ FULL_SPEC = job_spec(
     tags=("vision",),
     rerun_of=new_id(Prefix.JOB, 9),
     priority=5,
+    spot_fallback=True,
+    max_wait_seconds=7200.0,
     source=Source(kind=SourceKind.GIT, path="/x", url="https://example.org/r.git", ref="main", commit="a", dirty=True),
 )
 FULL_JOB = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.control.fakes import DEPLOYMENT, OTHER_DEPLOYMENT, Made
 from tests.control.harness import ControlHarness, new_id
 
-from crucible.backends.base import NotYetGone, Seen
+from crucible.backends.base import NotYetGone, Reach, Seen
 from crucible.control.db import schema as t
 from crucible.control.machines.janitor import JanitorReport, release_idle_pools
 from crucible.core.errors import Unreachable
@@ -129,3 +129,22 @@ async def test_a_machine_of_an_attempt_is_not_the_pools(harness: ControlHarness)
     await runner.end()
     await harness.sql(lambda conn: conn.execute(t.machines.update().values(owner="attempt:x")).rowcount)
     assert await harness.writer.write(release_idle_pools) == 0
+
+
+async def test_a_shared_machine_of_another_computer_is_released_once_it_stays_idle(harness: ControlHarness) -> None:
+    harness.backend.capabilities = replace(harness.backend.capabilities, reach=Reach.TUNNEL)
+    _, runner = await harness.running()
+    await harness.janitor.release_idle()
+    await runner.end()
+    await harness.janitor.release_idle()
+    assert (await harness.machine()).state is MachineState.UP, "another job may come at once"
+    await harness.janitor.release_idle()
+    assert (await harness.machine()).state is MachineState.RELEASING
+
+
+async def test_the_machine_of_this_computer_stays_idle(harness: ControlHarness) -> None:
+    _, runner = await harness.running()
+    await runner.end()
+    for _ in range(3):
+        await harness.janitor.release_idle()
+    assert (await harness.machine()).state is MachineState.UP

@@ -154,8 +154,9 @@ DOCUMENT = {
     "rejected": [REJECTED],
     "rejected_count": 6,
     "chosen": OFFER,
+    "fallback": None,
 }
-"""As every version has stored it."""
+"""As every version has stored it, but for `fallback`, which 0.1.0 did not have."""
 
 
 async def test_the_stored_document_keeps_its_keys_and_values(harness: ControlHarness) -> None:

@@ -72,13 +72,25 @@ async def test_the_bootstrap_has_the_machines_nonce_and_our_address(harness: Con
     assert given.nonce not in json.dumps([str(row) for row in await harness.rows(t.machines)])
 
 
-@pytest.mark.parametrize(("reach", "url"), [(Reach.LOOPBACK, "unix:/socket"), (Reach.INTERNET, "https://open")])
+@pytest.mark.parametrize(
+    ("reach", "url"),
+    [
+        (Reach.SAME_COMPUTER, "unix:/socket"),
+        (Reach.LOOPBACK, "unix:/socket"),
+        (Reach.TUNNEL, "unix:/socket"),
+        (Reach.INTERNET, "https://open"),
+    ],
+)
 def test_machines_on_this_computer_are_given_an_address_of_their_own(reach: Reach, url: str) -> None:
-    async def uninvited(backend: Backend, machine: str) -> None:
+    async def uninvited(backend: Backend, machine: str, agent: str | None) -> None:
+        return None
+
+    async def publish(sha256: str) -> None:
         return None
 
     backend = FakeBackend(capabilities=replace(FakeBackend.capabilities, reach=reach))
-    assert LaunchContext(b"key", "https://open", "unix:/socket", uninvited).agents_url_for(backend) == url
+    context = LaunchContext(b"key", "https://open", "unix:/socket", uninvited, publish)
+    assert context.agents_url_for(backend) == url
 
 
 async def test_a_refused_launch_ends_the_machine_and_the_job_tries_again(harness: ControlHarness) -> None:
@@ -373,7 +385,7 @@ async def test_a_machine_found_gone_meanwhile_needs_no_call(harness: ControlHarn
 
 async def test_a_termination_stays_open_until_the_settle_window_has_passed(harness: ControlHarness) -> None:
     harness.backend.capabilities = replace(harness.backend.capabilities, settle_window=100.0)
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     await up_and_released(harness)
     await harness.performer.perform_due()
     assert (await harness.machine()).state is MachineState.RELEASING

@@ -163,7 +163,9 @@ async def test_a_process_that_stood_still_within_a_round_was_not_listening(harne
     """Or its clock was set forward meanwhile."""
     job, _ = await harness.running()
     still = StalledDb(harness)
-    reconciler = Reconciler(replace(harness.ports, db=still), harness.writer, harness.scheduler, harness.contacts)
+    reconciler = Reconciler(
+        replace(harness.ports, db=still), harness.writer, harness.contacts, harness.services.admission
+    )
     for _ in range(9):
         await reconciler.round()
         harness.clock.move(NOTICE_AFTER / 9)
@@ -215,7 +217,9 @@ async def test_contacts_that_could_not_be_stored_are_stored_later(harness: Contr
     harness.clock.move(1)
     harness.contacts.record_attempt(runner.attempt, harness.clock.now())
     full = FullDb(harness.ports.db)
-    reconciler = Reconciler(replace(harness.ports, db=full), harness.writer, harness.scheduler, harness.contacts)
+    reconciler = Reconciler(
+        replace(harness.ports, db=full), harness.writer, harness.contacts, harness.services.admission
+    )
     with pytest.raises(DiskFull):
         await reconciler.round()
     assert harness.contacts.has_pending

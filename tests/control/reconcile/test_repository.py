@@ -37,6 +37,7 @@ from crucible.core.lifecycle import (
 )
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.reasons import Retry
+from crucible.core.scheduling.candidates import Candidate, list_candidates
 
 TIMES = st.floats(0, 4e9, allow_nan=False)
 MAYBE_TIME = st.none() | TIMES
@@ -77,6 +78,7 @@ JOBS = st.builds(
     not_before=TIMES,
     due_at=MAYBE_TIME,
     backend=st.just("rehearsal"),
+    candidates=st.just((Candidate("rehearsal", Market.SPOT), Candidate("local"))),
     resume_from=st.none() | st.just("ckp-1"),
     attempts_before_reopen=COUNT,
     checkpoint=COUNT,
@@ -96,9 +98,13 @@ MACHINES = st.builds(
     instance_type=TEXT,
     region=TEXT,
     market=st.sampled_from(Market),
+    node=TEXT,
+    gang=st.none() | st.just(new_id(Prefix.MACHINE, 2)),
     simulated=st.booleans(),
     lease_seconds=st.none() | st.floats(0, 600),
     host_due=MAYBE_TIME,
+    host_seconds=MAYBE_TIME,
+    life_seconds=MAYBE_TIME,
     billing=st.builds(Billing, granularity=st.integers(1, 3600), minimum=COUNT),
     bills=st.booleans(),
     version=COUNT,
@@ -112,10 +118,14 @@ MACHINES = st.builds(
     settle_window=st.floats(0, 600),
     interrupted=st.booleans(),
     detail=TEXT,
+    launched_at=MAYBE_TIME,
+    queued_at=MAYBE_TIME,
+    started_at=MAYBE_TIME,
     up_at=MAYBE_TIME,
     gone_at=MAYBE_TIME,
     ends_at=MAYBE_TIME,
     last_seen=MAYBE_TIME,
+    withdrawing=st.booleans(),
 )
 SLOTS = st.lists(
     st.builds(
@@ -124,6 +134,7 @@ SLOTS = st.lists(
         machine=st.just(new_id(Prefix.MACHINE, 1)),
         allocation=st.builds(Allocation, cpus=st.floats(0, 64), memory_bytes=COUNT, gpus=st.just((0, 3))),
         ended=st.booleans(),
+        reason=st.none() | st.sampled_from(Reason),
     ),
     min_size=1,
     max_size=3,
@@ -149,11 +160,13 @@ ATTEMPTS = st.builds(
     last_seen=MAYBE_TIME,
     resume_from=st.none() | st.just("ckp-1"),
     noticed_at=MAYBE_TIME,
+    stopping_since=MAYBE_TIME,
 )
 
 
 def first_world() -> World:
-    job = Job(new_id(Prefix.JOB, 1), job_spec(), Resources(cpus=1), START)
+    candidates = list_candidates(job_spec())
+    job = Job(new_id(Prefix.JOB, 1), job_spec(), Resources(cpus=1), START, candidates=candidates)
     return World(job)
 
 

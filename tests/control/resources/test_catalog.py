@@ -66,7 +66,7 @@ async def test_what_is_not_connected_cannot_run_and_says_so() -> None:
     for provider in PROVIDERS:
         offer = (await prices.page(OfferFilter(provider=(provider,)), limit=1, cursor=None)).items[0]
         assert offer.runnable is False
-        assert offer.why == why_unconnected(provider, ())
+        assert offer.why == why_unconnected(provider)
 
 
 async def test_what_is_connected_can_run() -> None:

@@ -115,7 +115,7 @@ async def test_a_model_that_needs_a_gpu_asks_for_it(
         ({"inputs": "x" * 70_000}, {}, "The input is larger than 64 KiB"),
         ({}, {"command": ["true"]}, "The model sets the field 'command'"),
         ({}, {"environment": {}}, "The model sets the field 'environment'"),
-        ({}, {"nonsense": 1}, "There is no field 'job.nonsense'. There are backend, bundle"),
+        ({}, {"zzzzzz": 1}, "There is no field 'job.zzzzzz'. There are backend, bundle"),
         ({}, {"retires": {}}, "There is no field 'job.retires'. Did you mean 'retries'?"),
         ({}, {"resources": {"cpus": -1}}, "The field 'job.resources.cpus' is not right"),
         ({}, {"resources": "many"}, "The field 'job.resources' is not right"),

@@ -9,6 +9,7 @@ from tests.authorisation.populated_app import PopulatedApp
 from tests.control.harness import ControlHarness, job_spec, service, sha
 from tests.control.scoped import ScopedControl
 
+from crucible.backends.base import Reach
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
@@ -133,6 +134,20 @@ async def test_jobs_of_users_do_not_run_on_the_servers_own_computer(
         await careful.jobs.submit(member, job_spec(), None)
     assert "shared_computer" in caught.value.fix
     assert (await careful.jobs.submit(OWNER, job_spec(), None)).created
+
+
+async def test_the_servers_own_computer_is_protected_however_it_is_reached(
+    harness: ControlHarness, populated_app: PopulatedApp
+) -> None:
+    """A backend reaches it by a tunnel, as one host among others."""
+    harness.backend.capabilities = replace(harness.backend.capabilities, reach=Reach.TUNNEL)
+    member = await populated_app.identity("member")
+    elsewhere = ControlPlane(harness.ports, harness.backends, replace(harness.deployment, own_node="node-of-another"))
+    assert (await elsewhere.jobs.submit(member, job_spec(), None)).created
+    here = ControlPlane(harness.ports, harness.backends, replace(harness.deployment, own_node="node-local"))
+    with pytest.raises(RefusedByPolicy) as caught:
+        await here.jobs.submit(member, job_spec(), None)
+    assert "shared_computer" in caught.value.fix
 
 
 async def ended(control: ControlPlane) -> str:

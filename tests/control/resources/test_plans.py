@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.control.clouds import FakeCloud
+from tests.control.clouds import ZONES, FakeCloud
 from tests.control.fakes import FakeBackend
 from tests.control.harness import ControlHarness, give_back, job_spec, make_harness
 
@@ -20,6 +20,7 @@ from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.people.identity import OWNER
 from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.routing.rejections import NOT_SPOT
 
 REAL = replace(FakeCloud.capabilities, simulated=False)
 LARGE = """
@@ -90,6 +91,7 @@ async def test_a_plan_in_json(harness: ControlHarness) -> None:
         "image": "crucible/python:3.11-slim",
         "learned": None,
         "why": None,
+        "fallback": None,
         "offers_count": 3,
         "hours_said": True,
         "accuracy": {"count": 0, "median_error": None, "close": None},
@@ -152,13 +154,66 @@ async def test_where_it_costs_too_much_however_short_it_is_money_is_named(harnes
 
 
 async def test_what_is_sold_out_would_be_waited_for(harness: ControlHarness) -> None:
-    cloud = harness.backends["cloud"]
-    assert isinstance(cloud, FakeCloud)
-    cloud.sold_out = set(cloud.rates)
-    await harness.connected.refresh()
+    await sell_out(harness, *ZONES)
     found = await plan(harness, backend="cloud")
     assert (found["chosen"], found["waits"], found["job"]) == (None, True, {"backend": "cloud"})
     assert found["why"] == "No capacity for it at the moment: sold out."
+
+
+async def sell_out(harness: ControlHarness, *zones: str, spot: bool = False) -> None:
+    cloud = harness.backends["cloud"]
+    assert isinstance(cloud, FakeCloud)
+    cloud.sold_out, cloud.spot_sold_out = set(zones), spot
+    await harness.offers.refresh()
+
+
+async def test_the_price_on_demand_is_shown_before_it_is_paid(harness: ControlHarness) -> None:
+    found = await plan(harness, {"hours": 2.0}, backend="cloud", spot_fallback=True)
+    chosen, fallback = found["chosen"], found["fallback"]
+    assert (chosen["market"], chosen["rate_micros_per_hour"]) == ("spot", 300_000)
+    assert (fallback["market"], fallback["rate_micros_per_hour"]) == ("on_demand", 900_000)
+    assert fallback["total_micros"] > 2 * chosen["total_micros"]
+    assert found["job"] == {"backend": "cloud"}
+    assert [offer["market"] for offer in found["offers"]] == ["spot", "on_demand"]
+
+
+async def test_without_the_fallback_a_job_on_spot_waits_and_the_option_is_named(harness: ControlHarness) -> None:
+    found = await plan(harness, backend="cloud", market=Market.SPOT)
+    assert (found["chosen"]["market"], found["fallback"]) == ("spot", None)
+    assert NOT_SPOT in {offer["why"] for offer in found["rejected"]}
+    await sell_out(harness, spot=True)
+    waiting = await plan(harness, backend="cloud", market=Market.SPOT)
+    assert (waiting["chosen"], waiting["waits"]) == (None, True)
+    assert waiting["why"] == (
+        "No capacity for it at the moment: sold out. It waits for spot; --spot-fallback would let it run on demand."
+    )
+    falls_back = await plan(harness, backend="cloud", spot_fallback=True)
+    assert (falls_back["chosen"]["market"], falls_back["fallback"]) == ("on_demand", None)
+    await sell_out(harness, *ZONES)
+    waiting = await plan(harness, backend="cloud", spot_fallback=True)
+    assert (waiting["chosen"], waiting["waits"], waiting["fallback"]["market"]) == (None, True, "on_demand")
+
+
+async def test_what_is_free_is_taken_before_anything_on_demand(harness: ControlHarness) -> None:
+    spot = {"backend": "cloud", "fallback": ("local",), "spot_fallback": True}
+    found = await plan(harness, **spot)
+    assert [(offer["backend"], offer["market"]) for offer in found["offers"]] == [
+        ("cloud", "spot"),
+        ("local", "on_demand"),
+        ("cloud", "on_demand"),
+    ]
+    await sell_out(harness, spot=True)
+    found = await plan(harness, **spot)
+    assert (found["chosen"]["backend"], found["fallback"]) == ("local", None)
+
+
+async def test_spot_that_the_plan_chose_by_itself_falls_back(harness: ControlHarness) -> None:
+    wanted = {"interruptible": True, "allowed_backends": ("cloud",)}
+    found = await plan(harness, wanted)
+    assert found["job"] == {"backend": "cloud", "market": "spot", "spot_fallback": True}
+    assert found["fallback"]["rate_micros_per_hour"] == 900_000
+    dear = await plan(harness, {**wanted, "hours": 10.0, "max_cost_usd": 4.0})
+    assert (dear["job"]["market"], "spot_fallback" in dear["job"], dear["fallback"]) == ("spot", False, None)
 
 
 async def test_nothing_is_stored_and_nothing_is_launched(harness: ControlHarness) -> None:

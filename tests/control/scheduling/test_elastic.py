@@ -1,4 +1,4 @@
-"""Places that make machines on demand: one for each attempt, tried by price, left when they have none."""
+"""Backends that make machines on demand: one for each attempt, tried by price, left when they have none."""
 
 from __future__ import annotations
 
@@ -100,27 +100,27 @@ async def test_a_refused_launch_is_tried_in_another_zone_without_charge(
     assert regions == ["north-1", "north-2"]
 
 
-async def test_where_nothing_is_left_the_next_place_is_taken(harness: ControlHarness, cloud: FakeCloud) -> None:
+async def test_where_nothing_is_left_the_next_backend_is_taken(harness: ControlHarness, cloud: FakeCloud) -> None:
     cloud.sold_out = set(cloud.rates)
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     job = await harness.submit(backend="cloud", fallback=("local",))
     await harness.place()
     assert (await harness.attempt(job)).backend == "local"
     assert "moved_on" in [row["type"] for row in await harness.rows(t.events)]
 
 
-async def test_at_the_last_place_it_waits_and_says_why(harness: ControlHarness, cloud: FakeCloud) -> None:
+async def test_on_the_last_backend_it_waits_and_says_why(harness: ControlHarness, cloud: FakeCloud) -> None:
     cloud.sold_out = set(cloud.rates)
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     job = await harness.submit(backend="cloud")
     assert (await harness.world(job)).job.waiting == "waits for a machine on cloud: sold out"
     cloud.sold_out = set()
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     await harness.place()
     assert (await harness.attempt(job)).backend == "cloud"
 
 
-async def test_a_taken_back_machine_means_the_next_place_from_the_last_checkpoint(
+async def test_a_reclaimed_machine_means_the_next_backend_from_the_last_checkpoint(
     harness: ControlHarness, cloud: FakeCloud
 ) -> None:
     job, runner = await running(harness, market="spot", fallback=("local",))
@@ -216,46 +216,49 @@ async def test_without_money_it_runs_where_it_is_free_and_unbounded(harness: Con
     assert (attempt.backend, attempt.slots[0].allocation.seconds) == ("local", None)
 
 
-async def test_an_unknown_place_in_the_line_is_refused(harness: ControlHarness) -> None:
+async def test_an_unknown_backend_among_several_is_refused(harness: ControlHarness) -> None:
     with pytest.raises(UnknownName):
         await harness.submit(backend="cloud", fallback=("nowhere",))
 
 
-async def test_too_large_for_every_place_in_the_line_is_refused_with_all_reasons(harness: ControlHarness) -> None:
+async def test_too_large_for_every_backend_is_refused_with_all_reasons(harness: ControlHarness) -> None:
     with pytest.raises(NoCapacity) as refused:
         await harness.submit(backend="cloud", fallback=("local",), cpus=64)
     assert {item["backend"] for item in refused.value.data["rejected"]} == {"cloud", "local"}
 
 
-async def test_large_enough_for_one_place_of_the_line_is_taken(harness: ControlHarness) -> None:
+async def test_large_enough_on_one_backend_is_taken(harness: ControlHarness) -> None:
     job = await harness.submit(backend="cloud", fallback=("local",), cpus=4)
     await harness.place()
     assert (await harness.attempt(job)).backend == "local"
 
 
-async def test_a_place_that_was_not_asked_yet_is_waited_for(tmp_path: Path) -> None:
+async def test_a_backend_that_has_not_answered_yet_is_waited_for(tmp_path: Path) -> None:
     slow = FakeCloud(down=Unreachable("Not yet."))
     harness = await make_harness(tmp_path, slow)
-    job = await harness.submit(backend="cloud", fallback=("local",))
+    job = await harness.submit(backend="cloud")
     assert (await harness.world(job)).job.waiting == "cloud has not reported its offers yet"
+    other = await harness.submit(backend="cloud", fallback=("local",))
+    assert (await harness.attempt(other)).backend == "local", "a backend that does not answer is passed over"
     slow.down = None
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     await harness.place()
     assert (await harness.attempt(job)).backend == "cloud"
     await give_back(harness.ports.db)
 
 
-async def test_a_place_that_can_never_hold_it_is_left_for_one_that_can(harness: ControlHarness) -> None:
+async def test_a_backend_that_can_never_hold_it_is_left_for_one_that_can(harness: ControlHarness) -> None:
     job = await harness.submit(backend="local", fallback=("cloud",), gpus=0, memory=3 * GiB, cpus=2)
     assert (await harness.attempt(job)).backend == "local", "it fits"
     large = await harness.submit(backend="cloud", fallback=("local",), cpus=4)
     await harness.place()
-    assert (await harness.world(large)).job.backend == "local"
+    assert (await harness.world(large)).job.waiting.startswith("cloud: waits for a machine on cloud: asks for 4 CPUs;")
+    assert "local: waits for 4 CPUs: 2 free, held by" in (await harness.world(large)).job.waiting
 
 
 async def test_what_only_the_cloud_can_hold_never_goes_to_the_laptop(harness: ControlHarness, cloud: FakeCloud) -> None:
     cloud.capacity_override = Capacity(cpus=64, memory_bytes=256 * GiB)
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     job, _ = await running(harness, cpus=32, fallback=("local",))
     await interrupt(harness, cloud, (await harness.machine()).id)
     await harness.listen(10)
@@ -272,27 +275,59 @@ async def test_a_zone_that_took_a_machine_back_is_tried_last(harness: ControlHar
 
 async def test_without_spot_it_takes_what_cannot_be_taken_back(harness: ControlHarness, cloud: FakeCloud) -> None:
     cloud.no_spot = True
-    await harness.connected.refresh()
-    job = await harness.submit(backend="cloud", market="spot")
+    await harness.offers.refresh()
+    job = await harness.submit(backend="cloud", market="spot", spot_fallback=True)
     assert (await harness.machine((await harness.attempt(job)).slots[0].machine)).market is Market.ON_DEMAND
 
 
-async def test_a_job_for_a_place_that_is_not_connected_says_so(harness: ControlHarness) -> None:
+async def test_a_job_for_a_backend_that_is_not_connected_says_so(harness: ControlHarness) -> None:
     job = await harness.submit(backend="cloud", fallback=("local",))
     await harness.sql(
-        lambda conn: conn.execute(update(t.jobs).values(state="queued", backend="gone", waiting="")).rowcount
+        lambda conn: conn.execute(update(t.jobs).values(state="queued", queue="gone", waiting="")).rowcount
     )
     await harness.place()
     assert (await harness.world(job)).job.waiting == "waits for gone, which is not connected"
 
 
 async def test_a_job_that_ends_for_want_of_checkpoints_keeps_no_other_from_its_turn(harness: ControlHarness) -> None:
-    job, runner = await running(harness)
-    await harness.sql(lambda conn: conn.execute(update(t.jobs).values(backend="local")).rowcount)
-    other = await harness.submit()
+    job, runner = await running(harness, cpus=2, fallback=("local",))
+    first, other = await harness.submit(cpus=4), await harness.submit(cpus=4)
     exited = runner.message(MessageKind.EXITED, code=0, cause="suspended")
     await runner.send([exited, runner.message(MessageKind.ENDED)])
-    await harness.place()
     assert (await harness.world(job)).job.state is JobState.FAILED
+    await harness.performer.perform_due()
+    await (await harness.runner(first)).end()
     assert (await harness.attempt(other)).backend == "local"
     assert len(await harness.rows(t.machines)) == 2
+
+
+async def test_spot_that_is_sold_out_is_waited_for_and_the_option_is_named(
+    harness: ControlHarness, cloud: FakeCloud
+) -> None:
+    cloud.sold_out = set(cloud.rates)
+    await harness.offers.refresh()
+    job = await harness.submit(backend="cloud", market="spot")
+    why = "waits for a machine on cloud: sold out; with --spot-fallback it could run on demand"
+    assert (await harness.world(job)).job.waiting == why
+
+
+async def test_this_computer_takes_a_job_that_asks_for_spot(harness: ControlHarness, cloud: FakeCloud) -> None:
+    cloud.sold_out = set(cloud.rates)
+    job = await harness.submit(backend="cloud", fallback=("local",), market="spot")
+    assert (await harness.attempt(job)).backend == "local"
+
+
+async def test_jobs_of_another_size_are_asked_for_on_their_own(harness: ControlHarness, cloud: FakeCloud) -> None:
+    jobs = [await harness.submit(backend="cloud", cpus=cpus) for cpus in (1, 2, 2)]
+    assert await harness.count(t.machines) == len(jobs)
+    assert {need.resources.cpus for need in harness.offers.known("cloud")} == {None, 1, 2}
+
+
+async def test_a_gang_gets_machines_of_one_offer(harness: ControlHarness, cloud: FakeCloud) -> None:
+    harness.submitter._most_nodes = 3
+    attempt = await harness.attempt(await harness.submit(backend="cloud", nodes=3))
+    machines = [await harness.machine(slot.machine) for slot in attempt.slots]
+    assert [slot.rank for slot in attempt.slots] == [0, 1, 2]
+    assert {machine.region for machine in machines} == {"north-1"}
+    assert {machine.owner for machine in machines} == {f"attempt:{attempt.id}"}
+    assert [order.rank for order in cloud.orders] == [0, 1, 2]

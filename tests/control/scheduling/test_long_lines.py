@@ -7,14 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import Connection, insert, select
-from tests.control.harness import ControlHarness
+from tests.control.harness import ControlHarness, job_spec
 
 from crucible.control.db import schema as t
 from crucible.control.db.sqlite.connection import driver_of
 from crucible.control.jobs import listing, queries
 from crucible.control.jobs.views import MAX_AHEAD
+from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.system_ports import SystemIds
+from crucible.control.scheduling.state_reader import MAX_CONSIDERED, StateReader
 from crucible.core.ids import Prefix
 from crucible.core.job.job_filter import JobFilter
 
@@ -23,26 +25,58 @@ A_FEW = MANY // 2
 """Further instructions of SQLite's machine: not even one for each job."""
 
 
-async def test_placing_does_not_look_at_every_job(two_backends: ControlHarness) -> None:
+async def test_the_state_of_a_round_is_read_without_looking_at_every_job(two_backends: ControlHarness) -> None:
     harness = two_backends
     last = await a_line(harness)
-    few = await instructions(harness, lambda conn: harness.scheduler.place(UnitOfWork(conn, harness.clock.now())))
+    few = await instructions(harness, reading(harness))
     await lengthen(harness, last)
-    assert (
-        await instructions(harness, lambda conn: harness.scheduler.place(UnitOfWork(conn, harness.clock.now())))
-        < few + A_FEW
-    )
+    assert await instructions(harness, reading(harness)) < few + A_FEW
 
 
-async def test_a_place_that_is_not_connected_costs_no_more(harness: ControlHarness) -> None:
+async def test_a_queue_that_is_not_connected_costs_no_more(harness: ControlHarness) -> None:
     last = await a_line(harness)
-    few = await instructions(harness, lambda conn: harness.scheduler.place(UnitOfWork(conn, harness.clock.now())))
-    await lengthen(harness, last, backend="gone")
+    few = await instructions(harness, reading(harness))
+    await lengthen(harness, last, queue="gone")
     await harness.place()
-    assert (
-        await instructions(harness, lambda conn: harness.scheduler.place(UnitOfWork(conn, harness.clock.now())))
-        < few + A_FEW
-    )
+    assert await instructions(harness, reading(harness)) < few + A_FEW
+
+
+async def test_placing_a_submission_does_not_look_at_every_job(two_backends: ControlHarness) -> None:
+    harness = two_backends
+    last = await a_line(harness)
+    few = await instructions(harness, placing(harness, last))
+    last = await lengthen(harness, last)
+    assert await instructions(harness, placing(harness, last)) < few + A_FEW
+
+
+async def test_a_submission_to_a_free_node_does_not_look_at_other_queues(two_backends: ControlHarness) -> None:
+    harness = two_backends
+    last = await a_line(harness)
+    spec = job_spec(backend="ssh")
+
+    def submitting(conn: Connection) -> None:
+        stored = harness.submitter.store(UnitOfWork(conn, harness.clock.now()), spec, None)
+        world = repository.load_world(conn, stored.job)
+        assert world is not None
+        assert world.live is not None
+
+    few = await instructions(harness, submitting)
+    await lengthen(harness, last)
+    assert await instructions(harness, submitting) < few + A_FEW
+
+
+def reading(harness: ControlHarness) -> Callable[[Connection], None]:
+    """Return what a round reads."""
+
+    def read(conn: Connection) -> None:
+        state = StateReader(harness.connected, harness.offers).read(conn, harness.clock.now())
+        assert len(state.jobs) == MAX_CONSIDERED
+
+    return read
+
+
+def placing(harness: ControlHarness, job: str) -> Callable[[Connection], None]:
+    return lambda conn: harness.scheduler.place_at_once(UnitOfWork(conn, harness.clock.now()), job)
 
 
 async def test_the_newest_jobs_are_listed_without_the_others(harness: ControlHarness) -> None:
@@ -62,12 +96,12 @@ async def test_a_job_far_behind_says_so(harness: ControlHarness) -> None:
 
 
 async def a_line(harness: ControlHarness) -> str:
-    """The last of a few jobs, the first of which holds the whole place."""
+    """Return the last of some jobs, the first of which holds the whole node."""
     return [await harness.submit(cpus=4) for _ in range(70)][-1]
 
 
 async def lengthen(harness: ControlHarness, like: str, **changed: str) -> str:
-    """Adds many jobs like this one behind it; the last of them."""
+    """Add many jobs like this one behind it, and return the last of them."""
     made = SystemIds()
     ids = [made.new(Prefix.JOB) for _ in range(MANY)]
 
@@ -80,7 +114,7 @@ async def lengthen(harness: ControlHarness, like: str, **changed: str) -> str:
 
 
 async def instructions(harness: ControlHarness, fn: Callable[[Connection], None]) -> int:
-    """What SQLite has to do for it."""
+    """Return how much SQLite has to do for it."""
 
     def counted(conn: Connection) -> int:
         if conn.dialect.name != "sqlite":

@@ -1,16 +1,18 @@
-"""The queue of a backend: whose turn it is, and what a priority changes."""
+"""The queues: which jobs wait together, whose turn it is, and what a priority changes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 from tests.control.harness import ControlHarness, job_spec
 
 from crucible.control.jobs import queries
 from crucible.control.people import projects
-from crucible.control.scheduling.queue import first_in_queue
-from crucible.control.scheduling.scheduler import MAX_CONSIDERED
+from crucible.control.scheduling.queue import backends_of_queue, first_in_queue, list_queues, queue_name
+from crucible.control.scheduling.state_reader import MAX_CONSIDERED
 from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, LoginMethod, Role
 
 ADA = Identity("usr-1", "ada", LoginMethod.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER, "vision": Role.MEMBER})
@@ -30,7 +32,7 @@ async def submit(harness: ControlHarness, who: Identity, priority: int = 0, **mo
 
 async def turns(harness: ControlHarness, most: int = MAX_CONSIDERED) -> list[str]:
     found = await harness.read(lambda conn: first_in_queue(conn, "local", most))
-    return [queued.job for queued in found]
+    return found
 
 
 async def test_a_users_jobs_take_turns_by_priority_in_that_users_positions(harness: ControlHarness) -> None:
@@ -94,3 +96,38 @@ async def test_a_job_tells_of_a_priority_that_it_was_given(harness: ControlHarne
     view = await harness.read(lambda conn: queries.read_job(conn, job, harness.clock.now()))
     assert view.priority == priority
     assert ("priority" in view.as_json(), "priority" in world.job.spec.model_dump()) == (bool(priority), bool(priority))
+
+
+async def test_jobs_with_the_same_backends_wait_in_one_queue(two_backends: ControlHarness) -> None:
+    for name in ("local", "ssh"):
+        await two_backends.submit(cpus=4, backend=name)
+    for backends in (("local", "ssh"), ("ssh", "local"), ("ssh",)):
+        await two_backends.submit(cpus=4, backend=backends[0], fallback=backends[1:])
+    assert await two_backends.read(list_queues) == ["local,ssh", "ssh"]
+    assert [backends_of_queue(name) for name in ("local,ssh", "ssh")] == [["local", "ssh"], ["ssh"]]
+    assert queue_name(["ssh", "local", "ssh"]) == "local,ssh"
+
+
+async def test_a_job_that_is_not_ready_yet_has_no_turn(harness: ControlHarness) -> None:
+    job, runner = await harness.running(retries={"user": 1, "wait_seconds": 30})
+    await runner.end(code=1)
+    now = harness.clock.now()
+
+    def ready(at: float) -> Callable[[Connection], list[str]]:
+        return lambda conn: first_in_queue(conn, "local", 1, at)
+
+    assert [await harness.read(ready(at)) for at in (now, now + 30)] == [[], [job]]
+    assert await turns(harness) == [job], "without a time everyone counts"
+
+
+async def test_a_user_with_jobs_in_several_queues_orders_them_all(two_backends: ControlHarness) -> None:
+    harness = two_backends
+    first = await full(harness)
+    there = await harness.submit(cpus=4, backend="ssh")
+    late = await submit(harness, ADA, fallback=("ssh",))
+    soon = await submit(harness, ADA, 1)
+    await harness.host_up()
+    await (await harness.runner(first)).end()
+    assert (await harness.attempt(soon)).backend == "local"
+    await (await harness.runner(there)).end()
+    assert (await harness.attempt(late)).backend == "ssh"

@@ -48,7 +48,7 @@ class MailboxHarness:
         harness = join(
             ports, self.harness.clock, self.harness.calls, self.harness.backends, self.harness.deployment.scratch
         )
-        await harness.connected.refresh()
+        await harness.offers.refresh()
         await harness.duties.renew(ports.db, harness.clock)
         return MailboxHarness(
             harness, self.folder, make_link(harness, None if self.bucket else self.folder), self.bucket
@@ -96,7 +96,7 @@ async def make_mailbox_harness(tmp_path: Path, mode: int = 0o700, *, bucket: boo
     plain = await make_harness(tmp_path)
     ports = replace(plain.ports, store=open_store(str(folder)))
     harness = join(ports, plain.clock, plain.calls, plain.backends, tmp_path)
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     await harness.duties.renew(ports.db, harness.clock)
     return MailboxHarness(harness, folder, make_link(harness, None if bucket else folder), bucket)
 

@@ -13,8 +13,10 @@ from tests.control.harness import secret
 from tests.control.storelink.harness import MailboxHarness
 
 from crucible.backends.base import LaunchCall, LaunchRefused
+from crucible.backends.bootstrap import AgentFile
+from crucible.backends.context import BackendContext
 from crucible.backends.local import LocalBackend
-from crucible.backends.settings import BackendSettings
+from crucible.backends.local.settings import LocalSettings
 from crucible.control.agents.agent_file import build_agent
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
@@ -26,14 +28,14 @@ STORES = {"bucket": {"urls": {}}, "open folder": {"folder": "store"}}
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def agent(tmp_path_factory: pytest.TempPathFactory) -> AgentFile:
     return build_agent(tmp_path_factory.mktemp("agent"))
 
 
 class Host:
     """A host as a place starts it, and the folder of its machine."""
 
-    def __init__(self, folder: Path, python: str, agent: Path, machine: str, store: dict[str, object]) -> None:
+    def __init__(self, folder: Path, python: str, agent: AgentFile, machine: str, store: dict[str, object]) -> None:
         self.work = folder / "machine"
         doc = {
             "machine": machine,
@@ -46,7 +48,7 @@ class Host:
         }
         file = folder / "bootstrap.json"
         file.write_text(json.dumps(doc))
-        command = [python, "-I", str(agent), "host", "--bootstrap", str(file)]
+        command = [python, "-I", str(agent.path), "host", "--bootstrap", str(file)]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
@@ -61,7 +63,7 @@ def hosts() -> Iterator[list[Host]]:
 
 @pytest.mark.parametrize("kind", STORES)
 def test_a_host_that_could_not_encrypt_ends_before_it_begins(
-    tmp_path: Path, bare_python: str, agent: Path, kind: str
+    tmp_path: Path, bare_python: str, agent: AgentFile, kind: str
 ) -> None:
     (tmp_path / "store").mkdir(0o755)
     store = {name: str(tmp_path / value) if value == "store" else value for name, value in STORES[kind].items()}
@@ -74,14 +76,14 @@ def test_a_host_that_could_not_encrypt_ends_before_it_begins(
     assert not list((tmp_path / "store").iterdir())
 
 
-def test_a_launch_on_this_computer_says_so(tmp_path: Path, bare_python: str, agent: Path) -> None:
+def test_a_launch_on_this_computer_says_so(tmp_path: Path, bare_python: str, agent: AgentFile) -> None:
     (tmp_path / "store").mkdir(0o755)
-    backend = LocalBackend(BackendSettings(tmp_path, tmp_path / "agents.url", agent, bare_python))
+    backend = LocalBackend(BackendContext(LocalSettings(), tmp_path, tmp_path / "agents.url", agent, bare_python))
     call = LaunchCall("local", "mch-1", "start_host", {"deployment": "dep-1", "machine_dir": "machines/mch-1"})
     with pytest.raises(LaunchRefused) as caught:
         backend.launch(
             call,
-            Bootstrap("", nonce="nonce", agents_url="http://127.0.0.1:1", store={"folder": str(tmp_path / "store")}),
+            [Bootstrap("", nonce="nonce", agents_url="http://127.0.0.1:1", store={"folder": str(tmp_path / "store")})],
         )
     assert "pip install cryptography" in str(caught.value.why)
 
@@ -91,7 +93,7 @@ async def test_in_a_private_folder_it_runs_what_has_no_secrets(
     mailbox_harness: MailboxHarness,
     tmp_path: Path,
     bare_python: str,
-    agent: Path,
+    agent: AgentFile,
     hosts: list[Host],
     secrets: dict[str, str],
 ) -> None:

@@ -193,7 +193,7 @@ async def test_where_the_store_is_not_used_nobody_waits_for_mail(mailbox_harness
         Mailboxes(harness.ports, mailbox_harness.folder),
         KEY,
         harness.backends,
-        invites=False,
+        invites=lambda: False,
     )
     await mailbox_harness.link.round()
     await goes(mailbox_harness, machine)

@@ -17,8 +17,13 @@ ME = MailboxParty("att-1.0", b"key")
 
 
 @pytest.fixture
-def box(harness: ControlHarness) -> MailboxState:
-    return MailboxState(Mailboxes(replace(harness.ports, store=Signing(harness.ports.store))), "mch-1")  # type: ignore[arg-type]
+def store(harness: ControlHarness) -> Signing:
+    return Signing(harness.ports.store)
+
+
+@pytest.fixture
+def box(harness: ControlHarness, store: Signing) -> MailboxState:
+    return MailboxState(Mailboxes(replace(harness.ports, store=store)), "mch-1")  # type: ignore[arg-type]
 
 
 async def _granted(box: MailboxState, *wants: str, keys: dict[str, str] | None = None) -> set[str]:
@@ -39,6 +44,16 @@ async def test_what_it_is_to_read(box: MailboxState) -> None:
     keys = {"bundles/abc": "bundles/ab/abc.tar.gz"}
     assert await _granted(box, "GET bundles/abc", keys=keys) == {"GET bundles/abc"}
     assert await _granted(box, "GET bundles/other", "PUT bundles/abc", keys=keys) == set()
+
+
+async def test_only_what_it_needs_while_the_control_plane_is_away_lasts_beyond_the_attempt(
+    box: MailboxState, store: Signing
+) -> None:
+    keys = {"bundles/abc": "bundles/ab/abc.tar.gz", "checkpoints/def": "jobs/job-1/checkpoints/def"}
+    segment, blob = segment_name(ME.name, LIFE, 3), log_blob(ME.name, 1, "0" * 64)
+    await _granted(box, "GET bundles/abc", "GET checkpoints/def", f"PUT {segment}", f"PUT {blob}", keys=keys)
+    brief = {want for want, seconds in store.seconds.items() if seconds <= 3600}
+    assert brief == {f"GET {key}" for key in keys.values()} | {f"PUT mailboxes/mch-1/{blob}"}
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 from tests.control.fakes import FakeBackend
-from tests.control.harness import ControlHarness, give_back, job_spec, make_harness, other_worker
+from tests.control.harness import ControlHarness, give_back, job_spec, join, make_harness
 
-from crucible.backends.base import Reach, Slots
+from crucible.backends.base import (
+    Reach,
+)
 from crucible.control.runtime.services import Services
 from crucible.control.storelink.invitations import lacks_cryptography
 from crucible.core.channels import Channel
+from crucible.core.compute.offers import Nodes, OnDemand
 from crucible.core.errors import NoCapacity
 from crucible.core.lifecycle import JobState
 from crucible.core.people.identity import OWNER
@@ -40,7 +43,7 @@ async def over_a_store(harness: ControlHarness, store: str, *, python: str, **de
     made = ControlHarness(
         clock=harness.clock, calls=harness.calls, backend=harness.backend, backends=harness.backends, services=services
     )
-    await made.connected.refresh()
+    await made.offers.refresh()
     await made.duties.renew(harness.ports.db, harness.clock)
     await made.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
     return made
@@ -64,10 +67,10 @@ async def test_where_all_has_to_be_encrypted_no_job_is_taken(
 ) -> None:
     store = "s3://bucket" if kind == "bucket" else folder(tmp_path, 0o750)
     harness = await over_a_store(harness, store, python=bare_python)
-    (offer,) = harness.connected.offers("local")
+    (offer,) = harness.offers.of("local") or ()
     assert not offer.runnable
     assert f"{bare_python}, has no cryptography" in offer.why_not
-    assert harness.connected.runnable_offer("local") is None
+    assert not any(offer.runnable for offer in harness.offers.of("local") or ())
     with pytest.raises(NoCapacity, match="has no cryptography") as caught:
         await harness.submit()
     assert caught.value.fix == f"Install it there: {bare_python} -m pip install cryptography."
@@ -113,20 +116,26 @@ async def test_once_it_is_installed_jobs_are_taken_again(harness: ControlHarness
     with pytest.raises(NoCapacity):
         await harness.submit()
     python.write_text("#!/bin/sh\nexit 0\n")
-    await harness.connected.refresh()
+    await harness.offers.refresh()
     await harness.submit()
 
 
-@pytest.mark.parametrize("slots", [Slots.COUNTED, Slots.ELASTIC])
+async def stored(harness: ControlHarness, **more: Any) -> str:
+    """Store a job, and place nothing."""
+    spec = job_spec(**more)
+    return (await harness.writer.write(lambda unit: harness.submitter.store(unit, spec, None))).job
+
+
+@pytest.mark.parametrize("capacity", [Nodes(), OnDemand()])
 async def test_a_job_that_waits_there_already_says_why_or_goes_on_to_its_next(
-    harness: ControlHarness, tmp_path: Path, bare_python: str, slots: Slots
+    harness: ControlHarness, tmp_path: Path, bare_python: str, capacity: Nodes | OnDemand
 ) -> None:
     """It was taken when its agents could talk: the server was told since to use the store."""
-    harness.backend.capabilities = replace(harness.backend.capabilities, slots=slots)
+    harness.backend.capabilities = replace(harness.backend.capabilities, capacity=capacity)
     await harness.services.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
-    idle = await other_worker(harness, "w2")
-    plain, bound = await idle.submit(), await idle.submit(secrets=SECRETS)
-    moving = await idle.submit(secrets=SECRETS, backend="local", fallback=("ssh",))
+    cold = join(harness.ports, harness.clock, harness.calls, harness.backends, tmp_path)  # it knows no offers
+    plain, bound = await stored(cold), await stored(cold, secrets=SECRETS)
+    moving = await stored(cold, secrets=SECRETS, backend="local", fallback=("ssh",))
     harness = await over_a_store(harness, folder(tmp_path, 0o700), python=bare_python)
     await harness.place()
     assert (await harness.world(plain)).job.state is JobState.PROVISIONING
@@ -144,7 +153,7 @@ async def test_a_backend_without_any_channel_is_rejected_with_the_setting(
     with pytest.raises(NoCapacity, match="no agent can talk with this server") as caught:
         await harness.submit(backend="local")
     assert "s3://" in (caught.value.fix or "")
-    assert not any(offer.runnable for offer in harness.connected.offers("local"))
+    assert not any(offer.runnable for offer in harness.offers.of("local") or ())
 
 
 def test_a_python_is_asked_as_agents_are_started(bare_python: str) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import GiB, Resources
 from crucible.core.job.spec import (
     DEFAULT_BACKEND,
@@ -309,16 +310,22 @@ def test_the_line_is_the_users_own_each_place_once() -> None:
     assert bound_for("rehearsal", "local", "rehearsal").backends == ("rehearsal", "local")
 
 
-def test_after_a_place_failed_comes_the_next_and_the_last_is_kept() -> None:
-    line = bound_for("a", "b", "c")
-    assert [line.backend_after(here) for here in ("a", "b", "c")] == ["b", "c", "c"]
-
-
-def test_a_place_outside_the_line_is_kept() -> None:
-    assert bound_for("a", "b").backend_after("z") == "z"
+@pytest.mark.parametrize("nodes", [0, 1025, True, "2", 1.5])
+def test_a_job_has_a_whole_number_of_nodes(nodes: object) -> None:
+    with pytest.raises(ValidationError):
+        JobSpec.model_validate({"command": ["true"], "nodes": nodes})
 
 
 @pytest.mark.parametrize("priority", [True, "7", 1.5])
 def test_a_priority_is_a_whole_number(priority: object) -> None:
     with pytest.raises(ValidationError):
         JobSpec.model_validate({"command": ["true"], "priority": priority})
+
+
+def test_a_spot_fallback_means_spot_and_goes_with_no_other_market() -> None:
+    assert spec(spot_fallback=True).market is Market.SPOT
+    assert JobSpec.model_validate_json(spec(spot_fallback=True).model_dump_json()) == spec(spot_fallback=True)
+    assert spec(market="spot").spot_fallback is False
+    refused("needs the market spot, not on_demand", market="on_demand", spot_fallback=True)
+    refused("spot_fallback", spot_fallback="yes")
+    refused("market", market="none", spot_fallback=True)

@@ -77,6 +77,7 @@ def test_what_is_asked_for_is_passed_on() -> None:
         seed=7,
     ).spec
     assert (spec.backend, spec.tier, spec.resources.seconds, spec.market) == ("rehearsal", "GPU_SMALL", 60, Market.SPOT)
+    assert (spec.spot_fallback, prepared(code=CODE).spec.spot_fallback) == (True, False)
     assert (spec.environment.requirements, spec.retries.interruption) == (("numpy",), 2)
     assert (spec.resume_from, spec.seed) == ("ckp-1", 7)
 

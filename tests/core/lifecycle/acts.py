@@ -13,6 +13,7 @@ from tests.core.lifecycle.builders import CAPACITY, SHARE
 
 from crucible.core.lifecycle import Attempt, Fact, Machine, MachineState, Reason, Slot, World
 from crucible.core.lifecycle import facts as f
+from crucible.core.lifecycle.reasons import Retry
 
 PLACE = "local"
 LAUNCH_SECONDS = 60.0
@@ -32,10 +33,11 @@ class Say:
 
 @dataclass(frozen=True)
 class See:
-    """Facts about every machine of the live attempt, one after the other; the job is not told."""
+    """Facts about every machine of the live attempt, one after the other; the job is not told. `last`: of one alone."""
 
     name: str
     facts: tuple[f.MachineFact, ...]
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,10 @@ class Pass:
 Act = Say | See | Claim | Contact | Pass
 
 
-def attempt_for(world: World, machine: Machine, now: float, ranks: int = 1) -> Attempt:
+def attempt_for(world: World, *machines: Machine, now: float) -> Attempt:
+    """One rank on each machine."""
     job = world.job
-    slots = tuple(Slot(rank, machine.id, SHARE) for rank in range(ranks))
+    slots = tuple(Slot(rank, machine.id, SHARE) for rank, machine in enumerate(machines))
     name = f"{job.id}-att-{job.attempts + 1}"
     return Attempt(name, job.id, job.attempts + 1, job.generation, PLACE, slots, placed_at=now)
 
@@ -78,6 +81,18 @@ def own_machine(world: World, now: float) -> Machine:
     number = world.job.attempts + 1
     machine = _machine(f"{world.job.id}-own-{number}", f"attempt:{world.job.id}-att-{number}", now)
     return replace(machine, lease_seconds=LEASE_SECONDS, host_due=now + HOST_SECONDS, ends_at=now + LIFE_SECONDS)
+
+
+def queueing_machine(world: World, now: float) -> Machine:
+    """One whose provider may let it wait: its clocks run from its start."""
+    machine = replace(own_machine(world, now), started_at=None, ends_at=None)
+    return replace(machine, host_seconds=HOST_SECONDS, life_seconds=LIFE_SECONDS)
+
+
+def gang(world: World, now: float) -> tuple[Machine, ...]:
+    """Two of its own, of which each is made by a call of its own."""
+    first = own_machine(world, now)
+    return first, replace(first, id=f"{first.id}-b")
 
 
 def pool_machine(world: World, now: float, state: MachineState) -> Machine:
@@ -99,33 +114,30 @@ def _machine(name: str, owner: str, now: float) -> Machine:
         call="{}",
         rate=3_600_000,
         created_at=now,
+        started_at=now,
         launch_deadline=now + LAUNCH_SECONDS,
         capacity=CAPACITY,
     )
 
 
-def claimed(machine: Machine) -> Machine:
-    free = machine.wanted and machine.claimed_by is None
-    return replace(machine, claimed_by=machine.native_id or f"i-{machine.id}") if free else machine
+def claim_of(machine: Machine) -> f.HostClaimed:
+    return f.HostClaimed(machine.native_id or f"i-{machine.id}")
 
 
 def contacted(world: World, now: float) -> World:
     return world.with_attempt(replace(world.live, last_seen=now)) if world.live else world
 
 
-def _on_own(ranks: int) -> Callable[[World, float], Fact]:
-    def placed(world: World, now: float) -> Fact:
-        machine = own_machine(world, now)
-        return f.Placed(attempt_for(world, machine, now, ranks), machine, "it is the cheapest", new=True)
-
-    return placed
+def _placed_new(*machines: Machine, world: World, now: float) -> Fact:
+    attempt = attempt_for(world, *machines, now=now)
+    return f.Placed(attempt, machines, "it is the cheapest", frozenset(machine.id for machine in machines))
 
 
 def _on_pool(state: MachineState) -> Callable[[World, float], Fact]:
     def placed(world: World, now: float) -> Fact:
         machine = pool_machine(world, now, state)
-        new = state is MachineState.INTENDED
-        return f.Placed(attempt_for(world, machine, now), machine, "it is free and it fits", new)
+        new = frozenset({machine.id}) if state is MachineState.INTENDED else frozenset[str]()
+        return f.Placed(attempt_for(world, machine, now=now), (machine,), "it is free and it fits", new)
 
     return placed
 
@@ -133,14 +145,14 @@ def _on_pool(state: MachineState) -> Callable[[World, float], Fact]:
 def _placed_late(world: World, now: float) -> Fact:
     """Decided before a cancel, or on what another worker has decided since."""
     machine = pool_machine(world, now, MachineState.UP)
-    attempt = attempt_for(world, machine, now)
-    return f.Placed(replace(attempt, generation=attempt.generation - 1), machine, "it was free")
+    attempt = attempt_for(world, machine, now=now)
+    return f.Placed(replace(attempt, generation=attempt.generation - 1), (machine,), "it was free")
 
 
 def _placed_again(world: World, now: float) -> Fact:
     machine = pool_machine(world, now, MachineState.UP)
-    attempt = attempt_for(world, machine, now)
-    return f.Placed(replace(attempt, number=attempt.number - 1), machine, "it was free")
+    attempt = attempt_for(world, machine, now=now)
+    return f.Placed(replace(attempt, number=attempt.number - 1), (machine,), "it was free")
 
 
 def _of_live(make: Callable[[str], Fact]) -> Callable[[World, float], Fact]:
@@ -164,6 +176,7 @@ def _plain(fact: Fact) -> Callable[[World, float], Fact]:
 
 _REPORTS: dict[str, Callable[[str], Fact]] = {
     "RunnerContacted": f.RunnerContacted,
+    "StopAttempt": lambda attempt: f.StopAttempt(attempt, "another job needs its machine"),
     "InterruptionNoticed": lambda attempt: f.InterruptionNoticed(attempt, 30.0),
     "RunnerStaging": lambda attempt: f.RunnerStaging(attempt, "the environment"),
     "RunnerStarted": lambda attempt: f.RunnerStarted(attempt, 0, 42),
@@ -173,37 +186,40 @@ _REPORTS: dict[str, Callable[[str], Fact]] = {
 }
 
 
-EXITS = tuple({(reason.policy.outcome, reason.policy.retry): reason for reason in reversed(Reason)}.values())
-"""Of reasons that lead to the same, one."""
+EXITS = tuple(
+    {(r.policy.outcome, r.policy.retry): r for r in reversed(Reason) if r.policy.retry is not Retry.FREE}.values()
+)
+"""Of reasons that a runner may report and that lead to the same, one."""
 
 
-def _exit(reason: Reason) -> Callable[[str], Fact]:
+def _exit(reason: Reason, rank: int = 0) -> Callable[[str], Fact]:
     code = 0 if reason is Reason.COMPLETED else 1
-    return lambda attempt: f.RunnerExited(attempt, 0, reason, code, None, "its last line")
+    return lambda attempt: f.RunnerExited(attempt, rank, reason, code, None, "its last line")
 
 
 SAYINGS: tuple[Say, ...] = (
     Say("Planned", _plain(f.Planned())),
     Say("Waits", _plain(f.Waits("for a GPU"))),
-    Say("Placed, a machine of its own", _on_own(1)),
-    Say("Placed, two ranks", _on_own(2)),
+    Say("Placed, a machine of its own", lambda w, now: _placed_new(own_machine(w, now), world=w, now=now)),
+    Say("Placed, a machine that may wait", lambda w, now: _placed_new(queueing_machine(w, now), world=w, now=now)),
+    Say("Placed, a gang", lambda w, now: _placed_new(*gang(w, now), world=w, now=now)),
     Say("Placed, a shared machine to be made", _on_pool(MachineState.INTENDED)),
     Say("Placed, a shared machine being made", _on_pool(MachineState.CREATING)),
     Say("Placed, a shared machine", _on_pool(MachineState.UP)),
     Say("Placed, a machine on its way out", _on_pool(MachineState.RELEASING), vain=True),
     Say("Placed, before a cancel", _placed_late, vain=True),
     Say("Placed, a second time", _placed_again, vain=True),
-    Say("Impossible", _plain(f.Impossible("nothing has 64 GPUs"))),
     Say("NothingSaved", _plain(f.NothingSaved())),
-    Say("MovedOn", _plain(f.MovedOn("elsewhere", "sold out"))),
     Say("CancelRequested", _plain(f.CancelRequested())),
     Say("ResumeRequested", _plain(f.ResumeRequested())),
     Say("ResumeRequested, chosen", _plain(f.ResumeRequested("ckp-1", "elsewhere"))),
     Say("CheckpointRequested", _plain(f.CheckpointRequested())),
     Say("Tick", _plain(f.Tick())),
     Say("Tick, listening since now", lambda world, now: f.Tick(now)),
+    Say("Tick, it may run elsewhere", _plain(f.Tick(has_alternative=True))),
     *(Say(name, _of_live(make)) for name, make in _REPORTS.items()),
     *(Say(f"RunnerExited, {reason}", _of_live(_exit(reason))) for reason in EXITS),
+    Say("RunnerExited, completed, rank 1", _of_live(_exit(Reason.COMPLETED, 1))),
     *(Say(f"{name}, another's", _of_another(make), vain=True) for name, make in _REPORTS.items() if "," not in name),
     Say("RunnerExited, another's", _of_another(_exit(Reason.COMPLETED)), vain=True),
 )
@@ -214,6 +230,13 @@ SIGHTINGS: tuple[See, ...] = (
     See("its second launch is refused", (f.LaunchRefused("no room", only_call=False),)),
     See("its host speaks", (f.HostSeen(),)),
     See("it is listed, its host is not", (f.SeenHalted(),)),
+    See("it waits at its provider", (f.SeenQueued("all nodes are busy"),)),
+    See("it runs at its provider", (f.SeenUp(),)),
+    See("it is withdrawn", (f.Withdrawn(),)),
+    See("it was not withdrawn in time", (f.AlreadyStarted(),)),
+    See("one of its machines is gone", (f.SeenGone(), f.SeenGone()), last=True),
+    See("one of its launches is refused", (f.LaunchRefused("no room"),), last=True),
+    See("one of its hosts speaks", (f.HostSeen(),), last=True),
     See("it is gone by two lists", (f.SeenGone(), f.SeenGone())),
     See("it is taken back, by two lists", (f.SeenGone(True), f.SeenGone(True))),
     See("two finds are empty", (f.FoundNothing(), f.FoundNothing())),
@@ -228,16 +251,24 @@ BY_NAME = {act.name: act for act in ACTS}
 MACHINE_FACTS: tuple[Callable[[float], f.MachineFact], ...] = (
     lambda now: f.LaunchSent(now + LAUNCH_SECONDS),
     lambda now: f.LaunchAnswered("i-1"),
+    lambda now: f.LaunchAnswered("i-1", now - 1),
     lambda now: f.LaunchAnswered("i-of-a-double"),
     lambda now: f.LaunchRefused("no room"),
     lambda now: f.LaunchLost("no answer"),
     lambda now: f.LaunchLost("no answer", now),
     lambda now: f.FoundNothing(),
+    lambda now: f.HostClaimed("i-1"),
     lambda now: f.HostSeen(),
+    lambda now: f.SeenQueued("all nodes are busy"),
     lambda now: f.SeenUp(),
+    lambda now: f.SeenUp(now - 30),
     lambda now: f.SeenHalted(),
     lambda now: f.SeenGone(),
     lambda now: f.SeenGone(True, "taken back"),
+    lambda now: f.SeenGone(started_at=now - 30),
+    lambda now: f.Withdraw("it waited for too long"),
+    lambda now: f.Withdrawn(),
+    lambda now: f.AlreadyStarted(),
     lambda now: f.Unwanted("its attempt has ended"),
 )
 """Every fact about a machine, as it may come at a time."""

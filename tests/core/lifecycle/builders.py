@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from crucible.core.compute.resources import Allocation, Capacity, GiB, Resources
 from crucible.core.job.spec import JobSpec, Retries
@@ -25,6 +26,7 @@ from crucible.core.lifecycle import (
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.lifecycle.silence import SETTLE_WINDOW
+from crucible.core.scheduling.candidates import list_candidates
 
 JOB = "job-1"
 NOW = 1_000_000.0
@@ -32,9 +34,9 @@ CAPACITY = Capacity(cpus=4, memory_bytes=8 * GiB)
 SHARE = Allocation(cpus=1, memory_bytes=GiB)
 
 
-def new_world(retries: Retries | None = None) -> World:
-    spec = JobSpec(command=("true",), retries=retries or Retries())
-    return new_job(Job(JOB, spec, Resources(), created_at=NOW)).world
+def new_world(retries: Retries | None = None, **more: Any) -> World:
+    spec = JobSpec(command=("true",), retries=retries or Retries(), **more)
+    return new_job(Job(JOB, spec, Resources(), created_at=NOW, candidates=list_candidates(spec))).world
 
 
 def pool_machine(state: MachineState = MachineState.UP, id: str = "mch-pool") -> Machine:
@@ -54,6 +56,7 @@ def _machine(id: str, owner: str, state: MachineState) -> Machine:
         call="{}",
         rate=3600,
         created_at=NOW,
+        started_at=NOW,
         launch_deadline=NOW + 60,
         capacity=CAPACITY,
         state=state,
@@ -68,17 +71,25 @@ def _machine(id: str, owner: str, state: MachineState) -> Machine:
 def next_attempt(world: World, *machines: Machine) -> Attempt:
     number = world.job.attempts + 1
     slots = tuple(Slot(rank, machine.id, SHARE) for rank, machine in enumerate(machines))
-    return Attempt(f"att-{number}", world.job.id, number, world.job.generation, "local", slots, placed_at=NOW)
+    job, backend = world.job, machines[0].backend
+    return Attempt(f"att-{number}", job.id, number, job.generation, backend, slots, placed_at=NOW)
 
 
 def placed_on(world: World, machine: Machine, *, new: bool = False) -> f.Placed:
-    return f.Placed(next_attempt(world, machine), machine, "it is free and it fits", new)
+    launched = frozenset({machine.id}) if new else frozenset[str]()
+    return f.Placed(next_attempt(world, machine), (machine,), "it is free and it fits", launched)
 
 
 def run(world: World, *facts: Fact, now: float = NOW) -> World:
     for fact in facts:
         world = advance(world, fact, now).world
     return world
+
+
+def advance_by(machine: Machine, *facts: f.MachineFact, now: float = NOW) -> Machine:
+    for fact in facts:
+        machine = advance_machine(machine, fact, now).machine
+    return machine
 
 
 def run_step(world: World, *facts: Fact, now: float = NOW) -> Step:

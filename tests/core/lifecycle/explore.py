@@ -20,9 +20,10 @@ from tests.core.lifecycle.acts import (
     Pass,
     Say,
     See,
-    claimed,
+    claim_of,
     contacted,
     own_machine,
+    queueing_machine,
 )
 from tests.core.lifecycle.builders import NOW
 from tests.core.lifecycle.moves import Books, Path
@@ -30,11 +31,13 @@ from tests.core.lifecycle.moves import Books, Path
 from crucible.core.compute.resources import Resources
 from crucible.core.job.spec import JobSpec, Retries
 from crucible.core.lifecycle import (
+    Attempt,
     Job,
     JobState,
     Machine,
     MachineState,
     Reason,
+    Slot,
     Step,
     World,
     advance,
@@ -43,7 +46,8 @@ from crucible.core.lifecycle import (
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import REFUSALS, SUSPENSIONS, UNBEGUN_TRIES
 from crucible.core.lifecycle.reasons import Retry
-from crucible.core.lifecycle.silence import SETTLE_WINDOW
+from crucible.core.lifecycle.silence import SETTLE_WINDOW, STOP_SECONDS
+from crucible.core.scheduling.candidates import list_candidates
 
 RETRIES = Retries(interruption=10, infrastructure=10, user=10)
 SPENT = {
@@ -61,8 +65,8 @@ AGES = (45.0, 900.0)
 
 
 def first_job(name: str = "job-1", **more: object) -> World:
-    spec = JobSpec(command=("true",), retries=RETRIES, fallback=("elsewhere",))
-    return World(replace(Job(name, spec, Resources(), created_at=NOW), **more))  # type: ignore[arg-type]
+    spec = JobSpec(command=("true",), retries=RETRIES, fallback=("elsewhere",), max_wait_seconds=500.0)
+    return World(replace(Job(name, spec, Resources(), created_at=NOW, candidates=list_candidates(spec)), **more))  # type: ignore[arg-type]
 
 
 STARTS: dict[str, Callable[[], World]] = {
@@ -107,8 +111,10 @@ class Walk:
 
     def machines(self) -> None:
         """Tells every fact to a machine in every state it can come to, at a place that is believed slowly."""
-        first = replace(own_machine(first_job(), NOW), settle_window=10.0)
-        queue: deque[tuple[Machine, float, Path]] = deque([(first, NOW, ("intended",))])
+        firsts = (own_machine(first_job(), NOW), queueing_machine(first_job(), NOW))
+        queue: deque[tuple[Machine, float, Path]] = deque(
+            (replace(first, settle_window=10.0), NOW, ("intended",)) for first in firsts
+        )
         known: set[Hashable] = set()
         while queue:
             for found in self._after(*queue.popleft()):
@@ -142,9 +148,10 @@ class Walk:
         world = node.world
         if isinstance(act, Contact):
             return contacted(world, node.now)
-        for machine in machines_of(world):
-            after = self._see(machine, act.facts, node.now, path) if isinstance(act, See) else claimed(machine)
-            world = world.with_machine(after)
+        machines = machines_of(world)
+        for machine in machines[-1:] if isinstance(act, See) and act.last else machines:
+            facts = act.facts if isinstance(act, See) else (claim_of(machine),)
+            world = world.with_machine(self._see(machine, facts, node.now, path))
         return world
 
     def _see(self, machine: Machine, facts: tuple[f.MachineFact, ...], now: float, path: Path) -> Machine:
@@ -159,7 +166,6 @@ class Walk:
         for fact in (make(now) for make in MACHINE_FACTS):
             told = (*path, type(fact).__name__)
             yield self._see(machine, (fact,), now, told), now, told
-        yield claimed(machine), now, (*path, Claim().name)
         for act in (*PASSES, Pass(LAUNCH_SECONDS)):
             yield machine, now + act.seconds, (*path, act.name)
 
@@ -194,22 +200,45 @@ def _outlines(world: World, now: float) -> Iterator[Hashable]:
     both = (job.state, attempt.state)
     machine = world.machines[attempt.slots[0].machine]
     own, noticed, silent = machine.belongs_to(attempt), attempt.noticed_at is not None, attempt.last_seen is None
+    stopping = attempt.stopping_since is not None
     settled = machine.gone_at is not None and now >= max(machine.gone_at, attempt.last_seen or 0.0) + SETTLE_WINDOW
     age, completed = _age(attempt.last_seen, now), attempt.reason is Reason.COMPLETED
     yield "states", both, machine.state, own, spent, settled
     yield "report", attempt.state, _kind(attempt.reason), job.desired, spent, machine.state, settled
     yield "silence", both, age, job.conditions, noticed, machine.state is MachineState.UP
     yield "end", both, age, job.conditions, completed, spent, own and machine.wanted
-    yield "ranks", both, tuple(slot.ended for slot in attempt.slots)
+    if attempt.is_gang:
+        ranks = tuple(_rank(world, slot) for slot in attempt.slots)
+        yield "ranks", attempt.state, ranks, stopping, settled, attempt.reason in (Reason.REFUSED, Reason.NOT_BEGUN)
+        yield "silent ranks", both, age, job.conditions
+    if stopping:
+        yield "stop", both, _kind(attempt.reason), machine.state, own, settled, _overdue(attempt, now)
     yield "machine", attempt.state, own, _outline(machine, now)
+    yield "queue", both, machine.state, machine.withdrawing, _waited(machine, now), bool(job.waiting), settled
     if not machine.alive and attempt.reason is None:
         why = (noticed, silent, machine.interrupted, _outlived(machine), machine.up_at is None)
         yield "lost", attempt.state, own, why, settled
 
 
+def _rank(world: World, slot: Slot) -> Hashable:
+    """How far the machine of a rank has come, and whether the rank has ended."""
+    machine = world.machines[slot.machine]
+    far = (machine.state is MachineState.UP, machine.launch_settled) if machine.wanted else machine.native_id is None
+    return machine.alive, machine.wanted, far, slot.ended, slot.reason is None
+
+
+def _overdue(attempt: Attempt, now: float) -> bool:
+    return attempt.stopping_since is not None and now >= attempt.stopping_since + STOP_SECONDS
+
+
+def _waited(machine: Machine, now: float) -> bool:
+    return machine.queued_at is not None and now >= machine.queued_at + 500.0
+
+
 def _outline(machine: Machine, now: float) -> Hashable:
     over = tuple(at is not None and now >= at for at in (machine.host_due, machine.ends_at))
-    return machine.state, over, machine.native_id is None, machine.claimed_by is None, machine.up_at is None
+    known = machine.native_id is None, machine.claimed_by is None, machine.up_at is None, machine.started_at is None
+    return machine.state, over, known, machine.withdrawing
 
 
 def _fine_outline(machine: Machine, now: float) -> Hashable:

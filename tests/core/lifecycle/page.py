@@ -61,6 +61,7 @@ ATTEMPT_WORDS = {
 MACHINE_WORDS = {
     MachineState.INTENDED: "its row and its launch are stored; the call may not have been sent",
     MachineState.CREATING: "its provider has responded; its host has not made contact, or is being restarted",
+    MachineState.QUEUED: "it waits in its provider's own queue; its clocks stand still until it starts",
     MachineState.UP: "its host has made contact",
     MachineState.RELEASING: "it is not needed; its termination is retried until its provider reports it gone",
     MachineState.GONE: "its provider reports it gone, or refused to launch it",
@@ -69,9 +70,7 @@ FACT_WORDS: dict[type, str] = {
     f.Planned: "analysis and planning are done",
     f.Waits: "the scheduler could not place the job, and says why",
     f.Placed: "the scheduler chose slots for the next attempt",
-    f.Impossible: "no connected backend can ever hold the job",
     f.NothingSaved: "the last attempt used all of its machine's time and saved nothing",
-    f.MovedOn: "the backend has nothing for the job, which moves to its next backend",
     f.CancelRequested: "a user cancels the job",
     f.ResumeRequested: "a user resumes the ended job",
     f.CheckpointRequested: "a user requests a checkpoint from the running program",
@@ -79,6 +78,7 @@ FACT_WORDS: dict[type, str] = {
     f.RunnerStarted: "the program has been started",
     f.RunnerExited: "the program has ended, with its exit report",
     f.RunnerEnded: "the runner is done and the outputs are stored",
+    f.StopAttempt: "the attempt is to save and stop, without its job: that continues in another one",
     f.InterruptionNoticed: "the provider announced that it takes the machine back",
     f.RunnerContacted: "any message from the runner",
     f.Tick: "time passed, or something related to the job changed",
@@ -87,10 +87,15 @@ FACT_WORDS: dict[type, str] = {
     f.LaunchRefused: "the provider refused and launched nothing",
     f.LaunchLost: "the call got no response: there may be a machine",
     f.FoundNothing: "a search by the launch's token found nothing",
+    f.HostClaimed: "a host claimed the machine, and named the provider's ID for it",
     f.HostSeen: "the machine's host made contact",
-    f.SeenUp: "the provider reports that it is up",
+    f.SeenQueued: "the provider reports that it waits in its queue",
+    f.SeenUp: "the provider reports that it starts or is up",
     f.SeenHalted: "the machine exists, but the agent's host does not run",
     f.SeenGone: "the provider reports it gone, or does not list it",
+    f.Withdraw: "it has waited in its provider's queue for too long",
+    f.Withdrawn: "the provider cancelled it in its queue",
+    f.AlreadyStarted: "it had left its provider's queue before it could be withdrawn",
     f.Unwanted: "its owner no longer needs it",
 }
 
@@ -129,7 +134,6 @@ def _attempts() -> Iterator[str]:
 def _machines() -> Iterator[str]:
     facts = [fact.__name__ for fact in typing.get_args(f.MachineFact)]
     yield "## Machines\n"
-    yield "A host's claim (its identity) is stored too, and causes no transition.\n"
     yield from _table(("state", "what it means"), ((s.value, words) for s, words in MACHINE_WORDS.items()))
     yield from _diagram(MACHINES, "intended")
     for state in MachineState:

@@ -74,7 +74,7 @@ class AnyOrder(RuleBasedStateMachine):
         attempt = next_attempt(self.world, known)
         if stale and self.world.attempts:
             attempt = data.draw(st.sampled_from(self.world.attempts))
-        self.tell(f.Placed(attempt, known, "it fits", new=own))
+        self.tell(f.Placed(attempt, (known,), "it fits", frozenset({known.id}) if own else frozenset()))
 
     @rule(fact=st.sampled_from([f.Planned(), f.Waits("for a GPU"), f.Tick()]))
     def look(self, fact: Fact) -> None:
@@ -124,18 +124,12 @@ class AnyOrder(RuleBasedStateMachine):
     def cancel(self) -> None:
         self.tell(f.CancelRequested())
 
-    @precondition(lambda self: self.world.job.attempts > 2)
-    @rule()
-    def give_up(self) -> None:
-        self.tell(f.Impossible("too large"))
-
-    @rule(kind=st.sampled_from(["notice", "checkpoint", "moved on", "unsaved", "resume"]), seconds=st.floats(0, 120))
+    @rule(kind=st.sampled_from(["notice", "checkpoint", "unsaved", "resume"]), seconds=st.floats(0, 120))
     def all_else(self, kind: str, seconds: float) -> None:
         attempt = self.world.attempts[-1].id if self.world.attempts else "att-0"
         facts: dict[str, Fact] = {
             "notice": f.InterruptionNoticed(attempt, seconds),
             "checkpoint": f.CheckpointRequested(),
-            "moved on": f.MovedOn("elsewhere", "sold out"),
             "unsaved": f.NothingSaved(),
             "resume": f.ResumeRequested("ckp-1"),
         }
@@ -146,8 +140,6 @@ class AnyOrder(RuleBasedStateMachine):
         """Ends of the whole job at any time, but not so often that nothing else is seen."""
         if chance == 0:
             self.tell(f.CancelRequested())
-        elif chance == 1:
-            self.tell(f.Impossible("too large"))
 
     @invariant()
     def the_world_is_sound(self) -> None:
@@ -264,7 +256,7 @@ def some_fact(chance: random.Random, world: World) -> Fact:
     attempt = world.attempts[-1].id if world.attempts else "att-0"
     return chance.choice(
         [
-            f.Placed(next_attempt(world, pool_machine()), pool_machine(), "it fits"),
+            f.Placed(next_attempt(world, pool_machine()), (pool_machine(),), "it fits"),
             f.RunnerStaging(attempt, "the code"),
             f.RunnerStarted(attempt, 0, 7),
             f.RunnerExited(attempt, 0, chance.choice(list(Reason))),

@@ -75,7 +75,7 @@ def test_any_fact_in_any_world_gives_an_answer_even_in_those_that_cannot_be() ->
 def forced(job: JobState, attempt: AttemptState, machine: MachineState) -> World:
     world = first_job(state=job)
     own = replace(own_machine(world, NOW), state=machine)
-    tried = replace(attempt_for(world, own, NOW), state=attempt)
+    tried = replace(attempt_for(world, own, now=NOW), state=attempt)
     return world.with_machine(own).with_attempt(tried).with_job(attempts=1)
 
 

@@ -14,8 +14,10 @@ from tests.core.lifecycle.builders import (
     live,
     lose_machine,
     new_world,
+    next_attempt,
     own_machine,
     placed_on,
+    pool_machine,
     run,
     run_step,
     running,
@@ -61,10 +63,10 @@ def test_after_a_notice_lost_last_words_mean_interrupted() -> None:
     assert lose_machine(noticed).world.attempts[0].reason is Reason.INTERRUPTED
 
 
-def test_an_interrupted_job_goes_on_at_the_next_place_of_its_line() -> None:
+def test_an_interrupted_job_is_queued_again_at_once() -> None:
     step = finish(rented(), Reason.INTERRUPTED)
     job = step.world.job
-    assert (job.state, job.backend, job.used) == (JobState.QUEUED, "local", {Retry.INTERRUPTION: 1})
+    assert (job.state, job.backend, job.used) == (JobState.QUEUED, "cloud", {Retry.INTERRUPTION: 1})
     assert job.not_before == NOW, "at once"
     assert wanted(step.effects) == [("terminate", "mch-of-att-1")]
 
@@ -88,12 +90,12 @@ def test_a_healthy_job_is_neither_killed_nor_restarted_by_silence(silence: float
     assert types(step.events) == (["unreachable"] if silence >= NOTICE_AFTER else [])
 
 
-def test_the_fence_holds_until_its_time_and_then_the_job_goes_on_elsewhere() -> None:
+def test_the_fence_holds_until_its_time_and_then_the_job_is_queued_again() -> None:
     world, fence = rented(), NOW + LEASE + REPLACE_MARGIN
     assert run_step(world, f.Tick(), now=fence - 1).effects == ()
     step = run_step(world, f.Tick(), now=fence)
     assert step.world.attempts[0].reason is Reason.FENCED
-    assert (step.world.job.state, step.world.job.backend) == (JobState.QUEUED, "local")
+    assert (step.world.job.state, step.world.job.backend) == (JobState.QUEUED, "cloud")
     assert wanted(step.effects) == [("terminate", "mch-of-att-1")]
 
 
@@ -148,7 +150,7 @@ def test_a_launch_that_was_refused_is_tried_again_for_as_long_as_it_takes() -> N
     refused = advance_machine(machine_of(world), f.LaunchRefused("no room"), NOW).machine
     job = run(world.with_machine(refused), f.Tick()).job
     assert (job.state, job.used) == (JobState.QUEUED, {Retry.REFUSAL: 501})
-    assert job.not_before == NOW + 60
+    assert job.not_before == NOW, "the scheduler knows which kinds of offers refused it"
 
 
 def test_once_it_runs_what_came_before_is_forgotten() -> None:
@@ -191,14 +193,14 @@ def test_a_shared_machine_stays_when_a_silent_job_is_cancelled() -> None:
     assert run_step(world, f.Tick(), now=NOW + 3600).effects == ()
 
 
-def test_a_place_with_nothing_for_it_is_left() -> None:
-    step = run_step(new_world(), f.MovedOn("local-2", "sold out"), f.MovedOn("local-2", "sold out"))
-    assert types(step.events) == ["moved_on"]
-    assert (step.world.job.backend, step.world.job.waiting) == ("local-2", "sold out")
-
-
-def test_a_running_job_does_not_move() -> None:
-    assert run_step(rented(), f.MovedOn("local", "sold out")).events == ()
+def test_a_job_that_starts_elsewhere_than_it_waited_for_says_why() -> None:
+    world = new_world().with_job(backend="cloud")
+    machine = pool_machine()
+    placed = f.Placed(next_attempt(world, machine), (machine,), "it fits", passed_over="cloud: sold out")
+    step = run_step(world, placed)
+    assert types(step.events) == ["moved_on", "placed"]
+    assert step.events[0].data == {"from": "cloud", "to": machine.backend, "why": "cloud: sold out"}
+    assert step.world.job.backend == machine.backend
 
 
 def test_a_checkpoint_is_asked_for_by_a_counter() -> None:

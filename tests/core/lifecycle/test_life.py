@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.core.lifecycle.builders import (
@@ -112,6 +113,31 @@ def test_a_new_machine_is_launched_and_an_existing_one_is_told() -> None:
     assert live(there.world).state is AttemptState.PLACED
 
 
+def test_the_machines_of_a_gang_are_placed_together_and_launched_once_each() -> None:
+    world = new_world()
+    machines = [replace(own_machine("att-1"), id=f"mch-{n}") for n in range(3)]
+    together = f.Placed(next_attempt(world, *machines), tuple(machines), "together", frozenset({"mch-0", "mch-1"}))
+    step = advance(world, together, NOW)
+    assert wanted(step.effects) == [("launch", "mch-0"), ("launch", "mch-1")], "the third is there already"
+    assert set(step.world.machines) == step.touched == {"mch-0", "mch-1", "mch-2"}
+    (event,) = step.events
+    assert (event.data["machine"], event.data["machines"]) == ("mch-0", ["mch-0", "mch-1", "mch-2"])
+
+
+def test_a_gang_that_one_call_makes_is_launched_by_its_first_machine() -> None:
+    world = new_world()
+    machines = tuple(replace(own_machine("att-1"), id=f"mch-{n}", gang="mch-0") for n in range(3))
+    together = f.Placed(next_attempt(world, *machines), machines, "together", frozenset(m.id for m in machines))
+    assert wanted(advance(world, together, NOW).effects) == [("launch", "mch-0")]
+
+
+def test_a_gang_is_not_placed_if_one_of_its_machines_is_on_its_way_out() -> None:
+    world = new_world()
+    machines = (pool_machine(id="mch-a"), pool_machine(MachineState.RELEASING, id="mch-b"))
+    together = f.Placed(next_attempt(world, *machines), machines, "together")
+    assert advance(world, together, NOW).world == world
+
+
 def test_provisioning_becomes_starting_once_the_machine_is_up() -> None:
     world = launching()
     up = world.with_machine(own_machine("att-1", MachineState.UP))
@@ -159,14 +185,6 @@ def test_the_last_words_become_the_detail() -> None:
     assert quiet.job.detail == "2 files are missing"
 
 
-def test_a_job_that_nothing_can_hold_fails_at_once() -> None:
-    step = run_step(new_world(), f.Impossible("asks for 5 GPUs"))
-    assert (step.world.job.reason, step.world.job.detail) == (Reason.NO_CAPACITY, "asks for 5 GPUs")
-    assert types(step.events) == ["failed"]
-    here = running()
-    assert advance(here, f.Impossible("asks for 5 GPUs"), NOW).world.job.state is JobState.RUNNING
-
-
 @pytest.mark.parametrize("state", [MachineState.RELEASING, MachineState.GONE])
 def test_no_attempt_starts_on_a_machine_that_is_being_given_back(state: MachineState) -> None:
     world = new_world()
@@ -189,12 +207,13 @@ def test_an_old_placement_that_comes_again_does_not_revive_its_attempt() -> None
 
 def test_a_rank_counts_as_ended_once_its_runner_said_so() -> None:
     world = new_world()
-    machines = [pool_machine(id="mch-a"), pool_machine(id="mch-b")]
-    two = f.Placed(next_attempt(world, *machines), machines[0], "together")
+    machines = (pool_machine(id="mch-a"), pool_machine(id="mch-b"))
+    two = f.Placed(next_attempt(world, *machines), machines, "together")
     here = run(world.with_machine(machines[1]), two, started(), exited(Reason.COMPLETED, code=0))
     once = run(here, f.RunnerEnded("att-1", 0), f.RunnerEnded("att-1", 0))
     assert [slot.ended for slot in live(once).slots] == [True, False]
-    assert run(once, f.RunnerEnded("att-1", 1)).job.state is JobState.COMPLETED
+    both = run(once, f.RunnerExited("att-1", 1, Reason.COMPLETED, 0), f.RunnerEnded("att-1", 1))
+    assert both.job.state is JobState.COMPLETED
     half = lose_machine(here)
     assert [slot.ended for slot in live(half.world).slots] == [True, False]
     assert (half.world.job.due_at or 0) >= NOW + NOTICE_AFTER

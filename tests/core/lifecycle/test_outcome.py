@@ -12,7 +12,6 @@ from tests.core.lifecycle.builders import (
     placed,
     pool_machine,
     run,
-    run_step,
     running,
     types,
 )
@@ -42,10 +41,11 @@ VERDICTS = {
     Reason.RUNNER_LOST: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
     Reason.LAUNCH_FAILED: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
     Reason.FENCED: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
-    Reason.NO_CAPACITY: (JobState.FAILED, Retry.NEVER, Payer.PLATFORM),
+    Reason.WITHDRAWN: (JobState.FAILED, Retry.FREE, Payer.PLATFORM),
+    Reason.STOPPED: (JobState.FAILED, Retry.FREE, Payer.PLATFORM),
 }
 SPENT = {Retry.UNBEGUN: UNBEGUN_TRIES, Retry.REFUSAL: REFUSALS, Retry.SUSPENSION: SUSPENSIONS}
-REPORTED = [reason for reason in Reason if reason is not Reason.CANCELLED]
+REPORTED = [reason for reason in Reason if reason is not Reason.CANCELLED and reason.policy.retry is not Retry.FREE]
 
 
 def begun(world: World, reason: Reason) -> World:
@@ -140,8 +140,9 @@ def test_after_trouble_of_ours_the_wait_doubles_up_to_the_jobs_own() -> None:
     assert finish(running(worn), Reason.RUNNER_LOST).world.job.not_before == NOW + 60
 
 
-def test_what_never_began_is_tried_again_after_growing_waits() -> None:
-    assert waits(Reason.NOT_BEGUN, Retries(infrastructure=0, wait_seconds=10), 5) == [2, 4, 8, 10, 10]
+@pytest.mark.parametrize("reason", [Reason.NOT_BEGUN, Reason.REFUSED, Reason.WITHDRAWN, Reason.STOPPED])
+def test_what_never_began_or_was_stopped_by_us_is_queued_again_at_once(reason: Reason) -> None:
+    assert waits(reason, Retries(infrastructure=0, wait_seconds=10), 5) == [0] * 5
 
 
 def test_what_never_began_charges_no_budget_of_the_user() -> None:
@@ -190,9 +191,3 @@ def test_a_machine_that_could_not_be_started_counts_as_ours() -> None:
 def test_a_machine_of_its_own_that_never_came_is_not_charged() -> None:
     job = lose_machine(launching(new_world(NONE))).world.job
     assert (job.state, job.used) == (JobState.QUEUED, {Retry.REFUSAL: 1})
-
-
-def test_a_failure_to_find_a_place_between_tries_ends_the_job() -> None:
-    world = finish(running(), Reason.RUNNER_LOST).world
-    job = run_step(world, f.Impossible("the computer lost its GPU")).world.job
-    assert (job.state, job.reason) == (JobState.FAILED, Reason.NO_CAPACITY)

@@ -42,7 +42,8 @@ FACTS: list[Fact] = [
     *reports("att-1"),
     f.Planned(),
     f.Waits("for a GPU"),
-    f.Impossible("too large"),
+    f.NothingSaved(),
+    f.StopAttempt("att-1", "another job needs its machine"),
     f.CancelRequested(),
     f.Tick(),
     placed_on(new_world(), pool_machine(id="mch-2"), new=True),
@@ -114,7 +115,7 @@ def test_reports_in_the_wrong_order_still_end_the_attempt_once() -> None:
 @pytest.mark.parametrize("make", [launching, placed, staging, running, saving])
 def test_planning_and_scheduling_of_a_job_under_way_change_nothing(make: Callable[[], World]) -> None:
     world = make()
-    for fact in (f.Planned(), f.Waits("for a GPU"), f.Impossible("too large")):
+    for fact in (f.Planned(), f.Waits("for a GPU"), f.NothingSaved()):
         assert advance(world, fact, NOW).world == world
 
 

@@ -16,6 +16,7 @@ from crucible.core.routing.plan import Plan, route
 from crucible.core.routing.plan_request import Objective, PlanRequest
 from crucible.core.routing.profile import GpuNeed, HostMemory
 from crucible.core.routing.pros_and_cons import fit
+from crucible.core.routing.rejections import NOT_SPOT
 from crucible.core.routing.workload import ComputeTime, GpuMemory, Workload
 
 LOCAL = offer("local/here/pc", 0.0, "T4", startup_seconds=1.0)
@@ -115,6 +116,26 @@ def test_spot_only_for_what_may_be_interrupted() -> None:
     assert (allowed.ranked[0].offer.market, best(allowed)) == (Market.SPOT, "g4dn.xlarge")
     assert "continues from checkpoints after interruptions" in allowed.ranked[0].pros
     assert "70% below the on-demand price" in allowed.ranked[0].pros
+
+
+def test_a_job_that_waits_for_spot_is_told_what_lets_it_run_on_demand() -> None:
+    found = plan(work(interruptible=True), asked(market=Market.SPOT))
+    assert [one.offer.instance_type for one in found.ranked] == ["pc", "g4dn.xlarge"]
+    assert whys(found)["modal t4 on_demand"] == NOT_SPOT
+    assert "--spot-fallback" in NOT_SPOT
+    large = plan(work(memory=40, interruptible=True), asked(market=Market.SPOT))
+    assert whys(large)["lambda a100 on_demand"] == NOT_SPOT
+    assert whys(large)["modal t4 on_demand"] != NOT_SPOT, "another market would not help"
+
+
+def test_with_the_fallback_on_demand_comes_last_however_cheap_it_is() -> None:
+    prefers_spot = asked(market=Market.SPOT, spot_fallback=True)
+    dear = spot(XLARGE, 0.9)
+    found = plan(work(interruptible=True), prefers_spot, (MODAL, LAMBDA, LOCAL, XLARGE, dear))
+    assert [one.offer.market for one in found.ranked[1:]] == [Market.SPOT, *[Market.ON_DEMAND] * 3]
+    assert [one.is_fallback for one in found.ranked] == [False, False, True, True, True]
+    assert max(one.score for one in found.ranked) == 1.0
+    assert "10% below the on-demand price" in found.ranked[1].pros
 
 
 def test_spot_that_is_taken_back_all_the_time_is_not_cheap() -> None:

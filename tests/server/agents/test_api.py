@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 import pytest
@@ -20,7 +21,8 @@ from crucible.control.db import schema as t
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.people.identity import OWNER
 from crucible.server.agents.api import build_agents_api
-from crucible.storage.layout import checkpoint_key, log_segment_key, output_key
+from crucible.server.http.connections import ACCEPT
+from crucible.storage.layout import agent_key, checkpoint_key, log_segment_key, output_key
 from crucible.wire.documents.desired import decode_desired
 from crucible.wire.documents.messages import Batch, Message, MessageKind, encode_batch
 
@@ -80,11 +82,11 @@ async def running(app: App) -> Agent:
     return Agent(app, job, (await app.harness.machine()).id, runner)
 
 
-async def test_every_route_but_the_claim_needs_a_secret(app: App, agent: httpx2.AsyncClient) -> None:
+async def test_every_other_route_needs_a_secret(app: App, agent: httpx2.AsyncClient) -> None:
     walked = 0
     for context in iter_route_contexts(build_agents_api(app.control.agents).routes):
         path = str(context.path)
-        if path == "/agent/v1/claim":
+        if path in ("/agent/v1/claim", "/agent/v1/agent-{sha256}.pyz"):
             continue
         for method in context.methods or ():
             url = re.sub(r"\{(rank|n)\}", "0", path).replace("{sha256}", SHA)
@@ -95,6 +97,28 @@ async def test_every_route_but_the_claim_needs_a_secret(app: App, agent: httpx2.
             assert answer.headers["Content-Type"] == "application/problem+json"
             walked += 1
     assert walked == 10
+
+
+async def test_the_agent_file_is_for_everyone_and_its_connection_stays_unauthenticated(app: App) -> None:
+    accepted: list[None] = []
+    api = build_agents_api(app.control.agents)
+
+    async def listener(scope: Any, receive: Any, send: Any) -> None:
+        await api({**scope, ACCEPT: lambda: accepted.append(None)}, receive, send)
+
+    app.harness.ports.store.put(agent_key(SHA), b"an agent")
+    url = f"/agent/v1/agent-{SHA}.pyz"
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(listener), base_url="http://127.0.0.1") as machine:
+        answer = await machine.get(url)
+        assert (answer.status_code, answer.content) == (200, b"an agent")
+        part = await machine.get(url, headers={"Range": "bytes=3-4"})
+        assert (part.status_code, part.content) == (206, b"ag")
+        assert (await machine.get(f"/agent/v1/agent-{'0' * 64}.pyz")).status_code == 404
+        for name in ("agent-.pyz", "agent-x.pyz", f"agent-{SHA}", f"agent-{SHA.upper()}.pyz", f"agent-{SHA}..pyz"):
+            assert (await machine.get(f"/agent/v1/{name}")).status_code in (404, 422), name
+        assert (await machine.put(url)).status_code == 405
+        assert (await machine.get(url, headers={"Origin": "http://127.0.0.1"})).status_code == 403
+    assert accepted == []
 
 
 async def test_a_secret_opens_its_own_door_alone(running: Agent, agent: httpx2.AsyncClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -129,6 +130,67 @@ async def test_over_tls_a_connection_is_a_newcomer_before_its_handshake(
     for _, writer in (honest, *silent):
         writer.close()
     await loopback.close()
+
+
+@pytest.fixture
+async def encrypted(tmp_path: Path) -> AsyncIterator[tuple[int, ssl.SSLContext]]:
+    """A listener with TLS: its port, and a client's trust in it."""
+    certificate, key = make_certificate(tmp_path)
+    loopback = Loopback(app, TlsFiles(certificate, key))
+    await loopback.start()
+    yield int(loopback.url.rpartition(":")[2]), ssl.create_default_context(cafile=str(certificate))
+    await loopback.close()
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n"], ids=["nothing", "a part", "no TLS"])
+async def test_a_tls_handshake_has_to_be_done_in_time(
+    encrypted: tuple[int, ssl.SSLContext], begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", encrypted[0])
+    writer.write(begun)
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize(
+    ("before", "begun"),
+    [(False, b""), (False, b"GET / HTTP/1.1\r\nHost"), (True, b"GET / HTTP/1.1\r\nHost")],
+    ids=["nothing", "half a head", "half a second head"],
+)
+async def test_over_tls_a_head_has_to_come_in_time(
+    encrypted: tuple[int, ssl.SSLContext], before: bool, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, trusted = encrypted
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)  # the handshake has to be done in it too
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost")
+    if before:
+        await ask(reader, writer, b"known")
+    writer.write(begun)
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+
+
+@pytest.mark.enable_socket
+async def test_over_tls_silent_connections_keep_no_one_out(encrypted: tuple[int, ssl.SSLContext]) -> None:
+    """After their handshakes they are newcomers as before."""
+    port, trusted = encrypted
+    opened = [
+        asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost")
+        for _ in range(connections.NEWCOMERS + 20)
+    ]
+    silent = await asyncio.gather(*opened)
+    closed = [asyncio.ensure_future(reader.read()) for reader, _ in silent]
+    done, _ = await asyncio.wait(closed, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    assert done
+    honest = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost")
+    assert (await ask(*honest, b"known")).startswith(b"HTTP/1.1 200")
+    for _, writer in (honest, *silent):
+        writer.transport.abort()
+    await asyncio.wait(closed)
 
 
 @pytest.mark.enable_socket

@@ -76,6 +76,19 @@ async def test_a_field_that_there_is_not_is_told_with_those_there_are(
     assert said["errors"] == [{"field": field, "message": "there is no such field"}]
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("a/b", "must not contain slashes, backslashes or control characters"), ("", "at least 1 character")],
+)
+async def test_a_text_that_breaks_a_pattern_is_told_what_the_pattern_demands(
+    client: httpx2.AsyncClient, name: str, rule: str
+) -> None:
+    said = (await client.post("/api/v1/jobs", json={"command": ["true"], "name": name})).json()
+    assert rule in said["detail"]
+    assert "pattern" not in said["detail"]
+    assert rule in said["errors"][0]["message"]
+
+
 async def test_many_wrong_fields_are_cut() -> None:
     errors = [{"type": "bad", "loc": ("body", "tags", number), "msg": "bad"} for number in range(500)]
     assert len(bad_fields(errors).data["errors"]) == 20  # type: ignore[arg-type]

@@ -134,6 +134,48 @@ async def test_a_cookie_that_another_site_sends_along_changes_nothing(
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign_site")
 
 
+NEIGHBOUR = f"http://{HOST}:18600"
+"""A page at another port of this computer: to browsers it is of the same site, so its requests have the cookie."""
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/api/v1/jobs/{job}/cancel", {"Content-Type": "text/plain"}),
+        ("/api/v1/jobs/{job}/cancel", {"Content-Type": "application/x-www-form-urlencoded"}),
+        ("/api/v1/jobs", {"Content-Type": "text/plain"}),
+        ("/login", {"Content-Type": "application/x-www-form-urlencoded"}),
+        ("/api/v1/login/links", {"Content-Type": "multipart/form-data; boundary=x"}),
+    ],
+)
+@pytest.mark.parametrize("origin", [NEIGHBOUR, "http://localhost:18600", "null"])
+async def test_what_chromium_sends_for_the_forms_of_a_neighbour_is_refused(
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient, path: str, sent: dict[str, str], origin: str
+) -> None:
+    await log_in(browser)
+    headers = {**sent, "Origin": origin, "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}
+    answer = await browser.post(path.format(job=populated_app.job), content="{}=", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (403, "foreign_site")
+
+
+async def test_what_chromium_sends_for_the_scripts_sockets_and_frames_of_a_neighbour(
+    populated_app: PopulatedApp, browser: httpx2.AsyncClient
+) -> None:
+    cookie = {"cookie": f"crucible_session={await log_in(browser)}"}
+    loaded = await browser.get("/api/v1/me", headers={"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"})
+    assert loaded.headers["cross-origin-resource-policy"] == "same-origin"
+    assert loaded.headers["x-content-type-options"] == "nosniff"
+    assert "frame-ancestors 'none'" in loaded.headers["content-security-policy"]
+    assert "access-control-allow-origin" not in loaded.headers
+    asked = await browser.options(
+        "/api/v1/jobs", headers={"Origin": NEIGHBOUR, "Access-Control-Request-Method": "POST"}
+    )
+    assert asked.status_code == 403
+    for path in ("/api/v1/stream", f"/api/v1/jobs/{populated_app.job}/stream"):
+        async with SocketClient(populated_app.api, path, {**cookie, "origin": NEIGHBOUR}) as socket:
+            assert await socket.status() == 403
+
+
 async def test_a_socket_needs_the_origin_too(populated_app: PopulatedApp, browser: httpx2.AsyncClient) -> None:
     cookie = {"cookie": f"crucible_session={await log_in(browser)}"}
     async with SocketClient(populated_app.api, "/api/v1/stream", cookie) as socket:

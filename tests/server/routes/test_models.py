@@ -33,7 +33,7 @@ async def client(app: App, site: Path, tmp_path: Path) -> AsyncIterator[httpx2.A
     """Asks a server with that Python."""
     python = ModelsPython(str(tmp_path / "venv" / "bin" / "python"), dict(os.environ))
     control = ControlPlane(app.harness.ports, app.harness.backends, replace(app.harness.deployment, models=python))
-    await control._services.backends.refresh()
+    await control._services.offers.refresh()
     await control._services.duties.renew(app.harness.ports.db, app.harness.clock)
     api = build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with asking(api, TOKEN) as client:

@@ -113,6 +113,16 @@ async def test_our_own_page_is_not_refused(client: httpx2.AsyncClient) -> None:
     assert (await client.get("/api/v1/jobs", headers=headers)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("scheme", "origin", "status"), [("https", "https", 200), ("https", "http", 403), ("http", "http", 200)]
+)
+async def test_an_unencrypted_page_of_an_encrypted_server_is_another_site(
+    client: httpx2.AsyncClient, scheme: str, origin: str, status: int
+) -> None:
+    headers = {"Origin": f"{origin}://127.0.0.1"}
+    assert (await client.get(f"{scheme}://127.0.0.1/api/v1/jobs", headers=headers)).status_code == status
+
+
 async def test_a_socket_takes_the_token_as_a_header(app: App) -> None:
     async with SocketClient(app.api, "/api/v1/stream", {"Authorization": f"Bearer {TOKEN}"}) as socket:
         assert (await socket.accepted())["subprotocol"] is None

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
+from tests.authorisation.populated_app import PopulatedApp
+from tests.certificates import make_certificate
+from tests.server.loopback import Loopback
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from crucible.core.people.identity import OWNER, Identity, LoginMethod
+from crucible.server.http.listen import TlsFiles
 from crucible.server.security import concurrency
 from crucible.server.security.auth import IDENTITY
 from crucible.server.security.concurrency import ConcurrencyLimit, agent_limits, user_limits
@@ -104,3 +113,23 @@ async def test_what_has_ended_is_not_counted_on() -> None:
     limit = ConcurrencyLimit(Held(), limits=user_limits)
     await statuses(limit, scope_of(ANNA))
     assert not limit._open
+
+
+@pytest.mark.enable_socket
+async def test_over_tls_a_share_link_opens_as_many_sockets(populated_app: PopulatedApp, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    loopback = Loopback(populated_app.api, TlsFiles(certificate, key))
+    await loopback.start()
+    url = f"wss://localhost:{loopback.url.rpartition(':')[2]}/api/v1/jobs/{populated_app.job}/stream"
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    most = concurrency.PER_SHARE_LINK_AND_ADDRESS
+    async with contextlib.AsyncExitStack() as opened:
+        for _ in range(most):
+            socket = connect(url, additional_headers=populated_app.headers("share"), ssl=trusted)
+            await opened.enter_async_context(socket)
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, additional_headers=populated_app.headers("share"), ssl=trusted)
+        assert refused.value.response.status_code == 429
+        async with connect(url, additional_headers=populated_app.headers("member"), ssl=trusted) as others:
+            assert await others.recv()
+    await loopback.close()

@@ -10,11 +10,12 @@ import ipaddress
 import json
 import logging
 import math
+import os
 import threading
 import time
 from dataclasses import dataclass
 from typing import Callable
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, Request
 
@@ -35,32 +36,37 @@ class BadMetadataUrl(ValueError):
 
 @dataclass(frozen=True)
 class MetadataUrl:
-    """The parsed URL of a metadata service."""
+    """The parsed URL of a metadata service. `socket`: the path of its Unix socket, if it listens at one."""
 
     host: str
     port: int
     path: str
+    socket: str = ""
 
     @classmethod
     def parse(cls, url: str) -> MetadataUrl:
-        """Return the parsed URL: plain HTTP to a loopback or link-local IP address. Raises BadMetadataUrl.
+        """Return the parsed URL: plain HTTP to a loopback or link-local IP address, or to a Unix socket
+        (`http+unix://%2Fpath%2Fto%2Fsocket/target`). Raises BadMetadataUrl.
 
-        Only the provider can answer there, so a forged notice is impossible.
+        Elsewhere others than the provider could answer, with a forged notice.
         """
         try:
             parts = urlsplit(url)
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            if parts.scheme == "http+unix" and parts.netloc.startswith("%2F"):
+                return cls("localhost", 80, target, os.fsdecode(unquote_to_bytes(parts.netloc)))
             host, port = parts.hostname or "", parts.port or 80
             address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
         except ValueError as error:
             raise BadMetadataUrl(f"not a metadata URL: {error}") from error
         if parts.scheme != "http" or not (address.is_loopback or address.is_link_local):
             raise BadMetadataUrl("a metadata URL is http:// with a loopback or link-local address")
-        return cls(str(address), port, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        return cls(str(address), port, target)
 
 
 def fetch_notice(address: MetadataUrl, seconds: float = ANSWER_SECONDS) -> float | None:
     """Return the seconds until the machine is reclaimed; None if nothing was announced, or the request failed."""
-    client = HttpClient(BaseUrl("http", address.host, address.port))
+    client = HttpClient(BaseUrl("http", address.host, address.port, socket=address.socket))
     try:
         response = client.send(Request("GET", address.path, seconds, seconds, {"Connection": "close"}))
         return _parse_notice(response.read(MAX_ANSWER, seconds)) if response.status_code == 200 else None

@@ -82,7 +82,7 @@ class LineCutter:
 
 
 class RedrawThinner:
-    """Chooses the lines to store: of a bar's redraws, only the last one before a `flush`.
+    """Chooses the lines to store: of a bar's redraws, only the last one before a `flush` or a full line.
 
     Call `flush` about every second and at the end, so that a long-lived bar is visible.
     """
@@ -96,8 +96,7 @@ class RedrawThinner:
             if line.transient:
                 self._held = [line]
             else:
-                self._held = []
-                stored.append(line)
+                stored += [*self.flush(), line]
         return stored
 
     def flush(self) -> list[OutputLine]:

@@ -18,6 +18,8 @@ from crucible.wire.documents.desired import Environment
 from crucible.wire.files.paths import UnsafePath, safe_join
 
 BUILDER_VERSION = 1
+NAMED_BY_USER = "--python"
+"""How the origin of an interpreter begins that the user named."""
 _PASSED_ON = ("PIP_", "UV_")
 _CHOOSES_PACKAGES = (
     "INDEX",
@@ -41,13 +43,18 @@ class ChosenPython:
 
 @dataclass(frozen=True)
 class EnvironmentBuilder:
-    """Chooses and builds. `envs` holds built environments, named by the hash of their inputs."""
+    """Chooses and builds. `envs` holds built environments, named by the hash of their inputs.
+
+    `elsewhere`: the job was not submitted on this machine. An interpreter that was found there, and that its user did
+    not name, is replaced by this machine's own if it is not here.
+    """
 
     envs: Path
     pythons: Pythons
     work: StagingContext
     host_env: Mapping[str, str]
     uv: str | None = None
+    elsewhere: bool = False
 
     def choose(
         self,
@@ -58,7 +65,7 @@ class EnvironmentBuilder:
     ) -> ChosenPython:
         """Return the job's Python. `code` is the staged code, `code_id` identifies its content. Raises StagingError."""
         try:
-            if environment.interpreter is not None:
+            if environment.interpreter is not None and not self._is_elsewhere(environment):
                 python = self.pythons.named(environment.interpreter)
                 return ChosenPython(python.path, f"Python {python.version}, {environment.origin or 'as asked'}")
             base = self._base(environment.python)
@@ -67,6 +74,11 @@ class EnvironmentBuilder:
         if base is not None and not environment.requirements and environment.project is None:
             return ChosenPython(base.path, f"Python {base.version} of this machine")
         return self._built(environment, base, code, job_env, code_id)
+
+    def _is_elsewhere(self, environment: Environment) -> bool:
+        """Return whether the interpreter was found on another computer, and is not here."""
+        found = self.elsewhere and not environment.origin.startswith(NAMED_BY_USER)
+        return found and not os.path.exists(environment.interpreter or "")
 
     def _base(self, wanted: str | None) -> Python | None:
         """Return a Python of this machine, or None if uv is to download one."""
@@ -96,6 +108,7 @@ class EnvironmentBuilder:
         try:
             about = f"environment {key[:12]}"
             if _is_complete(home):
+                os.utime(home)  # caches are removed by last use
                 return ChosenPython(str(home / "bin" / "python"), f"{about}, built earlier")
             self._clear_left_over(home)
             self.work.status("building the environment")

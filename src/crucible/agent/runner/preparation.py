@@ -66,7 +66,7 @@ def prepare(
             resume = assignment.resume_from
             fetch(resume, assignment.job, folder.resume / resume.name, channel, work)
         uv = find_uv(bootstrap.uv, host_env)
-        builder = EnvironmentBuilder(bootstrap.envs, Pythons(host_env, uv), work, host_env, uv)
+        builder = EnvironmentBuilder(bootstrap.envs, Pythons(host_env, uv), work, host_env, uv, bootstrap.elsewhere)
         chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)
     except OSError as error:
         raise StagingError(f"the job could not be prepared: {error}; check the disk of the machine") from error

@@ -1,12 +1,12 @@
 """The backend `local`: this computer, on which one detached agent host is shared by all attempts.
 
-A machine is a folder below the state folder (see folder.py). Its host outlives the server, its runners outlive the
+A machine is a folder below the state folder (wire/machines). Its host outlives the server, its runners outlive the
 host. A restarted server finds living processes again by pid, start time and locks.
 """
 
 from __future__ import annotations
 
-import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from crucible.backends.base import (
     Capabilities,
+    Finding,
     LaunchCall,
     LaunchRefused,
     LaunchUnknown,
@@ -23,34 +24,31 @@ from crucible.backends.base import (
     Observation,
     Reach,
     Seen,
-    Slots,
 )
+from crucible.backends.context import BackendContext
 from crucible.backends.local.devices import Probe, SystemProbe, detect
-from crucible.backends.local.end_machine import end_machine
-from crucible.backends.local.folder import Launched, MachineFolder, Tags, write_doc
-from crucible.backends.local.host import log_tail, start_host
-from crucible.backends.settings import BackendSettings
-from crucible.core.compute.offers import Offer
-from crucible.core.compute.resources import Resources
-from crucible.core.compute.scheduling import why_never
+from crucible.backends.local.settings import LocalSettings
+from crucible.backends.node_identity import own_node_id
+from crucible.core.compute.offers import Need, Node, Nodes, Offer
+from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput, Conflict
+from crucible.core.scheduling.slots import why_never
 from crucible.wire.documents.bootstrap import Bootstrap
-from crucible.wire.files.paths import UnsafePath, safe_name
+from crucible.wire.machines.ending import StillThere, end_machine
+from crucible.wire.machines.folder import MachineFolder, Tags, is_machine_name, list_machines
+from crucible.wire.machines.launching import HostCommand, MayRun, NotLaunched, host_environment, launch_machine
 from crucible.wire.process import Process
 
 ACTION = "start_host"
 REGION = "here"
 INSTANCE_TYPE = "this computer"
 LAUNCH_DEADLINE = 10.0
-LOCK_SECONDS = 2.0
-"""How long a launch waits for another launch, or a removal, of the same machine."""
 HOST_SECONDS = 5.0
 """How long a launch waits for its host to come up."""
 IDLE_EXIT_SECONDS = 60
 STARTUP_SECONDS = 0.3
 ENDING_SECONDS = 5.0
 """How long a process may take from releasing its locks to its end, on a busy computer."""
-_POLL_SECONDS = 0.01
 _LOOK_SECONDS = 0.1
 
 
@@ -67,31 +65,28 @@ class LocalBackend:
 
     def __init__(
         self,
-        settings: BackendSettings,
+        context: BackendContext[LocalSettings],
         probe: Probe | None = None,
         clock: Callable[[], float] = time.monotonic,
         host_seconds: float = HOST_SECONDS,
     ) -> None:
-        self._settings = settings
+        self._context = context
         self._clock = clock
         self._host_seconds = host_seconds
-        self._machines = settings.home / "machines"
+        self._machines = context.home / "machines"
         self._refuse_copy()
-        self.devices = detect(probe or SystemProbe(settings.environ.get("CUDA_VISIBLE_DEVICES")))
+        self.devices = detect(probe or SystemProbe(context.environ.get("CUDA_VISIBLE_DEVICES")))
+        self._node = Node(own_node_id(), INSTANCE_TYPE)
         self.capabilities = Capabilities(
-            reach=Reach.LOOPBACK,
-            slots=Slots.COUNTED,
+            reach=Reach.SAME_COMPUTER,
+            capacity=Nodes(),
             bills=False,
-            shared_machines=True,
-            gpus=bool(self.devices.capacity.gpus),
             in_place=True,
-            agent_python=settings.python,
-            exec=True,
-            ports=True,
+            agent_python=context.python,
             launch_deadline=LAUNCH_DEADLINE,
         )
 
-    def offers(self, need: Resources) -> Sequence[Offer]:
+    def offers(self, need: Need) -> Sequence[Offer]:
         capacity = self.devices.capacity
         return (
             Offer(
@@ -102,7 +97,8 @@ class LocalBackend:
                 rate=0,
                 startup_seconds=STARTUP_SECONDS,
                 dated=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-                why_not=why_never(need, capacity, INSTANCE_TYPE),
+                why_not=why_never(need.resources, capacity, INSTANCE_TYPE),
+                node=self._node,
             ),
         )
 
@@ -114,22 +110,23 @@ class LocalBackend:
         }
         return LaunchCall(self.name, order.machine, ACTION, parameters)
 
-    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
-        tags = _tags(call)
+    def launch(self, call: LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[MachineRef]:
+        tags, fix = _tags(call), "`crucible doctor` looks for the cause."
+        (bootstrap,) = bootstraps
         folder = MachineFolder(self._machines / tags.machine)
+        context = self._context
+        host = HostCommand(context.python, context.agent_file.path, host_environment(context.environ))
         try:
-            folder.make()
-            with folder.hold(LOCK_SECONDS):
-                self._launch(folder, tags, bootstrap)
-        except (TimeoutError, FileNotFoundError) as error:
-            raise LaunchUnknown("Another process is starting or removing this machine.", why=f"{error}.") from error
-        except OSError as error:
-            raise LaunchRefused("The machine's folder could not be created.", why=f"{error}.") from error
-        return self._ref(tags.machine)
+            launch_machine(folder, tags, self._bootstrap(folder, tags, bootstrap).to_dict(), host, self._host_seconds)
+        except MayRun as error:
+            raise LaunchUnknown(error.what, why=error.why, fix=fix) from error
+        except NotLaunched as error:
+            raise LaunchRefused(error.what, why=error.why, fix=fix) from error
+        return [self._ref(tags.machine)]
 
-    def find(self, token: str) -> MachineRef | None:
+    def find(self, token: str) -> Sequence[MachineRef]:
         folder = self._existing(token)
-        return self._ref(token) if folder and folder.tags else None
+        return [self._ref(token)] if folder and folder.tags else []
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
         return [self._observe(ref) for ref in refs]
@@ -141,6 +138,8 @@ class LocalBackend:
         try:
             with folder.hold():
                 end_machine(folder, self._clock())
+        except StillThere as error:
+            raise NotYetGone(str(error), pids=error.pids) from error
         except TimeoutError as error:
             raise NotYetGone("Another process is starting or removing this machine.") from error
         except OSError as error:
@@ -151,59 +150,22 @@ class LocalBackend:
         ours = (folder for folder in self._folders() if folder.tags == Tags(deployment, folder.path.name))
         return [self._ref(folder.path.name) for folder in ours]
 
-    # Launching
-
-    def _launch(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> None:
-        if folder.ending:
-            raise LaunchRefused("The machine is being terminated.")
-        if folder.host:
-            return
-        started = self._start(folder, tags, bootstrap)
-        try:
-            folder.write_launched(Launched(started, time.time()))
-            self._await_host(folder, started)
-        except OSError as error:
-            raise LaunchUnknown("The agent's host does not come up.", why=f"{error}.") from error
-
-    def _start(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> Process | None:
-        try:
-            folder.write_tags(tags)
-            write_doc(folder.path / "bootstrap.json", self._bootstrap(folder, tags, bootstrap).to_dict())
-            folder.write_launched(Launched(None, time.time()))
-            return start_host(self._settings, folder.path, folder.path / "bootstrap.json")
-        except TimeoutError as error:
-            raise LaunchUnknown("The agent's host did not start in time.", why=f"{error}.") from error
-        except OSError as error:
-            raise self._refusal(folder, f"{error}.") from error
-
-    def _await_host(self, folder: MachineFolder, started: Process | None) -> None:
-        """Wait until a host is up. If two were started, the agent's lock lets only one run; either will do."""
-        until = time.monotonic() + self._host_seconds
-        while not folder.host:
-            if not (started and started.alive) and not folder.host_locked:
-                raise self._refusal(folder, log_tail(folder.path))
-            if time.monotonic() > until:
-                raise TimeoutError(f"no host after {self._host_seconds:g} s")
-            time.sleep(_POLL_SECONDS)
-
-    def _refusal(self, folder: MachineFolder, why: str) -> LaunchRefused | LaunchUnknown:
-        """Return the error for a host that did not start. Removes a new machine; keeps one whose runners may live."""
-        what = "The agent could not be started on this computer."
-        fix = "`crucible doctor` looks for the cause."
-        if folder.unfinished():
-            return LaunchUnknown(what, why=why, fix=fix)
-        with contextlib.suppress(OSError):  # `owned` still lists what is left, so the janitor removes it
-            folder.remove()
-        return LaunchRefused(what, why=why, fix=fix)
+    def check(self) -> Sequence[Finding]:
+        capacity, try_it = self.devices.capacity, "Free the folder, or set CRUCIBLE_HOME to another one."
+        gpus = f", {len(capacity.gpus)} x {capacity.gpu_name or 'GPU'}" if capacity.gpus else ""
+        found = [Finding(f"{capacity.cpus:g} CPUs, {format_memory(capacity.memory_bytes)}{gpus}")]
+        writable = os.access(self._context.home, os.W_OK | os.X_OK)
+        found.append(Finding(f"the state folder {self._context.home} is writable", writable, fix=try_it))
+        return found
 
     def _bootstrap(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> Bootstrap:
         return replace(
             bootstrap,
             machine=tags.machine,
-            agents_url_file=str(self._settings.agents_url_file),
+            agents_url_file=str(self._context.agents_url_file),
             work=folder.path,
-            envs=self._settings.home / "envs",
-            uv=self._settings.uv,
+            envs=self._context.home / "envs",
+            uv=self._context.uv,
             idle_exit_seconds=IDLE_EXIT_SECONDS,
             native_id=_native_id(tags.machine),
         )
@@ -212,16 +174,10 @@ class LocalBackend:
 
     def _observe(self, ref: MachineRef) -> Observation:
         folder = self._existing(ref.machine)
-        if folder is None or folder.tags is None:
+        if folder is None:
             return Observation(ref, Seen.GONE, "there is no such machine")
-        if folder.host:
-            return Observation(ref, Seen.UP)
-        if folder.starting(LAUNCH_DEADLINE):
-            return Observation(ref, Seen.STARTING)
-        left = folder.unfinished()
-        if left:
-            return Observation(ref, Seen.HALTED, f"no host runs; unfinished attempts: {left}")
-        return Observation(ref, Seen.GONE, "its host has ended and left nothing")
+        state, why = folder.observe(LAUNCH_DEADLINE)
+        return Observation(ref, Seen(state), why)
 
     def _refuse_copy(self) -> None:
         """Raise CopiedFolder if the machines here run, but in another folder: a server here would end their jobs."""
@@ -231,7 +187,7 @@ class LocalBackend:
         if living:
             pids = ", ".join(str(process.pid) for process in sorted(living, key=lambda process: process.pid))
             raise CopiedFolder(
-                f"{self._settings.home} is a copy of a state folder whose machines run.",
+                f"{self._context.home} is a copy of a state folder whose machines run.",
                 why=f"A server here would take over their jobs, and end them. Processes: {pids}.",
                 fix="Use the original, or set CRUCIBLE_HOME to another folder. To use the copy, end those first.",
             )
@@ -242,11 +198,10 @@ class LocalBackend:
     # Folders and names
 
     def _folders(self) -> Iterator[MachineFolder]:
-        if self._machines.is_dir():
-            yield from (MachineFolder(path) for path in sorted(self._machines.iterdir()))
+        return list_machines(self._machines)
 
     def _existing(self, machine: str) -> MachineFolder | None:
-        if not _is_name(machine):
+        if not is_machine_name(machine):
             return None
         folder = MachineFolder(self._machines / machine)
         return folder if folder.path.is_dir() else None
@@ -260,15 +215,8 @@ def _native_id(machine: str) -> str:
     return f"local:{machine}"
 
 
-def _is_name(machine: str) -> bool:
-    try:
-        return "/" not in safe_name(machine) and not machine.startswith(".")
-    except UnsafePath:
-        return False
-
-
 def _tags(call: LaunchCall) -> Tags:
     deployment = call.parameters.get("deployment")
-    if call.action != ACTION or not _is_name(call.token) or not isinstance(deployment, str):
+    if call.action != ACTION or not is_machine_name(call.token) or not isinstance(deployment, str):
         raise BadInput(f"{call.action!r} of {call.token!r} is not a launch call of the backend 'local'.")
     return Tags(deployment, call.token)

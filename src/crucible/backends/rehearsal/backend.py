@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from crucible.backends.base import (
     Capabilities,
+    Finding,
     LaunchCall,
     LaunchRefused,
     LaunchUnknown,
@@ -25,19 +26,18 @@ from crucible.backends.base import (
     Observation,
     Reach,
     Seen,
-    Slots,
 )
-from crucible.backends.local.host import host_environment
-from crucible.backends.rehearsal import userdata
+from crucible.backends.bootstrap import fill_script, script_template
+from crucible.backends.context import BackendContext
 from crucible.backends.rehearsal.connection import CallFailed, Connection, ErrorAnswer, Json, NotSent
 from crucible.backends.rehearsal.instances import MACHINE_TAG, Instance, observe, parse_instance
 from crucible.backends.rehearsal.offers import documents, make_offers
+from crucible.backends.rehearsal.settings import RehearsalSettings
 from crucible.backends.rehearsal.start_cloud import start_cloud, stop_idle_cloud
-from crucible.backends.settings import BackendSettings
-from crucible.core.compute.offers import Market, Offer
-from crucible.core.compute.resources import Resources
+from crucible.core.compute.offers import Market, Need, Offer, OnDemand
 from crucible.core.errors import BadInput, Unreachable
 from crucible.wire.documents.bootstrap import Bootstrap
+from crucible.wire.machines.launching import host_environment
 
 ACTION = "create_instance"
 DEPLOYMENT_TAG = "crucible-deployment"
@@ -50,6 +50,8 @@ STATE = "rehearsal"
 """Name of the cloud's folder in the state folder."""
 LEAVE_SECONDS = 1.0
 """How long a stopping server waits for its idle cloud to end."""
+FACTS = {"native_id": "$CLOUD_INSTANCE_ID", "interruption_url": "$CLOUD_METADATA_URL/interruption"}
+"""Fields of the bootstrap that only the machine knows, from the variables that the cloud sets there."""
 _TAGS_A_CALL = 50
 _MISMATCH = "idempotent_parameter_mismatch"
 
@@ -65,26 +67,23 @@ class RehearsalBackend:
 
     def __init__(
         self,
-        settings: BackendSettings,
+        context: BackendContext[RehearsalSettings],
         state: Path | None = None,
         list_lag: float = LIST_LAG,
         keep_up: Callable[[], object] = lambda: None,
         leave: Callable[[], object] = lambda: None,
     ) -> None:
-        self._settings = settings
+        self._context = context
         self._keep_up = keep_up
         self._leave = leave
-        self._cloud = Connection(state or settings.home / STATE)
+        self._cloud = Connection(state or context.home / STATE)
         self.capabilities = Capabilities(
             reach=Reach.LOOPBACK,
-            slots=Slots.ELASTIC,
+            capacity=OnDemand(),
             markets=frozenset(Market),
             bills=True,
-            agent_python=settings.python,
+            agent_python=context.python,
             simulated=True,
-            gpus=True,
-            exec=True,
-            ports=True,
             launch_deadline=LAUNCH_DEADLINE,
             settle_window=list_lag,
         )
@@ -92,11 +91,11 @@ class RehearsalBackend:
     def leave(self) -> None:
         self._leave()
 
-    def offers(self, need: Resources) -> Sequence[Offer]:
+    def offers(self, need: Need) -> Sequence[Offer]:
         self._keep_up()
         types = self._get("GET", "/v1/types")
         items = self._get("GET", "/v1/offers")
-        return make_offers(self.name, need, list(documents(types, "types")), list(documents(items, "offers")))
+        return make_offers(self.name, need.resources, list(documents(types, "types")), list(documents(items, "offers")))
 
     def call(self, order: MachineOrder) -> LaunchCall:
         parameters: dict[str, object] = {
@@ -106,27 +105,30 @@ class RehearsalBackend:
             "tags": {DEPLOYMENT_TAG: order.deployment, MACHINE_TAG: order.machine},
             "ends_at": order.ends_at,
             "on_exit": "terminate",
-            "user_data": userdata.script_template(self._settings.python, str(self._settings.agent_file)),
+            "user_data": script_template(
+                self._context.agent_file, ".", cache="agents", python=self._context.python, facts=FACTS
+            ),
         }
         return LaunchCall(self.name, order.machine, ACTION, parameters)
 
-    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+    def launch(self, call: LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[MachineRef]:
+        (bootstrap,) = bootstraps
         try:
             answer = self._cloud.call("POST", "/v1/instances", self._request(call, bootstrap))
         except NotSent as error:
             raise _unreachable(error) from error
         except ErrorAnswer as error:
-            return self._not_launched(call, error)
+            return [self._not_launched(call, error)]
         except CallFailed as error:
             raise LaunchUnknown("The simulated cloud did not respond.", why=f"{error}.") from error
         found = parse_instance(answer.get("instance"))
         if found is None:
             raise LaunchUnknown("The simulated cloud's response is invalid.")
-        return self._ref(found)
+        return [self._ref(found)]
 
-    def find(self, token: str) -> MachineRef | None:
+    def find(self, token: str) -> Sequence[MachineRef]:
         found = self._list(MACHINE_TAG, token)
-        return next((self._ref(instance) for instance in found if instance.alive), None)
+        return [self._ref(instance) for instance in found if instance.alive][:1]
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
         try:
@@ -157,6 +159,12 @@ class RehearsalBackend:
         found = self._with_tags([ref.machine for ref in refs], segments="true")
         return [Metered(self._ref(instance), instance.segments) for instance in found]
 
+    def check(self) -> Sequence[Finding]:
+        self._keep_up()
+        types = list(documents(self._get("GET", "/v1/types"), "types"))
+        items = list(documents(self._get("GET", "/v1/offers"), "offers"))
+        return [Finding(f"the simulated cloud answers: {len(types)} instance types, {len(items)} prices", bool(items))]
+
     # Launching
 
     def _request(self, call: LaunchCall, bootstrap: Bootstrap) -> Json:
@@ -166,14 +174,14 @@ class RehearsalBackend:
         complete = replace(
             bootstrap,
             machine=call.token,
-            agents_url_file=str(self._settings.agents_url_file),
-            # Only possible because it runs here: on a real cloud every machine builds its own environments.
-            envs=self._settings.home / "envs",
-            uv=self._settings.uv,
+            agents_url_file=str(self._context.agents_url_file),
+            # Shared because it runs here: on a real cloud every machine builds its own environments, with its own uv.
+            envs=self._context.home / "envs",
+            uv=self._context.uv,
             idle_exit_seconds=IDLE_EXIT_SECONDS,
             shared=False,
         )
-        filled = userdata.fill_script(script, complete.to_dict(), host_environment(self._settings.environ))
+        filled = fill_script(script, complete, host_environment(self._context.environ))
         return {**call.parameters, "client_token": call.token, "user_data": filled}
 
     def _not_launched(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:
@@ -192,9 +200,9 @@ class RehearsalBackend:
         They differ because the server has restarted since, with another URL for agents.
         """
         found = self.find(call.token)
-        if found is None:
+        if not found:
             raise LaunchUnknown("The machine was created before, and is not shown yet.", why=f"{error}.") from error
-        return found
+        return found[0]
 
     # Calls
 
@@ -245,14 +253,18 @@ def _unreachable(error: CallFailed) -> Unreachable:
     )
 
 
-def make_backend(settings: BackendSettings) -> RehearsalBackend:
+def make_backend(context: BackendContext[RehearsalSettings]) -> RehearsalBackend:
     """Return the backend for a server: its cloud is started when it is first used, and stopped with the server if idle.
 
-    A cloud that other servers use too (`rehearsal_state`) is never stopped.
+    A cloud that other servers use too (the setting `state`) is never stopped.
     """
-    state = settings.rehearsal_state or settings.home / STATE
-    state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keep_up = partial(start_cloud, state, python=settings.python)
-    if settings.rehearsal_state is not None:
-        return RehearsalBackend(settings, state, keep_up=keep_up)
-    return RehearsalBackend(settings, state, keep_up=keep_up, leave=partial(stop_idle_cloud, state, LEAVE_SECONDS))
+    state = context.settings.state or context.home / STATE
+    try:
+        state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "Set its `state` to a folder in one that the server can write to."
+        raise BadInput(f"The folder {state} cannot be made.", why=f"{error}.", fix=fix) from error
+    keep_up = partial(start_cloud, state, python=context.python)
+    if context.settings.state is not None:
+        return RehearsalBackend(context, state, keep_up=keep_up)
+    return RehearsalBackend(context, state, keep_up=keep_up, leave=partial(stop_idle_cloud, state, LEAVE_SECONDS))

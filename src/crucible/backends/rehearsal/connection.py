@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 from crucible.core.secret import Secret
 from crucible.wire.http.client import BaseUrl, HttpClient, HttpError, NotConnected, Request
+from crucible.wire.process import is_locked
 
 Json = dict[str, object]
 
@@ -82,6 +83,9 @@ class Connection:
         address = Address.read(self.state)
         if address is None:
             raise NotSent(f"no cloud has been started in {self.state}")
+        if not address.url.startswith("unix:") and not is_locked(self.state / "lock"):
+            # A cloud of version 0.1.0, which listened at a TCP port: now that it has ended, anybody may have the port.
+            raise NotSent(f"the cloud in {self.state} has ended")
         target = f"{path}?{urlencode(query)}" if query else path
         key = address.admin_key if path.startswith("/admin/") else address.key
         return _call(address.url, method, target, key, body, time.monotonic() + self.seconds)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from crucible.backends.rehearsal.connection import Json
 from crucible.core.compute.offers import Availability, Billing, Market, Offer
 from crucible.core.compute.resources import Capacity, Resources
-from crucible.core.compute.scheduling import why_never
+from crucible.core.scheduling.slots import why_never
 
 SCARCE = 2
 """Instances left, up to which a launch may well be refused."""

@@ -32,8 +32,8 @@ def start_cloud(
 ) -> Address:
     """Return the address of this state folder's cloud, after starting it, detached, if it does not run.
 
-    It keeps its machines, bill and keys over restarts. The options apply only if it is started. Raises Trouble if it
-    cannot be started, TimedOut if it does not respond.
+    It keeps its machines, bill and keys over restarts. The options apply only if it is started; `port` is a TCP port of
+    this computer to listen at too. Raises Trouble if it cannot be started, TimedOut if it does not respond.
     """
     running = _find_running(state)
     if running is not None:

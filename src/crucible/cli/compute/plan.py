@@ -10,11 +10,13 @@ from crucible.cli.compute.predictions import format_accuracy
 from crucible.cli.context import CommandContext
 from crucible.cli.output.format import format_dollars, format_unconnected
 from crucible.core.compute.budget import RAISE_IT
+from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import format_duration, format_memory
 from crucible.core.errors import NoCapacity, RefusedByPolicy
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import GpuNeed
 from crucible.core.routing.profile_input import REFERENCE
+from crucible.core.routing.rejections import NOT_SPOT
 from crucible.core.routing.roofline import CORES
 from crucible.core.views.compute import OfferView
 from crucible.core.views.plans import PlannedView, PlanView
@@ -44,7 +46,7 @@ def show_plan(cli: CommandContext, request: PlanRequest, *, call: bool) -> int:
     elif cli.out.quiet:
         cli.out.data(plan.chosen.backend if plan.chosen else "")
     else:
-        print_plan(cli, plan, request.limit)
+        print_plan(cli, plan, request, request.limit)
         if call and plan.chosen is not None and plan.chosen.call is not None:
             cli.out.data(json.dumps(plan.chosen.call.as_json(), indent=2, sort_keys=True))
         cli.out.say("Nothing was submitted.")
@@ -53,14 +55,16 @@ def show_plan(cli: CommandContext, request: PlanRequest, *, call: bool) -> int:
     return RefusedByPolicy.exit_code if plan.too_dear else NoCapacity.exit_code
 
 
-def print_plan(cli: CommandContext, plan: PlanView, limit: int = SHOWN) -> None:
+def print_plan(cli: CommandContext, plan: PlanView, request: PlanRequest, limit: int = SHOWN) -> None:
     out, offers = cli.out, plan.offers[:limit]
     for line in format_profile(plan):
         out.say(line)
     out.table(HEADS, [_row(offer, plan.chosen) for offer in offers])
     if plan.offers_count > len(offers):
         out.say(f"{plan.offers_count - len(offers)} more offers: --limit, --every-region and --json show them.")
-    for line in (*_pros_and_cons(plan), *_format_rejected(plan), *_format_unconnected_backends(offers)):
+    for line in (*_pros_and_cons(plan), *format_fallback(plan, request)):
+        out.say(line)
+    for line in (*_format_rejected(plan), *_format_unconnected_backends(offers)):
         out.say(line)
     if plan.prices.note and not all(offer.runnable for offer in offers):
         out.say(plan.prices.note)
@@ -114,6 +118,20 @@ def format_choice(plan: PlanView) -> Iterator[str]:
     if faster is not None:
         where, done = f"{faster.backend} {faster.instance_type}", format_duration(faster.eta_seconds or 0)
         yield f"      {where} would be done in {done}, {format_total_cost(faster)}; `crucible plan` shows all."
+
+
+def format_fallback(plan: PlanView, request: PlanRequest) -> Iterator[str]:
+    """Yield what becomes of a job on spot if no spot machine is available."""
+    chosen, fallback = plan.chosen, plan.fallback
+    if fallback is not None:
+        where = f"{fallback.backend} {fallback.instance_type} in {fallback.region}"
+        yield f"If no spot machine is available, it may run on demand: {where}, {format_total_cost(fallback)}."
+    elif chosen is None or not chosen.rate_micros_per_hour:
+        return
+    elif chosen.market is not Market.SPOT and request.spot_fallback:
+        yield "No spot machine can run it now, so it runs on demand."
+    elif chosen.market is Market.SPOT and not request.may_fall_back and len(request.named_backends) < 2:
+        yield "If no spot machine is available, it waits for one; --spot-fallback lets it run on demand."
 
 
 def format_alternatives(plan: PlanView) -> Iterator[str]:
@@ -222,7 +240,7 @@ def _offer_key(offer: OfferView) -> tuple[str, ...]:
     return offer.backend, offer.region, offer.instance_type, offer.market.value
 
 
-def confirm_cost(cli: CommandContext, plan: PlanView, *, yes: bool) -> bool:
+def confirm_cost(cli: CommandContext, plan: PlanView, request: PlanRequest, *, yes: bool) -> bool:
     """Print where the job would run, and ask if it may cost more than the setting `ask_above`.
 
     Raises NoCapacity if no connected backend can run the job, RefusedByPolicy if only its cost limit rules it out.
@@ -235,16 +253,22 @@ def confirm_cost(cli: CommandContext, plan: PlanView, *, yes: bool) -> bool:
                 plan.why or "It would cost more than allowed.", fix=RAISE_IT, rejected=_rejections(plan)
             )
         raise NoCapacity(plan.why or "No backend can run it.", fix=_suggest_fix(plan), rejected=_rejections(plan))
-    for line in format_choice(plan):
+    for line in (*format_choice(plan), *format_fallback(plan, request)):
         cli.out.say(line)
-    chosen, limit = plan.chosen, cli.settings.ask_above.value
-    if chosen is None or expected_cost_micros(chosen) <= limit * 1e6:
+    chosen, fallback, limit = plan.chosen, plan.fallback, cli.settings.ask_above.value
+    if chosen is None:
+        if plan.why:
+            cli.out.say(plan.why)
+        return True
+    dearest = max((chosen, fallback or chosen), key=expected_cost_micros)
+    if expected_cost_micros(dearest) <= limit * 1e6:
         return True
     why = (
-        f"It may cost {format_dollars(expected_cost_micros(chosen))} at {chosen.backend}, "
+        f"It may cost {format_dollars(expected_cost_micros(dearest))} at {dearest.backend}, "
         f"more than ${limit:g} (setting ask_above)."
     )
-    return cli.confirm(f"Run it for {format_total_cost(chosen)}?", yes=yes, why=why)
+    instead = f", or {format_total_cost(fallback)} on demand" if fallback else ""
+    return cli.confirm(f"Run it for {format_total_cost(chosen)}{instead}?", yes=yes, why=why)
 
 
 def expected_cost_micros(offer: PlannedView) -> int:
@@ -261,6 +285,8 @@ def _suggest_fix(plan: PlanView) -> str:
     best = next((offer for offer in plan.offers if offer.why), None)
     if best is not None:
         return f"{best.why}. Or choose a backend yourself: --backend local."
+    if any(offer.runnable and offer.why == NOT_SPOT for offer in plan.rejected):
+        return "Add --spot-fallback."
     return "Relax --gpu-memory, --gpus, --tier, --max-cost or --deadline, or connect a backend with larger machines."
 
 

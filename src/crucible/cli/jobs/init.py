@@ -25,6 +25,7 @@ args: []
 # backend: local
 # fallback: [local]   (backends to continue on when a machine is lost)
 # market: spot
+# spot_fallback: true   # on demand if no spot machine is available
 # tier: CPU_SMALL
 # cpus: 2
 # memory: 4G          (4 GiB)

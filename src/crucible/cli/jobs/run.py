@@ -69,7 +69,7 @@ def run_job(cli: CommandContext, options: RunOptions, after: After = lambda api,
         with cli.api() as api:
             if not needs_no_plan(request):
                 plan = api.plan(request)
-                if not confirm_cost(cli, plan, yes=options.yes):
+                if not confirm_cost(cli, plan, request, yes=options.yes):
                     return 1
                 spec = apply_plan(plan, spec)
             job = submit(api, spec, payload, Path(scratch))

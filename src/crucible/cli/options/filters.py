@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from crucible.core.compute.resources import parse_duration
 from crucible.core.errors import BadInput
+from crucible.core.patterns import broken_rule
 
 if TYPE_CHECKING:
     from crucible.core.job.job_filter import JobFilter
@@ -80,4 +81,6 @@ def parse_time(option: str, text: str, now: datetime) -> datetime:
 
 def _bad_filter(errors: Sequence[Any]) -> BadInput:
     name = str(errors[0]["loc"][0])
-    return BadInput(f"--{name} is invalid: {errors[0]['msg']}.", fix=f"Give another --{name}.", field=f"--{name}")
+    rule = broken_rule(errors[0])
+    what = f"--{name} {rule}." if rule else f"--{name} is invalid: {errors[0]['msg']}."
+    return BadInput(what, fix=f"Give another --{name}.", field=f"--{name}")

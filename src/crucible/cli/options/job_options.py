@@ -125,12 +125,14 @@ class RunOptions:
         typer.Option(
             "--backend",
             metavar="NAME[,NAME…]",
-            help="Backend to run on, then fallbacks in order (default: the best offer).",
+            help="Backends to run on, in order of preference: the first with room (default: the best offer).",
         ),
     ] = None
     fallback: Annotated[
         Many,
-        typer.Option("--fallback", metavar="NAME", help="Fallback backend when the first has no capacity. Repeatable."),
+        typer.Option(
+            "--fallback", metavar="NAME", help="Further backend, for while the first has no room. Repeatable."
+        ),
     ] = ()
     market: Annotated[
         Text,
@@ -138,6 +140,9 @@ class RunOptions:
         FieldMapping("market", MARKET),
     ] = None
     spot: Annotated[bool, typer.Option("--spot", help="Same as --market spot."), FieldMapping("market", SPOT)] = False
+    spot_fallback: Annotated[
+        bool, typer.Option("--spot-fallback", help="Spot, or on demand if no spot machine is available.")
+    ] = False
     region: Annotated[
         Many,
         typer.Option("--region", metavar="REGION", help="Allow only this region. Repeatable."),
@@ -216,6 +221,15 @@ class RunOptions:
         Text,
         typer.Option("--retry-wait", metavar="TIME", help="Wait before a retry (default: 60s)."),
         FieldMapping("retries.wait_seconds", DURATION),
+    ] = None
+    max_wait: Annotated[
+        Text,
+        typer.Option(
+            "--max-wait",
+            metavar="TIME",
+            help="Longest time in a provider's own queue before the job goes elsewhere (default: no limit).",
+        ),
+        FieldMapping("max_wait_seconds", DURATION),
     ] = None
     grace: Annotated[
         Text,

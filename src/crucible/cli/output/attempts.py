@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from crucible.core.job.spec import DEFAULT_BACKEND
 from crucible.core.views.jobs import AttemptView, CheckpointMark, JobView
 
 _CONDITIONS = {
@@ -15,14 +16,14 @@ _CONDITIONS = {
 
 
 def format_attempt_offer(attempt: AttemptView) -> str:
-    """Return `rehearsal spot sim.large in simulated-east (simulated)`, or just `local`."""
-    if attempt.backend == "local":
-        return "local"
+    """Return `aws spot g5.xlarge in us-east-1`, `ssh gpu1` for a host by its name, `local` for this computer."""
+    if attempt.backend == DEFAULT_BACKEND:
+        return DEFAULT_BACKEND
     parts = [
         attempt.backend or "",
         attempt.market if attempt.market and attempt.market != "on_demand" else "",
         attempt.instance_type or "",
-        f"in {attempt.region}" if attempt.region else "",
+        f"in {attempt.region}" if attempt.region and attempt.region != attempt.instance_type else "",
         "(simulated)" if attempt.simulated else "",
     ]
     return " ".join(part for part in parts if part)

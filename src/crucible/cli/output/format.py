@@ -88,7 +88,9 @@ def format_plan(job: JobView) -> str | None:
     seconds, total = offer.seconds, offer.total_micros
     cost = "" if total is None else f"{format_dollars(total)} in all" if total else "free"
     takes = "" if seconds is None else f"about {format_duration(seconds)} "
-    return ", ".join(part for part in (f"{takes}on {offer.instance_type} ({offer.backend})", cost) if part)
+    later = job.plan.fallback.total_micros if job.plan.fallback else None
+    instead = "" if later is None else f"or {format_dollars(later)} on demand"
+    return ", ".join(part for part in (f"{takes}on {offer.instance_type} ({offer.backend})", cost, instead) if part)
 
 
 def format_command(command: Sequence[str], most: int = 100) -> str:
@@ -202,12 +204,12 @@ def format_unconnected(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
         names += [] if name in names else [name]
     for why, names in by_reason.items():
         text = why if len(names) == 1 else _plural(why)
-        yield f"○ {text.replace('{}', _join_names(names), 1).replace('{}', ','.join(names))}."
+        yield f"○ {text.replace('{}', _join_names(names), 1).replace('{}', 'NAME' if names[1:] else names[0])}."
 
 
 def _plural(why: str) -> str:
     """Return a reason in the plural."""
-    return why.replace("{} is ", "{} are ", 1).replace("Connect it:", "Connect them:", 1)
+    return why.replace("{} is ", "{} are ", 1).replace("Connect it:", "Connect one:", 1)
 
 
 def _join_names(names: Sequence[str]) -> str:

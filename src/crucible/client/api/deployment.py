@@ -11,6 +11,7 @@ from crucible.client.api import routes
 from crucible.client.api.resource import Resource
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.job.models import ModelOrder
+from crucible.core.views.backends import BackendCheckView, BackendDisconnectView, BackendSettingsView
 from crucible.core.views.catalog import (
     GpuView,
     PriceAuditView,
@@ -27,6 +28,9 @@ from crucible.core.views.training import TaskView
 
 PAGE = 500
 
+BackendSettings = Mapping[str, object]
+"""Settings of a backend by name."""
+
 _ENDED: TypeAdapter[MachineView | OrphanView] = TypeAdapter(MachineView | OrphanView)
 
 
@@ -39,6 +43,22 @@ class ComputeApi(Resource):
     def backends_page(self) -> BackendPage:
         """Return the connected backends, and the known others, each with how to connect it."""
         return self._call(routes.BACKENDS)
+
+    def backend(self, name: str) -> BackendSettingsView:
+        """Return a backend's settings, with their values and where each comes from."""
+        return self._call(routes.BACKEND, backend=name)
+
+    def check_backend(self, name: str, settings: BackendSettings | None = None) -> BackendCheckView:
+        """Check a backend as it would be with these settings; changes nothing."""
+        return self._call(routes.CHECK_BACKEND, body={"settings": dict(settings or {})}, backend=name)
+
+    def connect_backend(self, name: str, settings: BackendSettings | None = None) -> BackendCheckView:
+        """Connect a backend, or change its settings, if its check finds nothing wrong; None removes a setting."""
+        return self._call(routes.CONNECT_BACKEND, body={"settings": dict(settings or {})}, backend=name)
+
+    def disconnect_backend(self, name: str) -> BackendDisconnectView:
+        """Place no jobs on a backend any more; it is disconnected once its machines are gone."""
+        return self._call(routes.DISCONNECT_BACKEND, backend=name)
 
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         return self._call(routes.MACHINES, query={"all": "true" if all else None}).items

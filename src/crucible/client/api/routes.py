@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from crucible.core.views.backends import BackendCheckView, BackendDisconnectView, BackendSettingsView
 from crucible.core.views.base import View
 from crucible.core.views.catalog import (
     GpuPage,
@@ -85,12 +86,15 @@ ORPHANS_SECONDS = 120.0
 HOOK_TEST_SECONDS = 60.0
 """A receiver has ten seconds; its DNS lookup may take as long."""
 COMPARE_SECONDS = 120.0
+CONNECT_SECONDS = 180.0
+"""The server checks the backend, which asks a provider or hosts."""
 REFRESH_SECONDS = 960.0
 MAINTENANCE_SECONDS = 600.0
 
 _JOBS = "/api/v1/jobs"
 _JOB = "/api/v1/jobs/{job}"
 _PROJECT = "/api/v1/projects/{project}"
+_BACKEND = "/api/v1/backends/{backend}"
 _HOOK = "/api/v1/projects/{project}/hooks/{hook}"
 
 # Jobs
@@ -132,6 +136,10 @@ PUT_BUNDLE = RawRoute("PUT", "/api/v1/bundles/{sha256}", repeat=True, seconds=UP
 PLAN = Route("POST", "/api/v1/plan", PlanView, repeat=True, seconds=PLAN_SECONDS)
 PREDICTIONS = Route("GET", "/api/v1/predictions", PredictionPage)
 BACKENDS = Route("GET", "/api/v1/backends", BackendPage)
+BACKEND = Route("GET", _BACKEND, BackendSettingsView)
+CHECK_BACKEND = Route("POST", f"{_BACKEND}/check", BackendCheckView, repeat=True, seconds=CONNECT_SECONDS)
+CONNECT_BACKEND = Route("POST", f"{_BACKEND}/connect", BackendCheckView, seconds=CONNECT_SECONDS)
+DISCONNECT_BACKEND = Route("POST", f"{_BACKEND}/disconnect", BackendDisconnectView, seconds=CONNECT_SECONDS)
 MACHINES = Route("GET", "/api/v1/machines", MachinePage)
 ORPHANS = Route("GET", "/api/v1/machines/orphans", OrphanPage, seconds=ORPHANS_SECONDS)
 TERMINATE = RawRoute("POST", "/api/v1/machines/{machine}/terminate", repeat=True)

@@ -15,6 +15,7 @@ from crucible.client.compat.types import as_requirements
 from crucible.client.request.checks import check_number
 from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.errors import BadInput, NotFound, UnknownName
+from crucible.core.job.spec import DEFAULT_BACKEND
 from crucible.core.routing.plan_request import MAX_HOURS
 from crucible.core.views.compute import BackendView, OfferView
 from crucible.core.views.jobs import JobView
@@ -31,7 +32,7 @@ class ExecutionStrategy:
 
     def __init__(
         self,
-        backend: str = "local",
+        backend: str = DEFAULT_BACKEND,
         platform: MLPlatform | None = None,
         *,
         needs_gpu: bool = False,
@@ -148,7 +149,7 @@ class LocalExecutor(ExecutionStrategy):
     """This computer; free of charge."""
 
     def __init__(self, platform: MLPlatform | None = None, *, needs_gpu: bool = False) -> None:
-        super().__init__("local", platform, needs_gpu=needs_gpu)
+        super().__init__(DEFAULT_BACKEND, platform, needs_gpu=needs_gpu)
 
 
 def offers_of(backends: Sequence[BackendView], name: str) -> list[OfferView]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.directory import from_root
+from crucible.client.payload.git_state import without_repository
 from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput, TimedOut, Unreachable
 from crucible.core.job.spec import Source, SourceKind
@@ -122,7 +123,7 @@ class _Git:
         return subprocess.run(
             command,
             cwd=self.folder,
-            env={**self.environ, **settings},
+            env={**without_repository(self.environ), **settings},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,20 @@ _SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "submodule.recu
 
 _NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_TERMINAL_PROMPT": "0"}
 """In a partial clone git would fetch missing objects, with the programs that the remote's settings name."""
+
+_REPOSITORY = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+)
+"""Variables that make git use another repository than that of its folder, as a git hook has them."""
 
 _SUBMODULES = "--ignore-submodules=dirty"
 """Compares a submodule's commit alone: for its files git would run itself in there, with the submodule's settings."""
@@ -46,6 +60,11 @@ def list_files(folder: Path) -> tuple[str, ...] | None:
     if out is None:
         return None
     return tuple(dict.fromkeys(name for name in out.decode(errors="replace").split("\0") if name))
+
+
+def without_repository(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without what makes git use another repository than that of its folder."""
+    return {name: value for name, value in environ.items() if name not in _REPOSITORY}
 
 
 def git_state(folder: Path, names: Sequence[str] = (".",)) -> GitState:
@@ -90,7 +109,7 @@ def _git(folder: Path, *arguments: str, settings: Sequence[str] = ()) -> bytes |
         done = subprocess.run(
             ["git", *given, "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments],
             cwd=folder,
-            env={**os.environ, **_NO_FETCH},
+            env={**without_repository(os.environ), **_NO_FETCH},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_SECONDS,

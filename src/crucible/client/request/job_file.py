@@ -57,6 +57,7 @@ SPELLING: Mapping[str, FieldMapping] = {
     "retries": FieldMapping("retries", _counted("user")),
     "retry_wait": FieldMapping("retries.wait_seconds", DURATION),
     "keep": FieldMapping("keep", _counted("latest")),
+    "max_wait": FieldMapping("max_wait_seconds", DURATION),
     "grace": FieldMapping("grace_seconds", DURATION),
 }
 """Fields of a job file whose name or syntax differs from that of the JobSpec field."""

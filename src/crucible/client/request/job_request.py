@@ -26,8 +26,9 @@ from crucible.client.request.pythons import SubmitHost
 from crucible.core.compute.resources import format_duration, format_memory, parse_duration, parse_memory
 from crucible.core.compute.tiers import get_tier
 from crucible.core.errors import BadInput
-from crucible.core.job.spec import PATTERN_RULES, DataInput, JobSpec
+from crucible.core.job.spec import DataInput, JobSpec
 from crucible.core.job.tags import parse_tags
+from crucible.core.patterns import broken_rule
 from crucible.core.routing.plan_request import Goal
 
 PartialSpec = dict[str, object]
@@ -175,11 +176,14 @@ def _field_with_same_name(argument: str) -> FieldMapping | None:
 def merge(base: PartialSpec, overrides: PartialSpec) -> PartialSpec:
     """Merge onto `base`: scalars override, tables merge, tags and data append; data of the same name is replaced.
 
-    A backend also replaces the fallback of the base.
+    A backend also replaces the fallback of the base. So does a market, or `spot_fallback`, which means spot.
     """
     merged = _merge_fields(base, overrides)
     if overrides.get("backend") is not None:
         merged["fallback"] = overrides.get("fallback", ())
+    if overrides.get("market") is not None or overrides.get("spot_fallback"):
+        merged["market"] = overrides.get("market")
+        merged["spot_fallback"] = overrides.get("spot_fallback", False)
     return merged
 
 
@@ -214,7 +218,7 @@ def validation_error(error: ValidationError, reader: ArgumentReader | None = Non
     leaf = field.rpartition(".")[2]
     argument = reader.argument_for(field) if reader and field else field
     label = reader.label(argument) if reader and field else field
-    bound = _bound(leaf, first["type"], first.get("ctx", {}))
+    bound = broken_rule(first) or _bound(leaf, first["type"], first.get("ctx", {}))
     message = first["msg"].removeprefix("Value error, ")
     if not field:
         what = f"{message[0].upper()}{message[1:]}."
@@ -247,7 +251,6 @@ def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
         "string_too_short": "must not be empty",
         "string_too_long": f"must not be longer than {limits.get('max_length')} characters",
         "too_long": f"may be given at most {limits.get('max_length')} times",
-        "string_pattern_mismatch": PATTERN_RULES.get(str(limits.get("pattern")), ""),
     }.get(kind, "")
 
 

@@ -41,7 +41,10 @@ def needs_no_plan(request: PlanRequest) -> bool:
 
 
 def apply_plan(plan: PlanView, spec: JobSpec) -> JobSpec:
-    """Return the spec with the backend, market and sizes that the plan chose, where the user chose none."""
+    """Return the spec with the backend, market and sizes that the plan chose, where the user chose none.
+
+    A market that the plan chose comes with the plan's fallback; one that the user chose is left as it is.
+    """
     job = plan.job or SubmissionView(backend=DEFAULT_BACKEND)
     if spec.backend is None and job.backend == DEFAULT_BACKEND:
         return spec
@@ -50,8 +53,8 @@ def apply_plan(plan: PlanView, spec: JobSpec) -> JobSpec:
     spec = spec.model_copy(update={"resources": spec.resources.model_copy(update=sizes)})
     if spec.backend is not None:
         return spec
-    market = spec.market or job.market
-    return spec.model_copy(update={"backend": job.backend, "market": market})
+    market = {} if spec.market else {"market": job.market, "spot_fallback": job.spot_fallback}
+    return spec.model_copy(update={"backend": job.backend, **market})
 
 
 def _program_fields(payload: Payload) -> dict[str, object]:

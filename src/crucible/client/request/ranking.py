@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from crucible.core.compute import offer_choice, scheduling
 from crucible.core.compute.budget import usd, why_over_budget
 from crucible.core.compute.offers import Availability, Market, Offer
 from crucible.core.compute.pricing import forecast
@@ -17,6 +16,7 @@ from crucible.core.compute.tiers import effective_resources
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.job.spec import JobSpec
 from crucible.core.routing.plan_request import Goal, Objective
+from crucible.core.scheduling import fit, slots
 from crucible.core.views.compute import BackendView, OfferView
 
 
@@ -59,7 +59,7 @@ def rank_backends(
     if not fitting:
         raise _no_backend(rejected)
     if order is None:
-        fitting.sort(key=lambda pair: _rank(pair[0], pair[1], goal.optimize))
+        fitting.sort(key=lambda pair: _rank(pair[0], pair[1], spec, goal.optimize))
         real = [pair for pair in fitting if not pair[0].is_simulated]
         fitting = real if real and named is None else fitting
     return Ranking(
@@ -78,15 +78,23 @@ def _named_backends(backends: Iterable[BackendView], named: Sequence[str] | None
 
 
 def _best_offer(backend: BackendView, sized: JobSpec, max_cost: int | None, hours: float | None) -> OfferView:
-    """Return the cheapest offer that could run the job. Raises NoCapacity, or RefusedByPolicy for the budget."""
+    """Return the best offer that could run the job: one that runs now, of its market, the cheapest.
+
+    Raises NoCapacity, or RefusedByPolicy for the budget.
+    """
     offers = [OfferView.model_validate(offer) for offer in backend.offers]
     if not offers:
         raise NoCapacity(backend.detail or f"{backend.name} offers nothing right now")
-    best = min(_fitting(backend, offers, sized), key=lambda offer: (not offer.runnable, offer.rate_micros_per_hour))
-    why = "" if max_cost is None else _over_budget(best.as_offer(), max_cost, hours)
-    if why:
-        raise RefusedByPolicy(why)
-    return best
+    fitting = sorted(
+        _fitting(backend, offers, sized),
+        key=lambda offer: (not offer.runnable, _is_fallback(sized, offer), offer.rate_micros_per_hour),
+    )
+    if max_cost is None:
+        return fitting[0]
+    too_dear = [_over_budget(offer.as_offer(), max_cost, hours) for offer in fitting]
+    if all(too_dear):
+        raise RefusedByPolicy(too_dear[0])
+    return fitting[too_dear.index("")]
 
 
 def _over_budget(best: Offer, max_cost: int, hours: float | None) -> str:
@@ -97,30 +105,49 @@ def _over_budget(best: Offer, max_cost: int, hours: float | None) -> str:
 
 
 def _fitting(backend: BackendView, offers: list[OfferView], sized: JobSpec) -> list[OfferView]:
-    """Return the offers that could run the job: of its market, else on demand (spot is allowed, not required)."""
-    why = ""
-    for market in dict.fromkeys((sized.market or Market.ON_DEMAND, Market.ON_DEMAND)):
-        in_market = sized.model_copy(update={"market": market})
-        reasons = [_why_never(backend, in_market, offer) for offer in offers]
-        fitting = [offer for offer, reason in zip(offers, reasons, strict=True) if not reason]
-        if fitting:
-            return fitting
-        why = why or next(filter(None, reversed(reasons)))
-    raise NoCapacity(why)
+    """Return the offers that could run the job. Raises NoCapacity if there are none."""
+    reasons = [_why_never(backend, sized, offer) for offer in offers]
+    fitting = [offer for offer, reason in zip(offers, reasons, strict=True) if not reason]
+    if fitting:
+        return fitting
+    if sized.market is Market.SPOT and not all(_why_never(backend, _on_demand(sized), offer) for offer in offers):
+        raise NoCapacity("has no spot machine that fits; spot_fallback also allows those on demand")
+    raise NoCapacity(next(filter(None, reversed(reasons))))
 
 
 def _why_never(backend: BackendView, sized: JobSpec, offer: OfferView) -> str:
+    """Return why the offer cannot run the job. Backends that do not bill satisfy every market."""
     if backend.capabilities.slots == "counted":
-        return scheduling.why_never(sized.resources, offer.capacity, backend.name)
-    return offer_choice.why_never(sized, offer.as_offer())
+        return slots.why_never(sized.resources, offer.capacity, backend.name)
+    if not backend.capabilities.bills:
+        sized = sized.model_copy(update={"market": offer.market, "spot_fallback": False})
+    elif sized.spot_fallback and offer.market is Market.ON_DEMAND:
+        sized = _on_demand(sized)
+    return fit.why_never(sized, offer.as_offer())
 
 
-def _rank(backend: BackendView, offer: OfferView | None, objective: Objective) -> tuple[float, ...]:
+def _on_demand(spec: JobSpec) -> JobSpec:
+    return spec.model_copy(update={"market": Market.ON_DEMAND, "spot_fallback": False})
+
+
+def _is_fallback(spec: JobSpec, offer: OfferView | None) -> bool:
+    """Return whether the job would run on demand there although it prefers spot."""
+    if offer is None or not spec.spot_fallback:
+        return False
+    return offer.rate_micros_per_hour > 0 and offer.market is not Market.SPOT
+
+
+def _rank(backend: BackendView, offer: OfferView | None, spec: JobSpec, objective: Objective) -> tuple[float, ...]:
     hourly = offer.rate_micros_per_hour if offer else 0
     wait = offer.wait_seconds + offer.startup_seconds if offer else 0.0
     not_now = offer is None or not offer.runnable or offer.availability != Availability.AVAILABLE
     by_objective = (wait, hourly) if objective is Objective.SPEED else (hourly, wait)
-    return (backend.is_simulated, not_now and objective is Objective.SPEED, *by_objective)
+    return (
+        backend.is_simulated,
+        _is_fallback(spec, offer),
+        not_now and objective is Objective.SPEED,
+        *by_objective,
+    )
 
 
 def _no_backend(rejected: Mapping[str, CrucibleError]) -> CrucibleError:

@@ -42,7 +42,7 @@ def _parse_hours(value: Any, context: ParseContext) -> object:
     return value * 3600
 
 
-def _parse_flag(value: Any, context: ParseContext) -> object:
+def parse_flag(value: Any, context: ParseContext) -> object:
     if not isinstance(value, bool):
         raise invalid_value(context.label, value, "must be True or False")
     return value
@@ -57,7 +57,7 @@ REQUIREMENTS: Mapping[str, FieldMapping] = {
     "gpu_memory_gb": FieldMapping("resources.gpu_memory_bytes", _parse_gigabytes),
     "duration_hours_estimated": FieldMapping("hours", parse_number),
     "checkpoint_frequency_minutes": FieldMapping("env", _parse_frequency),
-    "interruptible": FieldMapping("interruptible", _parse_flag),
+    "interruptible": FieldMapping("interruptible", parse_flag),
     "max_cost_usd": FieldMapping("max_cost_usd", parse_number),
     "gpus": FieldMapping("resources.gpus", parse_whole_number),
     "cpus": FieldMapping("resources.cpus", parse_number),
@@ -78,9 +78,9 @@ class Requirements:
     """What a job needs; None requires nothing. Raises BadInput for impossible requirements.
 
     `gpu_memory_gb` asks for a GPU with that much memory (`gpus` of them; default: 1), `memory_gb` for main memory.
-    `interruptible` allows machines that the provider may take back (spot): the job then continues elsewhere from its
-    newest checkpoint. Costs are estimated for `duration_hours_estimated`; an attempt that runs longer than
-    `time_limit_hours` is ended.
+    `interruptible` asks for machines that the provider may take back (spot), and for one on demand where no spot
+    machine is available. If a machine is taken back, the job continues elsewhere from its newest checkpoint. Costs are
+    estimated for `duration_hours_estimated`; an attempt that runs longer than `time_limit_hours` is ended.
     `max_cost_usd` excludes offers where that duration would cost more; where machines bill, an attempt is ended when
     the amount is spent.
     The program finds `checkpoint_frequency_minutes` in $CHECKPOINT_FREQUENCY_MINUTES; saving is up to the program.
@@ -129,7 +129,7 @@ class Requirements:
         """Return the requirements as arguments for `REQUIREMENTS`, with the arguments that follow from them."""
         arguments = dict(vars(self))
         if self.interruptible:
-            arguments["market"] = Market.SPOT
+            arguments |= {"market": Market.SPOT, "spot_fallback": True}
         if self.gpus is None and self.gpu_memory_gb:
             arguments["gpus"] = 1
         return arguments

@@ -13,6 +13,7 @@ from crucible.client.payload.git import looks_like_git
 from crucible.client.request.checks import check_names, check_text, invalid_value
 from crucible.client.request.job_request import (
     KIND,
+    MARKET,
     ArgumentReader,
     FieldMapping,
     ParseContext,
@@ -28,6 +29,7 @@ from crucible.client.request.requirements import (
     REQUIREMENTS,
     Preferences,
     Requirements,
+    parse_flag,
     parse_number,
     parse_whole_number,
 )
@@ -49,6 +51,9 @@ class SubmitOptions(TypedDict, total=False):
     `places` names backends in the order to use them (default: ranked by `preferences`). `env` holds variables of the
     job; None takes the value of this process. `secrets` are names of the project's secrets, or a mapping of variables
     to such names. `data` are paths or URLs, or a mapping of names to them.
+
+    `market="spot"` waits for a spot machine where machines bill; with `spot_fallback=True` the job runs on demand if
+    none is available. `Requirements(interruptible=True)` asks for spot with that fallback.
     """
 
     path: str | Path
@@ -75,10 +80,13 @@ class SubmitOptions(TypedDict, total=False):
     python: str
     in_place: bool
     tags: Sequence[str]
+    market: str
+    spot_fallback: bool
     regions: Sequence[str]
     priority: int
     retries: int
     retry_wait_seconds: float
+    max_wait_seconds: float
     keep_checkpoints: int
     seed: int
     resume_from: str
@@ -107,8 +115,11 @@ def read_keywords(host: SubmitHost, **keywords: object) -> tuple[CodeSource, Par
         )
     source = _code_source(values, host)
     reader = ArgumentReader(KEYWORDS, str, host, HELP)
+    required = requirements.arguments()
+    if "market" in values:
+        required.pop("spot_fallback", None)
     # Last come the keywords themselves, so that `env` wins over a variable that a requirement sets.
-    arguments = {**requirements.arguments(), **preferences.arguments(), **values, "places": places}
+    arguments = {**required, **preferences.arguments(), **values, "places": places}
     return source, *reader.read(arguments)
 
 
@@ -141,6 +152,8 @@ KEYWORDS: Mapping[str, FieldMapping] = {
     **PREFERENCES,
     "places": FieldMapping("backend"),
     "kind": FieldMapping("kind", KIND),
+    "market": FieldMapping("market", MARKET),
+    "spot_fallback": FieldMapping("spot_fallback", parse_flag),
     "env": FieldMapping("env", _env),
     "secrets": FieldMapping("secrets", lambda value, context: parse_secrets(_table_or_texts(value, context), context)),
     "data": FieldMapping("data", lambda value, context: parse_data(_table_or_texts(value, context), context)),
@@ -150,6 +163,7 @@ KEYWORDS: Mapping[str, FieldMapping] = {
     "retry_wait_seconds": FieldMapping("retries.wait_seconds", parse_number),
     "keep_checkpoints": FieldMapping("keep.latest", parse_whole_number),
     "seed": FieldMapping("seed", parse_whole_number),
+    "max_wait_seconds": FieldMapping("max_wait_seconds", parse_number),
     "grace_seconds": FieldMapping("grace_seconds", parse_number),
 }
 """Fields of the keywords whose name or type differs from the field's."""

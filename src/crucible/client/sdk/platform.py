@@ -26,6 +26,7 @@ from crucible.client.sdk.status import JobStatus
 from crucible.client.transport.async_iterator import iterate_in_thread
 from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import Conflict
+from crucible.core.views.backends import BackendCheckView, BackendDisconnectView, BackendSettingsView
 from crucible.core.views.catalog import PriceView
 from crucible.core.views.compute import BackendView, MachineView
 from crucible.core.views.jobs import CheckpointView, JobView
@@ -128,6 +129,22 @@ class MLPlatform:
 
     async def backends(self) -> tuple[BackendView, ...]:
         return await self.in_thread(self.sync.backends)
+
+    async def backend(self, name: str) -> BackendSettingsView:
+        """Return a backend's settings, with their values and where each comes from; for operators of the server."""
+        return await self.in_thread(lambda: self.sync.backend(name))
+
+    async def check_backend(self, name: str, /, **settings: object) -> BackendCheckView:
+        """Check a backend as it would be with these settings, without connecting it."""
+        return await self.in_thread(lambda: self.sync.check_backend(name, **settings))
+
+    async def connect_backend(self, name: str, /, **settings: object) -> BackendCheckView:
+        """Connect a backend, or change its settings, if its check finds nothing wrong; None removes a setting."""
+        return await self.in_thread(lambda: self.sync.connect_backend(name, **settings))
+
+    async def disconnect_backend(self, name: str) -> BackendDisconnectView:
+        """Place no jobs on a backend any more; it is disconnected once its machines are gone."""
+        return await self.in_thread(lambda: self.sync.disconnect_backend(name))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Run a blocking function in a thread and return its result."""

@@ -15,6 +15,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from crucible import __version__
+from crucible.backends.bootstrap import AgentFile, agent_name
 
 ROOMS = ("wire", "agent", "inside")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -22,14 +23,15 @@ _MAIN = "from crucible.agent.__main__ import main\n\nraise SystemExit(main())\n"
 _PACKAGE = f'"""Crucible, as far as an agent needs it."""\n\n__version__ = "{__version__}"\n'
 
 
-def build_agent(folder: Path) -> Path:
-    """Return the path of the agent's file in `folder`; write it if it is missing or incomplete."""
+def build_agent(folder: Path) -> AgentFile:
+    """Return the agent's file in `folder`; write it if it is missing or incomplete."""
     data = agent_bytes()
-    path = folder / f"agent-{hashlib.sha256(data).hexdigest()}.pyz"
+    sha256 = hashlib.sha256(data).hexdigest()
+    path = folder / agent_name(sha256)
     if not _holds(path, data):
         folder.mkdir(parents=True, exist_ok=True)
         _write(path, data)
-    return path
+    return AgentFile(path, sha256)
 
 
 def agent_bytes() -> bytes:

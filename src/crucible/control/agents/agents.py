@@ -6,11 +6,12 @@ import hmac
 import itertools
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, select
 
 from crucible.control.agents import desired, ingest
+from crucible.control.agents.agent_downloads import AgentDownloads
 from crucible.control.agents.contacts import Contacts
 from crucible.control.agents.ingest import Ingest, add_note
 from crucible.control.agents.sessions import AgentSession, Sessions
@@ -31,7 +32,8 @@ from crucible.control.telemetry.tails import OutputTails
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
 from crucible.core.lifecycle import AttemptState, Machine, MachineState
-from crucible.core.lifecycle.facts import HostSeen, RunnerContacted
+from crucible.core.lifecycle.facts import HostClaimed, HostSeen, RunnerContacted
+from crucible.core.lifecycle.machines import MAKING
 from crucible.core.views.agents import DesiredAttemptView, SessionCallView
 from crucible.storage import Store
 from crucible.storage.layout import checkpoint_key, log_segment_key, output_key
@@ -95,7 +97,15 @@ class AgentServices:
 
 
 class Agents:
-    def __init__(self, services: AgentServices, ingest: Ingest, uploads: Uploads, bundles: Bundles) -> None:
+    def __init__(
+        self,
+        services: AgentServices,
+        ingest: Ingest,
+        uploads: Uploads,
+        bundles: Bundles,
+        downloads: AgentDownloads,
+    ) -> None:
+        self.downloads = downloads
         self._services = services
         self._ingest = ingest
         self._uploads = uploads
@@ -467,7 +477,7 @@ def _load_wanted(unit: UnitOfWork, machine: str) -> Machine:
 
 def _is_news(machine: Machine, now: float) -> bool:
     """Return whether a contact by the host changes its state, its sightings, or who may still claim it."""
-    making = machine.state in (MachineState.INTENDED, MachineState.CREATING)
+    making = machine.state in MAKING
     launched = machine.state is MachineState.UP and machine.launch_settled and machine.launch_deadline > now
     return making or launched or machine.gone_sightings > 0
 
@@ -476,15 +486,21 @@ def _advance_host_seen(unit: UnitOfWork, machine: str) -> None:
     unit.advance_machine(_load_wanted(unit, machine), HostSeen())
 
 
+def _nonce_expired(machine: Machine, now: float) -> bool:
+    """Return whether the time to claim the machine is over. It stands still while its provider lets it wait."""
+    return machine.started_at is not None and now > max(machine.launch_deadline, machine.started_at) + NONCE_SECONDS
+
+
 def _claim(unit: UnitOfWork, machine: str, native_id: str) -> None:
     row = _load_wanted(unit, machine)
     if row.claimed_by not in (None, native_id):
         raise Conflict("Another host has claimed this machine.", fix="This one shuts down.")
-    if unit.now > row.launch_deadline + NONCE_SECONDS:
+    if row.may_queue and row.native_id not in (None, native_id):
+        raise NotAllowed("The provider gave this machine another id.", fix="This host shuts down.")
+    if _nonce_expired(row, unit.now):
         raise NotAllowed("The nonce has expired.", fix="The machine is launched again.")
     if row.claimed_by is None:
-        claimed = replace(row, claimed_by=native_id)
-        repository.save_machine(unit.conn, row, claimed, (), unit.now)
+        unit.advance_machine(row, HostClaimed(native_id))
     elif row.last_seen is not None and row.last_seen >= row.launch_deadline:
         # A host that has spoken has its secret: who asks again is not that host.
         raise Conflict(

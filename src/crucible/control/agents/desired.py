@@ -53,6 +53,7 @@ _COLUMNS = (
     t.attempts.c.number,
     t.attempts.c.generation.label("attempt_generation"),
     t.attempts.c.state.label("attempt_state"),
+    t.attempts.c.stopping_since,
     t.attempts.c.resume_from,
     t.jobs.c.id.label("job"),
     t.jobs.c.generation,
@@ -74,7 +75,8 @@ _ATTEMPT = Statement(select(*_COLUMNS).select_from(_JOINED).where(t.slots.c.atte
 
 
 def _should_stop(row: Row) -> bool:
-    return bool(row["desired"] != DesiredState.RUN.value or row["attempt_generation"] != row["generation"])
+    outdated = row["attempt_generation"] != row["generation"]
+    return bool(row["desired"] != DesiredState.RUN.value or outdated or row["stopping_since"] is not None)
 
 
 def job_seed(job: str, spec: JobSpec) -> int:

@@ -22,7 +22,6 @@ from crucible.control.objects import checkpoints, gc_marks, unannounced
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
-from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.telemetry import points
 from crucible.control.telemetry.feed import Hint
 from crucible.control.upkeep import restore_hold
@@ -103,8 +102,7 @@ _ADD_ARTIFACT = Statement(
 
 
 class Ingest:
-    def __init__(self, scheduler: Scheduler, ids: Ids) -> None:
-        self._scheduler = scheduler
+    def __init__(self, ids: Ids) -> None:
         self._ids = ids
 
     def store(self, unit: UnitOfWork, batch: Batch, *, contact: bool = True) -> IngestResult:
@@ -131,12 +129,9 @@ class Ingest:
         world = repository.load_world(unit.conn, job)
         assert world is not None, "an attempt has a job"
         world = unit.advance(world, f.RunnerContacted(batch.attempt)) if contact else world
-        was_live = world.live is not None
         for message in fresh:
             world = self._apply_message(unit, batch, world, message)
         self._acknowledge(unit, batch, fresh)
-        if was_live and world.live is None:
-            self._scheduler.place(unit)
 
     def _acknowledge(self, unit: UnitOfWork, batch: Batch, fresh: list[Message]) -> None:
         """Acknowledge the messages; raise Stale if another batch of the rank was stored meanwhile."""

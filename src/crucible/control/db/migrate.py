@@ -33,10 +33,10 @@ def open_database(
 
     `path` is a file for SQLite, or the URL of a PostgreSQL database (`postgresql://…`). If several processes do this at
     once, one does the work and the others wait for it. `mounts`: text of the mount table (default: the kernel's).
-    `before_create` is called before a file that is missing or empty gets its tables; what it raises prevents that.
+    `before_create` is called before a database that is missing or empty gets its tables; what it raises prevents that.
     """
     if is_postgres(path):
-        return _open_postgres(str(path))
+        return _open_postgres(str(path), before_create)
     resolved = Path(path).resolve()
     refuse_network(resolved, mount_table() if mounts is None else mounts)
     make_private(resolved)
@@ -49,7 +49,7 @@ def is_postgres(path: str | os.PathLike[str]) -> bool:
     return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
 
 
-def _open_postgres(url: str) -> Db:
+def _open_postgres(url: str, before_create: Callable[[], None]) -> Db:
     try:
         from crucible.control.db.postgres import database, schema
     except ImportError as error:
@@ -58,7 +58,7 @@ def _open_postgres(url: str) -> Db:
             why=f"{error}.",
             fix='pip install "crucible-ml[postgres]"',
         ) from error
-    schema.upgrade_schema(url)
+    schema.upgrade_schema(url, before_create=before_create)
     return database.PostgresDb(url)
 
 

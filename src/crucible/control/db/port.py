@@ -6,7 +6,7 @@ Trouble
     ├── DatabaseBusy         another process held the write lock for too long
     ├── DatabaseClosed       used after close()
     ├── DatabaseLost         its file was removed or replaced while it was open
-    ├── DatabaseMissing      the file is gone or empty, and the store beside it is not
+    ├── DatabaseMissing      the database is gone or empty, and the store beside it is not
     ├── DamagedDatabase      the file is not a database, not Crucible's, or corrupted
     ├── NewerDatabase        written by a newer Crucible
     ├── OlderDatabase        written by a development version from before 0.1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crucible.control.db.tables.base import metadata
+from crucible.control.db.tables.connections import connections
 from crucible.control.db.tables.hooks import deliveries, hooks
 from crucible.control.db.tables.jobs import (
     PARTIAL,
@@ -52,6 +53,7 @@ __all__ = [
     "audit",
     "bundles",
     "checkpoints",
+    "connections",
     "deliveries",
     "effects",
     "events",

@@ -1,4 +1,4 @@
-"""Submits or cancels many jobs with one request; each job succeeds or fails by itself.
+"""Submits or cancels many jobs with one request; each job succeeds or fails by itself, unless the queue is full.
 
 Jobs are stored in batches of one transaction each, in order: larger batches would make other writers wait, smaller
 ones wait for the disk more often. A refused job changes nothing and does not stop the others.
@@ -15,7 +15,6 @@ from crucible.control.people import audit
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.repository import Stale
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
-from crucible.control.scheduling.scheduler import Scheduler
 from crucible.core.errors import CrucibleError
 from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle.facts import CancelRequested
@@ -33,13 +32,16 @@ KeyedSpec = tuple[JobSpec, str | None]
 
 
 class BulkJobs:
-    def __init__(self, writer: Writer, submit: Submitter, scheduler: Scheduler) -> None:
+    def __init__(self, writer: Writer, submit: Submitter) -> None:
         self._writer = writer
         self._submit = submit
-        self._scheduler = scheduler
 
     async def submit(self, jobs: Sequence[KeyedSpec], who: Identity = OWNER) -> list[StoredJob | CrucibleError]:
-        """Submit the jobs; return the result of each, in order."""
+        """Submit the jobs; return the result of each, in order.
+
+        Raises QueueFull, before anything is stored, if the user may not have so many more queued jobs.
+        """
+        await self._writer.write(lambda unit: self._submit.check_room(unit, jobs, who))
         results: list[StoredJob | CrucibleError] = []
         for part in _batches(jobs):
             results += await self._writer.write(partial(_apply_to_each, partial(self._store, who=who), part))
@@ -58,8 +60,6 @@ class BulkJobs:
         assert world is not None, "found a moment ago, and jobs are never deleted"
         after = unit.advance(world, CancelRequested())
         audit.record_job(unit.conn, who, "job.cancel", world.job, unit.now)
-        if after.live is None and after.job != world.job:
-            self._scheduler.place(unit)
         return after.job != world.job
 
     def _store(self, unit: UnitOfWork, job: KeyedSpec, *, who: Identity) -> StoredJob | CrucibleError:

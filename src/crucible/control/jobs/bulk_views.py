@@ -12,9 +12,10 @@ from crucible.control.jobs import labels
 from crucible.control.jobs.views import MAX_AHEAD, AttemptDetails, job_view, stored_json
 from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec, repository
-from crucible.control.scheduling.queue import first_in_queue
+from crucible.control.scheduling.queue import first_in_queue, queue_name
 from crucible.core.compute.pricing import Segment
 from crucible.core.lifecycle import Attempt, Job, JobState, World
+from crucible.core.scheduling.candidates import backends_of
 from crucible.core.views.jobs import JobView, ProgressView
 
 CHUNK = 512
@@ -46,7 +47,7 @@ def job_views(conn: Connection, ids: Sequence[str], now: float) -> list[JobView]
 
 def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[JobView]:
     jobs = pad_ids(ids)
-    worlds = _load_worlds(conn, jobs)
+    worlds = load_worlds(conn, jobs)
     attempts = [attempt.id for world in worlds.values() for attempt in world.attempts]
     details = {
         id: detail for chunk in _chunks(attempts) for id, detail in attempt_details(conn, pad_ids(chunk)).items()
@@ -93,7 +94,8 @@ def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
     return (items[at : at + CHUNK] for at in range(0, len(items), CHUNK))
 
 
-def _load_worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
+def load_worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
+    """Return the worlds of these jobs, which may repeat."""
     attempts = _load_attempts(conn, jobs)
     held = {slot.machine for of_job in attempts.values() for attempt in of_job for slot in attempt.slots}
     machines = {
@@ -130,7 +132,8 @@ def count_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
     """Return how many jobs are ahead of each that waits, at most MAX_AHEAD + 1; each queue is read once."""
     waiting = [job for job in jobs if job.state is JobState.QUEUED]
     ahead: dict[str, int] = {}
-    for backend in {job.backend for job in waiting}:
-        turns = {queued.job: n for n, queued in enumerate(first_in_queue(conn, backend, MAX_AHEAD + 1))}
-        ahead |= {job.id: turns.get(job.id, MAX_AHEAD + 1) for job in waiting if job.backend == backend}
+    queues = {job.id: queue_name(backends_of(job.candidates)) for job in waiting}
+    for queue in set(queues.values()):
+        turns = {job: n for n, job in enumerate(first_in_queue(conn, queue, MAX_AHEAD + 1))}
+        ahead |= {job: turns.get(job, MAX_AHEAD + 1) for job, name in queues.items() if name == queue}
     return ahead

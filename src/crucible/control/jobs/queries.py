@@ -229,9 +229,13 @@ def read_machine(conn: Connection, machine: str, now: float) -> MachineView:
     return machine_view(row, bulk_views.price_segments(conn, [machine]).get(machine, ()), now)
 
 
-def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER) -> MachinePage:
-    """Return machines, newest first: all for operators, for others those of jobs that they may see."""
+def list_machines(
+    conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER, backend: str | None = None
+) -> MachinePage:
+    """Return machines (of this backend), newest first: for operators all, for others those of jobs they may see."""
     query = select(t.machines).order_by(t.machines.c.id.desc()).limit(MAX_PAGE)
+    if backend is not None:
+        query = query.where(t.machines.c.backend == backend)
     if not who.may(Permission.OPERATE):
         used = select(t.slots.c.machine).join(t.attempts, _c.id == t.slots.c.attempt).join(t.jobs, _j.id == _c.job)
         query = query.where(t.machines.c.id.in_(_only_visible(used, who)))
@@ -258,7 +262,10 @@ def count_jobs(conn: Connection, who: Identity = OWNER) -> Counts:
     )
     by_state = {r.state: r.n for r in conn.execute(counted).all()}
     billing = select(func.count()).where(
-        t.machines.c.state != MachineState.GONE.value, t.machines.c.bills.is_(True), t.machines.c.rate > 0
+        t.machines.c.state != MachineState.GONE.value,
+        t.machines.c.bills.is_(True),
+        t.machines.c.rate > 0,
+        t.machines.c.started_at.is_not(None),
     )
     return Counts(
         running=sum(by_state.get(s.value, 0) for s in states_of(Status.RUNNING)),

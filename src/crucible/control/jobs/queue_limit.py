@@ -22,7 +22,7 @@ _COUNT = Statement(
 
 
 class QueueFull(Conflict):
-    """`limit` in its data: how many jobs of a user may be queued."""
+    """In its data, `limit`: how many jobs of a user may be queued; `queued`: how many are."""
 
     code = "queue_full"
 
@@ -31,18 +31,20 @@ class QueueFull(Conflict):
 class QueueLimit:
     most: int = DEFAULT_QUEUED
 
-    def check(self, conn: Connection, user: str) -> None:
-        """Raise QueueFull if no further job of this user may be queued."""
-        if user in _NO_LIMIT:
+    def check(self, conn: Connection, user: str, jobs: int = 1) -> None:
+        """Raise QueueFull if this many further jobs of the user may not be queued."""
+        if user in _NO_LIMIT or not jobs:
             return
         row = _COUNT.first(conn, of_user=user)
         queued = row["queued"] if row is not None else 0
-        if queued >= self.most:
+        if queued + jobs > self.most:
+            found = f"{user} has {queued} queued jobs, and may have {self.most}"
             raise QueueFull(
-                f"{user} has {queued} queued jobs, and may have {self.most}.",
+                f"{found}." if jobs == 1 else f"{found}: these {jobs} do not fit, and none was submitted.",
                 why="The number of queued jobs per user is limited, so that everybody's jobs get their turn.",
                 fix="Submit again when some of them have started or ended, or cancel some: crucible cancel ID. "
                 "The operator of the server can raise the limit: crucible config set queued_limit N, then "
                 "crucible down and crucible up.",
                 limit=self.most,
+                queued=queued,
             )

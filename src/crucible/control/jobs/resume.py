@@ -16,7 +16,8 @@ from crucible.control.people import audit
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
-from crucible.control.scheduling.backends import ConnectedBackends
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.admission import Admission
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
 from crucible.core.errors import Conflict, NotFound
@@ -32,8 +33,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([<>=!~;,].*)?$"
 
 @dataclass(frozen=True)
 class Resumer:
+    ports: Ports
     writer: Writer
-    backends: ConnectedBackends
+    admission: Admission
     scheduler: Scheduler
     submit: Submitter
     vault: Vault
@@ -51,11 +53,17 @@ class Resumer:
             unit.advance(world, ResumeRequested(chosen, backend))
             data = {"checkpoint": chosen, "backend": backend}
             audit.record_job(unit.conn, who, "job.resume", world.job, unit.now, data)
-            self.scheduler.place(unit)
+            self.scheduler.place_at_once(unit, job)
             crashpoint("resume.before_commit")
 
+        await self._ask_for_offers(job, backend)
         await self.writer.write(reopen)
         crashpoint("resume.after_commit")
+
+    async def _ask_for_offers(self, job: str, backend: str | None = None) -> None:
+        world = await self.ports.db.read(lambda conn: repository.load_world(conn, job))
+        if world is not None:
+            await self.admission.prepare([_spec_on(world.job.spec, backend)])
 
     def _check(
         self, unit: UnitOfWork, world: World, checkpoint: str | None, backend: str | None, who: Identity
@@ -73,11 +81,10 @@ class Resumer:
                 f"Job {short(job.id)} completed: there is nothing left to do.",
                 fix=f"Run it again: crucible rerun {short(job.id)}; or name a checkpoint with --checkpoint.",
             )
-        changes = {} if backend is None else {"backend": backend, "fallback": ()}
-        spec = job.spec.model_copy(update=changes)
-        self.backends.check(spec)
+        spec = _spec_on(job.spec, backend)
+        self.admission.check(spec)
         for name in spec.backends:
-            self.submit.require_permission(name, who)
+            self.submit.require_permission(name, who, job.project)
         self.vault.require(unit.conn, job.project, job.spec.secrets.values())
         if checkpoint is None:
             return None
@@ -90,6 +97,7 @@ class Resumer:
         def submit_again(unit: UnitOfWork) -> StoredJob:
             return self.submit.store(unit, _rerun_spec(_load_world(unit, job), unit), key, who, rerun=True)
 
+        await self._ask_for_offers(job)
         return await self.writer.write(submit_again)
 
     async def request_checkpoint(self, job: str) -> None:
@@ -105,6 +113,11 @@ class Resumer:
             unit.advance(world, CheckpointRequested())
 
         await self.writer.write(ask)
+
+
+def _spec_on(spec: JobSpec, backend: str | None) -> JobSpec:
+    """Return the spec for this backend alone, if one is named."""
+    return spec if backend is None else spec.model_copy(update={"backend": backend, "fallback": ()})
 
 
 def _load_world(unit: UnitOfWork, job: str) -> World:

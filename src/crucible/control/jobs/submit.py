@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
 
-from crucible.backends.base import Reach
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, insert_row
 from crucible.control.jobs.queries import find_job
@@ -19,6 +19,7 @@ from crucible.control.planning import forecast
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
+from crucible.control.scheduling.admission import Admission
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
@@ -29,6 +30,7 @@ from crucible.core.job.tags import parse_tags
 from crucible.core.lifecycle import Job
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, Permission
+from crucible.core.scheduling.candidates import list_candidates
 
 _KEY = Statement(select(t.idempotency).where(t.idempotency.c.key == bindparam("name")))
 _KEEP_KEY = Statement(insert_row(t.idempotency, ["key", "request", "job", "created_at"]))
@@ -44,20 +46,29 @@ class Submitter:
     def __init__(
         self,
         backends: ConnectedBackends,
+        admission: Admission,
         scheduler: Scheduler,
         ids: Ids,
         vault: Vault,
         *,
         shared_computer: bool = False,
         queue_limit: QueueLimit,
+        most_nodes: int = 1,
+        own_node: str = "",
     ) -> None:
-        """`shared_computer`: jobs of several users may run side by side on this computer, as the same system user."""
+        """`shared_computer`: jobs of several users may run side by side on this computer, as the same system user.
+
+        `most_nodes`: the largest number of machines that a job may ask for. `own_node`: the identity of this computer.
+        """
         self._backends = backends
+        self._admission = admission
         self._scheduler = scheduler
         self._ids = ids
         self._vault = vault
         self._shared_computer = shared_computer
         self.queue_limit = queue_limit
+        self._most_nodes = most_nodes
+        self._own_node = own_node
 
     def store(
         self, unit: UnitOfWork, spec: JobSpec, key: str | None, who: Identity = OWNER, *, rerun: bool = False
@@ -73,8 +84,9 @@ class Submitter:
         known = self._find_by_key(unit, key, request)
         if known is not None:
             return StoredJob(known, created=False)
+        self._require_nodes(spec)
         self.queue_limit.check(unit.conn, who.name)
-        size = self._backends.check(spec)
+        size = self._admission.check(spec)
         parse_tags(spec.tags)
         self._vault.require(unit.conn, project, spec.secrets.values())
         if spec.resume_from is not None:
@@ -84,16 +96,31 @@ class Submitter:
             self._require_bundle(unit, spec, who)
             if spec.rerun_of is not None:
                 spec = spec.model_copy(update={"rerun_of": _find_original(unit, spec.rerun_of, project, who)})
-        first = spec.backends[0]
-        job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
+        candidates = list_candidates(spec)
+        job = Job(
+            self._ids.new(Prefix.JOB),
+            spec,
+            size,
+            unit.now,
+            project=project,
+            user=who.name,
+            backend=candidates[0].backend,
+            candidates=candidates,
+        )
         unit.create(new_job(job))
         forecast.request_plan(unit.conn, job.id, unit.now)
         audit.record_job(unit.conn, who, "job.submit", job, unit.now)
         if key is not None:
             _KEEP_KEY.run(unit.conn, key=key, request=request, job=job.id, created_at=unit.now)
-        self._scheduler.place(unit)
+        self._scheduler.place_at_once(unit, job.id)
         crashpoint("submit.before_commit")
         return StoredJob(job.id, created=True)
+
+    def check_room(self, unit: UnitOfWork, jobs: Iterable[tuple[JobSpec, str | None]], who: Identity) -> None:
+        """Raise QueueFull unless all of these jobs may be queued. Those that their keys created before need no room."""
+        keys = [None if key is None else scoped_key(spec.project or who.default_project, key) for spec, key in jobs]
+        new = [key for key in set(keys) if key is not None and _KEY.first(unit.conn, name=key) is None]
+        self.queue_limit.check(unit.conn, who.name, keys.count(None) + len(new))
 
     def _find_by_key(self, unit: UnitOfWork, key: str | None, request: str) -> str | None:
         if key is None:
@@ -116,22 +143,36 @@ class Submitter:
             raise projects.not_found(project)
         who.require(Permission.WRITE, project)
         for name in spec.backends:
-            self.require_permission(name, who)
+            self.require_permission(name, who, project)
         return project
 
-    def require_permission(self, backend: str, who: Identity) -> None:
-        """Raise RefusedByPolicy unless the user may run jobs on this backend.
+    def require_permission(self, backend: str, who: Identity, project: str) -> None:
+        """Raise RefusedByPolicy unless the user may run jobs of this project on this backend.
 
-        What runs on this computer runs as the system user of the server, and could read all that it can.
+        What runs on this computer, however it is reached, may run as the system user of the server, and could read all
+        that it can.
         """
-        if who.may(Permission.OPERATE) or self._shared_computer:
+        if who.may(Permission.OPERATE):
             return
-        if self._backends.get(backend).capabilities.reach is Reach.LOOPBACK:
+        can, allowed = self._backends.get(backend).capabilities, self._backends.projects(backend)
+        if project not in allowed if allowed else can.operators_only:
+            raise _refused_project(backend, project, allowed)
+        on_this_computer = can.reach.is_here or self._admission.reaches_node(backend, self._own_node)
+        if on_this_computer and not self._shared_computer:
             raise RefusedByPolicy(
                 f"Jobs of several users do not run on {backend!r}.",
                 why="They would run as the server's own system user, who can read its keys and the files of all users.",
                 fix="Choose another backend with --backend. If the users trust each other, the operator of the server "
                 "can allow it: crucible config set shared_computer true, then crucible down and crucible up.",
+            )
+
+    def _require_nodes(self, spec: JobSpec) -> None:
+        if spec.nodes > self._most_nodes:
+            raise BadInput(
+                f"Jobs on several machines are not supported yet: this one asks for {spec.nodes}.",
+                why="This version has no backend that connects machines to a cluster.",
+                fix="Leave `nodes` out, and choose a machine with more GPUs: --gpus N.",
+                field="nodes",
             )
 
     def _require_bundle(self, unit: UnitOfWork, spec: JobSpec, who: Identity) -> None:
@@ -140,6 +181,18 @@ class Submitter:
                 "The job's bundle has not been uploaded.",
                 fix=f"PUT it to /api/v1/bundles/{spec.bundle} first.",
             )
+
+
+def _refused_project(backend: str, project: str, allowed: Sequence[str]) -> RefusedByPolicy:
+    options = " ".join(f"--project {name}" for name in (*allowed, project))
+    return RefusedByPolicy(
+        f"Jobs of the project {project!r} may not run on {backend!r}.",
+        why=f"Its setting `projects` names {', '.join(allowed)}."
+        if allowed
+        else "Others use its computers too, so only users who operate this server may run jobs there.",
+        fix="Choose another backend with --backend. An operator of the server can allow the project: "
+        f"crucible backends connect {backend} {options}",
+    )
 
 
 def _find_original(unit: UnitOfWork, ref: str, project: str, who: Identity) -> str:

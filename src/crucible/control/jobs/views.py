@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, overload
 
-from crucible.backends.base import Backend
+from crucible.backends.base import Backend, Capabilities
 from crucible.control.jobs.labels import JobLabels
 from crucible.core.compute import pricing
-from crucible.core.compute.offers import Offer
+from crucible.core.compute.offers import Nodes, Offer, OnDemand, ProviderQueue
 from crucible.core.compute.pricing import Segment
 from crucible.core.ids import short
 from crucible.core.job.spec import EnvironmentSpec, Source
@@ -72,8 +72,11 @@ def job_view(
     last = world.attempts[-1] if world.attempts else None
     progress = _progress(job, details.get(last.id, _NO_DETAILS).progress if last else None)
     labels = labels or JobLabels.from_spec(spec)
-    # Left out where it is 0, as it was before jobs had one.
-    sometimes: dict[str, Any] = {"priority": spec.priority} if spec.priority else {}
+    # Left out at their defaults, as before jobs had them.
+    later = {"priority": spec.priority, "spot_fallback": spec.spot_fallback}
+    sometimes: dict[str, Any] = {name: value for name, value in later.items() if value}
+    if spec.max_wait_seconds is not None:
+        sometimes["max_wait_seconds"] = spec.max_wait_seconds
     return JobView(
         id=job.id,
         short=short(job.id),
@@ -193,9 +196,11 @@ def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> M
         capacity=machine.capacity,
         rate_micros_per_hour=machine.rate,
         cost_micros=pricing.machine_cost(segments, machine.billing, now),
-        bills=machine.bills and machine.alive,
+        bills=machine.is_billed,
         detail=machine.detail or None,
         created_at=iso(machine.created_at),
+        queued_at=iso(machine.queued_at),
+        started_at=iso(machine.started_at),
         up_at=iso(machine.up_at),
         gone_at=iso(machine.gone_at),
         last_seen=iso(machine.last_seen),
@@ -203,14 +208,32 @@ def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> M
     )
 
 
+_SLOTS = {Nodes: "counted", OnDemand: "elastic", ProviderQueue: "theirs"}
+
+
 def backend_view(backend: Backend, offers: Sequence[Offer]) -> BackendView:
-    can = backend.capabilities
     return BackendView(
         name=backend.name,
         connected=bool(offers),
         detail="; ".join(o.why_not for o in offers if o.why_not) or None,
-        capabilities=CapabilitiesView(**{**asdict(can), "markets": tuple(sorted(can.markets))}),
+        capabilities=_capabilities_view(backend.capabilities),
         offers=tuple(offer_view(offer) for offer in offers),
+    )
+
+
+def _capabilities_view(can: Capabilities) -> CapabilitiesView:
+    return CapabilitiesView(
+        reach=can.reach.value,
+        slots=_SLOTS[type(can.capacity)],
+        markets=tuple(sorted(can.markets)),
+        bills=can.bills,
+        shared_machines=can.shares_machines,
+        in_place=can.in_place,
+        agent_python=can.agent_python,
+        simulated=can.simulated,
+        max_runtime=can.max_runtime,
+        launch_deadline=can.launch_deadline,
+        settle_window=can.settle_window,
     )
 
 
@@ -253,7 +276,7 @@ def _previous_backend(world: World) -> str | None:
 def _conditions(world: World) -> tuple[str, ...]:
     """Return the conditions; an ended job is still billing while a machine of its own is not gone."""
     owned = [m for a in world.attempts for s in a.slots if (m := world.machines.get(s.machine)) and m.belongs_to(a)]
-    owing = world.job.state.terminal and any(m.alive and m.bills for m in owned)
+    owing = world.job.state.terminal and any(m.is_billed for m in owned)
     shown = world.job.conditions | ({Condition.STILL_BILLING} if owing else set())
     return tuple(sorted(condition.value for condition in shown))
 
@@ -314,6 +337,8 @@ def _reason(job: Job) -> ReasonView | None:
 
 
 def _waiting(job: Job, ahead: int) -> str | None:
+    if job.state is JobState.PROVISIONING:
+        return job.waiting or None  # its machine waits in its provider's own queue
     if job.state is not JobState.QUEUED:
         return None
     if ahead > MAX_AHEAD:
@@ -349,9 +374,10 @@ def _why_unknown(world: World) -> str | None:
 
 
 def _rate(world: World, attempt: Attempt) -> int:
-    """Return micro-dollars per hour while this attempt runs."""
+    """Return micro-dollars per hour while this attempt runs; a machine that waits at its provider costs nothing."""
     held = [(s, world.machines[s.machine]) for s in attempt.slots if s.machine in world.machines]
-    return sum(m.rate if m.belongs_to(attempt) else math.ceil(m.rate * _slot_share(s, m)) for s, m in held)
+    started = [(slot, machine) for slot, machine in held if machine.started_at is not None]
+    return sum(m.rate if m.belongs_to(attempt) else math.ceil(m.rate * _slot_share(s, m)) for s, m in started)
 
 
 def _slot_share(slot: Slot, machine: Machine) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import select
 
-from crucible.backends.base import MachineRef, end_only
+from crucible.backends.base import Backend, MachineRef, end_only
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.reconcile import codec, repository
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 LIST_DEADLINE = 30.0
 
-_HELD = (MachineState.CREATING.value, MachineState.UP.value)
+_HELD = (MachineState.CREATING.value, MachineState.QUEUED.value, MachineState.UP.value)
 
 _ENDING = select(t.effects.c.machine).where(t.effects.c.done.is_(False), t.effects.c.kind == EffectKind.TERMINATE.value)
 _STUCK = Statement(
@@ -55,6 +55,8 @@ class Janitor:
         self._backends = backends
         self._writer = writer
         self._deployment = deployment
+        self._idle: frozenset[tuple[str, int]] = frozenset()
+        """Shared machines of other computers that were idle at the last tidying, with the version of their document."""
 
     async def tidy(self) -> JanitorReport:
         """Inspect all backends concurrently, end leftovers and duplicates, and log unknown machines."""
@@ -125,19 +127,49 @@ class Janitor:
 
         await self._writer.write(ensure)
 
+    async def release_idle(self) -> None:
+        """Release shared machines on other computers that had no attempt since the last call: nothing stays there."""
+        names = [name for name in self._backends.names() if _leaves_nothing(self._backends.get(name))]
+        if not names:
+            return
+
+        def release(unit: UnitOfWork) -> frozenset[tuple[str, int]]:
+            idle = [(machine, version) for machine, version in _idle_pools(unit) if machine.backend in names]
+            for machine, version in idle:
+                if (machine.id, version) in self._idle:
+                    unit.advance_machine(machine, Unwanted("nothing runs here"))
+            return frozenset((machine.id, version) for machine, version in idle)
+
+        self._idle = await self._writer.write(release)
+
+
+def _leaves_nothing(backend: Backend) -> bool:
+    """Return whether the backend's shared machines are on computers of others."""
+    return backend.capabilities.shares_machines and not backend.capabilities.reach.is_here
+
 
 def _is_duplicate(machine: Machine, ref: MachineRef) -> bool:
     """Return whether the machine was claimed by another instance than this one."""
     return machine.alive and machine.claimed_by is not None and machine.claimed_by != ref.native_id
 
 
-def release_idle_pools(unit: UnitOfWork) -> int:
-    """Release every pool machine without an attempt, after a restore only newer ones. Return their number."""
+def release_idle_pools(unit: UnitOfWork, backend: str | None = None) -> int:
+    """Release every pool machine (of this backend) without an attempt. Return their number.
+
+    While a restore is unconfirmed, only those that were made after it.
+    """
+    idle = [machine for machine, _ in _idle_pools(unit) if backend in (None, machine.backend)]
+    why = "the server stops" if backend is None else f"{backend} is being disconnected"
+    for machine in idle:
+        unit.advance_machine(machine, Unwanted(f"nothing runs here and {why}"))
+    return len(idle)
+
+
+def _idle_pools(unit: UnitOfWork) -> list[tuple[Machine, int]]:
+    """Return the pool machines without an attempt, after a restore only newer ones; with their document's version."""
     c = t.machines.c
     certain = c.created_at >= (restore_hold.unconfirmed_since(unit.conn) or 0.0)
     busy = select(t.slots.c.machine).where(t.slots.c.ended.is_(False))
     idle = select(t.machines).where(c.owner.startswith("pool:"), c.state.in_(_HELD), c.id.not_in(busy), certain)
-    machines = [codec.machine_from_row(row) for row in unit.conn.execute(idle).mappings().all()]
-    for machine in machines:
-        unit.advance_machine(machine, Unwanted("nothing runs here and the server stops"))
-    return len(machines)
+    rows = unit.conn.execute(idle).mappings().all()
+    return [(codec.machine_from_row(row), int(row["desired_version"])) for row in rows]

@@ -109,20 +109,33 @@ class Poller:
 
 def _to_fact(observation: Observation, absent_for: float) -> f.MachineFact | None:
     match observation.seen:
+        case Seen.QUEUED:
+            return f.SeenQueued(observation.detail)
         case Seen.UP | Seen.STARTING:
-            return f.SeenUp()
+            return f.SeenUp(observation.started_at)
         case Seen.HALTED:
-            return f.SeenHalted()
-        case Seen.GONE:
-            return f.SeenGone(detail=observation.detail, absent_for=absent_for)
-        case Seen.INTERRUPTED:
-            return f.SeenGone(interrupted=True, detail=observation.detail, absent_for=absent_for)
+            return f.SeenHalted(observation.started_at)
+        case Seen.GONE | Seen.INTERRUPTED:
+            interrupted = observation.seen is Seen.INTERRUPTED
+            return f.SeenGone(interrupted, observation.detail, absent_for, observation.started_at)
         case Seen.UNREACHABLE:
             return None
 
 
 def _is_news(machine: Machine, observation: Observation) -> bool:
     """Return whether the row would change; most polls find what is already known."""
-    if observation.seen in (Seen.UP, Seen.STARTING):
-        return machine.gone_sightings > 0
-    return observation.seen is not Seen.UNREACHABLE
+    match observation.seen:
+        case Seen.QUEUED:
+            waits = machine.state is MachineState.QUEUED and machine.detail == observation.detail
+            return machine.gone_sightings > 0 or (machine.started_at is None and not waits)
+        case Seen.UP | Seen.STARTING:
+            return machine.gone_sightings > 0 or _starts_earlier(machine, observation.started_at)
+        case _:
+            return observation.seen is not Seen.UNREACHABLE
+
+
+def _starts_earlier(machine: Machine, reported: float | None) -> bool:
+    """Return whether this start of the machine, or the first sign of it, moves its clocks."""
+    if machine.started_at is None:
+        return True
+    return reported is not None and max(reported, machine.created_at) < machine.started_at

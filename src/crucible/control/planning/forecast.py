@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import structlog
 from pydantic import ValidationError
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.clock import database_now
@@ -42,6 +42,8 @@ IDLE_SECONDS = 5.0
 RETRY_SECONDS = 120.0
 """Longer than all deadlines of an attempt together."""
 MAX_ATTEMPTS = 3
+MOST_AGAIN = 200
+"""Number of waiting jobs that are planned again when backends come or go; new jobs wait behind them."""
 MAX_OFFERS = 5
 MAX_TEXT = 500
 MAX_NAME = 100
@@ -49,6 +51,10 @@ MAX_NAME = 100
 
 _p, _j = t.plans.c, t.jobs.c
 _REQUEST = Statement(insert_row(t.plans, ["job", "tries", "due_at"]))
+_WAITING = select(_j.id).where(t.QUEUED).order_by(_j.id).limit(MOST_AGAIN)
+_REQUEST_AGAIN = Statement(
+    update(t.plans).where(_p.job.in_(_WAITING)).values(document=None, made_at=None, tries=0, due_at=bindparam("at"))
+)
 DUE = (
     select(_p.job, _p.tries, _p.due_at, _j.state, _j.spec)
     .select_from(t.plans.join(t.jobs, _j.id == _p.job))
@@ -70,6 +76,7 @@ _STORE = Statement(
 )
 _JOB = Statement(select(_j.state, _j.project).where(_j.id == bindparam("job")))
 _PLAN = Statement(select(_p.document, _p.made_at).where(_p.job == bindparam("job"), _p.document.is_not(None)))
+_FORGET = Statement(delete(t.predictions).where(t.predictions.c.job == bindparam("planned")))
 _PREDICT = Statement(insert_row(t.predictions, t.predictions.c.keys()))
 _PREDICTED = Statement(select(t.predictions.c.predicted_seconds).where(t.predictions.c.job == bindparam("job")))
 
@@ -79,6 +86,11 @@ log = structlog.get_logger(__name__)
 def request_plan(conn: Connection, job: str, at: float) -> None:
     """Request the plan of a job, in the transaction that stores the job."""
     _REQUEST.run(conn, job=job, tries=0, due_at=at + DELAY_SECONDS)
+
+
+def request_again(conn: Connection, at: float) -> int:
+    """Request new plans of the first waiting jobs, because backends came or went. Return their number."""
+    return _REQUEST_AGAIN.run(conn, at=at)
 
 
 def stored_plan(conn: Connection, job: str) -> JobPlanView | None:
@@ -100,13 +112,13 @@ class Forecasts:
 
     def __init__(self, ports: Ports, backends: ConnectedBackends, plans: Plans) -> None:
         self._ports = ports
-        self._names = sorted(backends.names())
+        self._backends = backends
         self._plans = plans
         self._bundles = BundleStore(ports.store)
 
     async def round(self) -> float:
         """Plan the job that has been due longest. Return the seconds until another may be due."""
-        row = await self._ports.db.read(lambda conn: _DUE.first(conn, backends=self._names))
+        row = await self._ports.db.read(lambda conn: _DUE.first(conn, backends=self._backends.names()))
         wait = IDLE_SECONDS if row is None else row["due_at"] - self._ports.clock.now()
         if row is None or wait > 0:
             return min(wait, IDLE_SECONDS)
@@ -156,6 +168,7 @@ class Forecasts:
         if row is None or JobState(row["state"]).terminal:
             return
         if _STORE.run(conn, planned=job, text=document, at=at) == 1 and forecast is not None:
+            _FORGET.run(conn, planned=job)  # a prediction from before the backends changed
             _predict(conn, job, row["project"], forecast, at)
 
 

@@ -13,6 +13,7 @@ from crucible.core.routing.measured_speed import CorrectedSpeeds, gpu_used
 from crucible.core.routing.plan import Plan, RankedOffer, RejectedOffer
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.pros_and_cons import fit
+from crucible.core.routing.rejections import NOT_SPOT
 from crucible.core.routing.workload import Workload
 from crucible.core.views.compute import OfferView
 from crucible.core.views.plans import LearnedView, PlannedView, RejectedView, SizesView, SubmissionView
@@ -66,13 +67,20 @@ def learned_view(found: CorrectedSpeeds, jobs: int, work: Workload, best: Ranked
     return LearnedView(jobs=jobs, same_program=correction.runs, factor=round(correction.factor, 4))
 
 
-def submission_view(offer: OfferView | None, request: PlanRequest, sizes: Mapping[str, int]) -> SubmissionView | None:
-    """Return the fields to add to a submission in order to get this offer."""
+def submission_view(
+    offer: OfferView | None, request: PlanRequest, sizes: Mapping[str, int], *, may_fall_back: bool
+) -> SubmissionView | None:
+    """Return the fields to add to a submission in order to get this offer.
+
+    With `may_fall_back`, a job for which the plan chose spot may run on demand if no spot machine is available.
+    """
     if offer is None:
         return None
     fields: dict[str, Any] = {"backend": offer.backend}
     if request.planned_market is None and offer.market is not Market.ON_DEMAND:
         fields["market"] = offer.market
+        if may_fall_back:
+            fields["spot_fallback"] = True
     if request.max_cost_usd is not None:
         fields["max_cost_usd"] = request.max_cost_usd
     if sizes:
@@ -97,7 +105,8 @@ def why_no_offer(plan: Plan, waits: OfferView | None, unreachable: Container[str
     if kept is not None:
         return f"No connected backend can run it: {kept}"
     if waits is not None:
-        return f"No capacity for it at the moment: {waits.why}."
+        instead = " It waits for spot; --spot-fallback would let it run on demand." if _lacks_only_spot(plan) else ""
+        return f"No capacity for it at the moment: {waits.why}.{instead}"
     here = [one for one in plan.rejected if one.offer.runnable]
     why = f"it {here[0].why}" if here else "none has an offer at the moment"
     if plan.unconnected:
@@ -109,6 +118,11 @@ def why_no_offer(plan: Plan, waits: OfferView | None, unreachable: Container[str
         name = f"{near.offer.backend} {near.offer.instance_type}"
         return f"No offer fits. The nearest is {name}: it {near.why}."
     return "No backend has any offer."
+
+
+def _lacks_only_spot(plan: Plan) -> bool:
+    """Return whether a machine could run the job now, were it not on demand."""
+    return any(one.why == NOT_SPOT and one.offer.runnable for one in plan.rejected)
 
 
 def rejected_views(plan: Plan, limit: int) -> tuple[RejectedView, ...]:

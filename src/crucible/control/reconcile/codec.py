@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from crucible.control.db.statement import Row
+from crucible.control.scheduling.queue import queue_name
 from crucible.core.compute.offers import Billing, Market
 from crucible.core.compute.resources import Allocation, Capacity, Resources
 from crucible.core.job.spec import JobSpec
@@ -23,6 +24,7 @@ from crucible.core.lifecycle import (
     Slot,
 )
 from crucible.core.lifecycle.reasons import Retry
+from crucible.core.scheduling.candidates import Candidate, backends_of, list_candidates
 
 _JOB_PLAIN = (
     "project",
@@ -59,6 +61,7 @@ _ATTEMPT_PLAIN = (
     "last_seen",
     "resume_from",
     "noticed_at",
+    "stopping_since",
 )
 _MACHINE_PLAIN = (
     "backend",
@@ -68,9 +71,13 @@ _MACHINE_PLAIN = (
     "bills",
     "instance_type",
     "region",
+    "node",
+    "gang",
     "simulated",
     "lease_seconds",
     "host_due",
+    "host_seconds",
+    "life_seconds",
     "native_id",
     "claimed_by",
     "launch_settled",
@@ -82,17 +89,21 @@ _MACHINE_PLAIN = (
     "interrupted",
     "detail",
     "created_at",
+    "launched_at",
+    "queued_at",
+    "started_at",
     "up_at",
     "gone_at",
     "ends_at",
     "last_seen",
+    "withdrawing",
 )
-JOB_CHANGES = (*_JOB_PLAIN, "reopened_at", "state", "desired", "reason", "conditions", "used")
+JOB_CHANGES = (*_JOB_PLAIN, "candidates", "queue", "reopened_at", "state", "desired", "reason", "conditions", "used")
 """The columns of a job that may change. Without its id: writing it would make the database check all references."""
 JOB_COLUMNS = ("id", *JOB_CHANGES, "backwards", "version", "spec", "resources", "priority")
 ATTEMPT_CHANGES = (*_ATTEMPT_PLAIN, "state", "reason")
 ATTEMPT_COLUMNS = ("id", "job", *ATTEMPT_CHANGES)
-SLOT_COLUMNS = ("attempt", "rank", "machine", "allocation", "ended")
+SLOT_COLUMNS = ("attempt", "rank", "machine", "allocation", "ended", "reason")
 MACHINE_CHANGES = (*_MACHINE_PLAIN, "version", "state", "market", "billing", "capacity")
 MACHINE_COLUMNS = ("id", *MACHINE_CHANGES)
 
@@ -108,12 +119,19 @@ def _billing(text: str) -> Billing:
     return Billing(**json.loads(text))
 
 
+@lru_cache(64)
+def _candidates(text: str) -> tuple[Candidate, ...]:
+    """Return the stored candidates; none for a job that was stored before there were any."""
+    return tuple(Candidate(backend, Market(market)) for backend, market in json.loads(text))
+
+
 def job_from_row(row: Row) -> Job:
     plain: dict[str, Any] = {name: row[name] for name in _JOB_PLAIN}
     return Job(
         id=row["id"],
         **plain,
         attempts_before_reopen=row["reopened_at"],
+        candidates=_candidates(row["candidates"]) or list_candidates(parse_spec(row["spec"])),
         version=row["version"],
         spec=parse_spec(row["spec"]),
         resources=parse_resources(row["resources"]),
@@ -128,6 +146,8 @@ def job_from_row(row: Row) -> Job:
 def job_changes(job: Job) -> dict[str, object]:
     return {
         **{name: getattr(job, name) for name in _JOB_PLAIN},
+        "candidates": json.dumps([[one.backend, one.market.value] for one in job.candidates]),
+        "queue": queue_name(backends_of(job.candidates)),
         "reopened_at": job.attempts_before_reopen,
         "state": job.state.value,
         "desired": job.desired.value,
@@ -174,7 +194,8 @@ def attempt_changes(attempt: Attempt) -> dict[str, object]:
 
 
 def slot_from_row(row: Row) -> Slot:
-    return Slot(row["rank"], row["machine"], parse_allocation(row["allocation"]), bool(row["ended"]))
+    reason = Reason(row["reason"]) if row["reason"] else None
+    return Slot(row["rank"], row["machine"], parse_allocation(row["allocation"]), bool(row["ended"]), reason)
 
 
 def slot_row(attempt: str, slot: Slot) -> dict[str, object]:
@@ -184,6 +205,7 @@ def slot_row(attempt: str, slot: Slot) -> dict[str, object]:
         "machine": slot.machine,
         "allocation": slot.allocation.model_dump_json(),
         "ended": slot.ended,
+        "reason": slot.reason.value if slot.reason else None,
     }
 
 

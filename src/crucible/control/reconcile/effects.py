@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import structlog
 
 from crucible.backends import base
+from crucible.backends.bootstrap import find_agent_sha256
 from crucible.control.machines.poller import MissingSince
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.crashpoints import crashpoint
@@ -49,17 +50,21 @@ LOUD_AFTER = 5
 class LaunchContext:
     """The URLs at which agents find this server, and the key from which their secrets are derived.
 
-    `invite` returns what a machine needs to communicate through the store, or None if its agent calls this server.
+    `invite` returns what a machine needs to communicate through the store, or None if its agent calls this server; its
+    last argument is the hash of the agent file that the machine downloads, or None. `publish_agent` makes that file
+    available.
     """
 
     key: bytes = field(repr=False)
     agents_url: str
     local_agents_url: str
-    invite: Callable[[base.Backend, str], Awaitable[Mapping[str, object] | None]]
+    invite: Callable[[base.Backend, str, str | None], Awaitable[Mapping[str, object] | None]]
+    publish_agent: Callable[[str], Awaitable[None]]
 
     def agents_url_for(self, backend: base.Backend) -> str:
-        is_local = backend.capabilities.reach is base.Reach.LOOPBACK
-        return self.local_agents_url if is_local else self.agents_url
+        """Return the URL for the bootstrap. A backend that builds tunnels replaces it with the tunnel's other end."""
+        reach = backend.capabilities.reach
+        return self.local_agents_url if reach.is_here or reach is base.Reach.TUNNEL else self.agents_url
 
 
 class Performer:
@@ -70,13 +75,15 @@ class Performer:
         writer: Writer,
         context: LaunchContext,
         missing_since: MissingSince,
+        live: Collection[str],
     ) -> None:
+        """`live`: the names of the connected backends, as they are at any time."""
         self._ports = ports
         self._backends = backends
         self._writer = writer
         self._context = context
         self._missing_since = missing_since
-        self._outbox = Outbox(ports.worker, backends.names())
+        self._outbox = Outbox(ports.worker, live)
         self._running: set[asyncio.Task[None]] = set()
         self.launches: Counter[tuple[str, str]] = Counter()
         """Number of launch calls, by backend and outcome."""
@@ -122,15 +129,19 @@ class Performer:
             return effect
         abilities = self._backends.get(machine.backend).capabilities
         sent = f.LaunchSent(effect.until + abilities.settle_window)
-        return replace(effect, machine=unit.advance_machine(machine, sent))
+        members = tuple(unit.advance_machine(each, sent) for each in repository.load_gang(unit.conn, machine))
+        return replace(effect, machine=next(m for m in members if m.id == machine.id), members=members)
 
     async def _perform(self, effect: ClaimedEffect) -> None:
         crashpoint("effect.claimed")
         try:
-            if effect.kind is EffectKind.LAUNCH:
-                await self._launch(effect)
-            else:
-                await self._terminate(effect)
+            match effect.kind:
+                case EffectKind.LAUNCH:
+                    await self._launch(effect)
+                case EffectKind.WITHDRAW:
+                    await self._withdraw(effect)
+                case EffectKind.TERMINATE:
+                    await self._terminate(effect)
         except CrucibleError as error:
             self._log_failure(effect, str(error))
             await self._postpone(effect, str(error))
@@ -146,21 +157,22 @@ class Performer:
         machine = effect.machine
         backend = self._backends.get(machine.backend)
         call = base.LaunchCall(**json.loads(machine.call))
-        if machine.state in (MachineState.RELEASING, MachineState.GONE):
+        if not all(member.wanted for member in effect.members) or not machine.wanted:
             return await self._find_abandoned(effect, backend)
         if machine.state is MachineState.UP:
             return await self._record_answer(effect)
         if effect.tries:
-            native_id = await self._find(effect, backend)
-            if native_id is not None and machine.up_at is None:
-                return await self._record_answer(effect, f.LaunchAnswered(native_id))
-        nonce = derive_secret(self._context.key, "nonce", machine.id).decode()
-        invitation = await self._context.invite(backend, machine.id)
-        agents_url = self._context.agents_url_for(backend)
-        bootstrap = Bootstrap(machine.id, nonce=nonce, agents_url=agents_url, store=invitation)
+            found = await self._find(effect, backend)
+            if machine.up_at is None and all(member.id in found for member in effect.members):
+                return await self._record_launched(effect, found)
+        agent = find_agent_sha256(machine.call)
+        if agent is not None:
+            await self._context.publish_agent(agent)
+        bootstraps = [await self._bootstrap(backend, member, agent) for member in effect.members]
+        sent_at = self._ports.clock.now()
         crashpoint("launch.before_call")
         try:
-            ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))
+            refs = await self._call(effect, backend, lambda: _launch(backend, call, bootstraps))
         # Only a refusal means that there is certainly no machine; after every other failure there may be one.
         except base.LaunchRefused as refused:
             self.launches[machine.backend, "refused"] += 1
@@ -179,11 +191,36 @@ class Performer:
             return await self._record_lost(effect, f.LaunchLost(str(unknown)))
         self.launches[machine.backend, "made"] += 1
         crashpoint("launch.after_call")
-        await self._record_answer(effect, f.LaunchAnswered(ref.native_id))
+        made = {member.id: ref.native_id for member, ref in zip(effect.members, refs, strict=True)}
+        await self._record_launched(effect, made, sent_at)
         crashpoint("launch.recorded")
 
+    async def _bootstrap(self, backend: base.Backend, machine: Machine, agent: str | None) -> Bootstrap:
+        nonce = derive_secret(self._context.key, "nonce", machine.id).decode()
+        invitation = await self._context.invite(backend, machine.id, agent)
+        agents_url = self._context.agents_url_for(backend)
+        elsewhere = not backend.capabilities.reach.is_here
+        return Bootstrap(machine.id, nonce=nonce, agents_url=agents_url, store=invitation, elsewhere=elsewhere)
+
+    async def _record_launched(
+        self, effect: ClaimedEffect, made: Mapping[str, str], sent_at: float | None = None
+    ) -> None:
+        """Record the provider's ids of the machines that a call made, and mark the effect done, in one commit.
+
+        `sent_at`: when that call was sent; None if an earlier one made them.
+        """
+
+        def record(unit: UnitOfWork) -> None:
+            self._outbox.mark_done(unit.conn, effect)
+            for machine in repository.load_gang(unit.conn, effect.machine):
+                if machine.id in made:
+                    unit.advance_machine(machine, f.LaunchAnswered(made[machine.id], sent_at))
+            unit.changes.effects = True
+
+        await self._writer.write(record)
+
     async def _record_lost(self, effect: ClaimedEffect, fact: f.LaunchLost) -> None:
-        await self._record(effect, fact)
+        await self._writer.write(lambda unit: self._apply_to_all(unit, effect, fact))
         await self._postpone(effect, fact.why)
 
     async def _find_abandoned(self, effect: ClaimedEffect, backend: base.Backend) -> None:
@@ -195,13 +232,31 @@ class Performer:
             # This is the first claim, so the call was certainly never sent.
             return await self._record_answer(effect, f.LaunchRefused("cancelled before it was launched"))
         asked_at = self._ports.clock.now()
-        native_id = await self._find(effect, backend) or machine.claimed_by
-        if native_id is not None:
-            return await self._record_answer(effect, f.LaunchAnswered(native_id))
+        found = await self._find(effect, backend)
+        if machine.claimed_by is not None:
+            found = {machine.id: machine.claimed_by, **found}
+        if machine.id in found:
+            return await self._record_launched(effect, found)
         machine = await self._record(effect, f.FoundNothing(asked_at))
         if machine.state is MachineState.GONE:
             return await self._record_answer(effect)
         await self._postpone(effect, "no machine found yet")
+
+    async def _withdraw(self, effect: ClaimedEffect) -> None:
+        """Cancel the machine in its provider's queue. One that has started meanwhile keeps its job."""
+        machine = effect.machine
+        if machine.state is not MachineState.QUEUED or machine.native_id is None:
+            return await self._record_answer(effect)
+        backend = self._backends.get(machine.backend)
+        assert isinstance(backend, base.Withdraws), "the conformance suite demands it of backends with a queue"
+        ref = base.MachineRef(machine.backend, machine.id, machine.native_id, machine.region)
+        crashpoint("withdraw.before_call")
+        try:
+            await self._call(effect, backend, lambda: backend.withdraw(ref))
+        except base.AlreadyStarted:
+            return await self._record_answer(effect, f.AlreadyStarted())
+        crashpoint("withdraw.after_call")
+        await self._record_answer(effect, f.Withdrawn())
 
     async def _terminate(self, effect: ClaimedEffect) -> None:
         """End the machine. The effect stays open, and is retried, until the machine is gone."""
@@ -210,7 +265,9 @@ class Performer:
             return await self._record_answer(effect)
         backend = self._backends.get(machine.backend)
         asked_at = self._ports.clock.now()
-        native_id = machine.claimed_by or machine.native_id or await self._find(effect, backend)
+        native_id = machine.claimed_by or machine.native_id
+        if native_id is None:
+            native_id = (await self._find(effect, backend)).get(machine.id)
         if native_id is None:
             await self._record(effect, f.FoundNothing(asked_at))
             return await self._finish(effect)
@@ -226,10 +283,11 @@ class Performer:
                 await self._record_gone(effect, native_id, asked, self._ports.clock.steady())
         await self._finish(effect)
 
-    async def _find(self, effect: ClaimedEffect, backend: base.Backend) -> str | None:
+    async def _find(self, effect: ClaimedEffect, backend: base.Backend) -> dict[str, str]:
+        """Return the provider's ids of the machines that this launch made, by our ids; of doubles, the first."""
         token = base.LaunchCall(**json.loads(effect.machine.call)).token
-        ref = await self._call(effect, backend, lambda: backend.find(token))
-        return ref.native_id if ref else None
+        refs = await self._call(effect, backend, lambda: backend.find(token))
+        return {ref.machine: ref.native_id for ref in reversed(refs)}
 
     async def _finish(self, effect: ClaimedEffect) -> None:
         """Mark the effect done if the machine's row says that it is gone, else postpone it."""
@@ -248,12 +306,17 @@ class Performer:
     async def _record_answer(self, effect: ClaimedEffect, *facts: f.MachineFact) -> None:
         """Record the answer, and mark the effect done, in one commit.
 
-        A refusal counts only while the claim is ours: a worker that took it over may have sent the call again.
+        A refusal is of all machines that the call was to make. It counts only while the claim is ours: a worker that
+        took it over may have sent the call again.
         """
 
         def record(unit: UnitOfWork) -> None:
             ours = self._outbox.mark_done(unit.conn, effect)
-            self._apply(unit, effect, tuple(fact for fact in facts if ours or not isinstance(fact, f.LaunchRefused)))
+            for fact in facts:
+                if not isinstance(fact, f.LaunchRefused):
+                    self._apply(unit, effect, (fact,))
+                elif ours:
+                    self._apply_to_all(unit, effect, fact)
             unit.changes.effects = True
 
         await self._writer.write(record)
@@ -272,6 +335,11 @@ class Performer:
     def _apply(self, unit: UnitOfWork, effect: ClaimedEffect, facts: tuple[f.MachineFact, ...]) -> Machine:
         return unit.advance_machine(self._load_machine(unit, effect), *facts)
 
+    def _apply_to_all(self, unit: UnitOfWork, effect: ClaimedEffect, fact: f.MachineFact) -> None:
+        """Apply a fact to every machine that the launch makes."""
+        for machine in repository.load_gang(unit.conn, effect.machine):
+            unit.advance_machine(machine, fact)
+
     def _load_machine(self, unit: UnitOfWork, effect: ClaimedEffect) -> Machine:
         machine = repository.load_machine(unit.conn, effect.machine.id)
         assert machine is not None, "machines are never deleted"
@@ -282,3 +350,11 @@ class Performer:
         at = self._ports.clock.now() + wait * self._ports.random.uniform(0.8, 1.2)
         await self._ports.db.write(lambda conn: self._outbox.postpone(conn, effect, why, at))
         self._ports.wakeups.wake("effects")
+
+
+def _launch(backend: base.Backend, call: base.LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[base.MachineRef]:
+    """Launch one machine for each bootstrap. Raises LaunchUnknown if the provider names fewer."""
+    refs = backend.launch(call, bootstraps)
+    if len(refs) != len(bootstraps):
+        raise base.LaunchUnknown(f"The provider named {len(refs)} of {len(bootstraps)} machines.")
+    return refs

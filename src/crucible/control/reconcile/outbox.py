@@ -6,7 +6,7 @@ worker that held one for too long finds out, when it releases it, that another h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, case, exists, or_, select, update
@@ -50,28 +50,34 @@ _LATER = Statement(_MINE.values(**_FREED, error=bindparam("error"), not_before=b
 
 @dataclass(frozen=True)
 class ClaimedEffect:
-    """An effect claimed by this worker. `tries` counts earlier claims: with 0, its call was certainly never sent."""
+    """An effect claimed by this worker. `tries` counts earlier claims: with 0, its call was certainly never sent.
+
+    `members`: the machines that a launch makes, by rank; empty if it is not sent.
+    """
 
     id: int
     kind: EffectKind
     tries: int
     machine: Machine
     until: float
+    members: tuple[Machine, ...] = ()
 
 
 class Outbox:
     """The effects that this worker performs: those of `backends`, and after a while those that no worker has claimed.
 
-    The latter fail, but visibly: an effect that no process can perform must not wait silently.
+    The latter fail, but visibly: an effect that no process can perform must not wait silently. `backends` may change.
     """
 
-    def __init__(self, worker: str, backends: Iterable[str]) -> None:
+    def __init__(self, worker: str, backends: Collection[str]) -> None:
         self._worker = worker
-        self._backends = sorted(backends)
+        self._backends = backends
 
     def claim(self, conn: Connection, now: float) -> list[ClaimedEffect]:
         """Claim and return all effects that are due and free."""
-        rows = [row for row in _DUE.all(conn, now=now, backends=self._backends) if self._take(conn, row["id"], now)]
+        rows = [
+            row for row in _DUE.all(conn, now=now, backends=sorted(self._backends)) if self._take(conn, row["id"], now)
+        ]
         machines = repository.load_machines(conn, {row["machine"] for row in rows})
         return [_to_claimed(row, machines[row["machine"]], now) for row in rows]
 
@@ -84,7 +90,7 @@ class Outbox:
 
     def next_due(self, conn: Connection) -> float | None:
         """Return when the next effect may be performed, given waits, claims and the order within a machine."""
-        rows = _NEXT.all(conn, backends=self._backends)
+        rows = _NEXT.all(conn, backends=sorted(self._backends))
         return min((max(row["due_at"], row["claimed_until"] or 0.0) for row in rows), default=None)
 
     def _take(self, conn: Connection, effect: int, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""Sweep the jobs that are due, then place the queue.
+"""Sweep the jobs that are due.
 
 A sweep does everything that a lost message would have caused, so correctness never depends on a wake-up.
 """
@@ -14,7 +14,7 @@ from crucible.control.db.statement import Statement
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.scheduler import Scheduler
+from crucible.control.scheduling.admission import Admission
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle.facts import Tick
 
@@ -38,28 +38,25 @@ _CLAIM = Statement(
 )
 _RELEASE = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(claimed_by=None, claimed_until=None))
 _POSTPONE = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(due_at=bindparam("due_at")))
-_QUEUED = Statement(select(_c.id).where(t.QUEUED, _c.not_before <= bindparam("now")).limit(1))
 
 
 class Reconciler:
-    def __init__(self, ports: Ports, writer: Writer, scheduler: Scheduler, contacts: Contacts) -> None:
+    def __init__(self, ports: Ports, writer: Writer, contacts: Contacts, admission: Admission) -> None:
         self._ports = ports
         self._writer = writer
-        self._scheduler = scheduler
         self._contacts = contacts
+        self._admission = admission
         self._last_round = 0.0
         self._listening_since = 0.0
 
     async def round(self) -> None:
-        """Store contacts, sweep the jobs that are due, and place queued jobs."""
+        """Store contacts, and sweep the jobs that are due."""
         self._notice_gap(self._ports.clock.now())
         await self._store_contacts()
         due = await self._claim_due()
         self._note_listening(self._ports.clock.now())
         for job in due:
             await self._sweep_safely(job)
-        if await self._ports.db.read(self._anything_queued):
-            await self._writer.write(self._scheduler.place)
 
     def _notice_gap(self, now: float) -> None:
         """Restart the count of the agents' silence after a gap, in which nobody was listening to them.
@@ -110,14 +107,10 @@ class Reconciler:
             return
         # Checked again, because this process may have been paused since the round began and heard no agents.
         self._note_listening(unit.now)
-        after = unit.advance(world, Tick(self._listening_since))
+        live = world.live
+        has_alternative = live is not None and self._admission.has_alternative(world.job, live.backend)
+        unit.advance(world, Tick(self._listening_since, has_alternative))
         _RELEASE.run(unit.conn, job=job)
-        if world.live is not None and after.live is None:
-            self._scheduler.place(unit)
-
-    def _anything_queued(self, conn: Connection) -> bool:
-        now = self._ports.clock.now()
-        return _QUEUED.value(conn, now=now) is not None
 
 
 def _due(conn: Connection, now: float) -> list[str]:

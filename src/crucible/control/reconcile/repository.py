@@ -25,6 +25,12 @@ _ATTEMPTS = Statement(select(t.attempts).where(t.attempts.c.job == bindparam("jo
 _SLOTS = Statement(
     select(t.slots).where(t.slots.c.attempt.in_(bindparam("attempts", expanding=True))).order_by(t.slots.c.rank)
 )
+_GANG = Statement(
+    select(t.machines)
+    .join(t.slots, t.slots.c.machine == t.machines.c.id)
+    .where(t.machines.c.gang == bindparam("gang"))
+    .order_by(t.slots.c.rank)
+)
 _MACHINES = Statement(select(t.machines).where(t.machines.c.id.in_(bindparam("machines", expanding=True))))
 
 
@@ -43,10 +49,10 @@ _SAVE_ATTEMPT = Statement(
     update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(_bind_columns(codec.ATTEMPT_CHANGES))
 )
 _ADD_SLOT = Statement(insert_row(t.slots, codec.SLOT_COLUMNS))
-_END_SLOT = Statement(
+_SAVE_SLOT = Statement(
     update(t.slots)
     .where(t.slots.c.attempt == bindparam("its_attempt"), t.slots.c.rank == bindparam("its_rank"))
-    .values(ended=bindparam("ended"))
+    .values(ended=bindparam("ended"), reason=bindparam("reason"))
 )
 _ADD_MACHINE = Statement(insert_row(t.machines, codec.MACHINE_COLUMNS))
 _MINE = (t.machines.c.id == bindparam("machine"), t.machines.c.version == bindparam("known"))
@@ -63,6 +69,11 @@ _IS_METERED = Statement(
     select(_p.n).where(_p.machine == bindparam("machine"), _p.native_id == bindparam("native_id")).limit(1)
 )
 _NEXT_PRICE = Statement(select(func.coalesce(func.max(_p.n) + 1, 0)).where(_p.machine == bindparam("machine")))
+_MOVE_PRICE = Statement(
+    update(t.price_segments)
+    .where(t.price_segments.c.machine == bindparam("its_machine"), t.price_segments.c.native_id == "")
+    .values(starts_at=bindparam("starts_at"))
+)
 _END_PRICE = Statement(
     update(t.price_segments)
     .where(t.price_segments.c.machine == bindparam("its_machine"), t.price_segments.c.ends_at.is_(None))
@@ -114,6 +125,13 @@ def load_machines(conn: Connection, ids: Iterable[str]) -> dict[str, Machine]:
     return {row["id"]: codec.machine_from_row(row) for row in _MACHINES.all(conn, machines=wanted)}
 
 
+def load_gang(conn: Connection, machine: Machine) -> list[Machine]:
+    """Return the machines that the launch of this one makes, by rank: itself alone, or its gang."""
+    if machine.gang is None:
+        return list(load_machines(conn, [machine.id]).values())
+    return [codec.machine_from_row(row) for row in _GANG.all(conn, gang=machine.gang)]
+
+
 def load_machine(conn: Connection, machine_id: str) -> Machine | None:
     return load_machines(conn, [machine_id]).get(machine_id)
 
@@ -147,7 +165,9 @@ def save_step(conn: Connection, before: World, step: Step, now: float) -> World:
 
 
 def save_machine(conn: Connection, before: Machine, after: Machine, effects: Iterable[Effect], now: float) -> Machine:
+    """Store what a fact about the machine changed. Raises Stale."""
     saved = _save_machine(conn, before, after, now)
+    _wake_jobs(conn, before, saved, now)
     add_effects(conn, effects, now)
     return saved
 
@@ -171,7 +191,8 @@ def _save_attempt(conn: Connection, before: World, attempt: Attempt) -> None:
     _SAVE_ATTEMPT.run(conn, attempt=attempt.id, **codec.attempt_changes(attempt))
     for slot, old in zip(attempt.slots, known.slots, strict=True):
         if slot != old:
-            _END_SLOT.run(conn, its_attempt=attempt.id, its_rank=slot.rank, ended=slot.ended)
+            reason = slot.reason.value if slot.reason else None
+            _SAVE_SLOT.run(conn, its_attempt=attempt.id, its_rank=slot.rank, ended=slot.ended, reason=reason)
 
 
 def _save_machine(
@@ -192,17 +213,40 @@ def _save_machine(
 
 
 def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -> None:
-    """Start and end our own count of the machine's cost: from the provider's answer to its launch until it is gone."""
-    launched = before.native_id is None and after.native_id is not None
+    """Start and end our own count of the machine's cost.
+
+    It begins when the launch was sent that made the machine, or when the machine left its provider's queue; it ends
+    when the machine is gone.
+    """
+    since = _billed_since(after, now)
     # Not if the provider's meter has a segment of this instance already: that replaces our own count.
-    if launched and _IS_METERED.value(conn, machine=after.id, native_id=after.native_id) is None:
+    if since is not None and _billed_since(before, now) is None and not _is_metered(conn, after):
         n = _NEXT_PRICE.value(conn, machine=after.id)
-        first = {"machine": after.id, "n": n, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
+        first = {"machine": after.id, "n": n, "starts_at": since, "ends_at": None, "rate": after.rate, "native_id": ""}
         _ADD_PRICE.run(conn, **first)
+    elif since is not None and after.started_at != before.started_at:
+        _MOVE_PRICE.run(conn, its_machine=after.id, starts_at=since)
     if before.gone_at is None and after.gone_at is not None:
         _END_PRICE.run(conn, its_machine=after.id, ends_at=after.gone_at)
-    if after.state is MachineState.GONE and before.state is not MachineState.GONE:
-        # The versions of these jobs increase too, so decisions made while the machine was alive are stale.
+
+
+def _billed_since(machine: Machine, now: float) -> float | None:
+    """Return since when the machine costs money; None while it is not known to exist, or waits at its provider."""
+    if machine.native_id is None or machine.started_at is None:
+        return None
+    return max(machine.started_at, now if machine.launched_at is None else machine.launched_at)
+
+
+def _is_metered(conn: Connection, machine: Machine) -> bool:
+    return _IS_METERED.value(conn, machine=machine.id, native_id=machine.native_id) is not None
+
+
+def _wake_jobs(conn: Connection, before: Machine, after: Machine, now: float) -> None:
+    """Make the machine's jobs due once it is gone, and when its place in its provider's queue changes."""
+    # The versions of these jobs increase too, so decisions made while the machine was alive are stale.
+    went = before.alive and not after.alive
+    queued = MachineState.QUEUED in (before.state, after.state)
+    if went or (queued and (before.state, before.detail) != (after.state, after.detail)):
         _MAKE_JOBS_DUE.run(conn, machine=after.id, due_at=now)
 
 

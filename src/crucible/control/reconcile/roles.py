@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, select, update
@@ -69,49 +69,52 @@ def take_duty(conn: Connection, duty: str, holder: str, now: float) -> int | Non
 
 @dataclass(frozen=True)
 class HeldDuties:
-    """Duties with the epoch of each; `wait` is the number of seconds until the next renewal."""
+    """Duties with the epoch of each; `wait` is the number of seconds until the next renewal.
+
+    `scope`: that of the names under which they are held.
+    """
 
     epochs: dict[Duty, int]
-    wait: float
+    scope: str = ""
+    wait: float = 0.0
 
 
 class Duties:
     """The duties that this process believes to have; `holds` asks the database.
 
     Processes with the same `backends` share duties. A process with other backends has its own, so that no backend
-    waits for a process that cannot reach it.
+    waits for a process that cannot reach it. `backends` may change: the duties of the new set are taken at the next
+    renewal, and those of the old one are held until then.
     """
 
-    def __init__(self, holder: str, backends: Iterable[str] = ()) -> None:
+    def __init__(self, holder: str, backends: Collection[str] = ()) -> None:
         self._holder = holder
-        self._scope = _scope(backends)
-        self._epochs: dict[Duty, int] = {}
+        self._backends = backends
+        self._held = HeldDuties({})
 
     async def renew(self, db: Db, clock: Clock) -> float:
         """Take every free duty and renew our own. Return the seconds until a duty of another process may be free."""
-        held = await db.write(lambda conn: self._take(conn, database_now(conn, clock.now)))
-        self._epochs = held.epochs
-        return held.wait
+        scope = _scope(self._backends)
+        self._held = await db.write(lambda conn: self._take(conn, scope, database_now(conn, clock.now)))
+        return self._held.wait
 
-    def _take(self, conn: Connection, now: float) -> HeldDuties:
-        taken = {duty: take_duty(conn, self._name(duty), self._holder, now) for duty in Duty}
-        duties = [self._name(duty) for duty in Duty]
+    def _take(self, conn: Connection, scope: str, now: float) -> HeldDuties:
+        taken = {duty: take_duty(conn, _name(duty, scope), self._holder, now) for duty in Duty}
+        duties = [_name(duty, scope) for duty in Duty]
         ends = [end - now for end in _OTHERS.column(conn, holder=self._holder, duties=duties)]
         epochs = {duty: epoch for duty, epoch in taken.items() if epoch is not None}
-        return HeldDuties(epochs, max(min(ends, default=HOLD_SECONDS), SOON))
-
-    def _name(self, duty: Duty) -> str:
-        return duty.value if duty in SHARED else f"{duty}{self._scope}"
+        return HeldDuties(epochs, scope, max(min(ends, default=HOLD_SECONDS), SOON))
 
     def has(self, duty: Duty) -> bool:
-        return duty in self._epochs
+        return duty in self._held.epochs
 
     def holds(self, conn: Connection, duty: Duty) -> bool:
         """Return whether the duty is still held under our epoch. Call it in the transaction that writes."""
-        epoch = self._epochs.get(duty)
+        held = self._held
+        epoch = held.epochs.get(duty)
         if epoch is None:
             return False
-        return _HELD.value(conn, duty=self._name(duty), holder=self._holder, epoch=epoch) is not None
+        return _HELD.value(conn, duty=_name(duty, held.scope), holder=self._holder, epoch=epoch) is not None
 
 
 def release_duties(conn: Connection, holder: str) -> None:
@@ -123,6 +126,10 @@ def _insert_duty(conn: Connection, duty: str, holder: str, now: float) -> int:
     # If another process inserts it first, the unique key fails, and the whole transaction is run again.
     _ADD.run(conn, name=duty, holder=holder, epoch=1, until=now + HOLD_SECONDS)
     return 1
+
+
+def _name(duty: Duty, scope: str) -> str:
+    return duty.value if duty in SHARED else f"{duty}{scope}"
 
 
 def _scope(backends: Iterable[str]) -> str:

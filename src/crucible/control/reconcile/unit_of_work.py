@@ -22,7 +22,7 @@ from crucible.control.reconcile import repository
 from crucible.control.runtime.ports import Ports
 from crucible.control.telemetry.feed import Feed, Hint
 from crucible.core.hooks import HookEvent
-from crucible.core.lifecycle import Fact, Machine, Step, World, advance, advance_machine
+from crucible.core.lifecycle import Fact, JobState, Machine, Step, World, advance, advance_machine
 from crucible.core.lifecycle.facts import MachineFact
 
 T = TypeVar("T")
@@ -30,6 +30,8 @@ T = TypeVar("T")
 MAX_ATTEMPTS = 5
 HOOKS = "hooks"
 """The wake-up topic of the notifier."""
+SCHEDULER = "scheduler"
+"""The wake-up topic of the scheduler."""
 _HOOKED = frozenset(event.value for event in HookEvent)
 # Without waits or jitter: the simulator runs this too, and must stay deterministic.
 _retry_when_stale = AsyncRetryingCaller(
@@ -44,6 +46,10 @@ class Changes:
     jobs: dict[str, set[Hint]] = field(default_factory=dict)
     machines: set[str] = field(default_factory=set)
     effects: bool = False
+    queued: set[str] = field(default_factory=set)
+    """Jobs that now wait in the queue and did not before."""
+    freed: bool = False
+    """Whether slots may be free, or a turn has come, because an attempt, a waiting job or a machine is no more."""
     events: Counter[str] = field(default_factory=Counter)
 
     def hint(self, job: str, stream: Hint) -> None:
@@ -68,12 +74,14 @@ class UnitOfWork:
     def save(self, before: World, step: Step) -> World:
         after = repository.save_step(self.conn, before, step, self.now)
         self._record_changes(step)
+        self._record_turns(before, after)
         if step.events or step.world != before:
             self.changes.hint(after.job.id, Hint.EVENT)
         return after
 
     def create(self, step: Step) -> World:
         world = repository.insert_job(self.conn, step, self.now)
+        self.changes.queued.add(world.job.id)
         self._record_changes(step)
         self.changes.hint(world.job.id, Hint.EVENT)
         return world
@@ -83,8 +91,19 @@ class UnitOfWork:
             step = advance_machine(machine, fact, self.now)
             machine = repository.save_machine(self.conn, machine, step.machine, step.effects, self.now)
             self.changes.effects |= bool(step.effects)
+            self.changes.freed |= not machine.alive
         self.changes.machines.add(machine.id)
         return machine
+
+    def _record_turns(self, before: World, after: World) -> None:
+        """Record what the scheduler needs to know: a job that is placed at once is none of its business."""
+        was, waits = (world.job.state is JobState.QUEUED for world in (before, after))
+        if waits and not was:
+            self.changes.queued.add(after.job.id)
+        if was and not waits:
+            self.changes.queued.discard(after.job.id)
+        left_the_queue = was and not waits and after.live is None
+        self.changes.freed |= left_the_queue or (before.live is not None and after.live is None)
 
     def _record_changes(self, step: Step) -> None:
         self.changes.machines |= step.touched
@@ -119,6 +138,8 @@ class Writer:
         self._wake(f"machine:{machine}" for machine in changes.machines)
         if changes.effects:
             self._wake(["effects"])
+        if changes.queued or changes.freed:
+            self._wake([SCHEDULER])
         if not _HOOKED.isdisjoint(changes.events):
             self._wake([HOOKS])
 

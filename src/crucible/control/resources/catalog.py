@@ -49,10 +49,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class UnconnectedOffers:
-    """Offers of providers that are not connected, and the prices that they were made from."""
+    """Offers of providers that are not connected, and the prices that they were made from.
+
+    `revision`: of the connected backends.
+    """
 
     offers: tuple[Offer, ...]
     stock: Stock
+    revision: int = 0
 
 
 class Catalog:
@@ -139,17 +143,18 @@ class Catalog:
         return datetime.fromtimestamp(self._clock.now(), UTC).date()
 
     def _unconnected(self, stock: Stock) -> UnconnectedOffers:
-        if self._cached is None or self._cached.stock is not stock:
+        revision = self._backends.revision
+        if self._cached is None or self._cached.stock is not stock or self._cached.revision != revision:
             reasons = {name: why for name in stock.catalog.providers() if (why := self._why_not(name))}
             offers = stock.catalog.offers(Need(providers=tuple(reasons))) if reasons else ()
             self._cached = UnconnectedOffers(
-                tuple(replace(offer, why_not=reasons[offer.backend]) for offer in offers), stock
+                tuple(replace(offer, why_not=reasons[offer.backend]) for offer in offers), stock, revision
             )
         return self._cached
 
     def _why_not(self, provider: str) -> str:
         """Return why this provider cannot run jobs here, and how to connect it; empty if it is connected."""
-        return "" if self._backends.has(provider) else why_unconnected(provider, self._backends.names())
+        return "" if self._backends.has(provider) else why_unconnected(provider)
 
     def _page(self, stock: Stock, need: Need, limit: int, after: Key | None) -> PricePage:
         offers = stock.catalog.offers(need, after=after, limit=limit + 1)

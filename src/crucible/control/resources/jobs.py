@@ -109,6 +109,7 @@ class Jobs:
             accepted = self._services.submitter.store(unit, spec, key, who)
             return SubmittedJob(queries.read_job(unit.conn, accepted.job, unit.now), accepted.created)
 
+        await self._services.admission.prepare([spec])
         submitted = await self._services.writer.write(store)
         crashpoint("submit.after_commit")
         self._announce_jobs()
@@ -117,7 +118,11 @@ class Jobs:
     async def submit_many(
         self, who: Identity, orders: Sequence[tuple[JobSpec, str | None]]
     ) -> list[SubmittedJob | CrucibleError]:
-        """Submit specs with their keys. Returns the result of each, in order; one that is refused stops no other."""
+        """Submit specs with their keys. Returns the result of each, in order; one that is refused stops no other.
+
+        Raises QueueFull if the queue has no room for all of them.
+        """
+        await self._services.admission.prepare([spec for spec, _ in orders])
         done = await self._services.bulk.submit(orders, who)
         self._announce_jobs()
         ids = [one.job for one in done if isinstance(one, StoredJob)]

@@ -16,6 +16,7 @@ from crucible.core.fields import EXTRA, suggest_field
 from crucible.core.job import models
 from crucible.core.job.models import ModelOrder
 from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
+from crucible.core.patterns import broken_rule
 from crucible.core.people.identity import Identity
 from crucible.core.views.server import ModelPage, ModelView
 from crucible.wire.models.options import BadConfig, check_config
@@ -168,7 +169,9 @@ def _spec(order: ModelOrder, plugin: Plugin, job: Mapping[str, object]) -> JobSp
             raise BadInput(
                 f"There is no field {where!r}.", fix=suggest_field(JobSpec, first["loc"]), field=where
             ) from error
-        raise BadInput(f"The field {where!r} is not right: {first['msg']}.", fix=f"Change {where!r}.") from error
+        rule = broken_rule(first)
+        wrong = f"it {rule}" if rule else first["msg"]
+        raise BadInput(f"The field {where!r} is not right: {wrong}.", fix=f"Change {where!r}.") from error
 
 
 def _with_gpu_memory(plugin: Plugin, job: Mapping[str, object]) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from crucible.backends.base import MachineOrder, Slots
+from crucible.backends.base import MachineOrder
 from crucible.catalog import PROVIDERS
 from crucible.control.jobs.views import iso
 from crucible.control.machines.machine_factory import MachineFactory
@@ -14,9 +14,10 @@ from crucible.control.planning.accuracy import Lessons, accuracy_view, list_pred
 from crucible.control.planning.profiles import Profiles
 from crucible.control.resources.catalog import Catalog, UnconnectedOffers, ages
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.backends import BackendOffer, ConnectedBackends
-from crucible.core.compute import budget, offer_choice
-from crucible.core.compute.offers import Offer
+from crucible.control.scheduling.backends import ConnectedBackends
+from crucible.control.scheduling.offers import OfferBook
+from crucible.core.compute import budget
+from crucible.core.compute.offers import Market, Nodes, Offer
 from crucible.core.compute.pricing import Segment, machine_cost
 from crucible.core.compute.resources import MIN_MEMORY
 from crucible.core.compute.tiers import effective_resources
@@ -33,6 +34,7 @@ from crucible.core.routing.profile import GpuNeed, HostMemory, Profile
 from crucible.core.routing.profile_input import UNREAD, make_workload, requested_resources
 from crucible.core.routing.sizes import explain_tier, smallest_tier
 from crucible.core.routing.workload import GpuMemory, Workload
+from crucible.core.scheduling import fit
 from crucible.core.views.compute import OfferView
 from crucible.core.views.plans import CallView, CandidatesView, PlannedView, PlanView, PricesView
 from crucible.core.views.predictions import PredictionPage
@@ -53,16 +55,25 @@ class _Routed:
     plan: Plan
     offers: list[RankedOffer]
     best: RankedOffer | None
+    fallback: RankedOffer | None
+    """The on-demand offer for a job on spot, if it may fall back to one."""
     read: bool
     """Whether the runtime was predicted from the program."""
 
 
 class Plans:
     def __init__(
-        self, ports: Ports, backends: ConnectedBackends, factory: MachineFactory, deployment: str, catalog: Catalog
+        self,
+        ports: Ports,
+        backends: ConnectedBackends,
+        offers: OfferBook,
+        factory: MachineFactory,
+        deployment: str,
+        catalog: Catalog,
     ) -> None:
         self._ports = ports
         self._backends = backends
+        self._offers = offers
         self._factory = factory
         self._deployment = deployment
         self._catalog = catalog
@@ -142,7 +153,12 @@ class Plans:
             advice=explain_tier(read, work),
             image=image_for(read.frameworks.value or (), gpu=work.gpu is not GpuNeed.NONE),
             accuracy=accuracy_view(experience.accuracy),
-            job=plan_views.submission_view(chosen or waits, request, self._submitted_sizes(best, request, work)),
+            job=plan_views.submission_view(
+                chosen or waits,
+                request,
+                self._submitted_sizes(best, request, work),
+                may_fall_back=routed.fallback is not None,
+            ),
             waits=waits is not None,
             too_dear=not chosen and not waits and plan_views.exceeds_max_cost(routed.plan),
             nearest=plan_views.nearest_view(routed.plan),
@@ -169,6 +185,7 @@ class Plans:
             learned=learned,
             why=None if best else plan_views.why_no_offer(plan, self._waits(request, routed), unheard),
             chosen=chosen,
+            fallback=None if routed.fallback is None else self._view(routed.fallback, request),
             offers=tuple(self._view(offer, request) for offer in selected[: request.limit]),
             offers_count=len(offers),
             rejected=plan_views.rejected_views(plan, request.limit),
@@ -176,8 +193,11 @@ class Plans:
         )
 
     def _waits(self, request: PlanRequest, routed: _Routed) -> OfferView | None:
-        usable = [name for name in self._backends.names() if not self._why_not(request, name)]
+        usable = [name for name in self._backends.names() if self._is_usable(name, request)]
         return plan_views.waiting_offer(routed.plan, usable)
+
+    def _is_usable(self, name: str, request: PlanRequest) -> bool:
+        return self._backends.has(name) and not self._why_not(request, name)
 
     def _route(
         self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: PastRuns
@@ -195,7 +215,10 @@ class Plans:
         ranked = _in_named_order(plan.ranked, named)
         all_ranked = [learned.with_confidence(offer) if read else offer for offer in (*ranked, *plan.unconnected)]
         best = self._scheduler_choice(all_ranked[: len(ranked)], request, work) if ranked else None
-        return _Routed(plain, work, learned, plan, all_ranked, best, read)
+        target = best or next((one for one in all_ranked if self._is_usable(one.offer.backend, request)), None)
+        on_demand = _on_demand_instead(target, all_ranked, request)
+        fallback = self._scheduler_choice(on_demand, request, work) if on_demand else None
+        return _Routed(plain, work, learned, plan, all_ranked, best, fallback, read)
 
     def _forecast(self, request: PlanRequest, profile: Profile | None, routed: _Routed) -> Forecast | None:
         """Return the prediction to store; None if the runtime was not predicted or the machine is simulated."""
@@ -211,41 +234,41 @@ class Plans:
 
     def _connected(self, request: PlanRequest) -> Iterator[Offer]:
         for name in self._backends.names():
-            for offer in self._backends.offers(name):
+            for offer in self._offers.of(name) or ():
                 yield replace(offer, why_not=offer.why_not or self._why_not(request, name))
 
     def _why_not(self, request: PlanRequest, name: str) -> str:
         unheard = self._backends.rejection(name, secrets=bool(request.secrets))
         if unheard is not None:
             return str(unheard)
+        lacking = self._backends.why_no_files(name, request)
+        if lacking:
+            return f"the job {lacking}"
         abilities = self._backends.get(name).capabilities
-        if request.in_place and not abilities.in_place:
-            return f"{name} cannot run anything in place. Leave out --in-place"
         if abilities.simulated and name not in (*request.named_backends, *request.allowed_backends):
             return f"{name} is simulated. To rehearse there: --backend {name}"
         return ""
 
     def _chosen_view(self, best: RankedOffer, request: PlanRequest, now: float) -> PlannedView:
         """Return the best offer with its launch call, which carries a made-up machine id."""
-        offer = self._backend_offer(best.offer)
-        life = self._life(offer, request)
+        life = self._life(best.offer, request)
         ends_at = None if life is None else now + life
-        order = MachineOrder(self._factory.machine_id(), self._deployment, best.offer, ends_at)
-        call = CallView(**asdict(offer.backend.call(order)))
+        order = MachineOrder(self._factory.machine_id(), self._deployment, best.offer, ends_at, life)
+        call = CallView(**asdict(self._backends.get(best.offer.backend).call(order)))
         return self._view(best, request).model_copy(update={"call": call, "ends_at": iso(ends_at)})
 
     def _scheduler_choice(self, ranked: list[RankedOffer], request: PlanRequest, work: Workload) -> RankedOffer:
-        """Return the offer that the scheduler would choose on the backend of the best one."""
+        """Return the offer that the scheduler would choose on the backend of the first one, in its market."""
         first = ranked[0]
         backend = self._backends.get(first.offer.backend)
-        if backend.capabilities.slots is Slots.COUNTED:
+        if isinstance(backend.capabilities.capacity, Nodes):
             return first
-        market = request.planned_market or first.offer.market
-        update = {"resources": work.need_on(first.offer.capacity), "market": market}
+        need, market = work.need_on(first.offer.capacity), first.offer.market
+        update = {"resources": need, "market": market, "spot_fallback": False}
         spec = request.model_copy(update=update)
         here = [one for one in ranked if one.offer.backend == backend.name]
-        choice = offer_choice.choose_offer(spec, [one.offer for one in here]).offer
-        return next((one for one in here if one.offer is choice), first)
+        fitting = [one for one in here if one.offer.runnable and not fit.why_never(spec, one.offer)]
+        return min(fitting, key=lambda one: (one.offer.rate, one.offer.startup_seconds), default=first)
 
     def _submitted_sizes(self, best: RankedOffer | None, request: PlanRequest, work: Workload) -> dict[str, int]:
         """Return the sizes that a submission has to give in order to get what is planned."""
@@ -263,7 +286,7 @@ class Plans:
         """
         if work.host_is_least or len(request.named_backends) > 1 or (offer.capacity.gpus and not work.need.gpus):
             return 0
-        if self._backends.get(offer.backend).capabilities.slots is not Slots.ELASTIC:
+        if isinstance(self._backends.get(offer.backend).capabilities.capacity, Nodes):
             return 0
         return max(work.memory_on(offer.capacity), MIN_MEMORY) if work.host.total else 0
 
@@ -279,25 +302,22 @@ class Plans:
         """Return what one attempt costs if its machine lives until its hard end; None if that is unknown."""
         if not self._backends.has(offer.backend):
             return None
-        life = self._life(self._backend_offer(offer), request)
+        life = self._life(offer, request)
         if life is None:
             return None if offer.rate else 0
         return machine_cost([Segment(0.0, life, offer.rate)], offer.billing, life)
 
-    def _life(self, offer: BackendOffer, request: PlanRequest) -> float | None:
+    def _life(self, offer: Offer, request: PlanRequest) -> float | None:
         """Return how long the machine lives at most, in seconds; None for one that several jobs share."""
-        if offer.backend.capabilities.shared_machines:
+        if self._backends.get(offer.backend).capabilities.shares_machines:
             return None
         need = budget.limit_to_budget(
-            effective_resources(request.tier, request.resources), request.max_cost_micros, offer.offer
+            effective_resources(request.tier, request.resources), request.max_cost_micros, offer
         )
         return self._factory.life_seconds(offer, need, request.grace_seconds)
 
     def _simulated(self, name: str) -> bool:
         return self._backends.has(name) and self._backends.get(name).capabilities.simulated
-
-    def _backend_offer(self, offer: Offer) -> BackendOffer:
-        return BackendOffer(self._backends.get(offer.backend), offer)
 
 
 def _likeness(request: PlanRequest, profile: Profile | None) -> tuple[str, str]:
@@ -334,5 +354,19 @@ def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
 
 
 def _in_named_order(ranked: Sequence[RankedOffer], names: Sequence[str]) -> list[RankedOffer]:
-    """Return the offers in the order of the named backends."""
-    return sorted(ranked, key=lambda one: names.index(one.offer.backend) if names else 0)
+    """Return the offers in the order of the named backends; those on demand instead of spot after all others."""
+    return sorted(ranked, key=lambda one: (one.is_fallback, names.index(one.offer.backend) if names else 0))
+
+
+def _on_demand_instead(
+    target: RankedOffer | None, offers: Sequence[RankedOffer], request: PlanRequest
+) -> list[RankedOffer]:
+    """Return the on-demand offers of the job's backends, if its target is spot and it may fall back to them."""
+    if target is None or not _is_paid(target, Market.SPOT) or not request.may_fall_back:
+        return []
+    names = request.named_backends or (target.offer.backend,)
+    return [one for one in offers if _is_paid(one, Market.ON_DEMAND) and one.offer.backend in names]
+
+
+def _is_paid(one: RankedOffer, market: Market) -> bool:
+    return one.offer.rate > 0 and one.offer.market is market

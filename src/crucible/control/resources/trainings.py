@@ -22,7 +22,7 @@ from crucible.control.runtime.ports import Ports
 from crucible.core.errors import NotFound
 from crucible.core.health import SYSTEM
 from crucible.core.ids import ALPHABET
-from crucible.core.job.spec import JobSpec
+from crucible.core.job.spec import DEFAULT_BACKEND, JobSpec
 from crucible.core.job.training import (
     PreparedJob,
     TrainingRequest,
@@ -112,7 +112,7 @@ def job_ref(ref: str) -> str:
 
 def execution_id(view: JobView) -> str:
     """Return the id of the job's execution; before there is one, an id that names the job."""
-    return view.execution_id or f"{view.backend or 'local'}-{view.id}"
+    return view.execution_id or f"{view.backend or DEFAULT_BACKEND}-{view.id}"
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:

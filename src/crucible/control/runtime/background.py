@@ -9,6 +9,7 @@ import structlog
 from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.backends.base import Leaves
+from crucible.control.connections import sync
 from crucible.control.db import schema as t
 from crucible.control.db.clock import database_now
 from crucible.control.db.statement import Statement
@@ -16,7 +17,7 @@ from crucible.control.machines.janitor import release_idle_pools
 from crucible.control.planning import forecast
 from crucible.control.reconcile import roles
 from crucible.control.reconcile.roles import Duty
-from crucible.control.reconcile.unit_of_work import HOOKS
+from crucible.control.reconcile.unit_of_work import HOOKS, SCHEDULER
 from crucible.control.runtime.loops import Loop, Loops
 from crucible.control.runtime.services import Services
 from crucible.core.errors import CrucibleError
@@ -27,6 +28,7 @@ log = structlog.get_logger(__name__)
 SWEEP_SECONDS = 2.0
 POLL_SECONDS = 3.0
 OFFERS_SECONDS = 15.0
+SYNC_SECONDS = 5.0
 TIDY_SECONDS = 60.0
 DUTY_SECONDS = 10.0
 LEDGER_SECONDS = 15.0
@@ -37,6 +39,8 @@ MAIL_SECONDS = 60.0
 LEAVE_TRIES = 6
 LEAVE_WAIT = 0.2
 LEAVE_DEADLINE = 1.5
+RELEASE_SECONDS = 1.4
+"""At most, of the two seconds that the stop of a server may take, for backends have to be left too."""
 CLOCK_MARGIN = 60.0
 """Seconds that the newest event may be ahead of the clock before the clock counts as set back."""
 _LATEST_EVENT = Statement(select(t.events.c.at).order_by(t.events.c.cursor.desc()).limit(1))
@@ -53,12 +57,15 @@ class BackgroundTasks:
         self._services = services
         self._ports = services.ports
         self._first_asked: float | None = None
+        self._planned_revision = services.backends.revision
+        """Of the backends that waiting jobs were last planned for."""
         self._loops = Loops(services.ports, self._make_loops())
 
     async def start(self) -> None:
         """Adopt what an earlier process left, then start the loops, even if a backend hangs."""
         await self._ports.db.write(self._adopt_leftovers)
         await self._ports.wakeups.start()
+        await self._services.connections.sync()
         await self._renew_duties()
         await self._services.uploads.remove_leftovers()
         with contextlib.suppress(TimeoutError):
@@ -68,7 +75,7 @@ class BackgroundTasks:
 
     async def _poll_once(self) -> None:
         await self._read_mail()
-        await self._services.backends.refresh()
+        await self._services.offers.refresh()
         for _ in range(SIGHTINGS if self._is_mail_read() else 0):
             await self._services.poller.poll()
 
@@ -84,6 +91,7 @@ class BackgroundTasks:
     async def stop(self) -> None:
         """End the loops and release idle machines. Jobs that run continue without the server."""
         await self._loops.stop()
+        await self._services.offers.stop()
         await self._services.performer.stop()
         await self._services.notifier.stop()
         await self._services.storelink.stop()
@@ -102,9 +110,11 @@ class BackgroundTasks:
         """Release idle pool machines, and wait a moment for it. Unfinished releases continue at the next start."""
         if not await self._services.writer.write(release_idle_pools):
             return
-        for _ in range(LEAVE_TRIES):
-            if not await self._services.performer.perform_due():
-                await self._ports.clock.sleep(LEAVE_WAIT)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                for _ in range(LEAVE_TRIES):
+                    if not await self._services.performer.perform_due():
+                        await self._ports.clock.sleep(LEAVE_WAIT)
 
     async def _leave_backends(self) -> None:
         """Let backends end what they run only for this server."""
@@ -118,7 +128,7 @@ class BackgroundTasks:
     def _adopt_leftovers(self, conn: Connection) -> None:
         """Check that this process may work on the database, and release claims that an earlier one of its name left."""
         at = database_now(conn, self._ports.clock.now)
-        self._services.deployment.check(conn, at)
+        self._services.deployment.check(conn, at, self._services.nearby())
         clear_future_deadlines(conn, at)
         for claims in _CLAIMS:
             claims.run(conn, worker=self._ports.worker)
@@ -127,8 +137,10 @@ class BackgroundTasks:
         return [
             Loop("effects", "effects", self._start_effects),
             Loop("sweep", "jobs", self._sweep),
+            Loop("scheduler", SCHEDULER, self._services.scheduler.round),
             Loop("duties", "duties", self._renew_duties),
             Loop("poller", "poll", self._poll),
+            Loop("backends", sync.TOPIC, self._sync_backends),
             Loop("offers", "offers", self._refresh_offers),
             Loop("janitor", "janitor", self._tidy),
             Loop("ledger", "ledger", self._read_meters),
@@ -149,7 +161,7 @@ class BackgroundTasks:
 
     async def _renew_duties(self) -> float:
         wait = await self._services.duties.renew(self._ports.db, self._ports.clock)
-        if self._services.duties.has(Duty.POLLER):
+        if self._services.duties.has(Duty.POLLER) and self._services.nearby():
             self._services.deployment.publish_agents_url()
         return min(wait, DUTY_SECONDS)
 
@@ -158,14 +170,37 @@ class BackgroundTasks:
             await self._services.poller.poll()
         return POLL_SECONDS
 
+    async def _sync_backends(self) -> float:
+        """Connect and disconnect backends as the database says. Without a factory there is nothing to do."""
+        if not self._services.deployment.factory.can_make:
+            return LONGEST_IDLE
+        if await self._services.connections.sync():
+            for topic in ("duties", "offers", "effects"):
+                self._ports.wakeups.wake(topic)
+        if self._services.duties.has(Duty.JANITOR):
+            await self._services.disconnector.finish_all()
+        return SYNC_SECONDS
+
     async def _refresh_offers(self) -> float:
-        await self._services.backends.refresh()
+        revision = self._services.backends.revision
+        await self._services.offers.refresh()
+        if revision != self._planned_revision:
+            self._planned_revision = revision
+            await self._plan_again()
         return OFFERS_SECONDS
+
+    async def _plan_again(self) -> None:
+        """Place and plan waiting jobs again, because a backend has come, gone or changed."""
+        self._ports.wakeups.wake(SCHEDULER)
+        if self._services.duties.has(Duty.SCHEDULER):
+            await self._ports.write(forecast.request_again)
+            self._ports.wakeups.wake(forecast.TOPIC)
 
     async def _tidy(self) -> float:
         if self._services.duties.has(Duty.JANITOR):
             await self._services.janitor.tidy()
             await self._services.janitor.release_stuck()
+            await self._services.janitor.release_idle()
         return TIDY_SECONDS
 
     async def _read_mail(self) -> float:

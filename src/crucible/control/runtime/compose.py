@@ -7,19 +7,24 @@ import hashlib
 import os
 import platform
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import structlog
+from sqlalchemy import Connection
 
 from crucible import __version__
-from crucible.backends.base import Backend, Reach
-from crucible.backends.registry import get_backend
-from crucible.backends.settings import BackendSettings
+from crucible.backends.bootstrap import AgentFile
+from crucible.backends.context import BackendContext, today
+from crucible.backends.node_identity import own_node_id
+from crucible.backends.settings import BackendSettings, MissingSettings, SettingsSource
+from crucible.catalog import Library
 from crucible.catalog.sources import KEYS
 from crucible.control.agents.agent_file import build_agent
+from crucible.control.connections.factory import BackendFactory, make_with
+from crucible.control.connections.live import LiveBackends
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import DatabaseMissing, Db, open_database
 from crucible.control.db.migrate import is_postgres
@@ -84,8 +89,9 @@ class ControlOptions:
     """The settings and paths that the composition root passes.
 
     `database`: a file, or the URL of a PostgreSQL database. `store`: a folder or a URL. `local_folder`: of the machines
-    on this computer; servers that share a database and a computer share it. `rehearsal_state`: folder of a simulated
-    cloud shared by several deployments. `models_python`: the Python whose model plugins are offered.
+    on this computer; servers that share a database and a computer share it. `backends`: the names that the setting of
+    that name has, which comes from `backends_by`; `backend_tables`: settings of backends from the configuration file.
+    `models_python`: the Python whose model plugins are offered.
     """
 
     home: Path
@@ -94,6 +100,7 @@ class ControlOptions:
     store_options: StoreOptions
     agents_url_file: Path
     agents_address_file: Path
+    agents_socket_file: Path
     local_folder: Path
     backends: tuple[str, ...]
     key: Secret
@@ -101,7 +108,8 @@ class ControlOptions:
     uv: str | None
     bundle_limit: int
     environ: dict[str, str] = field(repr=False)
-    rehearsal_state: Path | None = None
+    backends_by: str = "default"
+    backend_tables: Mapping[str, SettingsSource] = field(default_factory=dict, repr=False)
     terms: LeaseTerms = LeaseTerms()
     quota: QuotaLimits = QuotaLimits()
     queue_limit: QueueLimit = QueueLimit()
@@ -127,12 +135,13 @@ def build_control(options: ControlOptions) -> ControlPlane:
         wakeups=engine.wakeups,
         worker=engine.worker,
     )
+    options.local_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     agents_url = options.agents_url_file.read_text(encoding="utf-8").strip()
     local_agents_url = options.agents_address_file.read_text(encoding="utf-8").strip()
     address_file = AgentsUrlFile(options.local_folder / AGENTS_ADDRESS_FILE, local_agents_url)
     old_file = AgentsUrlFile(options.local_folder / "agents.url", agents_url)
-    backends = _backends(options, address_file.path)
-    nearby = _local_backends(backends.values())
+    agent_file = build_agent(options.local_folder / "agent")
+    factory = _factory(options, address_file.path, agent_file)
     shared = is_postgres(options.database)
     deployment = Deployment(
         id=deployment_id(options.key),
@@ -141,11 +150,10 @@ def build_control(options: ControlOptions) -> ControlPlane:
         local_agents_url=local_agents_url,
         scratch=options.home / "uploads",
         bundle_limit=options.bundle_limit,
-        check=DeploymentCheck(
-            deployment_id(options.key), nearby, read_host_id(options.local_folder) if nearby and shared else None
-        ),
+        check=partial(_check_deployment, options),
+        agent_file=agent_file,
         shared=shared,
-        publish_agents_url=partial(_write_all, address_file, old_file) if nearby else lambda: None,
+        publish_agents_url=partial(_write_all, address_file, old_file),
         terms=options.terms,
         quota=options.quota,
         queue_limit=options.queue_limit,
@@ -155,14 +163,21 @@ def build_control(options: ControlOptions) -> ControlPlane:
         store_url=options.store,
         channel=options.channel,
         shared_computer=options.shared_computer,
+        own_node=own_node_id(),
         models=ModelsPython(options.models_python, options.environ),
         secrets_keys=options.secrets_keys,
         post=_webhooks(options.webhook_hosts, ports.calls),
+        factory=factory,
         openid=options.openid,
         catalog=options.home / "catalog",
         price_keys={name: Secret(key) for name, variable in KEYS.items() if (key := options.environ.get(variable))},
     )
-    return ControlPlane(ports, backends, deployment)
+    return ControlPlane(ports, _named_backends(factory), deployment)
+
+
+def _check_deployment(options: ControlOptions, conn: Connection, now: float, nearby: frozenset[str]) -> None:
+    computer = read_host_id(options.local_folder) if nearby and is_postgres(options.database) else None
+    DeploymentCheck(deployment_id(options.key), nearby, computer)(conn, now)
 
 
 def _write_all(*files: AgentsUrlFile) -> None:
@@ -215,6 +230,14 @@ def _refuse_full_store(options: ControlOptions) -> None:
         store = open_store(options.store, brief)
         if not any(next(store.list(folder), None) for folder in FOLDERS):
             return
+        if is_postgres(options.database):
+            raise DatabaseMissing(
+                f"The PostgreSQL database is empty, but the store {options.store} holds files of jobs.",
+                why="It was emptied, or `database` names another one than before; a new one would know none of the "
+                "jobs whose files are stored, and end the machines on which they run.",
+                fix="Correct `database`, or restore a backup with `crucible db restore FILE`. For a new deployment, or "
+                "to leave the jobs of a SQLite file behind, move the store away or set another with CRUCIBLE_STORE.",
+            )
         raise DatabaseMissing(
             f"The database {options.database} is missing or empty, but the store {options.store} holds files of jobs.",
             why="The database was removed or emptied; a new one would know none of the jobs whose files are stored.",
@@ -228,20 +251,32 @@ def process_name() -> str:
     return f"{platform.node()[:MAX_HOST_CHARS]}:{os.getpid()}:{_STARTED}"
 
 
-def _backends(options: ControlOptions, agents_url_file: Path) -> dict[str, Backend]:
-    options.local_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    settings = BackendSettings(
+def _factory(options: ControlOptions, agents_url_file: Path, agent_file: AgentFile) -> BackendFactory:
+    library = Library(options.home / "catalog")
+    context = BackendContext(
+        settings=BackendSettings(),
         home=options.local_folder,
         agents_url_file=agents_url_file,
-        agent_file=build_agent(options.local_folder / "agent"),
+        agent_file=agent_file,
         python=options.python,
         uv=options.uv,
-        rehearsal_state=options.rehearsal_state,
         environ=options.environ,
+        catalog=lambda: library.stock(today()).catalog,
+        agents_socket_file=options.agents_socket_file,
+        deployment=deployment_id(options.key),
     )
-    return {name: get_backend(name, settings) for name in options.backends}
+    tables = options.backend_tables
+    factory = BackendFactory(make_with(context), options.backends, options.backends_by, tables, options.environ)
+    for name in tables:
+        factory.model(name)  # raises UnknownName
+    return factory
 
 
-def _local_backends(backends: Iterable[Backend]) -> frozenset[str]:
-    """Return the backends whose machines are on this computer."""
-    return frozenset(backend.name for backend in backends if backend.capabilities.reach is Reach.LOOPBACK)
+def _named_backends(factory: BackendFactory) -> LiveBackends:
+    """Return the backends that the setting `backends` names, without those whose settings are in the database."""
+    live = LiveBackends()
+    for name in factory.named:
+        with contextlib.suppress(MissingSettings):
+            settings = factory.fill(name).settings
+            live.put(name, factory.make(name, settings), settings, closing=False)
+    return live

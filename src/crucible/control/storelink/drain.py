@@ -7,7 +7,7 @@ yet. Both for a limited time: a store that never answers again must not keep a j
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, select
@@ -51,10 +51,10 @@ class _UnreadAttempt:
 
 
 class MailboxDrain:
-    def __init__(self, ports: Ports, agents: Agents, backends: Iterable[str]) -> None:
+    def __init__(self, ports: Ports, agents: Agents, backends: Collection[str]) -> None:
         self._ports = ports
         self._agents = agents
-        self._backends = tuple(backends)
+        self._backends = backends
         self._more: dict[str, bool] = {}
         self._held_at: dict[str, float] = {}
 
@@ -68,7 +68,9 @@ class MailboxDrain:
         `among`: machines that may have a mailbox; None: any.
         """
         now = self._ports.clock.now()
-        every, limit = await self._ports.db.read(lambda conn: (_load_unread(conn, self._backends), _limit(conn)))
+        every, limit = await self._ports.db.read(
+            lambda conn: (_load_unread(conn, sorted(self._backends)), _limit(conn))
+        )
         found = [item for item in every if among is None or item.machine in among]
         self._forget(found)
         for item in found:
@@ -90,7 +92,7 @@ class MailboxDrain:
         self._held_at = {name: at for name, at in self._held_at.items() if name in attempts}
 
 
-def _load_unread(conn: Connection, backends: tuple[str, ...]) -> list[_UnreadAttempt]:
+def _load_unread(conn: Connection, backends: list[str]) -> list[_UnreadAttempt]:
     rows = _OPEN.all(conn, backends=backends)
     return [_UnreadAttempt(row["id"], row["attempt"], row["gone_at"], row["last_seen"] is not None) for row in rows]
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from crucible.backends.base import Backend
+from crucible.backends.base import Backend, Tunnels
 from crucible.control.storelink.mailboxes import Mailboxes
 from crucible.core.channels import Channel, ChannelChoice, Rejection, check_channel, choose_channel
 from crucible.storage.addresses import FolderAddress, parse_address
@@ -32,13 +32,19 @@ class Invitations:
         self._lacking: set[str] = set()
 
     def channel(self, backend: Backend) -> ChannelChoice:
-        return choose_channel(backend.capabilities.reach, self._agents_url, self._store_url, self._wanted)
+        reach, tunnels = backend.capabilities.reach, isinstance(backend, Tunnels)
+        return choose_channel(reach, self._agents_url, self._store_url, self._wanted, tunnels=tunnels)
 
-    async def make_invitation(self, backend: Backend, machine: str) -> Mapping[str, object] | None:
-        """Return the bootstrap's section on the store; None where the agent calls the server."""
+    async def make_invitation(
+        self, backend: Backend, machine: str, agent: str | None = None
+    ) -> Mapping[str, object] | None:
+        """Return the bootstrap's section on the store; None where the agent calls the server.
+
+        `agent` is the hash of the agent file that the machine downloads, if it does.
+        """
         if self.channel(backend).channel is not Channel.STORE:
             return None
-        return await self._mailboxes.invitation(machine)
+        return await self._mailboxes.invitation(machine, agent)
 
     def probe(self, backend: Backend) -> None:
         """Find out what `rejection` needs. Blocks for a moment while an interpreter is probed."""

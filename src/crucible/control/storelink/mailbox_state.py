@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crucible.control.storelink.mailboxes import Mailboxes, own_wants
+from crucible.control.storelink.mailboxes import LASTING_URL_SECONDS, Mailboxes, own_wants
 from crucible.storage.layout import bundle_key, checkpoint_key
 from crucible.wire.documents.crypto import BadDocument, OldDocument
 from crucible.wire.documents.desired import Assignment
@@ -116,13 +116,18 @@ class MailboxState:
         """Return signed URLs for what the party always needs, and for what it asks for and may have."""
         wants = (*own_wants(party.name), *(alive.wants if alive is not None else ()))
         granted = {want: key for want in wants if (key := self._key(party, want, keys)) is not None}
-        return await self._mailboxes.sign_urls(granted)
+        lasting = {want: key for want, key in granted.items() if want in own_wants(party.name) or is_segment(want)}
+        brief = {want: key for want, key in granted.items() if want not in lasting}
+        return {
+            **await self._mailboxes.sign_urls(lasting, LASTING_URL_SECONDS),
+            **await self._mailboxes.sign_urls(brief),
+        }
 
     async def runner_urls(self, parties: list[str]) -> dict[str, str]:
         """Return the signed URLs that runners start with; their host passes them on."""
         root = mailbox_folder(self.machine)
         wants = [want for party in parties for want in own_wants(party)]
-        return await self._mailboxes.sign_urls({want: f"{root}/{want[4:]}" for want in wants})
+        return await self._mailboxes.sign_urls({want: f"{root}/{want[4:]}" for want in wants}, LASTING_URL_SECONDS)
 
     def _key(self, party: MailboxParty, want: str, keys: Mapping[str, str]) -> str | None:
         method, _, name = want.partition(" ")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from crucible.control.runtime.ports import Ports
 from crucible.storage import NotFound
+from crucible.storage.layout import agent_key
 from crucible.storage.store import Method, Signs
 from crucible.wire.documents.mailbox import (
     CLAIM,
@@ -22,8 +23,13 @@ from crucible.wire.documents.mailbox import (
 LANE = "mailbox"
 DEADLINE = 30.0
 COPY_DEADLINE = 120.0
-URL_SECONDS = 6 * 24 * 3600
-"""How long a signed URL is valid, unless the credentials that signed it expire sooner."""
+LASTING_URL_SECONDS = 6 * 24 * 3600
+"""How long a signed URL is valid by which an agent lives on while the control plane is away.
+
+All URLs end sooner if the credentials that signed them do.
+"""
+URL_SECONDS = 3600
+"""How long other signed URLs are valid. An agent whose URL is refused requests another."""
 
 
 class Mailboxes:
@@ -35,20 +41,34 @@ class Mailboxes:
         self._folder = folder
         self._urls: dict[tuple[str, Method], tuple[str, float]] = {}
 
-    async def invitation(self, machine: str) -> dict[str, object]:
-        """Return the bootstrap's section on the store. For a bucket it holds signed URLs, which are secrets."""
+    async def invitation(self, machine: str, agent: str | None = None) -> dict[str, object]:
+        """Return the bootstrap's section on the store. For a bucket it holds signed URLs, which are secrets.
+
+        With `agent`, the hash of an agent file, it says where in the store that file is.
+        """
+        invitation: dict[str, object] = {}
         if self._folder is not None:
-            return {"folder": str(self._folder)}
-        wants = (f"PUT {CLAIM}", f"GET {CLAIM}", *own_wants(HOST))
-        return {"urls": await self.sign_urls({want: f"{mailbox_folder(machine)}/{want[4:]}" for want in wants})}
+            invitation["folder"] = str(self._folder)
+        else:
+            wants = (f"PUT {CLAIM}", f"GET {CLAIM}", *own_wants(HOST))
+            granted = {want: f"{mailbox_folder(machine)}/{want[4:]}" for want in wants}
+            invitation["urls"] = await self.sign_urls(granted, LASTING_URL_SECONDS)
+        if agent is not None:
+            invitation["agent_file"] = await self._locate_agent(agent_key(agent))
+        return invitation
+
+    async def _locate_agent(self, key: str) -> str:
+        if self._folder is not None:
+            return str(self._folder / key)
+        return (await self.sign_urls({"GET agent": key}, LASTING_URL_SECONDS))["GET agent"]
 
     async def is_private(self) -> bool:
         """Return whether the store is a folder that only this system user can open, as its mode is now."""
         folder = self._folder
         return folder is not None and await self._ports.calls.run(LANE, lambda: is_private(folder), DEADLINE)
 
-    async def sign_urls(self, wants: Mapping[str, str]) -> dict[str, str]:
-        """Return signed URLs for `METHOD name` -> key; empty where agents see the store's folder.
+    async def sign_urls(self, wants: Mapping[str, str], seconds: int = URL_SECONDS) -> dict[str, str]:
+        """Return signed URLs for `METHOD name` -> key, valid for `seconds`; empty where agents see the store's folder.
 
         A URL is reused for half its life: a new one each time would change the document each time.
         """
@@ -58,10 +78,8 @@ class Mailboxes:
         asked = {(key, _method(want)) for want, key in wants.items()}
         stale = [pair for pair in asked if self._urls.get(pair, ("", 0.0))[1] < now]
         if stale:
-            signed = await self._ports.calls.run(
-                LANE, lambda: [store.signed_url(*p, URL_SECONDS) for p in stale], DEADLINE
-            )
-            self._urls.update({pair: (url, now + URL_SECONDS / 2) for pair, url in zip(stale, signed, strict=True)})
+            signed = await self._ports.calls.run(LANE, lambda: [store.signed_url(*p, seconds) for p in stale], DEADLINE)
+            self._urls.update({pair: (url, now + seconds / 2) for pair, url in zip(stale, signed, strict=True)})
         return {want: self._urls[key, _method(want)][0] for want, key in wants.items()}
 
     async def list_machines(self) -> list[str]:

@@ -19,6 +19,7 @@ from crucible.control.storelink.receive import BatchReceiver, MailboxRunner, Rec
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import Machine, MachineState
+from crucible.core.lifecycle.machines import MAKING
 from crucible.wire.documents.crypto import BadDocument
 from crucible.wire.documents.desired import Assignment, Desired, encode_desired
 from crucible.wire.documents.mailbox import (
@@ -41,7 +42,6 @@ log = structlog.get_logger(__name__)
 
 LEFT_SECONDS = 600.0
 """How long batches of a gone machine that cannot be stored are kept."""
-MAKING = (MachineState.INTENDED, MachineState.CREATING)
 OLD_AGENT = (
     "the agent of this attempt is of version 0.1.0, whose documents in the store this server cannot read: it counts as "
     "silent, though what it stores still arrives. To continue under a new agent from the newest checkpoint, resume "

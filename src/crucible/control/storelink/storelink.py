@@ -8,7 +8,7 @@ deployment may use both channels at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import structlog
@@ -21,10 +21,11 @@ from crucible.control.runtime.ports import Ports
 from crucible.control.storelink.drain import MailboxDrain
 from crucible.control.storelink.mailbox_state import MailboxState
 from crucible.control.storelink.mailboxes import Mailboxes
-from crucible.control.storelink.poll import MAKING, MailboxPoll
+from crucible.control.storelink.poll import MailboxPoll
 from crucible.control.storelink.receive import BatchReceiver
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import MachineState
+from crucible.core.lifecycle.machines import MAKING
 
 log = structlog.get_logger(__name__)
 
@@ -38,9 +39,9 @@ SEARCH_SECONDS = 300.0
 
 
 class StoreLink:
-    """`key` is the deployment's, `backends` are this process's. `invites`: new machines are told to use the store.
+    """`key` is the deployment's, `backends` are this process's. `invites`: whether new machines use the store now.
 
-    Without it only mailboxes found in the store are served, of machines launched before the setting changed.
+    If not, only mailboxes found in the store are served, of machines launched before the setting changed.
     """
 
     def __init__(
@@ -49,15 +50,15 @@ class StoreLink:
         agents: Agents,
         mailboxes: Mailboxes,
         key: bytes,
-        backends: Iterable[str],
+        backends: Collection[str],
         *,
-        invites: bool = True,
+        invites: Callable[[], bool] = lambda: True,
     ) -> None:
         self._ports = ports
         self._agents = agents
         self._mailboxes = mailboxes
         self._key = key
-        self._backends = tuple(backends)
+        self._backends = backends
         self._invites = invites
         self._receiver = BatchReceiver(ports, agents, mailboxes)
         self._drain = MailboxDrain(ports, agents, self._backends)
@@ -100,16 +101,16 @@ class StoreLink:
             await self._hold_unread()
 
     async def _hold_unread(self) -> list[str]:
-        """Record contacts for undrained attempts; without `invites` only of mailboxes that were found."""
-        only_found = not self._invites and self._searched_at is not None
+        """Record contacts for undrained attempts; if none is invited only of mailboxes that were found."""
+        only_found = not self._invites() and self._searched_at is not None
         return await self._drain.hold_unread(set(self._states) if only_found else None)
 
     async def _list_machines(self) -> list[str]:
         gone = await self._hold_unread()
         alive = select(t.machines.c.id).where(
-            t.machines.c.state != MachineState.GONE.value, t.machines.c.backend.in_(self._backends)
+            t.machines.c.state != MachineState.GONE.value, t.machines.c.backend.in_(sorted(self._backends))
         )
-        found = await self._ports.db.read(lambda conn: conn.execute(alive).scalars().all()) if self._invites else ()
+        found = await self._ports.db.read(lambda conn: conn.execute(alive).scalars().all()) if self._invites() else ()
         return sorted({*found, *gone, *self._states, *await self._find_leftovers()})
 
     async def _find_leftovers(self) -> list[str]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, exists, func, select
 
+from crucible.backends.bootstrap import find_agent_sha256
+from crucible.control.agents.agent_downloads import is_booted_from
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.jobs.queries import TERMINAL_STATES
@@ -127,6 +129,9 @@ def dead_checkpoints(conn: Connection, since: float) -> list[PendingObject]:
 
 def is_needed(conn: Connection, stray: PendingObject) -> bool:
     """Return whether a row refers to the object by now."""
+    agent = find_agent_sha256(stray.key)
+    if agent is not None:
+        return is_booted_from(conn, agent)
     if stray.sha256 is None:
         return False
     if stray.job is None:

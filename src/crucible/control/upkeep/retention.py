@@ -9,6 +9,7 @@ nothing is removed. Rows of tokens that ended long ago are deleted too; the audi
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from crucible.control.upkeep.prune_candidates import PrunePlan
 from crucible.core.errors import Conflict, CrucibleError, TimedOut, Unreachable
 from crucible.core.job.retention import DEFAULT_AGE
 from crucible.core.views.server import PruneView, UnprunedView
-from crucible.storage.layout import bundle_key, job_prefix
+from crucible.storage.layout import AGENTS, bundle_key, job_prefix
 
 log = structlog.get_logger(__name__)
 
@@ -73,11 +74,22 @@ class RemovalResult:
 
 
 class Retention:
-    """`prune_after`: seconds after its end when what a job stored is removed automatically; None: never."""
+    """`prune_after`: seconds after its end when what a job stored is removed automatically; None: never.
+
+    `current_agent`: the hash of the agent file of the running version, which is kept.
+    """
 
     def __init__(
-        self, ports: Ports, writer: Writer, room: StoreQuota, duties: Duties, *, prune_after: float | None = None
+        self,
+        ports: Ports,
+        writer: Writer,
+        room: StoreQuota,
+        duties: Duties,
+        *,
+        prune_after: float | None = None,
+        current_agent: str | None = None,
     ) -> None:
+        self._current_agent = current_agent
         self._ports = ports
         self._duties = duties
         self._writer = writer
@@ -125,6 +137,7 @@ class Retention:
         await self._remove(left.objects, done)
         for job in left.jobs:
             await self._remove_job(job, done)
+        await self._remove_old_agents(done)
         await self._remove(await self._ports.db.write(lambda conn: unannounced.collect_garbage(conn, now)), done)
         await self._ports.db.write(lambda conn: _note_round(conn, done, now))
         if done.removed:
@@ -138,13 +151,24 @@ class Retention:
             await self._ports.db.write(lambda conn: gc_marks.release_removals(conn, self._ports.worker))
 
     async def _remove_job(self, job: str, done: RemovalResult) -> None:
-        folder, store = job_prefix(job), self._ports.store
+        folder = job_prefix(job)
         try:
-            keys = await self._ports.calls.run(LANE, lambda: [key for key, _ in store.list(folder)], LIST_DEADLINE)
+            keys = await self._list(folder)
         except CrucibleError as error:
             done.failed[folder] = error
             return
         await self._remove([_object_of_job(job, key) for key in keys], done)
+
+    async def _remove_old_agents(self, done: RemovalResult) -> None:
+        """Remove the agent files of other versions, except those that a live machine was launched with."""
+        with contextlib.suppress(CrucibleError):  # the next round looks again
+            current = self._current_agent
+            keys = [key for key in await self._list(AGENTS) if current is None or current not in key]
+            await self._remove([PendingObject(key) for key in keys], done)
+
+    async def _list(self, folder: str) -> list[str]:
+        store = self._ports.store
+        return await self._ports.calls.run(LANE, lambda: [key for key, _ in store.list(folder)], LIST_DEADLINE)
 
     async def _remove(self, objects: Sequence[PendingObject], done: RemovalResult) -> None:
         """Remove objects in small batches, so that each is checked again right before it goes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from crucible.core.compute.resources import Capacity
+from crucible.core.compute.resources import Capacity, Resources
 
 
 class Market(enum.StrEnum):
@@ -47,10 +47,58 @@ class Tariff:
 
 
 @dataclass(frozen=True)
+class Nodes:
+    """The backend has computers that are shared out slot by slot: every offer names its node, and we count its slots.
+
+    `shared`: attempts on a node share one machine of ours; otherwise each has its own there (a container).
+    """
+
+    shared: bool = True
+
+
+@dataclass(frozen=True)
+class OnDemand:
+    """A machine is made for each attempt."""
+
+
+@dataclass(frozen=True)
+class ProviderQueue:
+    """A machine is made for each attempt, and waits in the provider's own queue. At most `limit` of ours wait there."""
+
+    limit: int = 1
+
+
+@dataclass(frozen=True)
+class Need:
+    """What offers are asked for. Empty: any GPU type, region or market."""
+
+    resources: Resources = Resources()
+    gpu_types: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    markets: tuple[Market, ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """A physical computer that is shared out slot by slot.
+
+    `id` is its identity, the same whatever backends reach it; `name` is what users call it. `max_attempts`: how many
+    attempts may run there at once; None: as many as its capacity holds. `busy_gpus`: GPUs that programs outside this
+    deployment use now.
+    """
+
+    id: str
+    name: str
+    max_attempts: int | None = None
+    busy_gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Offer:
     """An instance type that could run a job.
 
-    `rate` is in micro-dollars per hour; `why_not` is set if the offer is not runnable now.
+    `rate` is in micro-dollars per hour; `why_not` is set if the offer is not runnable now. `node`: the computer whose
+    slots are offered; None if a machine is made for the job.
     """
 
     backend: str
@@ -66,6 +114,7 @@ class Offer:
     dated: str = ""
     why_not: str = ""
     tariff: Tariff = Tariff()
+    node: Node | None = None
 
     @property
     def runnable(self) -> bool:

@@ -67,6 +67,9 @@ class JobFile(BaseModel):
         default=(), description="Fallback backends, in order, for when one has no machine or reclaimed it."
     )
     market: str | None = Field(default=None, description="spot, on_demand or reserved.", examples=["spot"])
+    spot_fallback: bool = Field(
+        default=False, description="Spot, but on demand where no spot machine is available (default: wait for one)."
+    )
     regions: str | tuple[str, ...] = Field(default=(), description="Only these regions.")
     tier: str | None = Field(default=None, description="A named size; see `crucible tiers`.")
     cpus: float | None = Field(default=None, description="Number of CPUs; fractions are allowed.")
@@ -102,6 +105,11 @@ class JobFile(BaseModel):
     )
     seed: int | None = Field(default=None, description="Value of $CRUCIBLE_SEED.")
     resume_from: str | None = Field(default=None, description="ID of a checkpoint, of any job, to start from.")
+    max_wait: str | int | float | None = Field(
+        default=None,
+        description="Longest time in a provider's own queue before the job goes elsewhere (default: no limit).",
+        examples=["2h"],
+    )
     grace: str | int | float | None = Field(default=None, description="Time between TERM and KILL.")
     tags: tuple[str, ...] = Field(default=(), description="Labels to find the job by.")
 

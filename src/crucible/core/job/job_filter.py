@@ -15,6 +15,7 @@ from crucible.core.errors import UnknownName
 from crucible.core.job.spec import Kind
 from crucible.core.job.states import JobState, Status, states_of
 from crucible.core.job.tags import MAX_KEY, MAX_VALUE, Tag, parse_tag
+from crucible.core.patterns import TEXT_PATTERN
 
 MAX_VALUES = 20
 MAX_TEXT = 200
@@ -24,10 +25,10 @@ ANY_ENDING = "*"
 _REPEATED = "repeated, or with commas"
 _TIME = "ISO 8601 (default time zone: UTC) or seconds since 1970"
 
-Word = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
+Word = Annotated[str, Field(min_length=1, max_length=100, pattern=TEXT_PATTERN)]
 Words = Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES)]
-Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=r"^[^\x00]*$")]
-TagText = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=r"^[^\x00]*$")]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=TEXT_PATTERN)]
+TagText = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=TEXT_PATTERN)]
 
 
 class JobFilter(BaseModel):

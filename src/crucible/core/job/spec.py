@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from crucible.core.compute.gpus import find_gpus
 from crucible.core.compute.offers import Market
 from crucible.core.compute.pricing import MICROS
 from crucible.core.compute.resources import Resources
 from crucible.core.job.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
-from crucible.core.people.identity import MAX_PROJECT, PROJECT_PATTERN
-from crucible.core.people.project_secrets import MAX_SECRET_NAME, MOST_SECRETS, SECRET_PATTERN
+from crucible.core.patterns import NAME_PATTERN, PLAN_PATTERN, SHA256_PATTERN, TAG_PATTERN, TEXT_PATTERN
+from crucible.core.people.identity import PROJECT_PATTERN
+from crucible.core.people.project_secrets import MOST_SECRETS, SECRET_PATTERN
 
 DEFAULT_BACKEND = "local"
 PYTHON = "{python}"
@@ -31,28 +31,15 @@ MAX_DIFF = 256 * 1024
 MAX_USD = 1e9
 MAX_PLAN = 1000
 MAX_PRIORITY = 1000
+MAX_NODES = 1024
+MAX_WAIT = 366 * 86400.0
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-SHA256_PATTERN = r"^[0-9a-f]{64}$"
-NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f/\\]+$"
-_TAG_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]+$"
-TEXT_PATTERN = r"^[^\x00]*$"
-_PLAN_PATTERN = r"^[A-Za-z0-9_.-]+$"
-PATTERN_RULES: Mapping[str, str] = {
-    SHA256_PATTERN: "must be a SHA-256 of 64 hexadecimal digits",
-    NAME_PATTERN: "must not contain slashes, backslashes or control characters",
-    _TAG_PATTERN: "must not contain control characters",
-    TEXT_PATTERN: "must not contain NUL characters",
-    _PLAN_PATTERN: "must contain only letters, digits, _ . and -",
-    PROJECT_PATTERN: f"has 1 to {MAX_PROJECT} of a-z, 0-9, - and _, and begins with a letter or a digit",
-    SECRET_PATTERN: f"has 1 to {MAX_SECRET_NAME} letters, digits and _ . -, and begins with a letter or _",
-}
-"""By pattern, what it demands of a text; follows the name of the argument in an error."""
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
 _LOADING = frozenset({"PATH", "HOME", "PYTHONPATH", "PYTHONHOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "SHELL", "TMPDIR"})
 _REQUESTED = "CRUCIBLE_CHECKPOINT_SIGNAL"  # set by users whose program wants a signal to save a checkpoint
 JobName = Annotated[str, Field(min_length=1, max_length=100, pattern=NAME_PATTERN)]
-_TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=_TAG_PATTERN)]
+_TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=TAG_PATTERN)]
 _PROJECT = Annotated[str, Field(pattern=PROJECT_PATTERN)]
 _SECRET = Annotated[str, Field(pattern=SECRET_PATTERN)]
 _TEXT = Annotated[str, Field(max_length=4096, pattern=TEXT_PATTERN)]
@@ -130,6 +117,11 @@ class DataInput(_Frozen):
             raise ValueError("the name of a data input cannot be `.` or `..`")
         return value
 
+    @property
+    def is_path(self) -> bool:
+        """Whether the source is a file or folder of the submitting computer."""
+        return "://" not in self.source or self.source.startswith("file://")
+
 
 class Retries(_Frozen):
     """Retry budgets by cause: reclaimed machines, infrastructure failures, failures of the user's code."""
@@ -167,7 +159,7 @@ class JobSpec(_Frozen):
     data: Annotated[tuple[DataInput, ...], Field(max_length=256)] = ()
     backend: _TEXT | None = None
     fallback: Annotated[tuple[_TEXT, ...], Field(max_length=16)] = ()
-    """Backends to try in this order when the one before reclaimed its machine or has none."""
+    """Further backends on which it may run, in the order of preference: the first of all that has room takes it."""
     market: Market | None = None
     regions: Annotated[tuple[_TEXT, ...], Field(max_length=64)] = ()
     gpu_types: Annotated[
@@ -185,6 +177,14 @@ class JobSpec(_Frozen):
     # at its default: servers of 0.1.0 refuse unknown keys, and Idempotency-Key compares hashes of this JSON.
     priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda n: not n)] = 0
     """Its order among the waiting jobs of the same user: higher goes first."""
+    nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES, exclude_if=lambda n: n == 1)] = 1
+    """How many machines it runs on at once, one for each rank."""
+    spot_fallback: Annotated[bool, Field(strict=True, exclude_if=lambda value: not value)] = False
+    """Where no spot machine is available it may run on demand; without a market it means spot."""
+    max_wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT)] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    """How long its machine may stand in a provider's own queue before the job goes elsewhere (default: no limit)."""
     retries: Retries = Retries()
     keep: KeepPolicy = KeepPolicy()
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
@@ -192,7 +192,7 @@ class JobSpec(_Frozen):
     resume_from: _TEXT | None = None
     """The id of a checkpoint, of any job, from which the first attempt starts."""
     rerun_of: _TEXT | None = None
-    plan: Annotated[str, Field(min_length=1, max_length=MAX_PLAN, pattern=_PLAN_PATTERN)] | None = Field(
+    plan: Annotated[str, Field(min_length=1, max_length=MAX_PLAN, pattern=PLAN_PATTERN)] | None = Field(
         default=None, exclude_if=lambda value: value is None
     )
     """Ignored. Clients of version 0.1.0 send it, and jobs submitted by them have it stored."""
@@ -206,18 +206,24 @@ class JobSpec(_Frozen):
         """All backends that the job may run on, the first choice first."""
         return tuple(dict.fromkeys((self.backend or DEFAULT_BACKEND, *self.fallback)))
 
-    def backend_after(self, failed: str) -> str:
-        """Return the next backend to try; after the last one, the same again.
-
-        A backend that is not in the list (a user moved the job there) is kept.
-        """
-        if failed not in self.backends:
-            return failed
-        return self.backends[min(self.backends.index(failed) + 1, len(self.backends) - 1)]
-
     @property
     def max_cost_micros(self) -> int | None:
         return None if self.max_cost_usd is None else round(self.max_cost_usd * MICROS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fallback_means_spot(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and fields.get("spot_fallback") is True and fields.get("market") is None:
+            return {**fields, "market": Market.SPOT}
+        return fields
+
+    @field_validator("spot_fallback")
+    @classmethod
+    def _spot_fallback(cls, value: bool, info: ValidationInfo) -> bool:
+        market = info.data.get("market", Market.SPOT)
+        if value and market is not Market.SPOT:
+            raise ValueError(f"needs the market spot, not {market.value}")
+        return value
 
     @field_validator("command")
     @classmethod

@@ -29,7 +29,6 @@ class DesiredState(enum.StrEnum):
     """The state that the user wants of a job."""
 
     RUN = "run"
-    STOP = "stop"
     CANCEL = "cancel"
 
 
@@ -45,6 +44,7 @@ class AttemptState(enum.StrEnum):
 class MachineState(enum.StrEnum):
     INTENDED = "intended"
     CREATING = "creating"
+    QUEUED = "queued"
     UP = "up"
     RELEASING = "releasing"
     GONE = "gone"

@@ -21,17 +21,8 @@ from crucible.core.compute.resources import Resources
 from crucible.core.compute.tiers import DEFAULT_TIER
 from crucible.core.errors import BadInput
 from crucible.core.job.models import ModelOrder
-from crucible.core.job.spec import (
-    NAME_PATTERN,
-    PYTHON,
-    SHA256_PATTERN,
-    TEXT_PATTERN,
-    EnvironmentSpec,
-    JobSpec,
-    Retries,
-    Source,
-    SourceKind,
-)
+from crucible.core.job.spec import PYTHON, EnvironmentSpec, JobSpec, Retries, Source, SourceKind
+from crucible.core.patterns import NAME_PATTERN, SHA256_PATTERN, TEXT_PATTERN, broken_rule
 from crucible.core.people.identity import PROJECT_PATTERN
 
 MAIN, CONFIG_FILE = "main.py", "config.json"
@@ -52,8 +43,9 @@ def _checked(kind: type[M], fields: Mapping[str, Any]) -> M:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
+        rule = broken_rule(first)
         raise BadInput(
-            f"The request cannot be run: {first['msg']}.",
+            f"The request cannot be run: {f'{where!r} {rule}' if rule else first['msg']}.",
             fix=f"Change what becomes {where!r}; GET /openapi.json says what is allowed.",
             field=where,
         ) from error
@@ -253,6 +245,7 @@ def job_fields(request: TrainingRequest) -> dict[str, Any]:
         "resources": config.resources or Resources(),
         "environment": _environment(config),
         "market": Market.SPOT if config.allow_spot_instances else None,
+        "spot_fallback": config.allow_spot_instances,
         "retries": retries,
         "resume_from": config.resume_from,
         "seed": config.seed,

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from crucible.core.job.states import AttemptState, Condition, DesiredState, JobState, MachineState
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.outcome import end_attempt, end_job, release_machines
+from crucible.core.lifecycle.outcome import end_attempt, end_job, never_contacted, release_machines, stop_attempt
+from crucible.core.lifecycle.provider_queue import withdrawal_due
 from crucible.core.lifecycle.reasons import Reason
 from crucible.core.lifecycle.reopen import reopen
 from crucible.core.lifecycle.reports import apply_notice, apply_report
@@ -40,24 +41,22 @@ def _decide(world: World, fact: f.Fact, now: float) -> Step:
             return _waits(world, why)
         case f.Placed():
             return _placed(world, fact)
-        case f.Impossible(why):
-            return _impossible(world, why, now)
         case f.NothingSaved():
             return _unsaved(world, now)
-        case f.MovedOn(backend, why):
-            return _moved_on(world, backend, why)
         case f.CancelRequested(by):
             return _cancel(world, by, now)
         case f.ResumeRequested():
             return reopen(world, fact, now)
         case f.CheckpointRequested(by):
             return _request_checkpoint(world, by)
+        case f.StopAttempt():
+            return _stop_attempt(world, fact, now)
         case f.InterruptionNoticed(attempt, seconds):
             return apply_notice(world, attempt, seconds, now)
         case f.RunnerContacted(attempt):
             return record_contact(world, attempt, now)
-        case f.Tick(listening_since):
-            return check_attempt(world, now, listening_since)
+        case f.Tick(listening_since, has_alternative):
+            return check_attempt(world, now, listening_since, has_alternative=has_alternative)
         case f.RunnerStaging() | f.RunnerStarted() | f.RunnerExited() | f.RunnerEnded():
             return apply_report(world, fact, now)
 
@@ -75,16 +74,26 @@ def _waits(world: World, why: str) -> Step:
 
 
 def _placed(world: World, fact: f.Placed) -> Step:
-    attempt, machine = fact.attempt, fact.machine
-    if not _may_start(world.job, attempt) or world.live or not machine.wanted:
+    attempt, machines = fact.attempt, {machine.id: machine for machine in fact.machines}
+    if not _may_start(world.job, attempt) or world.live or not all(m.wanted for m in machines.values()):
         return Step(world)
-    state = AttemptState.PLACED if machine.state is MachineState.UP else AttemptState.LAUNCHING
-    placed = world.with_machine(machine).with_attempt(replace(attempt, state=state))
-    placed = placed.with_job(attempts=attempt.number, waiting="", placement=fact.why)
-    data = {"attempt": attempt.number, "backend": attempt.backend, "machine": machine.id, "why": fact.why}
-    event = Event("placed", data)
-    effects = (Effect(EffectKind.LAUNCH, machine.id),) if fact.new else ()
-    return Step(placed, (event,), effects, frozenset({machine.id}))
+    up = all(machine.state is MachineState.UP for machine in machines.values())
+    state = AttemptState.PLACED if up else AttemptState.LAUNCHING
+    placed = replace(world, machines={**world.machines, **machines}).with_attempt(replace(attempt, state=state))
+    placed = placed.with_job(attempts=attempt.number, backend=attempt.backend, waiting="", placement=fact.why)
+    names = list(machines)
+    data = {"attempt": attempt.number, "backend": attempt.backend, "machine": names[0], "why": fact.why}
+    event = Event("placed", data if len(names) == 1 else {**data, "machines": names})
+    new = [m for m in machines.values() if m.id in fact.new and m.gang in (None, m.id)]
+    effects = tuple(Effect(EffectKind.LAUNCH, machine.id) for machine in new)
+    return Step(placed, (*_moved_on(world.job, fact), event), effects, frozenset(machines))
+
+
+def _moved_on(job: Job, fact: f.Placed) -> tuple[Event, ...]:
+    """Return the event of a job that runs on another backend than it waited for or ran on last."""
+    if job.backend == fact.attempt.backend:
+        return ()
+    return (Event("moved_on", {"from": job.backend, "to": fact.attempt.backend, "why": fact.passed_over}),)
 
 
 def _may_start(job: Job, attempt: Attempt) -> bool:
@@ -93,24 +102,11 @@ def _may_start(job: Job, attempt: Attempt) -> bool:
     return next_one and job.state is JobState.QUEUED and job.desired is DesiredState.RUN
 
 
-def _impossible(world: World, why: str, now: float) -> Step:
-    if world.job.state not in (JobState.PENDING, JobState.QUEUED) or world.live:
-        return Step(world)
-    return end_job(world, Reason.NO_CAPACITY, why, now)
-
-
 def _unsaved(world: World, now: float) -> Step:
     if world.job.state is not JobState.QUEUED or world.live or not world.attempts:
         return Step(world)
     why = "it saved no checkpoint in that time, so it would only start over"
     return end_job(world, Reason.SUSPENDED, why, now, world.attempts[-1])
-
-
-def _moved_on(world: World, backend: str, why: str) -> Step:
-    if world.job.state is not JobState.QUEUED or world.job.backend == backend:
-        return Step(world)
-    data = {"from": world.job.backend, "to": backend, "why": why}
-    return Step(world.with_job(backend=backend, waiting=why), (Event("moved_on", data),))
 
 
 def _request_checkpoint(world: World, by: str) -> Step:
@@ -133,16 +129,17 @@ def _cancel(world: World, by: str, now: float) -> Step:
         return replace(requested, world=wanted.with_attempt(cancelled))
     if world.live.state not in (AttemptState.PLACED, AttemptState.LAUNCHING):
         return requested
-    if _never_contacted(world, world.live):
+    if never_contacted(world, world.live):
         return requested.then(end_attempt(wanted, world.live, Reason.CANCELLED, now))
     return requested.then(release_machines(wanted, world.live, "the job was cancelled", now))
 
 
-def _never_contacted(world: World, attempt: Attempt) -> bool:
-    """Return whether no host has claimed its machines or made contact, so that none can have the assignment."""
-    machines = [world.machines.get(slot.machine) for slot in attempt.slots]
-    none_came = all(m is not None and m.claimed_by is None and m.up_at is None for m in machines)
-    return none_came and attempt.last_seen is None
+def _stop_attempt(world: World, fact: f.StopAttempt, now: float) -> Step:
+    """Ask the attempt to stop; once its program has ended it is too late, and its own outcome counts."""
+    attempt = world.live
+    if attempt is None or attempt.id != fact.attempt or attempt.state is AttemptState.SAVING:
+        return Step(world)
+    return stop_attempt(world, attempt, fact.reason, fact.why, now)
 
 
 def _finish(step: Step, now: float) -> Step:
@@ -176,13 +173,13 @@ def _due(world: World, now: float) -> float | None:
     attempt = world.live
     if attempt is None:
         return None
-    held = [world.machines[s.machine] for s in attempt.slots if not s.ended and s.machine in world.machines]
+    held = world.held(attempt)
     gone = [at for machine in held if (at := loss_confirmed_at(machine, attempt)) is not None]
     if gone:
         return min(gone)
-    return min(
-        [_next_check(world.job, attempt, now), *(max(at, now + CHECK_AGAIN) for at in deadlines(world, attempt))]
-    )
+    later = [at for at in (withdrawal_due(world.job, machine) for machine in held) if at is not None and at > now]
+    checks = (max(at, now + CHECK_AGAIN) for at in deadlines(world, attempt))
+    return min([_next_check(world.job, attempt, now), *checks, *later])
 
 
 def _next_check(job: Job, attempt: Attempt, now: float) -> float:

@@ -22,32 +22,21 @@ class Waits:
 
 @dataclass(frozen=True)
 class Placed:
-    """The scheduler chose a machine. `new`: the machine is only intended and has to be launched."""
+    """The scheduler chose machines, one for each rank. `new`: the ids of those that have to be launched.
+
+    `passed_over`: why a backend that the user prefers was not taken; empty if there is none.
+    """
 
     attempt: Attempt
-    machine: Machine
+    machines: tuple[Machine, ...]
     why: str
-    new: bool = False
-
-
-@dataclass(frozen=True)
-class Impossible:
-    """No connected backend can ever hold this job."""
-
-    why: str
+    new: frozenset[str] = frozenset()
+    passed_over: str = ""
 
 
 @dataclass(frozen=True)
 class NothingSaved:
     """The machine reached its maximum runtime and nothing was saved: the next attempt would start over."""
-
-
-@dataclass(frozen=True)
-class MovedOn:
-    """The backend the job waits for has no machine for it; the job moves on to its next backend."""
-
-    backend: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -69,6 +58,15 @@ class CheckpointRequested:
     """The running program is asked to save a checkpoint now."""
 
     by: str = "user"
+
+
+@dataclass(frozen=True)
+class StopAttempt:
+    """The attempt is asked to save and stop, without its job: that is queued again and continues in another one."""
+
+    attempt: str
+    why: str
+    reason: Reason = Reason.STOPPED
 
 
 @dataclass(frozen=True)
@@ -126,15 +124,17 @@ class Tick:
     """Time passed, or something around the job changed: check it again.
 
     `listening_since`: the server received no messages before that, so earlier silence proves nothing.
+    `has_alternative`: the job may run elsewhere, if its machine waits too long in a provider's queue.
     """
 
     listening_since: float = 0.0
+    has_alternative: bool = False
 
 
 RunnerFact = RunnerStaging | RunnerStarted | RunnerExited | RunnerEnded
 UserFact = CancelRequested | ResumeRequested | CheckpointRequested
-SchedulerFact = Planned | Waits | Placed | Impossible | NothingSaved | MovedOn
-Fact = SchedulerFact | UserFact | RunnerFact | InterruptionNoticed | RunnerContacted | Tick
+SchedulerFact = Planned | Waits | Placed | NothingSaved
+Fact = SchedulerFact | UserFact | RunnerFact | StopAttempt | InterruptionNoticed | RunnerContacted | Tick
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,10 @@ class LaunchSent:
 
 @dataclass(frozen=True)
 class LaunchAnswered:
+    """The launch was answered. `sent_at`: when the call that made the machine was sent (None: the first one)."""
+
     native_id: str
+    sent_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -179,18 +182,36 @@ class FoundNothing:
 
 
 @dataclass(frozen=True)
+class HostClaimed:
+    """A host claimed the machine, and named the provider's id for it."""
+
+    native_id: str
+
+
+@dataclass(frozen=True)
 class HostSeen:
     """The machine's host made contact."""
 
 
 @dataclass(frozen=True)
+class SeenQueued:
+    """The machine waits in its provider's own queue; `detail` is the provider's reason."""
+
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class SeenUp:
-    """The backend lists the machine as running."""
+    """The backend lists the machine as starting or running. `started_at`: since when, if the provider says so."""
+
+    started_at: float | None = None
 
 
 @dataclass(frozen=True)
 class SeenHalted:
     """The backend lists the machine, but the agent's host process on it has stopped."""
+
+    started_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -198,12 +219,30 @@ class SeenGone:
     """The backend no longer lists the machine.
 
     `absent_for`: seconds since the observer first missed it, on a monotonic clock (None: since the first such fact, on
-    the wall clock).
+    the wall clock). `started_at`: when it had started, if the provider says so.
     """
 
     interrupted: bool = False
     detail: str = ""
     absent_for: float | None = None
+    started_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """The machine has stood in its provider's queue for too long: it is withdrawn if it has not started."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """The provider cancelled the machine in its queue."""
+
+
+@dataclass(frozen=True)
+class AlreadyStarted:
+    """The machine could not be withdrawn, because it has left its provider's queue."""
 
 
 @dataclass(frozen=True)
@@ -219,9 +258,14 @@ MachineFact = (
     | LaunchRefused
     | LaunchLost
     | FoundNothing
+    | HostClaimed
     | HostSeen
+    | SeenQueued
     | SeenUp
     | SeenHalted
     | SeenGone
+    | Withdraw
+    | Withdrawn
+    | AlreadyStarted
     | Unwanted
 )

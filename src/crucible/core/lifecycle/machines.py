@@ -1,4 +1,7 @@
-"""Transitions of one machine: intended, creating, up, releasing, gone.
+"""Transitions of one machine: intended, creating, queued, up, releasing, gone.
+
+The clocks of a machine run from its placement. If its provider may let it wait in a queue, they run from its start: the
+time that the provider reports, else the first sign that it has started.
 
 A machine is `gone` only when its launch is settled and the backend twice does not list it, or when the backend refused
 the only call that was ever sent for it. For a machine that was up before, a refused relaunch proves nothing: what the
@@ -19,7 +22,8 @@ SIGHTINGS = 2
 RELAUNCH = 30.0
 """Seconds that a relaunched host has to make contact before it is launched again."""
 
-_MAKING = frozenset({MachineState.INTENDED, MachineState.CREATING})
+MAKING = frozenset({MachineState.INTENDED, MachineState.CREATING, MachineState.QUEUED})
+"""The states of machines whose host has not made contact."""
 
 
 @dataclass(frozen=True)
@@ -34,30 +38,43 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
         return MachineStep(machine)
     match fact:
         case f.LaunchSent(until):
-            return MachineStep(_sent(machine, until))
-        case f.LaunchAnswered(native_id):
-            return MachineStep(_answered(machine, native_id))
+            return MachineStep(_sent(machine, until, now))
+        case f.LaunchAnswered(native_id, sent_at):
+            return MachineStep(_answered(machine, native_id, sent_at))
         case f.LaunchRefused(why, only_call):
             return _refused(machine, why, only_call, now)
         case f.LaunchLost(why, until):
             return MachineStep(_lost(machine, why, until))
         case f.FoundNothing(asked_at):
             return MachineStep(_found_nothing(machine, now, now if asked_at is None else asked_at))
+        case f.HostClaimed(native_id):
+            return MachineStep(_claimed(machine, native_id, now))
         case f.HostSeen():
             return MachineStep(_host_seen(machine, now))
-        case f.SeenUp():
-            return MachineStep(_there(machine))
-        case f.SeenHalted():
-            return _halted(machine, now)
-        case f.SeenGone(interrupted, detail, absent_for):
-            return MachineStep(_seen_gone(machine, now, absent_for, interrupted, detail))
+        case f.SeenQueued(detail):
+            return MachineStep(_queued(machine, detail, now))
+        case f.SeenUp(started_at):
+            return MachineStep(_start(_there(machine), now, started_at))
+        case f.SeenHalted(started_at):
+            return _halted(_start(machine, now, started_at), now)
+        case f.SeenGone(interrupted, detail, absent_for, started_at):
+            ran = machine if started_at is None else _start(machine, now, started_at)
+            return MachineStep(_seen_gone(ran, now, absent_for, interrupted, detail))
+        case f.Withdraw(why):
+            return _withdraw(machine, why)
+        case f.Withdrawn():
+            return _release(machine, machine.detail) if machine.withdrawing else MachineStep(machine)
+        case f.AlreadyStarted():
+            return MachineStep(_start(machine, now) if machine.withdrawing else machine)
         case f.Unwanted(why):
             return _release(machine, why)
 
 
-def _sent(machine: Machine, until: float) -> Machine:
+def _sent(machine: Machine, until: float, now: float) -> Machine:
     """Record that a launch call is about to be made: what was not found earlier may still appear."""
-    return replace(machine, launch_deadline=max(machine.launch_deadline, until), empty_finds=0)
+    launched_at = now if machine.launched_at is None else machine.launched_at
+    deadline = max(machine.launch_deadline, until)
+    return replace(machine, launch_deadline=deadline, launched_at=launched_at, empty_finds=0)
 
 
 def _lost(machine: Machine, why: str, until: float | None) -> Machine:
@@ -65,11 +82,18 @@ def _lost(machine: Machine, why: str, until: float | None) -> Machine:
     return replace(machine, empty_finds=0, detail=why, launch_deadline=deadline)
 
 
-def _answered(machine: Machine, native_id: str) -> Machine:
+def _answered(machine: Machine, native_id: str, sent_at: float | None) -> Machine:
     """Record the provider's id. A host's claim proves the id; an answer naming another one is a duplicate machine."""
-    state = MachineState.CREATING if machine.state is MachineState.INTENDED else machine.state
+    if machine.native_id is None and sent_at is not None:
+        machine = replace(machine, launched_at=sent_at)
+    if machine.started_at is None:
+        # It has its place in the provider's queue now: its host is due once it starts.
+        machine = replace(machine, host_due=None)
+    if machine.state is MachineState.INTENDED:
+        machine = replace(machine, state=MachineState.CREATING)
+    detail = machine.detail if machine.state is MachineState.QUEUED else ""
     proven = machine.claimed_by or native_id
-    return _relaunched(replace(machine, state=state, native_id=proven, launch_settled=True, detail=""))
+    return _relaunched(replace(machine, native_id=proven, launch_settled=True, detail=detail))
 
 
 def _relaunched(machine: Machine) -> Machine:
@@ -101,6 +125,12 @@ def _found_nothing(machine: Machine, now: float, asked_at: float) -> Machine:
     return _gone(counted, now, "no machine was made")
 
 
+def _claimed(machine: Machine, native_id: str, now: float) -> Machine:
+    if not machine.wanted or machine.claimed_by is not None:
+        return machine
+    return _start(replace(machine, claimed_by=native_id), now)
+
+
 def _host_seen(machine: Machine, now: float) -> Machine:
     """Record contact by the host; its claim names the provider's id, which settles the launch.
 
@@ -110,8 +140,8 @@ def _host_seen(machine: Machine, now: float) -> Machine:
     settled = machine.launch_settled or native_id is not None
     deadline = min(machine.launch_deadline, now) if settled else machine.launch_deadline
     there = replace(_there(machine), native_id=native_id, launch_settled=settled, launch_deadline=deadline)
-    seen = replace(there, last_seen=now, empty_finds=0)
-    if machine.state not in _MAKING:
+    seen = replace(_start(there, now), last_seen=now, empty_finds=0)
+    if machine.state not in MAKING:
         return seen
     return replace(seen, state=MachineState.UP, up_at=machine.up_at or now, detail="")
 
@@ -127,6 +157,43 @@ def _halted(machine: Machine, now: float) -> MachineStep:
         return MachineStep(there)
     again = replace(there, state=MachineState.CREATING, launch_deadline=max(machine.launch_deadline, now + RELAUNCH))
     return MachineStep(again, (Effect(EffectKind.LAUNCH, machine.id),))
+
+
+def _queued(machine: Machine, detail: str, now: float) -> Machine:
+    """Record the provider's reason. A machine that has started is not queued any more, whatever a late answer says."""
+    there = _there(machine)
+    if machine.started_at is not None or machine.state not in (MachineState.CREATING, MachineState.QUEUED):
+        return there
+    since = now if machine.queued_at is None else machine.queued_at
+    why = machine.detail if machine.withdrawing else detail
+    return replace(there, state=MachineState.QUEUED, queued_at=since, host_due=None, detail=why)
+
+
+def _start(machine: Machine, now: float, reported: float | None = None) -> Machine:
+    """Start the clocks of a machine that has left its provider's queue; do nothing if they run.
+
+    `reported` is when the provider says that it started, by its own clock: it counts if it is after the machine's
+    creation and not in the future, and moves clocks back that run since a later time.
+    """
+    at = now if reported is None else min(max(reported, machine.created_at), now)
+    if machine.started_at is not None and (reported is None or at >= machine.started_at):
+        return machine
+    started = replace(
+        machine,
+        started_at=at,
+        host_due=machine.host_due if machine.host_seconds is None else at + machine.host_seconds,
+        ends_at=machine.ends_at if machine.life_seconds is None else at + machine.life_seconds,
+    )
+    if machine.state is not MachineState.QUEUED:
+        return started
+    return replace(started, state=MachineState.CREATING, withdrawing=False, detail="")
+
+
+def _withdraw(machine: Machine, why: str) -> MachineStep:
+    """Ask the provider to cancel the machine. It stays queued until the provider has answered."""
+    if machine.state is not MachineState.QUEUED or machine.withdrawing:
+        return MachineStep(machine)
+    return MachineStep(replace(machine, withdrawing=True, detail=why), (Effect(EffectKind.WITHDRAW, machine.id),))
 
 
 def _seen_gone(machine: Machine, now: float, absent_for: float | None, interrupted: bool, detail: str) -> Machine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from crucible.core.job.states import AttemptState, Condition, DesiredState, JobState
@@ -17,7 +18,10 @@ UNBEGUN_TRIES = 20
 """Retries of a job that never started. It is not charged, but vanishing machines must not be retried for ever."""
 
 REFUSALS = 100_000
-"""Retries after a backend had no capacity: practically as long as the user wants the job."""
+"""Retries after a backend had no capacity: practically as long as the user wants the job.
+
+The scheduler takes the next candidate at once, and pauses before it tries a kind of offer again.
+"""
 
 SUSPENSIONS = 1000
 """Times a job may continue after its machine reached its maximum run time."""
@@ -68,6 +72,33 @@ def _judge(job: Job, reason: Reason) -> Reason:
     return Reason.RUNNER_LOST if reason is Reason.CANCELLED else reason
 
 
+def stop_attempt(world: World, attempt: Attempt, reason: Reason, why: str, now: float) -> Step:
+    """Ask the live attempt to save and stop. It ends for this reason once its runners have ended or its machines went.
+
+    Its own machines are released at once if nothing was prepared on them yet, else once it has not stopped in time (see
+    overdue_reason). Does nothing if it is being stopped or cancelled already.
+    """
+    if attempt.stopping_since is not None or world.job.desired is not DesiredState.RUN:
+        return Step(world)
+    stopping = replace(attempt, stopping_since=now, reason=attempt.reason or reason, detail=attempt.detail or why)
+    event = Event("stopping", {"attempt": attempt.number, "reason": reason.value, "why": why})
+    touched = frozenset(slot.machine for slot in attempt.slots)
+    step = Step(world.with_attempt(stopping), (event,), (), touched)
+    if attempt.state not in (AttemptState.PLACED, AttemptState.LAUNCHING):
+        return step
+    own = any(world.machines[s.machine].belongs_to(attempt) for s in attempt.slots if s.machine in world.machines)
+    if never_contacted(world, attempt) and not own:
+        return step.then(end_attempt(step.world, stopping, reason, now))
+    return step.then(release_machines(step.world, stopping, why, now))
+
+
+def never_contacted(world: World, attempt: Attempt) -> bool:
+    """Return whether no host has claimed its machines or made contact, so that none can have the assignment."""
+    machines = [world.machines.get(slot.machine) for slot in attempt.slots]
+    none_came = all(m is not None and m.claimed_by is None and m.up_at is None for m in machines)
+    return none_came and attempt.last_seen is None
+
+
 def release_machines(world: World, attempt: Attempt, why: str, now: float) -> Step:
     """Release the machines that were made for this attempt alone."""
     step = Step(world)
@@ -87,8 +118,7 @@ def _next(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
     wait = _wait(world.job, retry, used)
     queued = world.with_job(
         state=JobState.QUEUED,
-        backend=world.job.spec.backend_after(world.job.backend) if reason.moves_on else world.job.backend,
-        used={**world.job.used, retry: used + 1},
+        used=world.job.used if retry is Retry.FREE else {**world.job.used, retry: used + 1},
         not_before=now + wait,
         waiting=f"attempt {attempt.number + 1} starts {wait:g} s after the last one: {reason.policy.message}",
         conditions=world.job.conditions - {Condition.UNREACHABLE},
@@ -96,7 +126,7 @@ def _next(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
     return Step(queued, (Event("retrying", {"after": reason.value, "wait_seconds": wait, "try": used + 1}),))
 
 
-def _budget(job: Job, retry: Retry) -> int:
+def _budget(job: Job, retry: Retry) -> float:
     retries = job.spec.retries
     return {
         Retry.INTERRUPTION: retries.interruption,
@@ -105,6 +135,7 @@ def _budget(job: Job, retry: Retry) -> int:
         Retry.UNBEGUN: UNBEGUN_TRIES,
         Retry.REFUSAL: REFUSALS,
         Retry.SUSPENSION: SUSPENSIONS,
+        Retry.FREE: math.inf,
     }[retry]
 
 
@@ -113,7 +144,7 @@ def _wait(job: Job, retry: Retry, used: int) -> float:
     match retry:
         case Retry.USER:
             return longest
-        case Retry.INFRASTRUCTURE | Retry.UNBEGUN | Retry.REFUSAL:
+        case Retry.INFRASTRUCTURE:
             return min(FIRST_WAIT * 2.0 ** min(used, 16), longest)
         case _:
             return 0.0

@@ -12,7 +12,8 @@ class Retry(enum.StrEnum):
     """Which retry budget the next attempt uses. NEVER: no retry.
 
     UNBEGUN: nothing ran, nothing is charged. REFUSAL: a backend had no machine, which may last. SUSPENSION: the
-    machine reached its maximum runtime, which was known in advance.
+    machine reached its maximum runtime, which was known in advance. FREE: we ended the attempt ourselves; the job is
+    queued again at once, and no budget is used.
     """
 
     NEVER = "never"
@@ -22,6 +23,7 @@ class Retry(enum.StrEnum):
     UNBEGUN = "unbegun"
     REFUSAL = "refusal"
     SUSPENSION = "suspension"
+    FREE = "free"
 
 
 class Payer(enum.StrEnum):
@@ -51,10 +53,11 @@ class Reason(enum.StrEnum):
     MACHINE_LOST = "machine_lost"
     NOT_BEGUN = "not_begun"
     REFUSED = "refused"
+    WITHDRAWN = "withdrawn"
+    STOPPED = "stopped"
     RUNNER_LOST = "runner_lost"
     LAUNCH_FAILED = "launch_failed"
     FENCED = "fenced"
-    NO_CAPACITY = "no_capacity"
 
     @property
     def policy(self) -> ReasonPolicy:
@@ -62,7 +65,7 @@ class Reason(enum.StrEnum):
 
     @property
     def moves_on(self) -> bool:
-        """Whether the backend failed the job, so that the next attempt goes to the job's next backend."""
+        """Whether the backend failed the job, so that the next attempt prefers another of the job's backends."""
         return self in _LEAVES
 
 
@@ -118,6 +121,10 @@ _VERDICTS = {
     ),
     Reason.NOT_BEGUN: _failed(Retry.UNBEGUN, Payer.PLATFORM, "The machine disappeared before the job started on it."),
     Reason.REFUSED: _failed(Retry.REFUSAL, Payer.PLATFORM, "The backend had no machine for the job."),
+    Reason.WITHDRAWN: _failed(
+        Retry.FREE, Payer.PLATFORM, "The machine waited too long in its provider's queue and was withdrawn."
+    ),
+    Reason.STOPPED: _failed(Retry.FREE, Payer.PLATFORM, "The attempt was stopped; the job continues in another one."),
     Reason.RUNNER_LOST: _failed(
         Retry.INFRASTRUCTURE,
         Payer.PLATFORM,
@@ -133,7 +140,6 @@ _VERDICTS = {
     Reason.FENCED: _failed(
         Retry.INFRASTRUCTURE, Payer.PLATFORM, "The machine was out of contact for longer than its lease."
     ),
-    Reason.NO_CAPACITY: _failed(Retry.NEVER, Payer.PLATFORM, "No connected backend can hold this job."),
 }
 
-_LEAVES = frozenset({Reason.INTERRUPTED, Reason.MACHINE_LOST, Reason.LAUNCH_FAILED, Reason.FENCED})
+_LEAVES = frozenset({Reason.INTERRUPTED, Reason.MACHINE_LOST, Reason.LAUNCH_FAILED, Reason.FENCED, Reason.WITHDRAWN})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crucible.core.job.states import DesiredState, JobState
 from crucible.core.lifecycle.facts import ResumeRequested
 from crucible.core.lifecycle.values import Event, Step, World
+from crucible.core.scheduling.candidates import list_candidates
 
 
 def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
@@ -12,7 +13,8 @@ def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
     job = world.job
     if not job.state.terminal or world.live is not None:
         return Step(world)
-    backend = fact.backend or job.spec.backends[0]
+    candidates = list_candidates(job.spec, fact.backend)
+    backend = candidates[0].backend
     again = world.with_job(
         state=JobState.QUEUED,
         desired=DesiredState.RUN,
@@ -26,6 +28,7 @@ def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
         ended_at=None,
         not_before=now,
         backend=backend,
+        candidates=candidates,
         resume_from=fact.resume_from,
         attempts_before_reopen=job.attempts,
     )

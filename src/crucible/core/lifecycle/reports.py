@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from crucible.core.job.states import AttemptState
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.outcome import end_attempt
+from crucible.core.lifecycle.outcome import end_attempt, stop_attempt
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.silence import record_contact
 from crucible.core.lifecycle.values import Attempt, Event, Step, World
@@ -61,19 +61,47 @@ def _started(world: World, attempt: Attempt, rank: int, pid: int | None, now: fl
 
 
 def _exited(world: World, attempt: Attempt, fact: f.RunnerExited, now: float) -> Step:
+    if attempt.is_gang:
+        return _rank_exited(world, attempt, fact, now)
     if attempt.state not in _BEFORE_EXIT:
         return Step(world)
+    if attempt.stopping_since is not None and fact.reason is Reason.CANCELLED:
+        return _decide_outcome(world, attempt, fact, now, attempt.reason, attempt.detail)
+    return _decide_outcome(world, attempt, fact, now, fact.reason, fact.text)
+
+
+def _decide_outcome(
+    world: World, attempt: Attempt, fact: f.RunnerExited, now: float, reason: Reason | None, detail: str
+) -> Step:
+    """Record how the attempt's program ended; outputs are still being stored."""
     saving = replace(
         attempt,
         state=AttemptState.SAVING,
-        reason=fact.reason,
-        detail=fact.text,
+        reason=reason,
+        detail=detail,
         exit_code=fact.code,
         signal=fact.signal,
         exited_at=now,
     )
     data = {"attempt": attempt.number, "reason": fact.reason.value, "code": fact.code, "signal": fact.signal}
-    return Step(world.with_attempt(saving), (Event("exited", data),))
+    event = Event("exited", {**data, "rank": fact.rank} if attempt.is_gang else data)
+    return Step(world.with_attempt(saving), (event,))
+
+
+def _rank_exited(world: World, attempt: Attempt, fact: f.RunnerExited, now: float) -> Step:
+    """Record how one rank of a gang ended. The first one to fail decides the outcome, and stops the others."""
+    known = next((slot for slot in attempt.slots if slot.rank == fact.rank), None)
+    if known is None or known.reason is not None or known.ended:
+        return Step(world)
+    slots = tuple(replace(s, reason=fact.reason) if s is known else s for s in attempt.slots)
+    marked = replace(attempt, slots=slots)
+    if all(slot.reason is Reason.COMPLETED for slot in slots):
+        return _decide_outcome(world, marked, fact, now, Reason.COMPLETED, fact.text)
+    if fact.reason is Reason.COMPLETED or attempt.reason is not None:
+        return Step(world.with_attempt(marked))
+    step = _decide_outcome(world, marked, fact, now, fact.reason, fact.text)
+    decided = next(a for a in step.world.attempts if a.id == attempt.id)
+    return step.then(stop_attempt(step.world, decided, fact.reason, f"rank {fact.rank} has ended", now))
 
 
 def _ended(world: World, attempt: Attempt, fact: f.RunnerEnded, now: float) -> Step:
@@ -81,7 +109,9 @@ def _ended(world: World, attempt: Attempt, fact: f.RunnerEnded, now: float) -> S
     marked = replace(attempt, slots=slots, detail=attempt.detail or fact.text)
     missing = {"attempt": attempt.number, "rank": fact.rank, "why": fact.text}
     step = Step(world.with_attempt(marked), () if fact.complete else (Event("outputs_incomplete", missing),))
-    if not all(slot.ended for slot in slots):
-        return step
     default = Reason.RUNNER_LOST if marked.noticed_at is None else Reason.INTERRUPTED
-    return step.then(end_attempt(step.world, marked, marked.reason or default, now))
+    if all(slot.ended for slot in slots):
+        return step.then(end_attempt(step.world, marked, marked.reason or default, now))
+    if any(slot.rank == fact.rank and slot.reason is None for slot in slots):
+        return step.then(stop_attempt(step.world, marked, default, f"rank {fact.rank} has ended", now))
+    return step

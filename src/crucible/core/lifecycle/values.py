@@ -12,14 +12,16 @@ from crucible.core.job.spec import DEFAULT_BACKEND, JobSpec
 from crucible.core.job.states import AttemptState, Condition, DesiredState, JobState, MachineState
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.people.identity import DEFAULT_PROJECT
+from crucible.core.scheduling.candidates import Candidate
 
 
 @dataclass(frozen=True)
 class Job:
     """A job. `due_at` is when the sweep checks it next; None: only a message can change it.
 
-    `backend` is where it runs or will run next. `attempts_before_reopen`: how many attempts it had when it was last
-    reopened; `resume_from`: the checkpoint chosen then. `checkpoint` counts the requested checkpoints.
+    `candidates` are the ways in which it may run; `backend` is where it runs, ran last, or would run best.
+    `attempts_before_reopen`: how many attempts it had when it was last reopened; `resume_from`: the checkpoint chosen
+    then. `checkpoint` counts the requested checkpoints.
     """
 
     id: str
@@ -47,6 +49,7 @@ class Job:
     not_before: float = 0.0
     due_at: float | None = None
     backend: str = DEFAULT_BACKEND
+    candidates: tuple[Candidate, ...] = ()
     resume_from: str | None = None
     attempts_before_reopen: int = 0
     checkpoint: int = 0
@@ -54,20 +57,25 @@ class Job:
 
 @dataclass(frozen=True)
 class Slot:
-    """One rank of an attempt on a machine. `ended`: its runner reported its end, or cannot be running any more."""
+    """One rank of an attempt on a machine. `ended`: its runner reported its end, or cannot be running any more.
+
+    `reason`: why its program ended, once its runner has reported that.
+    """
 
     rank: int
     machine: str
     allocation: Allocation
     ended: bool = False
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run of a job on a machine. `number` counts from 1; `generation` is the job's when the attempt was placed.
+    """One run of a job, on one machine or on the machines of a gang. `number` counts from 1.
 
-    `exited_at` is when its program ended; `ended_at` is later, because outputs are stored in between. `noticed_at` is
-    when an interruption of its machine was announced; `resume_from`, the checkpoint that it started from.
+    `generation` is the job's when the attempt was placed. `exited_at` is when its program ended; `ended_at` is later,
+    because outputs are stored in between. `noticed_at` is when an interruption of its machine was announced;
+    `stopping_since`, when it was asked to stop without its job; `resume_from`, the checkpoint that it started from.
     """
 
     id: str
@@ -89,10 +97,16 @@ class Attempt:
     last_seen: float | None = None
     resume_from: str | None = None
     noticed_at: float | None = None
+    stopping_since: float | None = None
 
     @property
     def live(self) -> bool:
         return self.state is not AttemptState.ENDED
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether it has several ranks, which run and end together."""
+        return len(self.slots) > 1
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,10 @@ class Machine:
     `call` is the rendered LaunchCall as JSON, opaque here. `launch_settled`: the launch was answered or definitely
     refused, or its time passed and two finds by token came back empty; before that an absent machine proves nothing.
     `lease_seconds` is how long its agent continues without contact (None: for ever);
-    `host_due` the deadline of its host's first contact; `ends_at` the end of its maximum runtime.
+    `host_due` the deadline of its host's first contact; `ends_at` the end of its maximum runtime. If its provider may
+    let it wait, both are None until it starts: `host_seconds` and `life_seconds` later.
+    `node` is the id of the computer whose slots it shares out; `gang` the machine whose launch call makes this one too.
+    `launched_at`: when its launch was first sent; `queued_at`: since when it waits in its provider's own queue.
     """
 
     id: str
@@ -116,9 +133,13 @@ class Machine:
     instance_type: str = ""
     region: str = ""
     market: Market = Market.ON_DEMAND
+    node: str = ""
+    gang: str | None = None
     simulated: bool = False
     lease_seconds: float | None = None
     host_due: float | None = None
+    host_seconds: float | None = None
+    life_seconds: float | None = None
     billing: Billing = Billing()
     bills: bool = True
     version: int = 0
@@ -132,27 +153,46 @@ class Machine:
     gone_since: float | None = None
     interrupted: bool = False
     detail: str = ""
+    launched_at: float | None = None
+    queued_at: float | None = None
+    started_at: float | None = None
     up_at: float | None = None
     gone_at: float | None = None
     ends_at: float | None = None
     last_seen: float | None = None
+    withdrawing: bool = False
 
     @property
     def alive(self) -> bool:
         return self.state is not MachineState.GONE
+
+    @property
+    def is_billed(self) -> bool:
+        """Whether it costs money now; one that waits at its provider does not."""
+        return self.bills and self.alive and self.started_at is not None
 
     def belongs_to(self, attempt: Attempt) -> bool:
         """Return whether the machine was made for this attempt alone."""
         return self.owner == f"attempt:{attempt.id}"
 
     @property
+    def may_queue(self) -> bool:
+        """Whether its provider lets it wait, or did, so that its clocks run from its start."""
+        return self.started_at is None or self.queued_at is not None
+
+    @property
     def wanted(self) -> bool:
         """Whether the machine should exist, or be made: it is not being released."""
-        return self.state in (MachineState.INTENDED, MachineState.CREATING, MachineState.UP)
+        return self.state in USABLE
+
+
+USABLE = frozenset({MachineState.INTENDED, MachineState.CREATING, MachineState.QUEUED, MachineState.UP})
+"""The states of machines that are not being released."""
 
 
 class EffectKind(enum.StrEnum):
     LAUNCH = "launch"
+    WITHDRAW = "withdraw"
     TERMINATE = "terminate"
 
 
@@ -184,6 +224,11 @@ class World:
     def live(self) -> Attempt | None:
         """The live attempt; the rules allow at most one."""
         return next((a for a in reversed(self.attempts) if a.live), None)
+
+    def held(self, attempt: Attempt) -> list[Machine]:
+        """Return the machines on which the attempt's runners may still run."""
+        names = dict.fromkeys(slot.machine for slot in attempt.slots if not slot.ended)
+        return [self.machines[name] for name in names if name in self.machines]
 
     def with_job(self, **changes: object) -> World:
         return replace(self, job=replace(self.job, **changes))  # type: ignore[arg-type]

@@ -16,9 +16,6 @@ from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
 
 MAX_PATH, MAX_ISSUER, MAX_SUBJECT = 2000, 300, 255
-VERIFIER_PATTERN = r"^[A-Za-z0-9._~-]{43,128}$"
-CHALLENGE_PATTERN = r"^[A-Za-z0-9_-]{43}$"
-ECHO_PATTERN = r"^[A-Za-z0-9_-]{1,128}$"
 _LOCAL = re.compile(r"/(?!/)[\x21-\x5b\x5d-\x7e]*")
 """A path on this server. Browsers read a backslash as a slash and drop tabs and newlines, so those are excluded."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

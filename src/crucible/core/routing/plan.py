@@ -36,6 +36,8 @@ class RankedOffer(NamedTuple):
     best: float
     """The weight of the best offer."""
     on_demand: int | None = None
+    is_fallback: bool = False
+    """It is on demand, for a job that prefers spot; such offers come after all others."""
 
     @property
     def score(self) -> float:
@@ -89,6 +91,7 @@ class Plan:
 class _WeighedOffer(NamedTuple):
     """Sorts by its fields in their order, down to its position in the input: the same offers give the same order."""
 
+    is_fallback: bool
     weight: float
     """In the unit of the objective, less is better."""
     eta: float
@@ -105,7 +108,7 @@ class _WeighedOffer(NamedTuple):
     @property
     def name(self) -> tuple[str, str, str]:
         """Backend, region and instance type: the same for each market."""
-        return self[4:7]
+        return self[5:8]
 
 
 def route(work: Workload, request: PlanRequest, offers: Iterable[Offer], speeds: SpeedModel) -> Plan:
@@ -120,7 +123,7 @@ def route(work: Workload, request: PlanRequest, offers: Iterable[Offer], speeds:
             found = estimates.estimate(offer)
             why, over_budget = check.exceeds_limits(offer, found)
             if not why:
-                fitting.append(_weighed(request.optimize, offer, found, position))
+                fitting.append(_weighed(request, offer, found, position))
                 continue
         rejected.append(RejectedOffer(offer, why, over_budget))
     fitting.sort()
@@ -145,15 +148,17 @@ def check_request(request: PlanRequest, work: Workload) -> None:
 
 
 def _ranked(work: Workload, max_cost: int | None, fitting: list[_WeighedOffer]) -> Iterator[RankedOffer]:
-    least = fitting[0].weight if fitting else 0.0
+    least = min((one.weight for one in fitting), default=0.0)
     cheapest = {one.name: one.rate for one in fitting if one.market is Market.ON_DEMAND}
     for one in fitting:
         instead = cheapest.get(one.name) if one.market is Market.SPOT else None
-        yield RankedOffer(work, max_cost, one.offer, one.estimated, one.weight, least, instead)
+        yield RankedOffer(work, max_cost, one.offer, one.estimated, one.weight, least, instead, one.is_fallback)
 
 
-def _weighed(objective: Objective, offer: Offer, estimated: Estimate, position: int) -> _WeighedOffer:
+def _weighed(request: PlanRequest, offer: Offer, estimated: Estimate, position: int) -> _WeighedOffer:
     """Weigh an offer. An unknown runtime counts as an hour, and sorts behind other offers of the same weight."""
+    objective = request.optimize
+    is_fallback = request.spot_fallback and offer.rate > 0 and offer.market is not Market.SPOT
     rate, eta, total = offer.rate, estimated.eta, estimated.total
     last = LAST if eta is None else eta
     if eta is None:
@@ -167,7 +172,7 @@ def _weighed(objective: Objective, offer: Offer, estimated: Estimate, position: 
     else:
         weight = float(total)
     names = offer.backend, offer.region, offer.instance_type
-    return _WeighedOffer(weight, last, total, rate, *names, offer.market, position, offer, estimated)
+    return _WeighedOffer(is_fallback, weight, last, total, rate, *names, offer.market, position, offer, estimated)
 
 
 def _nearest(check: rejections.OfferCheck, rejected: list[RejectedOffer], estimates: Estimates) -> RejectedOffer | None:

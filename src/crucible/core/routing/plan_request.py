@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import MAX_GPUS, MAX_SECONDS
-from crucible.core.job.spec import TEXT_PATTERN, JobSpec
+from crucible.core.job.spec import JobSpec
+from crucible.core.patterns import TEXT_PATTERN
 
 MAIN = "main.py"
 MAX_FILES = 400
@@ -127,6 +128,11 @@ class PlanRequest(JobSpec, Goal):
     def named_backends(self) -> tuple[str, ...]:
         """The backends that the user chose, in order."""
         return self.backends if self.backend else tuple(dict.fromkeys(self.fallback))
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether a job that gets a spot machine may run on demand later: unless spot was asked for without that."""
+        return self.spot_fallback or self.planned_market is None
 
     @property
     def planned_market(self) -> Market | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.core.compute import budget, scheduling
+from crucible.core.compute import budget
 from crucible.core.compute.budget import usd
 from crucible.core.compute.gpus import display_name, join_types
 from crucible.core.compute.offers import Market, Offer
@@ -11,6 +11,10 @@ from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import GpuNeed
 from crucible.core.routing.workload import Workload
+from crucible.core.scheduling import slots
+
+NOT_SPOT = "is on demand, not spot; --spot-fallback allows that where no spot machine is available"
+"""Why an on-demand offer cannot run a job that waits for spot."""
 
 
 class OfferCheck:
@@ -24,7 +28,7 @@ class OfferCheck:
         self._max_cost = request.max_cost_micros
         self._deadline = request.deadline_seconds
         self._bounded = self._max_cost is not None or self._deadline is not None
-        self._markets = {market: _wrong_market(work, request.planned_market, market) for market in Market}
+        self._markets = {market: _wrong_market(work, request, market) for market in Market}
         self._sizes: dict[tuple[int, str], str] = {}
 
     def why_never(self, offer: Offer) -> str:
@@ -35,13 +39,14 @@ class OfferCheck:
         if self._choosy and (why := self._excluded(offer)):
             return why
         # A free offer has no market: the user's own computer serves any.
-        if offer.rate and (why := self._markets[offer.market]):
-            return why
+        market = self._markets[offer.market] if offer.rate else ""
+        if market and market != NOT_SPOT:
+            return market
         size = id(offer.capacity), offer.instance_type
         found = self._sizes.get(size)
         if found is None:
             found = self._sizes[size] = why_too_small(self._work, offer)
-        return found
+        return found or market
 
     def exceeds_limits(self, offer: Offer, estimated: Estimate) -> tuple[str, bool]:
         """Return why a fitting offer is rejected (empty if it is not), and whether its cost is the only reason."""
@@ -86,7 +91,7 @@ def why_too_small(work: Workload, offer: Offer) -> str:
     wanted = work.gpu_memory_on(has)
     if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
         return f"has {format_memory(has.gpu_memory_bytes)} of GPU memory; the job would use {format_memory(wanted)}"
-    return _too_little(work, has) or scheduling.why_never(work.need_on(has), has, offer.instance_type)
+    return _too_little(work, has) or slots.why_never(work.need_on(has), has, offer.instance_type)
 
 
 def _too_little(work: Workload, has: Capacity) -> str:
@@ -143,7 +148,10 @@ def shortfall(work: Workload, offer: Offer) -> float:
     return sum(1 - value / wanted for wanted, value in pairs if wanted > value)
 
 
-def _wrong_market(work: Workload, wanted: Market | None, market: Market) -> str:
+def _wrong_market(work: Workload, request: PlanRequest, market: Market) -> str:
+    wanted = request.planned_market
+    if wanted is Market.SPOT and market is Market.ON_DEMAND:
+        return "" if request.spot_fallback else NOT_SPOT
     if wanted is not None and market is not wanted:
         return f"is {market.value}, not {wanted.value}"
     if wanted is None and market is Market.RESERVED:

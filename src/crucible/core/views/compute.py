@@ -44,19 +44,17 @@ class OfferView(View):
 
 
 class CapabilitiesView(View):
-    """The abilities of a backend. `reach`: how its agents reach the server; `slots`: who decides what fits there."""
+    """The abilities of a backend. `reach`: how its agents reach the server.
+
+    `slots`: who decides what fits there. `counted`: Crucible counts the slots of its nodes; `elastic`: a machine is
+    made for each attempt; `theirs`: a machine is made for each attempt, and waits in the provider's own queue.
+    """
 
     reach: str = ""
     slots: str = ""
     markets: tuple[Market, ...] = ()
     bills: bool = True
     shared_machines: bool = False
-    gpus: bool = False
-    multi_node: bool = False
-    pause: bool = False
-    exec: bool = False
-    ports: bool = False
-    dedicated: bool = True
     in_place: bool = False
     agent_python: str = ""
     simulated: bool = False
@@ -109,6 +107,8 @@ class MachineView(View):
     detail: str | None = None
     capacity: Capacity | None = None
     created_at: str | None = None
+    queued_at: str | None = None
+    started_at: str | None = None
     up_at: str | None = None
     gone_at: str | None = None
     last_seen: str | None = None

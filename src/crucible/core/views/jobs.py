@@ -239,6 +239,10 @@ class JobView(BriefJobView, PartialView):
     rerun_of: str | None = None
     priority: int = sometimes(0)
     """Its order among the waiting jobs of the same user; only if it is not 0."""
+    spot_fallback: bool = sometimes(False)
+    """It runs on demand where no spot machine is available; only if it is true."""
+    max_wait_seconds: float | None = sometimes(None)
+    """How long it may stand in a provider's own queue; only if that is limited."""
     secrets: dict[str, str] = Field(default_factory=dict)
     """Environment variables and the names of the secrets that they hold."""
     command: tuple[str, ...] = ()

@@ -95,6 +95,7 @@ class SubmissionView(PartialView):
 
     backend: str
     market: Market | None = sometimes(None)
+    spot_fallback: bool = sometimes(False)
     max_cost_usd: float | None = sometimes(None)
     resources: SizesView = sometimes(SizesView())
 
@@ -103,11 +104,13 @@ class CandidatesView(View):
     """Where a job would run: `offers` best first, those of other providers last, and the rejected ones.
 
     `chosen` is the offer that it gets; None if no connected backend can run it now, with the reason in `why`.
+    `fallback` is the on-demand offer that a job on spot gets instead if no spot machine is available; None: it waits.
     """
 
     learned: LearnedView | None = None
     why: str | None = None
     chosen: PlannedView | None = None
+    fallback: PlannedView | None = None
     offers: tuple[PlannedView, ...] = ()
     offers_count: int = 0
     rejected: tuple[RejectedView, ...] = ()

@@ -1,4 +1,4 @@
-"""Problems: the response to every failed request (RFC 9457)."""
+"""Problems: the response to every failed request (RFC 9457), and errors shown inside other responses."""
 
 from crucible.core.views.base import View
 
@@ -14,3 +14,11 @@ class Problem(View):
     why: str = ""
     fix: str = ""
     request_id: str = ""
+
+
+class ErrorView(View):
+    """An error that a response shows: what happened, why, and what fixes it."""
+
+    what: str = ""
+    why: str = ""
+    fix: str = ""

@@ -1,7 +1,7 @@
 """The API for agents: on a port of its own, with secrets of its own, separate from the public API.
 
-A host authenticates with its machine's secret, a runner with its attempt's. Only a claim has neither: it sends the
-nonce of the machine's bootstrap instead.
+A host authenticates with its machine's secret, a runner with its attempt's. A claim has neither: it sends the nonce of
+the machine's bootstrap instead. The agent file, which a machine gets before it can be a host, is for everyone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket
 
 from crucible.control.agents.agents import Agents
 from crucible.core.errors import BadInput
-from crucible.core.requests import PLAIN
+from crucible.core.patterns import SHA256_PATTERN, TEXT_PATTERN
 from crucible.core.views.agents import AckedView, ClaimedView, DesiredAttemptView, SecretsView
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import AgentsControl, Sha256
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 Name = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Rank = Annotated[int, Path(ge=0, le=100_000)]
-Hash = Annotated[str, Header(alias="X-Content-SHA256", pattern=r"^[0-9a-f]{64}$")]
+Hash = Annotated[str, Header(alias="X-Content-SHA256", pattern=SHA256_PATTERN)]
 
 
 async def _no_browsers(connection: HTTPConnection) -> None:
@@ -92,6 +92,7 @@ claims = _router("")
 machines = _router("/machines/{machine}", _machine)
 attempts = _router("/attempts/{attempt}/{rank}", _attempt)
 code = _router("/bundles", _attempt_in_query)
+agent_files = _router("")
 
 
 def build_agents_api(
@@ -112,7 +113,9 @@ def build_agents_api(
     app.add_middleware(LingeringClose)
     app.add_middleware(RequestMiddleware)
     # Not include_router; see build_api.
-    app.router.routes.extend(route for router in (claims, machines, attempts, code) for route in router.routes)
+    app.router.routes.extend(
+        route for router in (claims, machines, attempts, code, agent_files) for route in router.routes
+    )
     return app
 
 
@@ -121,7 +124,7 @@ class Claim(BaseModel):
 
     machine: Annotated[str, Field(min_length=1, max_length=64)]
     nonce: Annotated[str, Field(max_length=256, pattern=r"^[\x21-\x7e]+$")]
-    native_id: Annotated[str, Field(min_length=1, max_length=200, pattern=PLAIN)]
+    native_id: Annotated[str, Field(min_length=1, max_length=200, pattern=TEXT_PATTERN)]
 
 
 @claims.post("/claim")
@@ -243,6 +246,13 @@ async def bundle(
 ) -> Response:
     """Return the bundle of the attempt's own job, whole or a range of it."""
     return await send_file(request, control.store, await control.open_bundle(attempt, sha256), f"{sha256}.tar.gz")
+
+
+@agent_files.get("/agent-{sha256}.pyz")
+async def agent_file(sha256: Sha256, request: Request, control: AgentsControl) -> Response:
+    """Return the agent file, whole or a range of it. Its connection stays one of the unauthenticated."""
+    file, reader = await control.downloads.open(sha256)
+    return await send_file(request, reader, file, file.key)
 
 
 async def _until_closing(request: Request, waiting: Coroutine[Any, Any, T | None]) -> T | None:

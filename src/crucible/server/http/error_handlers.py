@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import BadInput, CrucibleError, NotFound
 from crucible.core.fields import EXTRA, suggest_field
+from crucible.core.patterns import broken_rule
 from crucible.server.http.problems import problem_response, request_id, respond_with_error
 from crucible.wire.files.paths import UnsafePath
 
@@ -152,7 +153,8 @@ def _message(error: Any) -> str:
     """Return what is wrong with a field, without pydantic's prefix."""
     if error["type"] == EXTRA:
         return "there is no such field"
-    return str(error["msg"]).removeprefix("Value error, ")
+    rule = broken_rule(error)
+    return f"it {rule}" if rule else str(error["msg"]).removeprefix("Value error, ")
 
 
 def _path(loc: Sequence[object]) -> str:

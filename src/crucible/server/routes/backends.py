@@ -1,11 +1,15 @@
-"""Routes of backends, plans, predictions and tiers."""
+"""Routes of backends and their connections, plans, predictions and tiers."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Path
 
 from crucible.core.compute.tiers import TIERS
+from crucible.core.requests import BackendSettingsGiven
 from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.views.backends import BackendCheckView, BackendDisconnectView, BackendSettingsView
 from crucible.core.views.compute import BackendPage, TierPage
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
@@ -14,6 +18,8 @@ from crucible.server.http.problems import problem_responses
 from crucible.server.security.size_limits import Cursor, PageSize
 
 router = APIRouter(prefix="/api/v1", tags=["backends"])
+
+BackendName = Annotated[str, Path(min_length=1, max_length=40)]
 
 
 @router.get("/backends")
@@ -24,6 +30,47 @@ async def backends(control: Control) -> BackendPage:
     there is none.
     """
     return await control.backends.list_backends()
+
+
+@router.get("/backends/{backend}")
+async def backend(backend: BackendName, control: Control, who: Who) -> BackendSettingsView:
+    """Describe a backend's settings, with their values and where each comes from; for administrators.
+
+    A value that is secret is `***`. `machines` are those of this backend that are not gone.
+    """
+    return await control.backends.show(who, backend)
+
+
+@router.post("/backends/{backend}/check", responses=problem_responses(503, 504))
+async def check_backend(
+    backend: BackendName, body: BackendSettingsGiven, control: Control, who: Who
+) -> BackendCheckView:
+    """Check a backend as it would be with these settings, and show its cheapest offers; for administrators.
+
+    Changes nothing. `changes` are the stored settings that connecting it would change.
+    """
+    return await control.backends.check(who, backend, body.settings)
+
+
+@router.post("/backends/{backend}/connect", responses=problem_responses(409, 503, 504))
+async def connect_backend(
+    backend: BackendName, body: BackendSettingsGiven, control: Control, who: Who
+) -> BackendCheckView:
+    """Check a backend with these settings and, if nothing is wrong, store them and connect it; for administrators.
+
+    Every server of this deployment uses it from then on. If a check fails, nothing is stored, and the problem has the
+    `findings`. A connected backend gets the new settings; those that are left out stay.
+    """
+    return await control.backends.connect(who, backend, body.settings)
+
+
+@router.post("/backends/{backend}/disconnect", responses=problem_responses(404, 409))
+async def disconnect_backend(backend: BackendName, control: Control, who: Who) -> BackendDisconnectView:
+    """Place no jobs on a backend any more, and disconnect it once its machines are gone; for administrators.
+
+    Until then its state is `disconnecting`, and its jobs continue.
+    """
+    return await control.backends.disconnect(who, backend)
 
 
 @router.post("/plan", responses=problem_responses(413, 504))

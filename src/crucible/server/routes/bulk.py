@@ -24,12 +24,13 @@ from crucible.server.security.size_limits import validate_key
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
 
-@router.post("/bulk", responses=problem_responses(413))
+@router.post("/bulk", responses=problem_responses(409, 413))
 async def submit_many(batch: JobBatch, request: Request, control: Control, who: Who) -> SubmittedPage:
     """Submit up to 500 jobs. `items` has one result per job, in the order of the request.
 
     `status` is that of a single submission: 201 with the new `job`, 200 with the job that its key created before, or an
     error with its `problem`. Jobs are stored in order, 20 per transaction, and a refused job does not stop the others.
+    If the new jobs would be more than a user may have queued, the answer is 409 `queue_full` and none is stored.
     If the request fails halfway, the keys make it safe to send all of it again.
     """
     specs = [_read(item) for item in batch.jobs]

@@ -13,9 +13,8 @@ from starlette.responses import HTMLResponse, Response
 
 from crucible.control import control_plane
 from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.patterns import TEXT_PATTERN, VERIFIER_PATTERN
 from crucible.core.people.identity import LONGEST_PASSWORD, MAX_USER, LoginMethod
-from crucible.core.people.openid import VERIFIER_PATTERN
-from crucible.core.requests import PLAIN
 from crucible.core.views.people import LinkView, TokenView, WaysView
 from crucible.server.context import Control, Server, Who
 from crucible.server.http.problems import problem_responses
@@ -55,7 +54,7 @@ class Credentials(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    name: Annotated[str | None, Field(min_length=1, max_length=MAX_USER, pattern=PLAIN)] = None
+    name: Annotated[str | None, Field(min_length=1, max_length=MAX_USER, pattern=TEXT_PATTERN)] = None
     password: Annotated[str | None, Field(min_length=1, max_length=LONGEST_PASSWORD)] = None
     code: Code | None = None
     verifier: Annotated[str | None, Field(pattern=VERIFIER_PATTERN)] = None

@@ -10,14 +10,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from crucible.core.errors import BadInput, CrucibleError
-from crucible.core.people.openid import (
-    CHALLENGE_PATTERN,
-    ECHO_PATTERN,
-    MAX_PATH,
-    LoginResult,
-    ProviderResponse,
-    WaitingCommand,
-)
+from crucible.core.patterns import CHALLENGE_PATTERN, ECHO_PATTERN
+from crucible.core.people.openid import MAX_PATH, LoginResult, ProviderResponse, WaitingCommand
 from crucible.server.context import Control, Server, ServerInfo
 from crucible.server.http.problems import problem_responses
 from crucible.server.routes.login_pages import html_page, refusal_response, set_session_cookie

@@ -31,6 +31,7 @@ IDENTITY = "crucible.who"
 STILL_ALLOWED = "crucible.still"
 """Key of a request's scope: a function that checks whether the caller still has access. A socket outlives a token."""
 COOKIE = "crucible_session"
+ENCRYPTED = frozenset({"https", "wss"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 Identify = Callable[[str], Awaitable[Identity | None]]
 
@@ -80,7 +81,7 @@ class AuthMiddleware:
         """Return the caller, or None on open paths. Raises NotAllowed if the request may not pass."""
         headers = Headers(scope=scope)
         check_host(headers, self.hosts)
-        check_origin(headers)
+        check_origin(headers, scope.get("scheme", "http"))
         if scope["path"] in OPEN_PATHS and scope["type"] == "http":
             return None
         token = bearer(headers) or protocol_bearer(scope) or session_cookie(scope, headers)
@@ -163,9 +164,16 @@ def _names_of(hosts: frozenset[str]) -> str:
     return "It answers only to its own host names, because other sites could point theirs here (DNS rebinding)."
 
 
-def check_origin(headers: Headers) -> None:
+def check_origin(headers: Headers, scheme: str) -> None:
+    """Raise ForeignSite if a page of another site sent the request; `scheme` is that of the request.
+
+    Of an encrypted site, a page that came unencrypted is another: anyone on the network path could have made it.
+    """
     origin = headers.get("origin")
-    if origin is not None and _split(origin).netloc != headers.get("host"):
+    if origin is None:
+        return
+    page = _split(origin)
+    if page.netloc != headers.get("host") or (scheme in ENCRYPTED and page.scheme != "https"):
         raise ForeignSite(
             f"Pages of {origin!r} may not call this server.",
             why="Pages of other sites could act on your behalf.",

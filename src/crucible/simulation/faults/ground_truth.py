@@ -8,13 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RunningProgram:
-    """A running user program. `due`: the virtual time at which its time limit ends it, or None without a limit."""
+    """A running user program. `due`: the virtual time at which its time limit ends it, or None without a limit.
+
+    `node`: the computer whose CPUs it uses; empty if its machine has no other programs.
+    """
 
     job: str
     attempt: str
     machine: str
     step: int
     due: float | None = None
+    node: str = ""
+    cpus: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ class GroundTruth:
         self.outputs: dict[tuple[str, str], OutputFile] = {}
         self.cancelled: set[str] = set()
         self.doubtful: set[str] = set()
+        self.cpus: dict[str, float] = {}
+        """The CPUs of each node."""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -98,6 +105,9 @@ class GroundTruth:
             self._broken(f"two programs of {program.job} run: {others[0].attempt} and {program.attempt}")
         if len(self.began[program.attempt]) > 1:
             self._broken(f"the program of {program.attempt} was started twice")
+        used = sum(other.cpus for other in self.live if other.node == program.node)
+        if program.node and used > self.cpus[program.node]:
+            self._broken(f"programs use {used:g} of {self.cpus[program.node]:g} CPUs of {program.node}")
 
     def ended(self, program: RunningProgram) -> None:
         self.live.remove(program)

@@ -24,6 +24,7 @@ from crucible.simulation.faults.checks.checkers import Checkers
 from crucible.simulation.faults.checks.endings import TerminationCheck
 from crucible.simulation.faults.checks.event_order import InvariantBroken
 from crucible.simulation.faults.checks.notifications import NotificationCheck
+from crucible.simulation.faults.checks.provider_queue import ProviderQueueCheck
 from crucible.simulation.faults.checks.secrets import SecretsCheck
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.ground_truth import GroundTruth
@@ -34,7 +35,7 @@ from crucible.simulation.faults.world.administrator import Administrator
 from crucible.simulation.faults.world.api import ApiClient
 from crucible.simulation.faults.world.cloud import Cloud
 from crucible.simulation.faults.world.elastic_backend import ElasticBackend
-from crucible.simulation.faults.world.local_backend import SimulatedLocalBackend
+from crucible.simulation.faults.world.layout import make_layout
 from crucible.simulation.faults.world.machine import MachineEnvironment
 from crucible.simulation.faults.world.network import Network, NoAnswer, NotWanted, RequestRefused
 from crucible.simulation.faults.world.people import SimulatedUsers
@@ -113,15 +114,19 @@ class SimulatedWorld:
         network = Network(self._servers, self._faults, self._rng("network"))
         environment = MachineEnvironment(network, self._truth, self.trace, self._rng("machines"))
         self._cloud = Cloud(loop, environment, self._faults, self._rng("cloud"))
-        self._laptop = SimulatedLocalBackend(environment, self._faults)
+        layout = make_layout(loop, environment, self._faults, self._rng("layout"))
+        self._truth.cpus = {computer.node.id: computer.size.cpus for computer in layout.computers}
         backends["cloud"] = ElasticBackend(self._cloud, self._faults, self._rng("api"))
-        backends["local"] = self._laptop
+        backends.update({backend.name: backend for backend in layout.backends})
+        if layout.cluster_backend is not None:
+            backends["cluster"] = layout.cluster_backend
         api = ApiClient(self._servers, self._faults)
         self._people = SimulatedUsers(api, self._clock, self._faults, self._truth, self.trace, self._rng("people"))
+        self._people.choose_among(layout.extra_names, self._rng("choices"))
         self._storms = Storms(
             self._faults,
             self._cloud,
-            self._laptop,
+            layout,
             self._servers,
             self._people,
             self._clock,
@@ -132,7 +137,13 @@ class SimulatedWorld:
         self._checkers = Checkers(db, self._truth, self._cloud, store, loop.time, self._clock, secrets, notifications)
         self._administrator = Administrator(api, receiver, notifications, secrets, self.trace, self._rng("steward"))
         endings = TerminationCheck(db, self._truth, self._clock)
-        self._cloud.on_terminate, self._laptop.on_terminate = endings.check_instance, endings.check_programs
+        self._cloud.on_terminate = endings.check_instance
+        for backend in layout.backends:
+            backend.on_terminate = endings.check_machine
+        if layout.cluster is not None and layout.cluster_backend is not None:
+            layout.cluster.on_terminate = endings.check_machine
+            limit = layout.cluster_backend.limit
+            self._checkers.queue = ProviderQueueCheck(db, self._truth, layout.cluster, self._clock, limit)
 
     def _rng(self, name: str) -> RandomStream:
         return RandomStream(self._seed, name)

@@ -10,7 +10,8 @@ from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import virtual_loop
 from crucible.simulation.faults.world.cloud import ZONES, Cloud
-from crucible.simulation.faults.world.local_backend import SimulatedLocalBackend
+from crucible.simulation.faults.world.computer import Computer
+from crucible.simulation.faults.world.layout import Layout
 from crucible.simulation.faults.world.machine import SimulatedMachine
 from crucible.simulation.faults.world.network import NetworkLink
 from crucible.simulation.faults.world.people import SimulatedUsers
@@ -39,14 +40,14 @@ class Storms:
         self,
         faults: FaultRates,
         cloud: Cloud,
-        laptop: SimulatedLocalBackend,
+        layout: Layout,
         servers: Servers,
         people: SimulatedUsers,
         clock: WallClock,
         trace: Trace,
         rng: RandomStream,
     ) -> None:
-        self._faults, self._cloud, self._laptop = faults, cloud, laptop
+        self._faults, self._cloud, self._layout, self._laptop = faults, cloud, layout, layout.laptop
         self._servers, self._people, self._clock, self._trace, self._rng = servers, people, clock, trace, rng
         self._tasks = TaskGroup("storms")
         self._cut: list[NetworkLink] = []
@@ -69,6 +70,8 @@ class Storms:
         self._cloud.restock(*self._cloud.sold_out)
         for link in self._cut:
             link.cut = False
+        for host in self._layout.hosts:
+            host.reconnect()
         self._leave_cut()
         if self._rng.chance(0.3):
             self._storm(self._rng.choose(("disk", "store")), self._rng.uniform(10.0, MAX_AFTERSHOCK))
@@ -111,13 +114,16 @@ class Storms:
             self._sleep,
             self._kill_runner,
             self._halt,
+            *((self._host_away, self._host_away, self._host_restart) if self._layout.hosts else ()),
+            *((self._cluster_death,) if self._layout.cluster else ()),
         )
         while True:
             await asyncio.sleep(self._rng.waiting_time(BETWEEN_SECONDS))
             self._rng.choose(kinds)()
 
     def _provider(self) -> None:
-        self._storm("cloud", self._rng.uniform(20.0, 300.0))
+        provider = "cloud" if self._layout.cluster is None else self._rng.choose(("cloud", "cluster"))
+        self._storm(provider, self._rng.uniform(20.0, 300.0))
 
     def _slow(self) -> None:
         self._storm(f"slow {self._rng.choose(('cloud', 'cloud', 'local'))}", self._rng.uniform(20.0, 300.0))
@@ -152,8 +158,10 @@ class Storms:
         link.cut = False
 
     def _machines(self) -> list[SimulatedMachine]:
-        here = [m for token, m in self._laptop.machines.items() if token not in self._laptop.removed]
-        return [found.computer for found in self._cloud.living()] + here
+        here = [machine for computer in self._layout.computers for machine in computer.machines]
+        cluster = () if self._layout.cluster is None else self._layout.cluster.living()
+        started = [found.computer for found in cluster if not found.waits]
+        return [found.computer for found in self._cloud.living()] + here + started
 
     def _reclaim(self) -> None:
         spot = [found.id for found in self._cloud.living() if found.market is Market.SPOT]
@@ -214,7 +222,7 @@ class Storms:
         seconds = self._rng.choose(SLEEPS) * self._rng.uniform(0.5, 1.5)
         self._trace("weather", f"the laptop sleeps for {seconds:.0f} s")
         self._asleep_since = virtual_loop().time()
-        self._laptop.asleep = True
+        self._laptop.away = True
         home = self._servers.on_laptop()
         self._frozen = [*self._laptop.task_groups(), *home, *([self._people.tasks] if home else [])]
         virtual_loop().freeze(self._frozen)
@@ -244,3 +252,34 @@ class Storms:
     def _halt(self) -> None:
         self._trace("weather", "the laptop's host is killed")
         self._laptop.halt()
+
+    def _host_away(self) -> None:
+        """Cut off a host that stands alone, for seconds or for longer than any lease. What runs there continues."""
+        host = self._choose_host()
+        if host.away:
+            return
+        seconds = self._rng.choose((30.0, 200.0, 1200.0)) * self._rng.uniform(0.5, 1.5)
+        self._trace("weather", f"{host.node.id} is away for {seconds:.0f} s")
+        host.disconnect()
+        self._tasks.start(self._come_back(host, seconds))
+
+    def _choose_host(self) -> Computer:
+        """Return a host: more often than not one on which a program runs."""
+        busy = [host for host in self._layout.hosts if any(machine.is_busy for machine in host.machines)]
+        return self._rng.choose(busy if busy and self._rng.chance(0.8) else self._layout.hosts)
+
+    async def _come_back(self, host: Computer, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        host.reconnect()
+        self._trace("weather", f"{host.node.id} is back")
+
+    def _host_restart(self) -> None:
+        host = self._choose_host()
+        self._trace("weather", f"{host.node.id} restarts")
+        host.restart()
+
+    def _cluster_death(self) -> None:
+        assert self._layout.cluster is not None, "only worlds with a cluster have this storm"
+        started = [found.id for found in self._layout.cluster.living() if not found.waits]
+        if started:
+            self._layout.cluster.kill(self._rng.choose(started), "hardware")

@@ -9,6 +9,8 @@ from pathlib import Path
 IDLE_EXIT_SECONDS = 60.0
 AGENTS_ADDRESS_FILE = "agents.address"
 """The file with the address for agents on the server's own computer; those of version 0.1.0 read `agents.url`."""
+AGENTS_SOCKET_FILE = "agents.socket"
+"""The file with the `unix:` address of the server's own socket, at which tunnels end."""
 
 
 class BadBootstrap(ValueError):
@@ -21,7 +23,8 @@ class Bootstrap:
 
     `work` is the machine's folder, `envs` the folder of built environments, which attempts share.
     `shared`: the machine serves other attempts later, so caching pays. `interruption_url`: the provider's metadata
-    machine, or `urls` are signed URLs of the mailbox.
+    machine, or `urls` are signed URLs of the mailbox. `elsewhere`: the machine is not the server's computer, so a
+    Python that was found there at submission need not be here.
     """
 
     machine: str
@@ -34,6 +37,7 @@ class Bootstrap:
     uv: str | None = None
     idle_exit_seconds: float = IDLE_EXIT_SECONDS
     shared: bool = True
+    elsewhere: bool = False
     interruption_url: str | None = None
     store: Mapping[str, object] | None = field(default=None, repr=False)
 
@@ -59,6 +63,7 @@ class Bootstrap:
                 uv=_text(doc.get("uv")),
                 idle_exit_seconds=float(str(doc.get("idle_exit_seconds", IDLE_EXIT_SECONDS))),
                 shared=bool(doc.get("shared", True)),
+                elsewhere=bool(doc.get("elsewhere", False)),
                 interruption_url=_text(doc.get("interruption_url")),
                 store=_mapping(doc.get("store")),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import Optional, Union
 
 
@@ -20,3 +21,15 @@ def why_not_private(folder: Union[str, os.PathLike[str]], uid: Optional[int] = N
     if found.st_mode & 0o077:
         return f"{os.fspath(folder)} is open to other users (mode {stat.S_IMODE(found.st_mode):o})"
     return ""
+
+
+def make_private(folder: Path) -> Path:
+    """Return the folder, made if it is missing, in which only this user can put anything.
+
+    Raises PermissionError if it could be another user's, or another OSError if it cannot be made.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    why = f"{folder} is a link" if folder.is_symlink() else why_not_private(folder)
+    if why:
+        raise PermissionError(why)
+    return folder

@@ -57,6 +57,17 @@ async def test_a_new_database_has_the_schema_and_its_version(postgres_url: str) 
     assert ask(postgres_url, "SELECT * FROM alembic_version") == [(REVISIONS[-1],)]
 
 
+def test_what_is_asked_before_an_empty_database_gets_tables_can_prevent_it(postgres_url: str) -> None:
+    def refuse() -> None:
+        raise DatabaseError("not here", fix="")
+
+    with pytest.raises(DatabaseError, match="not here"):
+        open_database(postgres_url, before_create=refuse)
+    assert tables_of(postgres_url) == set()
+    open_database(postgres_url)
+    open_database(postgres_url, before_create=refuse)
+
+
 def test_opening_again_changes_nothing(postgres_url: str) -> None:
     upgrade_schema(postgres_url)
     before = ask(postgres_url, EVERYTHING)

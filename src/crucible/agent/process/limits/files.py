@@ -14,9 +14,9 @@ class Files:
     """The real file system."""
 
     def read(self, path: Path) -> str:
-        """Return the content; empty if the file cannot be read."""
+        """Return the content; empty if the file cannot be read. Names in it may be any bytes, as file names may."""
         try:
-            return path.read_text()
+            return path.read_text(encoding="utf-8", errors="surrogateescape")
         except OSError:
             return ""
 

@@ -143,7 +143,7 @@ def steps(
             return _trainer_steps(seen, most, call)
     counted = _product_of_loops(seen)
     if counted is not None:
-        return seen.say(counted[0], counted[1], Confidence.HIGH if counted[2] else Confidence.MEDIUM)
+        return seen.say(*counted)
     named = number_named(seen, STEP_NAMES, 1, 1e10)
     if named is not None and epochs.value is None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
@@ -172,12 +172,12 @@ def _trainer_steps(seen: Seen, most: int, call: Call) -> Conclusion[int]:
     return seen.say(most * each, [call.where], Confidence.HIGH, why)
 
 
-def _product_of_loops(seen: Seen) -> tuple[int, list[Where], bool] | None:
+def _product_of_loops(seen: Seen) -> tuple[int, list[Where]] | None:
     """Return the product of the loops around a step, with their lines, if all lengths are known; else None.
 
     A condition such as `if i % 4 == 0` around the step divides it.
     """
-    best: tuple[int, list[Where], bool] | None = None
+    best: tuple[int, list[Where]] | None = None
     for situation in sorted(_step_ends(seen), key=lambda each: len(each.loops), reverse=True):
         loops = situation.loops
         lengths = [loop.length for loop in loops]
@@ -186,7 +186,7 @@ def _product_of_loops(seen: Seen) -> tuple[int, list[Where], bool] | None:
         product = math.prod(max(1, each or 1) for each in lengths)
         product = max(1, product // math.prod(guard.every for guard in situation.guards))
         if product > 1 and (best is None or product > best[0]):
-            best = (product, [loop.where for loop in loops], True)
+            best = (product, [loop.where for loop in loops])
     return best
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def _parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="cloud", description="A simulated cloud on the loopback address.")
+    parser = argparse.ArgumentParser(prog="cloud", description="A simulated cloud at a Unix socket.")
     parser.add_argument("--state", type=Path, required=True, help="folder for instances, bill and keys")
     parser.add_argument(
-        "--port", type=int, default=0, help="port to listen on (default: 0, the previous port or a free one)"
+        "--port", type=int, default=0, help="TCP port of this computer to listen at too (default: 0, none)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of prices and faults (default: 0)")
     parser.add_argument("--speed", type=float, default=1.0, help="factor by which its time runs faster (default: 1)")

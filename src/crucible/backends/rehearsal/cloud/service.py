@@ -1,34 +1,27 @@
-"""The running cloud: its state folder, its HTTP listener and its main loop."""
+"""The running cloud: its state folder, its listeners and its main loop."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import secrets
 import signal
-import socket
 import sys
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import quote
 
 from .clock import Anchor, Clock
-from .desk import ConnectionCut, Dispatcher, Keys
-from .exchange import Request, Response
+from .desk import Dispatcher, Keys
+from .listeners import listen_on_port, listen_on_socket, remove_socket
 from .processes import Machines
 from .store import Store
 from .world import World
 
-HOST = "127.0.0.1"
-MAX_BODY = 1024 * 1024
-REQUEST_SECONDS = 30.0
 MAX_WAIT = 0.1
 """Between two checks of the machines, in the computer's time."""
 ALREADY_RUNNING = 3
@@ -38,77 +31,13 @@ _PASSED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
 
 @dataclass(frozen=True)
 class Options:
+    """`port`: a TCP port of this computer to listen at besides the Unix socket; 0: none."""
+
     state: Path
     port: int
     seed: int
     speed: float
     price_seconds: int
-
-
-class CloudServer(ThreadingHTTPServer):
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 128
-    dispatcher: Dispatcher
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Do not report clients that disconnected in the middle of a request."""
-        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    timeout = REQUEST_SECONDS
-    server: CloudServer
-
-    def _handle(self) -> None:
-        self.close_connection = True
-        try:
-            answer = self.server.dispatcher.answer(self._request(), self._bearer())
-        except ValueError as error:
-            answer = Response(400, {"error": {"code": "bad_request", "message": str(error)}})
-        except ConnectionCut:
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        self._send(answer)
-
-    do_GET = do_POST = do_PATCH = do_DELETE = _handle
-
-    def _request(self) -> Request:
-        length = int(self.headers.get("Content-Length") or 0)
-        if not 0 <= length <= MAX_BODY:
-            raise ValueError("the body is too large")
-        raw = self.rfile.read(length)
-        body = json.loads(raw) if raw else {}
-        if not isinstance(body, dict):
-            raise ValueError("the body has to be a JSON object")
-        url = urlsplit(self.path)
-        return Request(self.command, url.path, dict(parse_qsl(url.query, keep_blank_values=True)), body)
-
-    def _bearer(self) -> str:
-        kind, _, key = (self.headers.get("Authorization") or "").partition(" ")
-        return key if kind == "Bearer" else ""
-
-    def _send(self, answer: Response) -> None:
-        request_id = f"req-{uuid.uuid4().hex[:16]}"
-        body = json.dumps({**answer.body, "request_id": request_id}).encode()
-        self.send_response(answer.status)
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        for name, value in {
-            **headers,
-            "X-Request-ID": request_id,
-            "Connection": "close",
-            **answer.headers,
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Do not log requests: tests make thousands."""
 
 
 def serve(options: Options) -> int:
@@ -121,6 +50,7 @@ def serve(options: Options) -> int:
             sys.stderr.write(f"another cloud runs in {options.state}\n")
             return ALREADY_RUNNING
         os.umask(0o077)
+        (options.state / "cloud.json").unlink(missing_ok=True)  # the address of a cloud that has ended
         _run(options, lambda: _is_at(options.state / "lock", lock.fileno()))
     return 0
 
@@ -139,18 +69,23 @@ def _run(options: Options, is_there: Callable[[], bool]) -> None:
         options.price_seconds,
     )  # fmt: skip
     keys = _keys(store)
-    listener = _listen(store, options.port)
-    listener.dispatcher = Dispatcher(world, keys, os.getpid())
-    url = f"http://{HOST}:{listener.server_port}"
+    dispatcher = Dispatcher(world, keys, os.getpid())
+    listener = listen_on_socket(options.state, dispatcher)
+    listeners = [listener, listen_on_port(options.port, dispatcher)] if options.port else [listener]
+    path = str(listener.server_address)
     world.environ = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    world.metadata_url = url
+    world.metadata_url = f"http+unix://{quote(path, safe='')}"
     stop = threading.Event()
     _end_on_signal(stop)
-    threading.Thread(target=listener.serve_forever, daemon=True).start()
-    _publish(options.state / "cloud.json", url, keys)
+    for each in listeners:
+        threading.Thread(target=each.serve_forever, daemon=True).start()
+    _publish(options.state / "cloud.json", f"unix:{quote(path)}", keys)
     while is_there() and not stop.wait(min(world.tick(), MAX_WAIT)):
         pass
-    listener.server_close()
+    for each in listeners:
+        each.server_close()
+    if is_there():
+        remove_socket(listener, options.state)
 
 
 def _clock(store: Store, speed: float) -> Clock:
@@ -169,20 +104,6 @@ def _keys(store: Store) -> Keys:
             if store.note(name) is None:
                 store.write_note(name, secrets.token_urlsafe(24))
     return Keys(store.note("key") or "", store.note("admin_key") or "")
-
-
-def _listen(store: Store, port: int) -> CloudServer:
-    """Listen on the port, or else on the previous one if it is free: running machines know the metadata URL by it."""
-    before = int(store.note("port") or 0)
-    try:
-        listener = CloudServer((HOST, port or before), Handler)
-    except OSError:
-        if port or not before:
-            raise
-        listener = CloudServer((HOST, 0), Handler)
-    with store.transaction():
-        store.write_note("port", str(listener.server_port))
-    return listener
 
 
 def _end_on_signal(stop: threading.Event) -> None:

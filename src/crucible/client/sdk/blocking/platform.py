@@ -31,7 +31,9 @@ from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput
 from crucible.core.job.job_filter import JobFilter
 from crucible.core.job.spec import JobSpec
+from crucible.core.patterns import broken_rule
 from crucible.core.routing.plan_request import Goal
+from crucible.core.views.backends import BackendCheckView, BackendDisconnectView, BackendSettingsView
 from crucible.core.views.catalog import PriceView
 from crucible.core.views.compute import BackendView, MachineView
 from crucible.core.views.plans import PlanView
@@ -124,8 +126,7 @@ class SyncMLPlatform:
         """Return the plan for what `read_keywords` returned."""
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
             spec, payload = self._build_job(source, fields, Path(scratch))
-            # Offers of every market count: a job that may be interrupted may also run on other machines.
-            return self.api.plan(plan_request(spec.model_copy(update={"market": None}), payload, goal))
+            return self.api.plan(plan_request(spec, payload, goal))
 
     def _build_job(self, source: CodeSource, fields: PartialSpec, scratch: Path) -> tuple[JobSpec, Payload]:
         payload, fields = self.load(source, fields, scratch)
@@ -142,6 +143,22 @@ class SyncMLPlatform:
 
     def backends(self) -> tuple[BackendView, ...]:
         return self.api.compute.backends()
+
+    def backend(self, name: str) -> BackendSettingsView:
+        """Return a backend's settings, with their values and where each comes from; for operators of the server."""
+        return self.api.compute.backend(name)
+
+    def check_backend(self, name: str, /, **settings: object) -> BackendCheckView:
+        """Check a backend as it would be with these settings, without connecting it."""
+        return self.api.compute.check_backend(name, settings)
+
+    def connect_backend(self, name: str, /, **settings: object) -> BackendCheckView:
+        """Connect a backend, or change its settings, if its check finds nothing wrong; None removes a setting."""
+        return self.api.compute.connect_backend(name, settings)
+
+    def disconnect_backend(self, name: str) -> BackendDisconnectView:
+        """Place no jobs on a backend any more; it is disconnected once its machines are gone."""
+        return self.api.compute.disconnect_backend(name)
 
     def job(self, id: str) -> SyncJob:
         """Return a job by id, short id, id suffix of three or more characters, `last`, or else name (the newest)."""
@@ -183,7 +200,8 @@ def _filter(fields: Mapping[str, object], *, active: bool) -> JobFilter:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = {"named": "name", "tag": "tags"}.get(str(first["loc"][0]), str(first["loc"][0]))
-        raise invalid_value(field, values.get(str(first["loc"][0])), f"cannot be used: {first['msg']}") from error
+        rule = broken_rule(first) or f"cannot be used: {first['msg']}"
+        raise invalid_value(field, values.get(str(first["loc"][0])), rule) from error
     filter.states(), filter.tags  # both raise for values that the server would refuse
     return filter
 

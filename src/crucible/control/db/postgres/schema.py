@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import structlog
@@ -31,20 +31,23 @@ OLDEST = 13
 MIGRATION_SECONDS = 600
 
 
-def upgrade_schema(url: str, migrations: Migrations = ALL_MIGRATIONS) -> None:
+def upgrade_schema(
+    url: str, migrations: Migrations = ALL_MIGRATIONS, before_create: Callable[[], None] = lambda: None
+) -> None:
     """Apply the missing revisions in one transaction: all of them or none.
 
-    If several processes do this at once, one does the work and the others wait for it.
+    If several processes do this at once, one does the work and the others wait for it. `before_create` is called
+    before an empty database gets its tables; what it raises prevents that.
     """
     with open_connection(url) as connection:
         _refuse_old(connection)
         _warn_if_not_durable(connection)
         if _read_revision(connection, migrations) != migrations.last:
             connection.rollback()
-            _upgrade(connection, migrations)
+            _upgrade(connection, migrations, before_create)
 
 
-def _upgrade(connection: Connection, migrations: Migrations) -> None:
+def _upgrade(connection: Connection, migrations: Migrations, before_create: Callable[[], None]) -> None:
     """Apply the missing revisions under a lock. Without the privileges this raises, and nothing is changed."""
     with connection.begin():
         for name in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
@@ -52,6 +55,7 @@ def _upgrade(connection: Connection, migrations: Migrations) -> None:
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCK_CLASS, MIGRATION))
         revision = _read_revision(connection, migrations)  # read again: another process may have been faster
         if revision is None:
+            before_create()
             create_schema(connection)
         elif revision != migrations.last:
             run_migrations(connection, migrations)

@@ -22,7 +22,7 @@ from crucible.control.db.tables.base import BYTEWISE, ORDERED, metadata
 _DUE = text("due_at IS NOT NULL")
 
 QUEUED = text("state = 'queued'")
-"""A condition that lets SQLite use the partial index `ix_jobs_line`; with a parameter in it, it would not."""
+"""A condition that lets SQLite use the partial index `ix_jobs_queue`; with a parameter in it, it would not."""
 
 PRIORITISED = text("state = 'queued' AND priority <> 0")
 """The condition of the partial index `ix_jobs_priority`. Most queued jobs have no priority."""
@@ -55,6 +55,8 @@ jobs = Table(
     Column("conditions", Text, nullable=False),
     Column("used", Text, nullable=False),
     Column("backend", String(40), nullable=False),
+    Column("candidates", Text, nullable=False, server_default="[]"),
+    Column("queue", Text, nullable=False, server_default=""),
     Column("spec", Text, nullable=False),
     Column("resources", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
@@ -79,14 +81,14 @@ jobs = Table(
     Index("ix_jobs_backend", "backend", "id"),
     Index("ix_jobs_project", "project", "id"),
     Index("ix_jobs_listed", "id", "state", "backend", "project", "created_at"),
-    Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED),
+    Index("ix_jobs_queue", "state", "queue", "id", sqlite_where=QUEUED),
     Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE),
-    Index("ix_jobs_priority", "backend", "user", "priority", "id", sqlite_where=PRIORITISED),
+    Index("ix_jobs_priority", "queue", "user", "priority", "id", sqlite_where=PRIORITISED),
     Index("ix_jobs_waiting", "user", "id", sqlite_where=WAITING),
 )
 
 PARTIAL = {
-    "ix_jobs_line": QUEUED,
+    "ix_jobs_queue": QUEUED,
     "ix_jobs_due_at": _DUE,
     "ix_jobs_priority": PRIORITISED,
     "ix_jobs_waiting": WAITING,
@@ -155,6 +157,7 @@ attempts = Table(
     Column("last_seen", Float),
     Column("resume_from", String(40)),
     Column("noticed_at", Float),
+    Column("stopping_since", Float),
     Column("progress", Text),
     Column("facts", Text, nullable=False, server_default="{}"),
     UniqueConstraint("job", "number"),
@@ -168,6 +171,7 @@ slots = Table(
     Column("machine", String(40), nullable=False),
     Column("allocation", Text, nullable=False),
     Column("ended", Boolean, nullable=False),
+    Column("reason", String(40)),
     Column("acked", BigInteger, nullable=False, server_default="0"),
     Index("ix_slots_machine", "machine", "ended"),
 )

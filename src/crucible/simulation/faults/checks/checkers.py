@@ -9,6 +9,7 @@ from crucible.simulation.faults.checks.billing import BillingCheck
 from crucible.simulation.faults.checks.event_order import EventOrderCheck, InvariantBroken
 from crucible.simulation.faults.checks.notifications import NotificationCheck
 from crucible.simulation.faults.checks.placement import PlacementCheck
+from crucible.simulation.faults.checks.provider_queue import ProviderQueueCheck
 from crucible.simulation.faults.checks.secrets import SecretsCheck
 from crucible.simulation.faults.checks.stored_objects import StoredObjectsCheck
 from crucible.simulation.faults.ground_truth import TERMINAL, GroundTruth
@@ -46,6 +47,8 @@ class Checkers:
     clock: WallClock
     secrets: SecretsCheck
     notifications: NotificationCheck
+    queue: ProviderQueueCheck | None = None
+    """None in a world without a cluster."""
     _releasing: dict[object, float] = field(default_factory=dict)
     _last_commit: object = None
     _last_state: object = None
@@ -58,7 +61,8 @@ class Checkers:
 
     def check_commit(self) -> None:
         """Check, after every commit, running programs, placements, completed attempts and live instances."""
-        state = (self.db.changes, len(self.truth.began), len(self.cloud.instances))
+        waiting = 0 if self.queue is None else len(self.queue.cluster.submissions)
+        state = (self.db.changes, len(self.truth.began), len(self.cloud.instances), waiting)
         if state == self._last_commit:
             return
         self._last_commit = state
@@ -66,6 +70,8 @@ class Checkers:
         self._placement.check()
         self._objects.commit()
         self._gone()
+        if self.queue is not None:
+            self.queue.check()
 
     def _gone(self) -> None:
         """Raise InvariantBroken if an instance lives whose machine is gone by the books.
@@ -209,10 +215,11 @@ class Checkers:
         effects = self.db.query("SELECT kind, machine, error FROM effects WHERE NOT done")
         if effects:
             return f"an effect is open: {effects[0][0]} {effects[0][1]} {effects[0][2]}"
-        machines = self.db.query("SELECT id, state FROM machines WHERE backend = 'cloud' AND state != 'gone'")
+        machines = self.db.query("SELECT id, state FROM machines WHERE owner NOT LIKE 'pool:%' AND state != 'gone'")
         if machines:
             return f"{machines[0][0]} is {machines[0][1]}"
         living = [found.id for found in self.cloud.living()]
+        living += [] if self.queue is None else [found.id for found in self.queue.cluster.living()]
         if living:
             return f"{living[0]} lives"
         return self._billing.open() or self._objects.unpruned() or self.notifications.missing()

@@ -12,7 +12,7 @@ from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 _MACHINE = "SELECT state, claimed_by, ends_at FROM machines WHERE id = ?"
 _WANTED = """
 SELECT j.id FROM attempts a JOIN jobs j ON j.id = a.job
-WHERE a.id = ? AND a.state != 'ended' AND j.desired = 'run'
+WHERE a.id = ? AND a.state != 'ended' AND a.stopping_since IS NULL AND j.desired = 'run'
 """
 
 
@@ -35,6 +35,14 @@ class TerminationCheck:
         over = ends_at is not None and self.clock.now() >= float(str(ends_at))
         if not over and self.clock.stepped_at < found.created_at:
             self.check_programs(found.computer)
+
+    def check_machine(self, machine: SimulatedMachine) -> None:
+        """Check a machine on a node that its backend is asked to terminate."""
+        ((state, _, ends_at),) = self.db.query(_MACHINE, machine.name)
+        if state not in ("releasing", "gone"):
+            return self.truth.report(f"{machine.native_id} is ended while {machine.name} is {state}")
+        if ends_at is None or self.clock.now() < float(str(ends_at)):
+            self.check_programs(machine)
 
     def check_programs(self, machine: SimulatedMachine) -> None:
         """Check that no program with a wanted attempt runs on a machine that is terminated."""

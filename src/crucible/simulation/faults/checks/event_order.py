@@ -20,7 +20,7 @@ class EventOrderCheck:
 
     def check(self, job: str) -> None:
         """Raise InvariantBroken for an attempt after a cancel or an end, for one that did not begin at the newest
-        checkpoint, and for a job that was cancelled without a request.
+        checkpoint, for a job that was cancelled without a request, and for one that pays for an attempt that we ended.
         """
         attempts = {int(str(n)): str(name) for n, name in self.db.query(_TRIES, job)}
         newest: dict[int, int] = {}
@@ -31,9 +31,13 @@ class EventOrderCheck:
                 newest[data["attempt"]] = data["step"]
             elif kind == "reopened":
                 ended_by = ""
+            elif kind == "retrying":
+                _check_free(job, data)
             elif kind in TERMINAL or kind == "cancel_requested":
                 if kind == "cancelled" and ended_by != "cancel_requested":
                     raise InvariantBroken(f"{job} was cancelled, and nobody asked for that")
+                if data.get("reason") in _FREE:
+                    raise InvariantBroken(f"{job} is {kind} because we ended its attempt: {data['reason']}")
                 ended_by = str(kind)
             elif kind == "placed":
                 if ended_by:
@@ -49,5 +53,13 @@ class EventOrderCheck:
                 )
 
 
+def _check_free(job: str, data: dict[str, object]) -> None:
+    """Check that an attempt which we ended ourselves costs the job no retry and no wait."""
+    if data["after"] in _FREE and (data["try"], data["wait_seconds"]) != (1, 0):
+        raise InvariantBroken(f"{job} was charged for an attempt that we ended: {data['after']}")
+
+
+_FREE = frozenset({"stopped", "withdrawn"})
+"""Ends of an attempt that are our own doing."""
 _TRIES = "SELECT number, id FROM attempts WHERE job = ?"
 _EVENTS = "SELECT type, data FROM events WHERE job = ? ORDER BY n"

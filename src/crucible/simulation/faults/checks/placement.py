@@ -13,6 +13,8 @@ from crucible.simulation.faults.world.ports import WallClock, WatchedDb
 REMEMBERED_SECONDS = 1800.0
 EDGE_SECONDS = 60.0
 """Tolerance around REMEMBERED_SECONDS: a failure of this age may count or not."""
+PAUSE_SECONDS = 60.0
+"""Longest time for which the scheduler does not try again what failed the job."""
 KNOWN_SECONDS = 900.0
 """Time within which every server learns that a zone has capacity again."""
 
@@ -26,6 +28,7 @@ HAVING sum(json_extract(s.allocation, '$.cpus')) > json_extract(m.capacity, '$.c
 OR sum(json_extract(s.allocation, '$.memory_bytes')) > json_extract(m.capacity, '$.memory_bytes')
 """
 _FAILURES = frozenset({"refused", "not_begun", "interrupted"})
+_PAUSED = frozenset({"refused", "not_begun"})
 _LIVE = """
 SELECT job, generation, count(*) FROM attempts WHERE state != 'ended' GROUP BY job, generation HAVING count(*) > 1
 """
@@ -63,14 +66,20 @@ class PlacementCheck:
 
     def _check_zone(self, placed: tuple[object, ...], others: list[tuple[object, ...]]) -> None:
         attempt, _, zone, market = placed[:4]
-        failed = Counter(self._failed(others, market))
+        failed, paused = Counter(self._failed(others, market)), self._paused(others, market)
         better = [
             name
             for name in self.cloud.zones_in_stock(Market(str(market)), KNOWN_SECONDS)
-            if self._less(failed, name, zone)
+            if self._less(failed, name, zone) and name not in paused
         ]
         if better:
             raise InvariantBroken(f"{attempt} was placed in {zone}, which failed its job more often than {min(better)}")
+
+    def _paused(self, others: list[tuple[object, ...]], market: object) -> set[object]:
+        """Return the zones in which the job failed so recently that the scheduler may not try them again yet."""
+        since = self.clock.now() - PAUSE_SECONDS
+        failed = [row for row in others if row[4] in _PAUSED and row[3] == market]
+        return {zone for _, _, zone, _, _, ended_at in failed if float(str(ended_at)) > since}
 
     def _less(self, failed: Counter[tuple[object, bool]], name: str, zone: object) -> bool:
         """Return whether `name` surely failed the job less often: uncertain failures count only against `name`."""

@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from crucible.control.control_plane import ControlPlane
 from crucible.simulation.faults.fault_rates import FaultRates
 from crucible.simulation.faults.world.network import NoAnswer
 from crucible.simulation.faults.world.process import Crash
-from crucible.simulation.faults.world.servers import Servers, call_with
+from crucible.simulation.faults.world.servers import PacedControl, Servers, call_with
 
 T = TypeVar("T")
 
@@ -25,7 +24,7 @@ class ApiClient:
     servers: Servers
     faults: FaultRates
 
-    async def ask(self, request: Callable[[ControlPlane], Awaitable[T]]) -> T:
+    async def ask(self, request: Callable[[PacedControl], Awaitable[T]]) -> T:
         """Return the response of some server.
 
         Raises NoAnswer without a response; the request may have taken effect, or may do so later.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from crucible.backends.base import (
     Capabilities,
+    Finding,
     LaunchCall,
     LaunchRefused,
     LaunchUnknown,
@@ -16,11 +17,10 @@ from crucible.backends.base import (
     Observation,
     Reach,
     Seen,
-    Slots,
 )
-from crucible.core.compute.offers import Billing, Market, Offer
+from crucible.core.compute.offers import Billing, Market, Need, Offer, OnDemand
 from crucible.core.compute.pricing import Segment
-from crucible.core.compute.resources import Capacity, GiB, Resources
+from crucible.core.compute.resources import Capacity, GiB
 from crucible.core.errors import Unreachable
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.world.cloud import MINIMUM, Cloud, Instance
@@ -37,7 +37,7 @@ class ElasticBackend:
     name = "cloud"
     capabilities = Capabilities(
         reach=Reach.INTERNET,
-        slots=Slots.ELASTIC,
+        capacity=OnDemand(),
         markets=frozenset({Market.ON_DEMAND, Market.SPOT}),
         bills=True,
         simulated=True,
@@ -50,7 +50,7 @@ class ElasticBackend:
         self._faults = faults
         self._rng = rng
 
-    def offers(self, need: Resources) -> Sequence[Offer]:
+    def offers(self, need: Need) -> Sequence[Offer]:
         self._fail_sometimes()
         return [
             Offer(
@@ -76,7 +76,7 @@ class ElasticBackend:
         }
         return LaunchCall(self.name, order.machine, "create", parameters)
 
-    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+    def launch(self, call: LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[MachineRef]:
         self._fail_sometimes()
         if self._faults.strikes("create.failed"):
             raise LaunchUnknown("The cloud failed, and made nothing.")
@@ -90,17 +90,17 @@ class ElasticBackend:
             str(call.parameters["deployment"]),
             zone,
             market,
-            bootstrap.nonce,
+            bootstraps[0].nonce,
             float(ends_at) if isinstance(ends_at, int | float) else None,
         )
         if self._faults.strikes("create.lost"):
             raise LaunchUnknown("The answer was lost.")
-        return self._ref(instance)
+        return [self._ref(instance)]
 
-    def find(self, token: str) -> MachineRef | None:
+    def find(self, token: str) -> Sequence[MachineRef]:
         lag = self._draw_lag()
         found = [i for i in self._cloud.list_instances(lag) if i.machine == token and self._cloud.seen_alive(i, lag)]
-        return self._ref(found[0]) if found else None
+        return [self._ref(instance) for instance in found[:1]]
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
         try:
@@ -140,6 +140,9 @@ class ElasticBackend:
         lag, wanted = self._draw_lag(), {ref.machine for ref in refs}
         found = [i for i in self._cloud.metered(lag) if i.machine in wanted]
         return [Metered(self._ref(i), tuple(Segment(s.since, s.until, s.rate) for s in i.bill)) for i in found]
+
+    def check(self) -> Sequence[Finding]:
+        return []
 
     def _observe(self, ref: MachineRef, found: list[Instance], lag: float) -> Observation:
         if any(self._cloud.seen_alive(i, lag) for i in found):

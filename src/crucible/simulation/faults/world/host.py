@@ -72,7 +72,10 @@ class SimulatedHost:
             try:
                 await machine.call(lambda agents: agents.claim(machine.name, machine.nonce, machine.native_id), 30.0)
                 return True
-            except (NotWanted, RequestRefused):
+            except NotWanted:
+                return False
+            except RequestRefused:
+                machine.on_refused()
                 return False
             except NoAnswer:
                 if machine.clock() - began > machine.idle_exit_seconds:

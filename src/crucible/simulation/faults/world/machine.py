@@ -35,8 +35,10 @@ class MachineEnvironment:
 
 
 class SimulatedMachine:
-    """`name` is the control plane's id, `native_id` the backend's. `on_host_exit` is called when the host leaves.
+    """`name` is the control plane's id, `native_id` the backend's. `on_host_exit` is called when the host leaves,
+    `on_refused` if it may not claim the machine.
 
+    `node` is the id of the computer on which it is; empty if nothing else is there.
     `reclaimed_at` is when the backend will reclaim the machine, on this machine's clock; None until it is announced.
     """
 
@@ -57,6 +59,8 @@ class SimulatedMachine:
         self._booted = environment.rng.uniform(0.0, 1e6)
         self._rate = environment.rng.uniform(1.0 - DRIFT, 1.0 + DRIFT)
         self.link = NetworkLink()
+        self.node = ""
+        self.on_refused: Callable[[], object] = lambda: None
         self.claimed = False
         self.reclaimed_at: float | None = None
         self.disk: dict[Key, SimulatedAttemptFolder] = {}
@@ -93,6 +97,11 @@ class SimulatedMachine:
     @property
     def halted(self) -> bool:
         return self.host is None or not self.host.alive
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a program runs there."""
+        return any(program.alive for program in self.programs.values())
 
     def runner_left(self, key: Key) -> None:
         if self.host is not None:

@@ -33,9 +33,17 @@ class NotWanted(Exception):
 
 @dataclass
 class NetworkLink:
-    """A machine's connection to the control plane. While it is `cut` nothing passes in either direction."""
+    """A machine's connection to the control plane. While it is `cut` nothing passes in either direction.
+
+    `behind`: the link of the computer on which the machine is.
+    """
 
     cut: bool = False
+    behind: NetworkLink | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        return self.cut or (self.behind is not None and self.behind.is_cut)
 
 
 class RequestHandler(Protocol):
@@ -71,7 +79,7 @@ class Network:
         return answer
 
     async def _travel(self, link: NetworkLink) -> None:
-        if link.cut:
+        if link.is_cut:
             await asyncio.sleep(CONNECT_SECONDS)
             raise NoAnswer("the line is cut")
         await asyncio.sleep(self._rng.uniform(0.005, 0.2))

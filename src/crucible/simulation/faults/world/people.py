@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
 
 from crucible.control.objects.gc_marks import ARRIVAL_SECONDS
@@ -25,6 +26,10 @@ from crucible.simulation.faults.world.task_group import TaskGroup
 
 RETRY_SECONDS = 5.0
 MAX_PRUNE_ATTEMPTS = 60
+STOP_SECONDS = 300.0
+"""Mean time between two attempts that are stopped without their jobs."""
+RUSH_SHARE = 0.4
+"""Share of the seeds with several backends over nodes in which all users submit within seconds."""
 RETENTION_SECONDS = 600.0
 """Time for several rounds of retention, until all that the first prune marked is removed."""
 REQUESTS = ("cancel", "resume", "resume", "resume", "checkpoint")
@@ -52,6 +57,15 @@ class SimulatedUsers:
         self._rng = rng
         self.tasks = TaskGroup("people")
         self.waiting = 0
+        self._extra: list[str] = []
+        self._choices = rng
+        self._rush: float | None = None
+
+    def choose_among(self, extra: Sequence[str], rng: RandomStream) -> None:
+        """Let jobs name these backends too, which not every world has."""
+        self._extra, self._choices = [*extra], rng
+        if extra and rng.chance(RUSH_SHARE):
+            self._rush = rng.uniform(0.0, 1000.0)
 
     def start(self, jobs: int) -> None:
         for n in range(jobs):
@@ -59,6 +73,8 @@ class SimulatedUsers:
             code = self._rng.choose(CODES)
             self.tasks.start(self._person(f"key-{n}", self._spec(n, code), code))
         self.tasks.start(self._visitor())
+        if self._extra:
+            self.tasks.start(self._stop_some())
 
     def stop(self) -> None:
         self.tasks.die()
@@ -79,7 +95,8 @@ class SimulatedUsers:
         raise InvariantBroken("nothing can be pruned")
 
     async def _person(self, key: str, spec: JobSpec, code: bytes) -> None:
-        await asyncio.sleep(self._rng.uniform(0.0, 1200.0))
+        seconds = self._rng.uniform(0.0, 1200.0)
+        await asyncio.sleep(seconds if self._rush is None else self._rush + seconds / 200.0)
         job = await self._submit(key, spec, code)
         self.waiting -= 1
         if self._rng.chance(0.3):
@@ -89,6 +106,19 @@ class SimulatedUsers:
             await asyncio.sleep(self._rng.waiting_time(600.0))
             if not self._faults.calm:
                 await self._request(job, self._rng.choose(REQUESTS))
+
+    async def _stop_some(self) -> None:
+        """Stop attempts without their jobs, as an operator does who needs their machines."""
+        while not self._faults.calm:
+            await asyncio.sleep(self._choices.waiting_time(STOP_SECONDS))
+            jobs = list(self._truth.submitted.values())
+            if jobs and not self._faults.calm:
+                await self._stop(self._choices.choose(jobs))
+
+    async def _stop(self, job: str) -> None:
+        with suppress(NoAnswer, CrucibleError):
+            if await self._api.ask(lambda control: control.stop_attempt(job)):
+                self._trace("people", f"stops the attempt of {job}")
 
     async def _visitor(self) -> None:
         """Upload code without a retry, and submit nothing."""
@@ -141,7 +171,7 @@ class SimulatedUsers:
             deaf=rng.chance(0.15),
         )
         backend = rng.choose(("cloud", "cloud", "cloud", "cloud", "local"))
-        return JobSpec(
+        spec = JobSpec(
             command=script.command(),
             bundle=_sha256(code),
             name=f"job-{n}",
@@ -153,6 +183,25 @@ class SimulatedUsers:
             ),
             retries=Retries(interruption=50, infrastructure=50),
             keep=KeepPolicy(latest=rng.integer(1, 3)),
+        )
+        return self._spread(spec) if self._extra else spec
+
+    def _spread(self, spec: JobSpec) -> JobSpec:
+        """Return the job with other backends: the cloud, the laptop, and those that only this world has."""
+        rng, names = self._choices, ["cloud", "local", *self._extra, *self._extra]
+        first = rng.choose(names)
+        others = list(dict.fromkeys(name for name in (rng.choose(names), rng.choose(names)) if name != first))
+        fallback = tuple(others[: rng.integer(0, 2)])
+        wait = rng.choose((None, 0.0, 60.0, 600.0))
+        # The cluster has no spot machines: a job that names it and wants nothing else could wait for ever.
+        spot_fallback = spec.market is Market.SPOT and (rng.chance(0.4) or "cluster" in (first, *fallback))
+        return spec.model_copy(
+            update={
+                "backend": first,
+                "fallback": fallback,
+                "spot_fallback": spot_fallback,
+                "max_wait_seconds": wait,
+            }
         )
 
 

@@ -179,7 +179,9 @@ class SimulatedRunner:
         a = self._assignment
         start = 0 if a.resume_from is None else a.resume_from.step or 0
         due = None if a.limits.seconds is None else virtual_loop().time() + a.limits.seconds + a.grace
-        running = RunningProgram(a.job, a.attempt, self._machine.native_id, start, due)
+        running = RunningProgram(
+            a.job, a.attempt, self._machine.native_id, start, due, self._machine.node, a.limits.cpus or 0.0
+        )
         folder, machine = self._folder, self._machine
         program = SimulatedProgram(running, Script.from_command(a.command), machine.truth, folder.save, self._exited)
         folder.began = True

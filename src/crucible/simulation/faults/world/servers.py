@@ -13,12 +13,15 @@ from crucible.backends.base import Backend
 from crucible.control.agents.agents import Agents
 from crucible.control.control_plane import ControlPlane
 from crucible.control.machines.machine_factory import LeaseTerms
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.background import BackgroundTasks
 from crucible.control.runtime.loops import Loop
 from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment
 from crucible.core.errors import CrucibleError
 from crucible.core.ids import Prefix, make_id
+from crucible.core.lifecycle.facts import StopAttempt
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import virtual_loop
@@ -92,6 +95,18 @@ class PacedControl(ControlPlane):
         super().__init__(ports, backends, deployment)
         self._rounds = PacedTasks(self._services)
 
+    async def stop_attempt(self, job: str) -> bool:
+        """Ask the live attempt of a job to stop, without its job. Return whether there is one."""
+
+        def stop(unit: UnitOfWork) -> bool:
+            world = repository.load_world(unit.conn, job)
+            if world is None or world.live is None:
+                return False
+            unit.advance(world, StopAttempt(world.live.id, "its machine is needed"))
+            return True
+
+        return await self._services.writer.write(stop)
+
 
 @dataclass(frozen=True)
 class SharedWorld:
@@ -110,7 +125,7 @@ class SharedWorld:
 @dataclass
 class SimulatedServer:
     process: SimulatedProcess
-    control: ControlPlane
+    control: PacedControl
 
 
 class Servers:

@@ -1,0 +1,83 @@
+"""Makes the backends of one process, from the settings of several sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from crucible.backends import registry
+from crucible.backends.base import Backend
+from crucible.backends.context import BackendContext
+from crucible.backends.registry import ROWS, BackendRow
+from crucible.backends.settings import (
+    BackendSettings,
+    FilledSettings,
+    SettingField,
+    SettingsSource,
+    describe,
+    environment_source,
+    fill,
+)
+from crucible.core.errors import Trouble
+
+STORED = "crucible backends connect"
+"""The origin of settings that are stored in the database."""
+
+Make = Callable[[str, BackendSettings], Backend]
+
+
+def _cannot_make(name: str, settings: BackendSettings) -> Backend:
+    raise Trouble(f"This process cannot connect {name}.", fix="Start it as a server.")
+
+
+@dataclass(frozen=True)
+class BackendFactory:
+    """`named`: the backends that the setting `backends` names, which comes from `named_by`.
+
+    `tables`: the settings of backends in the user's configuration file, by backend; `environ`: the server's variables.
+    """
+
+    make: Make = _cannot_make
+    named: tuple[str, ...] = ()
+    named_by: str = ""
+    tables: Mapping[str, SettingsSource] = field(default_factory=dict, repr=False)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    rows: Mapping[str, BackendRow] = field(default_factory=lambda: ROWS)
+
+    @property
+    def can_make(self) -> bool:
+        return self.make is not _cannot_make
+
+    def model(self, name: str) -> type[BackendSettings]:
+        """Return the model of the backend's settings. Raises UnknownName, NotInstalled."""
+        return registry.settings_model(name, self.rows)
+
+    def fields(self, name: str) -> tuple[SettingField, ...]:
+        return describe(name, self.model(name))
+
+    def fill(
+        self, name: str, stored: Mapping[str, object] = MappingProxyType({}), given: Mapping[str, object] | None = None
+    ) -> FilledSettings[BackendSettings]:
+        """Return the settings in effect: `stored` ones, those `given` with a request, then file and environment.
+
+        Raises UnknownName, MissingSettings, BadInput, NotInstalled.
+        """
+        model = self.model(name)
+        sources = [SettingsSource(STORED, stored), SettingsSource("the request", given or {})]
+        return fill(name, model, [*sources, *self.overlays(name)])
+
+    def overlays(self, name: str) -> Iterator[SettingsSource]:
+        """Yield the sources that override what is stored."""
+        if name in self.tables:
+            yield self.tables[name]
+        yield environment_source(name, self.model(name), self.environ)
+
+    def install_command(self, name: str) -> str:
+        return self.rows[name].install
+
+
+def make_with(context: BackendContext[Any], rows: Mapping[str, BackendRow] = ROWS) -> Make:
+    """Return a function that makes backends in this context, each with its own settings."""
+    return lambda name, settings: registry.get_backend(name, replace(context, settings=settings), rows)

@@ -1,0 +1,66 @@
+"""Settings of backends in the user's `config.toml`: a table `[backends.NAME]` for each.
+
+    [backends]
+    connected = ["local", "moon"]     # what the setting `backends` says, which cannot be in the same file
+
+    [backends.moon]
+    region = "eu"
+
+Only the user's own file may have them. A folder's `crucible.toml` comes with code that others wrote.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crucible.core.errors import BadInput
+from crucible.settings.load import BACKENDS, CONNECTED, default_user_config, read_toml
+from crucible.settings.settings import Settings
+
+EARLIER = {"rehearsal_state": ("rehearsal", "state")}
+"""Settings of 0.1.0 that are fields of a backend now."""
+
+
+@dataclass(frozen=True)
+class BackendTable:
+    """Raw settings of a backend. `origins`: the source of a field, if it is not `origin`."""
+
+    origin: str
+    values: Mapping[str, object] = field(repr=False)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def load_backend_tables(
+    settings: Settings, *, environ: Mapping[str, str] | None = None, user_config: Path | None = None
+) -> dict[str, BackendTable]:
+    """Return the tables by backend. Raises BadInput for a file that cannot be read, or a table that is none."""
+    file = user_config or default_user_config(os.environ if environ is None else environ)
+    tables = read_toml(file).get(BACKENDS)
+    found: dict[str, BackendTable] = {}
+    for name, values in tables.items() if isinstance(tables, dict) else ():
+        if name == CONNECTED:
+            continue
+        if not isinstance(values, dict):
+            raise BadInput(
+                f"{BACKENDS}.{name} in {file} is not a table.",
+                fix=f"Write [{BACKENDS}.{name}] with the settings of the backend below it.",
+            )
+        found[name] = BackendTable(f"[{BACKENDS}.{name}] in {file}", values)
+    return {**found, **_earlier(settings, found)}
+
+
+def _earlier(settings: Settings, tables: Mapping[str, BackendTable]) -> dict[str, BackendTable]:
+    """Return the tables that have a field from a setting of 0.1.0 in addition; a table's own value wins."""
+    changed = {}
+    for name, (backend, key) in EARLIER.items():
+        old = getattr(settings, name)
+        if old.value is not None:
+            table = tables.get(backend, BackendTable(old.origin, {}))
+            values, origins = {key: str(old.value), **table.values}, {key: old.origin} | dict(table.origins)
+            if key in table.values:
+                origins.pop(key)
+            changed[backend] = BackendTable(table.origin, values, origins)
+    return changed
