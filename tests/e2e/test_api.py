@@ -168,10 +168,12 @@ class TestFind:
         job = crucible.submit(shell("true"))
         crucible.wait(job)
         twin = f"job-{'0' * 20}{job[-6:]}"
-        with closing(sqlite3.connect(crucible.home / "crucible.db", timeout=10)) as db, db:
+        crucible.stop()
+        with closing(sqlite3.connect(crucible.home / "crucible.db")) as db, db:
             columns = [row[1] for row in db.execute("PRAGMA table_info(jobs)")]
             taken = ", ".join("?" if name == "id" else f'"{name}"' for name in columns)
             db.execute(f"INSERT INTO jobs SELECT {taken} FROM jobs WHERE id = ?", (twin, job))
+        crucible.start()
         found = problem_of(client.get(f"/api/v1/jobs/{job[-6:]}"), 409, "conflict")
         assert found["candidates"]
         assert client.get(f"/api/v1/jobs/{job}").json()["id"] == job

@@ -89,8 +89,21 @@ class FailingDisk(Disk):
         _run("umount", "-l", str(self.path))
 
     def _chattr(self, change: str) -> None:
-        """Change all but sockets, which have no such attribute."""
-        _run("find", str(self.path), "!", "-type", "s", "-exec", "chattr", change, "{}", "+")
+        """Change all but sockets, which have no such attribute, and files that are removed meanwhile."""
+        _run(
+            "find",
+            str(self.path),
+            "-ignore_readdir_race",
+            "!",
+            "-type",
+            "s",
+            "-exec",
+            "chattr",
+            "-f",
+            change,
+            "{}",
+            ";",
+        )
 
     def _mount(self) -> None:
         _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.path))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +54,14 @@ def test_the_lock_file_is_removed_under_a_server(crucible: Deployment) -> None:
     assert crucible.cli("status").returncode == 0
     assert crucible.discovery["pid"] != first
     assert crucible.job(job)["phase"] == "running"
+
+
+def test_another_process_cannot_open_the_database_of_a_running_server(crucible: Deployment, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "crucible.app", "db", "backup", str(tmp_path / "backup")]
+    refused = subprocess.run(command, env=crucible.env, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1
+    assert "crucible db backup" in refused.stdout + refused.stderr
+    assert not (tmp_path / "backup").exists()
 
 
 @pytest.mark.parametrize("emptied", [True, False])

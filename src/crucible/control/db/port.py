@@ -3,7 +3,7 @@
 Trouble
 ├── DiskFull                 no space left for the database (defined in core; nothing of the write remains)
 └── DatabaseError            any other failure of the database itself
-    ├── DatabaseBusy         another process held the write lock for too long
+    ├── DatabaseBusy         another process has the file open, or wrote to it for too long
     ├── DatabaseClosed       used after close()
     ├── DatabaseLost         its file was removed or replaced while it was open
     ├── DatabaseMissing      the database is gone or empty, and the store beside it is not

@@ -214,6 +214,7 @@ def _copy_sqlite(database: Path, copy: Path) -> str:
         contextlib.closing(sqlite3.connect(copy)) as target,
     ):
         source.execute("PRAGMA query_only=ON")
+        source.execute("SELECT 1 FROM sqlite_master").close()  # raises if it is locked, where backup() waits forever
         source.backup(target, pages=-1)
         target.execute("PRAGMA journal_mode=DELETE")  # a single file, without a log beside it
     return check_sqlite(copy)

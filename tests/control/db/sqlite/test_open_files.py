@@ -29,7 +29,7 @@ async def reopened(tmp_path: Path, table: Notes) -> AsyncIterator[SqliteDb]:
     await db.close()
 
 
-@pytest.mark.parametrize("name", ["notes.db", "notes.db-wal", "notes.db-shm"])
+@pytest.mark.parametrize("name", ["notes.db", "notes.db-wal"])
 async def test_a_removed_file_refuses_writes(reopened: SqliteDb, tmp_path: Path, table: Notes, name: str) -> None:
     (tmp_path / "state" / name).unlink()
     with pytest.raises(DatabaseLost) as lost:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from typing import cast
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, create_engine, event
 from sqlalchemy.exc import InvalidRequestError
@@ -74,11 +75,10 @@ def _connect(path: str) -> Connection:
 def _url(path: str) -> URL:
     """Return the URL of a file, or of `memory:NAME`: a database in memory that lasts as long as a connection to it."""
     name = path.removeprefix(MEMORY)
-    if name == path:
-        return URL.create("sqlite+pysqlite", database=path)
-    return URL.create(
-        "sqlite+pysqlite", database=f"file:{name}", query={"mode": "memory", "cache": "shared", "uri": "true"}
-    )
+    # unix-excl keeps the index of the WAL on the heap. In a mapped file beside the database, as by default, a write
+    # to a disk that has become read-only ends the process with SIGBUS. Other processes cannot open the database then.
+    query = {"vfs": "unix-excl"} if name == path else {"mode": "memory", "cache": "shared"}
+    return URL.create("sqlite+pysqlite", database=f"file:{quote(name)}", query={**query, "uri": "true"})
 
 
 def _configure(connection: Connection, pragmas: tuple[str, ...]) -> Connection:

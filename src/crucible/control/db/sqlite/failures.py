@@ -59,8 +59,9 @@ def _known_error(error: sqlite3.Error) -> Trouble | None:
     if primary in BUSY:
         return DatabaseBusy(
             "The database is locked.",
-            why="Another process held the write lock for too long.",
-            fix="Close other programs that have the file open, then try again.",
+            why="Another process has it open, or wrote to it for too long.",
+            fix="If a Crucible server runs on it, use that server's commands (for example `crucible db backup`), or stop "
+            "it with `crucible down`. Else close the program that has the file open.",
         )
     if primary in DAMAGED:
         return DamagedDatabase(

@@ -10,7 +10,7 @@ import os
 from crucible.control.db.port import DatabaseLost
 from crucible.wire.files.identity import leads_to
 
-SUFFIXES = ("", "-wal", "-shm")
+SUFFIXES = ("", "-wal")
 
 
 class OpenFiles:
