@@ -60,8 +60,8 @@ def _known_error(error: sqlite3.Error) -> Trouble | None:
         return DatabaseBusy(
             "The database is locked.",
             why="Another process has it open, or wrote to it for too long.",
-            fix="If a Crucible server runs on it, use that server's commands (for example `crucible db backup`), or stop "
-            "it with `crucible down`. Else close the program that has the file open.",
+            fix="If a Crucible server runs on it, use its commands (for example `crucible db backup`), or stop it with "
+            "`crucible down`. Otherwise close the program that has the file open.",
         )
     if primary in DAMAGED:
         return DamagedDatabase(
