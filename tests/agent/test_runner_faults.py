@@ -114,6 +114,7 @@ def test_a_killed_runner_is_reported_and_nothing_runs_twice(
     machine.start_host()
     text = f"""
 open({str(tmp_path / "runs")!r}, 'a').write('x')
+open('model.txt', 'w').write('half')
 print('before', flush=True)
 import time; time.sleep(60)
 """
@@ -127,6 +128,7 @@ import time; time.sleep(60)
     assert not is_running(started.data["pid"])
     assert (tmp_path / "runs").read_text() == "x"
     assert control.attempts[A1].log() == b"before\n"
+    assert control.attempts[A1].artifacts == {"model.txt": b"half"}
     assert len(control.attempts[A1].of(MessageKind.EXITED)) == 1
 
 

@@ -161,25 +161,24 @@ os.mkfifo(out + '/pipe')
     attempt = control.attempts[A1]
     assert attempt.artifacts == {"small.txt": b"small", "sub dir/ä.bin": b"x" * 3_000_000}
     assert [message.data["path"] for message in attempt.of(MessageKind.ARTIFACT)] == ["small.txt", "sub dir/ä.bin"]
-    assert any("out of the output folder" in note for note in attempt.notes)
+    assert any("a link out of its folder" in note for note in attempt.notes)
     assert any("regular" in note for note in attempt.notes)
     assert ended.data["complete"] is False
 
 
 WRITES = """
 import os
-open('model.txt', 'w').write('x')
-os.makedirs(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/plots')
+os.makedirs('runs/1')
+open('runs/1/model.txt', 'w').write('x')
+open(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/model.txt', 'w').write('y')
 """
 
 
-def test_what_is_not_kept_is_said(machine: Machine, control: AgentsServer) -> None:
+def test_files_in_the_working_directory_become_artifacts(machine: Machine, control: AgentsServer) -> None:
     machine.run(script(WRITES))
     ended = control.wait_for(A1, MessageKind.ENDED)
-    assert control.attempts[A1].notes == [
-        "1 file written to the working directory was not kept: model.txt. Write it to $CRUCIBLE_OUTPUT_DIR.",
-        "1 empty folder was not kept with the outputs: plots.",
-    ]
+    assert control.attempts[A1].artifacts == {"model.txt": b"y", "runs/1/model.txt": b"x"}
+    assert control.attempts[A1].notes == []
     assert ended.data["complete"] is True
 
 

@@ -1,4 +1,4 @@
-"""What a job leaves in $CRUCIBLE_OUTPUT_DIR can be fetched, whole or in pieces."""
+"""What a job wrote can be fetched, whole or in pieces."""
 
 from __future__ import annotations
 
@@ -55,6 +55,13 @@ def test_what_leads_out_or_is_no_file_is_left_out(crucible: Deployment, job: str
     assert not [path for path in found if "passwd" in path or path.startswith(("etc", "pipe"))]
     said = str(crucible.events(job)) + crucible.log(job).decode()
     assert "passwd" in said
+
+
+def test_files_in_the_working_directory(crucible: Deployment, client: httpx.Client) -> None:
+    job = crucible.submit(python("import os; os.mkdir('out'); open('out/model.pt', 'w').write('weights')"))
+    assert crucible.wait(job)["status"] == "completed"
+    assert list(artifacts(crucible, job)) == ["out/model.pt"]
+    assert client.get(f"/api/v1/jobs/{job}/artifacts/out/model.pt").content == b"weights"
 
 
 def test_the_whole_file(client: httpx.Client, job: str) -> None:

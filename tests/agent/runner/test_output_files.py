@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -9,7 +9,8 @@ import pytest
 
 from crucible.agent.link.channel import NoRoom
 from crucible.agent.link.connection import ChannelError, Gone, Refused, Unreachable
-from crucible.agent.runner.output_files import NOTE_AFTER, OutputStorer, StoredFile
+from crucible.agent.runner import output_files
+from crucible.agent.runner.output_files import MAX_NOTES, NOTE_AFTER, OutputStorer, StoredFile, files_below
 
 
 @dataclass
@@ -35,10 +36,17 @@ class Run:
     notes: list[str] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
 
-    def store(self) -> tuple[bool, str]:
+    def store(self, *, may_hold_secrets: bool = True) -> tuple[bool, str]:
         channel = self.server
-        outputs = OutputStorer(self.folder, channel, self.stored.append, self.notes.append, self.waits.append)  # type: ignore[arg-type]
-        return outputs.store()
+        storer = OutputStorer(
+            channel,  # type: ignore[arg-type]
+            self.stored.append,
+            self.notes.append,
+            self.waits.append,
+            lambda data: b"s3cret" in data,
+        )
+        files = files_below(self.folder)
+        return storer.store(replace(file, may_hold_secrets=may_hold_secrets) for file in files)
 
 
 @pytest.fixture
@@ -92,7 +100,7 @@ def test_another_reason_is_told_too(run: Run) -> None:
 
 def test_what_is_refused_is_left_out_and_told(run: Run) -> None:
     run.server = failing(Refused(422, "not what was announced"))
-    assert run.store() == (False, "1 output was not stored")
+    assert run.store() == (False, "1 output was not stored: a")
     assert "'a' was not stored" in run.notes[0]
     assert [file.path for file in run.stored] == ["b", "c"]
 
@@ -101,3 +109,43 @@ def test_nobody_wants_them_any_more(run: Run) -> None:
     run.server = failing(Gone("no longer wanted"))
     with pytest.raises(Gone):
         run.store()
+
+
+def test_a_file_that_contains_a_secret_is_left_out_and_named(run: Run) -> None:
+    (run.folder / "config.json").write_text('{"key": "s3cret"}')
+    (run.folder / "s3cret.txt").write_text("harmless")
+    assert run.store() == (False, "1 output was not stored: s3cret.txt")
+    assert run.store(may_hold_secrets=False) == (False, "2 outputs were not stored: config.json, s3cret.txt")
+    assert run.notes[1] == "the output 'config.json' was not stored: it contains a secret"
+
+
+def test_a_large_file_is_not_searched_for_secrets(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_files, "MAX_SEARCHED", 9)
+    (run.folder / "a").write_text("s3cret....")
+    assert run.store(may_hold_secrets=False) == (True, "")
+
+
+def test_more_files_than_are_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_files, "MAX_FILES", 2)
+    assert run.store() == (False, "1 output was not stored: …")
+    assert sorted(run.server.files) == ["a", "b"]
+    assert run.notes == ["1 output was not stored: there are more than 2 files"]
+
+
+def test_more_bytes_than_are_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_files, "MAX_BYTES", 25)
+    assert run.store() == (False, "1 output was not stored: c")
+
+
+def test_of_two_files_with_one_name_the_first_is_stored(run: Run) -> None:
+    storer = OutputStorer(run.server, run.stored.append, run.notes.append, run.waits.append)  # type: ignore[arg-type]
+    stored = storer.store([*files_below(run.folder), *files_below(run.folder)])
+    assert stored == (False, "3 outputs were not stored: a, b, c")
+    assert "another output has this name" in run.notes[0]
+
+
+def test_notes_about_single_files_are_few(run: Run) -> None:
+    for number in range(MAX_NOTES + 10):
+        (run.folder / f"out{number:02}").symlink_to("/etc/hostname")
+    assert run.store() == (False, "30 outputs were not stored: out00, out01, out02, …")
+    assert len(run.notes) == MAX_NOTES

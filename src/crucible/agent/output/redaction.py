@@ -43,7 +43,7 @@ class Redactor:
             return piece
         text = self._held + piece
         keep = self._starts.in_tail_of(text)
-        if not self._has_secret(text):
+        if not self.has_secret(text):
             self._held = text[keep:]
             return text[:keep]
         # A complete match may reach into the tail that would be held back: then less is held back.
@@ -62,7 +62,7 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return a complete text with secrets masked."""
         raw = text.encode("utf-8", "surrogateescape")
-        return self._mask(raw).decode("utf-8", "surrogateescape") if self._has_secret(raw) else text
+        return self._mask(raw).decode("utf-8", "surrogateescape") if self.has_secret(raw) else text
 
     def data(self, value: object) -> object:
         """Return a JSON value with secrets masked in every string, keys included."""
@@ -74,7 +74,7 @@ class Redactor:
             return {self.text(str(name)): self.data(item) for name, item in value.items()}
         return [self.data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-    def _has_secret(self, text: bytes) -> bool:
+    def has_secret(self, text: bytes) -> bool:
         """Return whether any form is in the text. Several plain searches are much faster than one regex."""
         return any(form in text for form in self._forms)
 

@@ -56,6 +56,11 @@ class AttemptFolder:
         return self.root / "work"
 
     @property
+    def staged(self) -> Path:
+        """Holds the state of the working directory before the job ran. Missing if the job runs in place."""
+        return self.root / "staged.json"
+
+    @property
     def outputs(self) -> Path:
         return self.root / "outputs"
 
@@ -126,6 +131,7 @@ class AttemptFolder:
         """Remove what an earlier runner staged before it died."""
         for folder in (self.work, self.outputs, self.data, self.checkpoints, self.resume, self.python):
             shutil.rmtree(folder, ignore_errors=True)
+        self.staged.unlink(missing_ok=True)
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)

@@ -1,7 +1,8 @@
-"""Collect a job's result and output files, and note files that are not kept."""
+"""Collect a job's result and output files."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import time
@@ -11,8 +12,8 @@ from pathlib import Path
 from crucible.agent.link.channel import Channel
 from crucible.agent.link.reporter import Reporter
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.leftovers import FolderBaseline, empty_folders_note
-from crucible.agent.runner.output_files import OutputStorer, StoredFile
+from crucible.agent.runner.output_files import MAX_FILES, OutputStorer, StoredFile, files_below
+from crucible.agent.runner.work_files import MAX_ENTRIES, ChangedFiles, StagedFiles
 from crucible.wire.documents.messages import MessageKind
 from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, decode_result
 
@@ -23,42 +24,34 @@ class OutputCollector:
     rank: int
     reporter: Reporter
 
-    def report(self, baseline: FolderBaseline | None) -> None:
-        """Report the result, and note files that are not kept.
-
-        `baseline` is the working directory before the job ran; None if the job runs in place.
-        """
-        self._report_result()
-        self._note(baseline.note() if baseline is not None else None)
-        self._note(empty_folders_note(self.folder.outputs))
-
     def store(self, channel: Channel) -> tuple[bool, str]:
-        """Store the outputs, retrying forever. Return whether all were stored, and a text about those that were not.
+        """Store the files of the output folder, then what the job made or changed in its working directory.
 
-        Raises Gone.
+        Retries forever. Return whether all were stored, and a text about those that were not. Raises Gone.
         """
         redactor = self.reporter.redactor
-        hide = redactor.text if redactor is not None else str
-        return OutputStorer(self.folder.outputs, channel, self._stored, self.reporter.note, time.sleep, hide).store()
+        has_secret = redactor.has_secret if redactor is not None else lambda data: False
+        storer = OutputStorer(channel, self._stored, self.reporter.note, time.sleep, has_secret)
+        staged = StagedFiles.read(self.folder.staged)
+        changed = staged.changed(MAX_FILES) if staged is not None else ChangedFiles()
+        if not changed.is_whole:
+            self.reporter.note(f"only {MAX_ENTRIES} entries of the working directory were searched for outputs")
+        return storer.store(itertools.chain(files_below(self.folder.outputs), changed.files), changed.others)
 
-    def _report_result(self) -> None:
+    def report_result(self) -> None:
         """Send the result; only rank 0 has one."""
         if self.rank != 0:
             return
         try:
             result = read_result(self.folder.result)
         except BadResult as error:
-            self._note(f"the result was not kept: {error}")
+            self.reporter.note(f"the result was not kept: {error}")
             return
         if result is not None:
             self.reporter.send(MessageKind.RESULT, {"kind": result.kind, "value": result.value})
 
     def _stored(self, stored: StoredFile) -> None:
         self.reporter.send(MessageKind.ARTIFACT, {"path": stored.path, "size": stored.size, "sha256": stored.sha256})
-
-    def _note(self, text: str | None) -> None:
-        if text is not None:
-            self.reporter.note(text)
 
 
 def read_result(path: Path) -> Result | None:

@@ -1,4 +1,4 @@
-"""Store the files in a job's output folder as artifacts."""
+"""Store a job's output files as artifacts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
@@ -17,9 +17,29 @@ from crucible.agent.link.connection import ChannelError, Refused, Unreachable
 from crucible.wire.files.paths import UnsafePath, is_inside, safe_name
 
 MAX_FILES = 10_000
+MAX_BYTES = 20 * 1000**3
+"""Outputs of one attempt; what comes after them is left out."""
+MAX_SEARCHED = 1024 * 1024
+"""Bytes of a file that is searched for secrets; larger ones are data."""
+MAX_NOTES = 20
+"""Notes about single files that were left out; a sentence at the end counts all of them."""
 NOTE_AFTER = 20
 """Failed uploads, about a minute of them, before the user gets a note."""
+NAMED = 3
 _CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A file to store under `name`. If `path` is a link, it must not lead out of `root`.
+
+    `may_hold_secrets`: the job asked to keep it, by writing it to the output folder.
+    """
+
+    name: str
+    path: Path
+    root: Path
+    may_hold_secrets: bool = True
 
 
 @dataclass(frozen=True)
@@ -33,74 +53,111 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class OutputStorer:
-    """`stored` and `note` are called as files are stored or skipped; `wait` sleeps between attempts."""
+    """`stored` and `note` are called as files are stored or left out; `wait` sleeps between attempts."""
 
-    folder: Path
     channel: Channel
     stored: Callable[[StoredFile], None]
     note: Callable[[str], None]
     wait: Callable[[float], None]
-    redact: Callable[[str], str] = lambda name: name
-    """Masks secrets. A file whose name it changes is not stored."""
+    has_secret: Callable[[bytes], bool] = lambda data: False
+    """Returns whether a name or the content of a small file contains a secret."""
 
-    def store(self) -> tuple[bool, str]:
-        """Store everything, retrying forever. Return whether all was stored, and a text about the rest. Raises Gone."""
-        left_out: list[str] = []
+    def store(self, files: Iterable[OutputFile], others: int = 0) -> tuple[bool, str]:
+        """Store the files in order, retrying forever. Return whether all was stored, and a text about the rest.
+
+        `others` counts more files, which are left out because there are too many. Raises Gone.
+        """
+        left_out = _LeftOut(self.note)
         delay = _DelayNotes(self.note)
-        for number, (name, path) in enumerate(_files(self.folder)):
-            if number < MAX_FILES:
-                why = self._store(name, path, delay)
+        known: set[str] = set()
+        room = MAX_BYTES
+        for file in files:
+            if file.name in known:
+                left_out.add(file.name, "another output has this name")
+            elif len(known) >= MAX_FILES:
+                others += 1
             else:
-                why = f"there are more than {MAX_FILES} files"
-            if why is not None:
-                left_out.append(name)
-                self.note(f"the output {name!a} was not stored: {why}")
-            if number >= MAX_FILES:
-                break
-        return not left_out, _count_text(len(left_out))
+                known.add(file.name)
+                try:
+                    room -= self._store(file, room, delay)
+                except _NotStored as error:
+                    left_out.add(file.name, str(error))
+        if others:
+            left_out.add_others(others)
+        return not left_out.count, left_out.summary()
 
-    def _store(self, name: str, path: Path, delay: _DelayNotes) -> str | None:
-        """Store one file. Return None, or why it was not stored."""
-        if self.redact(name) != name:
-            return "its name contains a secret"
+    def _store(self, file: OutputFile, room: int, delay: _DelayNotes) -> int:
+        """Store one file; return its size. Raises _NotStored."""
+        if self.has_secret(os.fsencode(file.name)):
+            raise _NotStored("its name contains a secret")
         try:
-            safe_name(name)
+            safe_name(file.name)
         except UnsafePath as error:
-            return error.why
-        if path.is_symlink() and not is_inside(self.folder, path):
-            return "it is a link out of the output folder"
+            raise _NotStored(error.why) from error
+        if file.path.is_symlink() and not is_inside(file.root, file.path):
+            raise _NotStored("it is a link out of its folder")
         try:
-            return self._send(name, path, delay)
+            return self._send(file, room, delay)
         except OSError as error:
-            return error.strerror or "it cannot be read"
+            raise _NotStored(error.strerror or "it cannot be read") from error
 
-    def _send(self, name: str, path: Path, delay: _DelayNotes) -> str | None:
+    def _send(self, file: OutputFile, room: int, delay: _DelayNotes) -> int:
         # Non-blocking, because opening a named pipe that the job left there would hang.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as content:
+        with open(os.open(file.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as content:
             if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
-                return "it is not a regular file"
+                raise _NotStored("it is not a regular file")
             sha256, size = _digest(content.fileno())
+            if size > room:
+                raise _NotStored(f"the outputs of a job are limited to {MAX_BYTES / 1000**3:g} GB")
+            if not file.may_hold_secrets and size <= MAX_SEARCHED and self.has_secret(content.read()):
+                raise _NotStored("it contains a secret")
             backoff = Backoff()
             for failures in itertools.count(1):
                 try:
                     content.seek(0)
-                    self.channel.put_artifact(name, content, size, sha256)
+                    self.channel.put_artifact(file.name, content, size, sha256)
                     break
                 except Unreachable as error:
-                    delay.note_failure(name, failures, error)
+                    delay.note_failure(file.name, failures, error)
                 except Refused as error:
                     if error.status != 401:
-                        return str(error)
-                    delay.note_failure(name, failures, error)
+                        raise _NotStored(str(error)) from error
+                    delay.note_failure(file.name, failures, error)
                 self.wait(backoff.next())
-        self.stored(StoredFile(name, size, sha256))
-        return None
+        self.stored(StoredFile(file.name, size, sha256))
+        return size
 
 
-def _count_text(left_out: int) -> str:
-    if not left_out:
-        return ""
-    return "1 output was not stored" if left_out == 1 else f"{left_out} outputs were not stored"
+class _NotStored(Exception):
+    """A file was left out; the text says why."""
+
+
+class _LeftOut:
+    """Counts the files that were not stored, and notes why of the first ones."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._names: list[str] = []
+        self.count = 0
+
+    def add(self, name: str, why: str) -> None:
+        self.count += 1
+        if self.count <= MAX_NOTES:
+            self._note(f"the output {name!a} was not stored: {why}")
+        if self.count <= NAMED:
+            self._names.append(name if name.isprintable() else ascii(name))
+
+    def add_others(self, others: int) -> None:
+        self.count += others
+        what = "1 output was" if others == 1 else f"{others} outputs were"
+        self._note(f"{what} not stored: there are more than {MAX_FILES} files")
+
+    def summary(self) -> str:
+        if not self.count:
+            return ""
+        what = "1 output was not stored" if self.count == 1 else f"{self.count} outputs were not stored"
+        names = ", ".join([*self._names, "…"] if self.count > len(self._names) else self._names)
+        return f"{what}: {names}"
 
 
 class _DelayNotes:
@@ -127,11 +184,11 @@ def _digest(descriptor: int) -> tuple[str, int]:
         size += len(chunk)
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+def files_below(folder: Path) -> Iterator[OutputFile]:
     """Yield files and links below the folder by name. Links to folders are yielded, not entered."""
     for top, folders, files in os.walk(folder):
         folders.sort()
         linked = [name for name in folders if os.path.islink(os.path.join(top, name))]
         for name in sorted([*files, *linked]):
             path = Path(top, name)
-            yield path.relative_to(folder).as_posix(), path
+            yield OutputFile(path.relative_to(folder).as_posix(), path, folder)

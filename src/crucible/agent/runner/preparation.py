@@ -16,9 +16,9 @@ from crucible.agent.process.environment import job_environment
 from crucible.agent.python.environment import EnvironmentBuilder, find_uv
 from crucible.agent.python.pythons import Pythons
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.leftovers import FolderBaseline
 from crucible.agent.runner.staging import Stager
 from crucible.agent.runner.staging_context import StagingContext, StagingError
+from crucible.agent.runner.work_files import StagedFiles
 from crucible.wire.documents.crypto import NoCryptography
 from crucible.wire.shim import write_shim
 
@@ -29,17 +29,13 @@ NOTE_AFTER = 2
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """What to execute, where, and with which variables; `python` and `about` are shown to users.
-
-    `baseline` is the working directory before the job ran; None if the job runs in place.
-    """
+    """What to execute, where, and with which variables; `python` and `about` are shown to users."""
 
     command: tuple[str, ...]
     folder: Path
     env: dict[str, str] = field(repr=False)
     python: str
     about: str
-    baseline: FolderBaseline | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values of `env` that must be masked everywhere."""
 
@@ -68,6 +64,8 @@ def prepare(
         uv = find_uv(bootstrap.uv, host_env)
         builder = EnvironmentBuilder(bootstrap.envs, Pythons(host_env, uv), work, host_env, uv, bootstrap.elsewhere)
         chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)
+        if assignment.in_place is None:
+            StagedFiles.scan(code).write(folder.staged)
     except OSError as error:
         raise StagingError(f"the job could not be prepared: {error}; check the disk of the machine") from error
     cpus = os.cpu_count()
@@ -77,8 +75,7 @@ def prepare(
     env.update(secrets)
     first, *rest = assignment.command
     command = (chosen.python if first == PYTHON else first, *rest)
-    staged = FolderBaseline.take(code) if assignment.in_place is None else None
-    return PreparedJob(command, code, env, chosen.python, chosen.about, staged, tuple(secrets.values()))
+    return PreparedJob(command, code, env, chosen.python, chosen.about, tuple(secrets.values()))
 
 
 def fetch_secrets(wanted: Sequence[str], channel: Channel, work: StagingContext) -> dict[str, str]:

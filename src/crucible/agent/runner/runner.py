@@ -328,7 +328,7 @@ class Runner:
 
     def _store_outputs(self) -> None:
         self._monitor.finish()
-        self._collector.report(self._prepared.baseline if self._prepared is not None else None)
+        self._collector.report_result()
         if self._spool.dropped:
             self._reporter.note(f"{self._spool.dropped} metric messages were dropped: too many were waiting to be sent")
         channel = self._new_channel()

@@ -139,7 +139,7 @@ def download(
         into = (to or Path(view.display_name)).absolute()
         chosen = select_artifacts(api.artifacts(view.id), paths or ())
         if not chosen:
-            cli.out.say(f"{view.display_name} has no artifacts. A job saves them in $CRUCIBLE_OUTPUT_DIR.")
+            cli.out.say(f"{view.display_name} has no artifacts: its program wrote no files that are kept.")
         if not force:
             refuse_to_overwrite(chosen, into)
         already_present = [item for item in chosen if local_file(item, into) is LocalFile.INTACT]
