@@ -174,7 +174,7 @@ def test_download_overwrites_nothing_of_ones_own(cli: Cli, real: RealServer, tmp
 
 
 def test_a_job_without_artifacts_says_so(cli: Cli, real: RealServer) -> None:
-    assert "CRUCIBLE_OUTPUT_DIR" in cli("download", real.complete().id).err
+    assert "has no artifacts" in cli("download", real.complete().id).err
 
 
 def test_places(cli: Cli, real: RealServer) -> None:

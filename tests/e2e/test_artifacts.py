@@ -64,6 +64,15 @@ def test_files_in_the_working_directory(crucible: Deployment, client: httpx.Clie
     assert client.get(f"/api/v1/jobs/{job}/artifacts/out/model.pt").content == b"weights"
 
 
+@pytest.mark.parametrize(("outputs", "kept"), [(["*.pt"], ["model.pt"]), ([], [])])
+def test_only_what_was_chosen_of_the_working_directory(
+    crucible: Deployment, outputs: list[str], kept: list[str]
+) -> None:
+    job = crucible.submit(python("open('model.pt', 'w').write('w'); open('log.csv', 'w').write('l')", outputs=outputs))
+    assert crucible.wait(job)["outputs"] == outputs
+    assert list(artifacts(crucible, job)) == kept
+
+
 def test_the_whole_file(client: httpx.Client, job: str) -> None:
     answer = client.get(f"/api/v1/jobs/{job}/artifacts/deep/er/data.bin")
     assert (answer.status_code, answer.content) == (200, CONTENT)

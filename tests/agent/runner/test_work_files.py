@@ -7,7 +7,7 @@ import pytest
 from tests.agent.waiting import poll
 
 from crucible.agent.runner import work_files
-from crucible.agent.runner.work_files import StagedFiles
+from crucible.agent.runner.work_files import StagedFiles, matches
 
 
 @pytest.fixture
@@ -98,3 +98,26 @@ def test_a_huge_folder_is_searched_in_part(work: Path, monkeypatch: pytest.Monke
         return len(staged.changed(100).files) == 5
 
     poll(is_found)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chosen"),
+    [
+        ("*", {"a.pt", "runs/1/b.pt", "runs/1/log.csv"}),
+        ("*.pt", {"a.pt", "runs/1/b.pt"}),
+        ("runs", {"runs/1/b.pt", "runs/1/log.csv"}),
+        ("runs/", {"runs/1/b.pt", "runs/1/log.csv"}),
+        ("./runs/1", {"runs/1/b.pt", "runs/1/log.csv"}),
+        ("runs/*.csv", {"runs/1/log.csv"}),
+        ("1/log.csv", set()),
+    ],
+)
+def test_what_a_pattern_chooses(pattern: str, chosen: set[str]) -> None:
+    assert {name for name in ("a.pt", "runs/1/b.pt", "runs/1/log.csv") if matches(name, pattern)} == chosen
+
+
+def test_only_files_that_match_a_pattern_are_outputs(work: Path) -> None:
+    staged = StagedFiles.scan(work)
+    write(work, "a.pt", "b.csv", "c.txt")
+    assert sorted(file.name for file in staged.changed(10, ("*.pt", "b*")).files) == ["a.pt", "b.csv"]
+    assert staged.changed(10, ()).files == ()

@@ -412,6 +412,7 @@ def test_a_simulated_place_is_called_so(cli: Cli, real: RealServer) -> None:
         (("--fallback", "nosuch"), "There is no backend"),
         (("--market", "spott"), "Did you mean 'spot'"),
         (("--spot", "--market", "reserved"), "contradict"),
+        (("--outputs", "*.pt", "--no-outputs"), "contradict"),
         (("--spot-fallback", "--market", "reserved"), "--spot-fallback: needs the market spot, not reserved"),
         (("--keep-checkpoints", "0"), "--keep-checkpoints must be at least 1"),
         (("--seed", "-1"), "--seed must be at least 0"),

@@ -56,6 +56,7 @@ data:
   images: ./images
 retries: 2
 grace: 30s
+outputs: "*.pt"
 tags: [a, b]
 """
 
@@ -80,6 +81,7 @@ def test_every_field_is_taken_up(tmp_path: Path) -> None:
     assert [(item.name, item.source) for item in data] == [("images", str(tmp_path / "images"))]
     assert (found["retries"], found["grace_seconds"], found["tags"]) == ({"user": 2}, 30, ("a", "b"))
     assert found["max_cost_usd"] == 2.5
+    assert found["outputs"] == ("*.pt",)
     assert (found["name"], found["backend"], found["tier"]) == ("first", "local", "cpu-small")
 
 

@@ -47,6 +47,7 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         seed=7,
         priority=2,
         max_wait_seconds=7200,
+        outputs=["*.pt"],
         grace_seconds=3,
     )
     assert fields == {
@@ -67,9 +68,12 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         "seed": 7,
         "priority": 2,
         "max_wait_seconds": 7200,
+        "outputs": ("*.pt",),
         "grace_seconds": 3,
     }
     assert (goal.interruptible, goal.optimize) == (True, "speed")
+    assert read(no_outputs=True)[1] == {"outputs": ()}
+    assert read(no_outputs=False)[1] == {}
     assert read(secrets=["HF_TOKEN"])[1] == {"secrets": {"HF_TOKEN": "HF_TOKEN"}}
 
 
@@ -108,6 +112,8 @@ def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
         ({"secrets": ["1KEY"]}, "not the name of a variable"),
         ({"project": "Big Team"}, "project must have 1 to 63 of a-z"),
         ({"retry_wait_seconds": -1}, "retry_wait_seconds must be at least 0"),
+        ({"no_outputs": "yes"}, "must be True or False"),
+        ({"outputs": ["*.pt"], "no_outputs": True}, "contradict"),
         ({"tags": 3}, "tags must be a list of strings"),
         ({"tags": [3]}, "tags must be a list of strings"),
         ({"retries": -1}, "retries must be at least 0"),

@@ -149,6 +149,7 @@ FULL_SPEC = job_spec(
     priority=5,
     spot_fallback=True,
     max_wait_seconds=7200.0,
+    outputs=("*.pt",),
     source=Source(kind=SourceKind.GIT, path="/x", url="https://example.org/r.git", ref="main", commit="a", dirty=True),
 )
 FULL_JOB = {

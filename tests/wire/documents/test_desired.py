@@ -10,9 +10,10 @@ from crucible.wire.documents.desired import Assignment, BadDesired, Desired, dec
 
 PLAIN = Assignment("att-1", "job-1", 0, "s", ("python3", "train.py"))
 SECRET = Assignment("att-2", "job-1", 0, "s", ("python3", "train.py"), secrets=("HF_TOKEN",))
+NO_OUTPUTS = Assignment("att-3", "job-1", 0, "s", ("python3", "train.py"), outputs=())
 
 
-@pytest.mark.parametrize("assignment", [PLAIN, SECRET])
+@pytest.mark.parametrize("assignment", [PLAIN, SECRET, NO_OUTPUTS])
 def test_a_document_comes_back(assignment: Assignment) -> None:
     desired = Desired("mch-1", 3, (assignment,))
     assert decode_desired(encode_desired(desired)) == desired

@@ -14,6 +14,7 @@ from crucible.agent.link.reporter import Reporter
 from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.agent.runner.output_files import MAX_FILES, OutputStorer, StoredFile, files_below
 from crucible.agent.runner.work_files import MAX_ENTRIES, ChangedFiles, StagedFiles
+from crucible.wire.documents.desired import Assignment
 from crucible.wire.documents.messages import MessageKind
 from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, decode_result
 
@@ -21,7 +22,7 @@ from crucible.wire.documents.results import MAX_BYTES, BadResult, Result, decode
 @dataclass(frozen=True)
 class OutputCollector:
     folder: AttemptFolder
-    rank: int
+    assignment: Assignment
     reporter: Reporter
 
     def store(self, channel: Channel) -> tuple[bool, str]:
@@ -33,14 +34,14 @@ class OutputCollector:
         has_secret = redactor.has_secret if redactor is not None else lambda data: False
         storer = OutputStorer(channel, self._stored, self.reporter.note, time.sleep, has_secret)
         staged = StagedFiles.read(self.folder.staged)
-        changed = staged.changed(MAX_FILES) if staged is not None else ChangedFiles()
+        changed = staged.changed(MAX_FILES, self.assignment.outputs) if staged is not None else ChangedFiles()
         if not changed.is_whole:
             self.reporter.note(f"only {MAX_ENTRIES} entries of the working directory were searched for outputs")
         return storer.store(itertools.chain(files_below(self.folder.outputs), changed.files), changed.others)
 
     def report_result(self) -> None:
         """Send the result; only rank 0 has one."""
-        if self.rank != 0:
+        if self.assignment.rank != 0:
             return
         try:
             result = read_result(self.folder.result)

@@ -107,7 +107,7 @@ class Runner:
             last_announced(self._spool.all_messages()),
         )
         self._monitor = Monitor(folder.report, self._log, self._reporter, self._checkpoints.add_note)
-        self._collector = OutputCollector(folder, self._assignment.rank, self._reporter)
+        self._collector = OutputCollector(folder, self._assignment, self._reporter)
         self._uploader = Uploader(self._new_channel(), self._spool, self._log, self._contacts)
         self._staging = StagingContext(self._reporter.staging, self._log_line, self._reporter.note)
         self._prepared: PreparedJob | None = None

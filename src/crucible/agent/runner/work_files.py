@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import itertools
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from crucible.agent.files import read_json, write_json
@@ -73,15 +75,15 @@ class StagedFiles:
         """Keep it for a later runner, which finishes the attempt if this one dies."""
         write_json(path, {"folder": str(self.folder), "at_ns": self.at_ns, "stamps": dict(self.stamps)})
 
-    def changed(self, most: int) -> ChangedFiles:
-        """Return the files that are new or changed since, at most `most` of them."""
+    def changed(self, most: int, patterns: Sequence[str] = ("*",)) -> ChangedFiles:
+        """Return the files that are new or changed since and match a pattern, at most `most` of them."""
         scan = _Scan(self.folder)
         count = 0
 
         def changed() -> Iterator[tuple[int, str]]:
             nonlocal count
             for name, info in scan.files():
-                if self._is_new(name, info):
+                if self._is_new(name, info) and any(matches(name, pattern) for pattern in patterns):
                     count += 1
                     yield info.st_size, name
 
@@ -94,6 +96,19 @@ class StagedFiles:
         if known is None:
             return self.at_ns is None or info.st_ctime_ns > self.at_ns
         return tuple(known) != _stamp(info)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a pattern chooses the file, by its own name or path or by that of a folder around it.
+
+    A pattern with a slash inside is compared with paths, one without with single names. `*` also matches slashes.
+    """
+    pattern = pattern.rstrip("/")
+    parts = name.split("/")
+    if "/" not in pattern:
+        return any(fnmatchcase(part, pattern) for part in parts)
+    paths = itertools.accumulate(parts, lambda folder, part: f"{folder}/{part}")
+    return any(fnmatchcase(path, pattern.removeprefix("./")) for path in paths)
 
 
 class _Scan:

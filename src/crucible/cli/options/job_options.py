@@ -24,6 +24,8 @@ from crucible.client.request.job_request import (
     parse_data,
     parse_env_files,
     parse_names,
+    parse_no_outputs,
+    parse_patterns,
     parse_secrets,
     parse_variables,
     text_parser,
@@ -241,6 +243,20 @@ class RunOptions:
         typer.Option("--keep-checkpoints", metavar="N", help="Keep the newest N checkpoints (default: 3)."),
         FieldMapping("keep.latest"),
     ] = None
+    outputs: Annotated[
+        Many,
+        typer.Option(
+            "--outputs",
+            metavar="PATTERN",
+            help="Keep only written files that match, such as '*.pt' or runs/. Repeatable (default: all).",
+        ),
+        FieldMapping("outputs", parse_patterns),
+    ] = ()
+    no_outputs: Annotated[
+        bool,
+        typer.Option("--no-outputs", help="Keep no files of the working directory."),
+        FieldMapping("outputs", parse_no_outputs),
+    ] = False
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", help="Value of $CRUCIBLE_SEED (default: derived from the job's ID)."),

@@ -24,6 +24,8 @@ from crucible.client.request.job_request import (
     parse_data,
     parse_env_files,
     parse_names,
+    parse_no_outputs,
+    parse_patterns,
     parse_secrets,
     parse_variables,
 )
@@ -57,6 +59,8 @@ SPELLING: Mapping[str, FieldMapping] = {
     "retries": FieldMapping("retries", _counted("user")),
     "retry_wait": FieldMapping("retries.wait_seconds", DURATION),
     "keep": FieldMapping("keep", _counted("latest")),
+    "outputs": FieldMapping("outputs", parse_patterns),
+    "no_outputs": FieldMapping("outputs", parse_no_outputs),
     "max_wait": FieldMapping("max_wait_seconds", DURATION),
     "grace": FieldMapping("grace_seconds", DURATION),
 }

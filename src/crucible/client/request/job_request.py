@@ -77,6 +77,15 @@ def parse_names(value: Any, _: ParseContext) -> tuple[str, ...]:
     return read_names((value,) if isinstance(value, str) else value)
 
 
+def parse_patterns(value: Any, _: ParseContext) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def parse_no_outputs(_: Any, __: ParseContext) -> tuple[str, ...]:
+    """Return the patterns of a job whose flag says that no outputs are kept."""
+    return ()
+
+
 def parse_variables(value: Any, context: ParseContext) -> dict[str, str]:
     return read_variables(_pairs(value), context.host.environ, context.label)
 
@@ -145,8 +154,10 @@ class ArgumentReader:
                 continue
             parsed = mapping.parse(value, ParseContext(self.label(name), self.host))
             first = filled_by.setdefault(mapping.field, name)
-            # Tables and lists of two arguments are merged; of two texts (--market, --spot) only one can be meant.
-            if first != name and isinstance(parsed, str) and fields.get(mapping.field) != parsed:
+            # Tables and lists of two arguments are merged; of two texts (--market, --spot), or with none
+            # (--no-outputs), only one can be meant.
+            is_single = isinstance(parsed, str) or parsed == ()
+            if first != name and is_single and fields.get(mapping.field) != parsed:
                 both = f"{self.label(first)} and {self.label(name)}"
                 raise BadInput(f"{both} contradict each other.", fix="Give one of them.")
             table, _, entry = mapping.field.rpartition(".")

@@ -19,6 +19,7 @@ from crucible.client.request.job_request import (
     ParseContext,
     PartialSpec,
     parse_data,
+    parse_no_outputs,
     parse_secrets,
     parse_variables,
 )
@@ -88,6 +89,8 @@ class SubmitOptions(TypedDict, total=False):
     retry_wait_seconds: float
     max_wait_seconds: float
     keep_checkpoints: int
+    outputs: Sequence[str]
+    no_outputs: bool
     seed: int
     resume_from: str
     grace_seconds: float
@@ -147,6 +150,11 @@ def _env(value: Any, context: ParseContext) -> dict[str, str]:
     return parse_variables(value, context)
 
 
+def _no_outputs(value: Any, context: ParseContext) -> tuple[str, ...]:
+    parse_flag(value, context)
+    return parse_no_outputs(value, context)
+
+
 KEYWORDS: Mapping[str, FieldMapping] = {
     **REQUIREMENTS,
     **PREFERENCES,
@@ -162,6 +170,8 @@ KEYWORDS: Mapping[str, FieldMapping] = {
     "retries": FieldMapping("retries.user", parse_whole_number),
     "retry_wait_seconds": FieldMapping("retries.wait_seconds", parse_number),
     "keep_checkpoints": FieldMapping("keep.latest", parse_whole_number),
+    "outputs": FieldMapping("outputs", _texts),
+    "no_outputs": FieldMapping("outputs", _no_outputs),
     "seed": FieldMapping("seed", parse_whole_number),
     "max_wait_seconds": FieldMapping("max_wait_seconds", parse_number),
     "grace_seconds": FieldMapping("grace_seconds", parse_number),

@@ -114,4 +114,5 @@ def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
         stop=_should_stop(row),
         checkpoint=row["checkpoint"],
         secrets=tuple(sorted(spec.secrets)),
+        outputs=spec.outputs,
     )

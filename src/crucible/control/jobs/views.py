@@ -15,7 +15,7 @@ from crucible.core.compute import pricing
 from crucible.core.compute.offers import Nodes, Offer, OnDemand, ProviderQueue
 from crucible.core.compute.pricing import Segment
 from crucible.core.ids import short
-from crucible.core.job.spec import EnvironmentSpec, Source
+from crucible.core.job.spec import ALL_OUTPUTS, EnvironmentSpec, Source
 from crucible.core.job.states import Condition
 from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
 from crucible.core.people.identity import OWNER
@@ -77,6 +77,8 @@ def job_view(
     sometimes: dict[str, Any] = {name: value for name, value in later.items() if value}
     if spec.max_wait_seconds is not None:
         sometimes["max_wait_seconds"] = spec.max_wait_seconds
+    if spec.outputs != ALL_OUTPUTS:
+        sometimes["outputs"] = spec.outputs
     return JobView(
         id=job.id,
         short=short(job.id),

@@ -103,6 +103,11 @@ class JobFile(BaseModel):
     keep: Annotated[int, Field(ge=1)] | dict[str, int | bool] | None = Field(
         default=None, description="Number of newest checkpoints to keep, or a table of latest, best, every."
     )
+    outputs: str | tuple[str, ...] = Field(
+        default=(),
+        description="Keep only files of the working directory that match, such as *.pt or runs/ (default: all).",
+    )
+    no_outputs: bool = Field(default=False, description="Keep no files of the working directory.")
     seed: int | None = Field(default=None, description="Value of $CRUCIBLE_SEED.")
     resume_from: str | None = Field(default=None, description="ID of a checkpoint, of any job, to start from.")
     max_wait: str | int | float | None = Field(

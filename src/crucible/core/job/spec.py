@@ -33,6 +33,8 @@ MAX_PLAN = 1000
 MAX_PRIORITY = 1000
 MAX_NODES = 1024
 MAX_WAIT = 366 * 86400.0
+MAX_OUTPUT_PATTERNS = 100
+ALL_OUTPUTS = ("*",)
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
@@ -185,6 +187,11 @@ class JobSpec(_Frozen):
         default=None, exclude_if=lambda value: value is None
     )
     """How long its machine may stand in a provider's own queue before the job goes elsewhere (default: no limit)."""
+    outputs: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=1024, pattern=TEXT_PATTERN)], ...],
+        Field(max_length=MAX_OUTPUT_PATTERNS, exclude_if=lambda patterns: patterns == ALL_OUTPUTS),
+    ] = ALL_OUTPUTS
+    """Patterns of the files in its working directory that are kept; none if empty."""
     retries: Retries = Retries()
     keep: KeepPolicy = KeepPolicy()
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None

@@ -243,6 +243,8 @@ class JobView(BriefJobView, PartialView):
     """It runs on demand where no spot machine is available; only if it is true."""
     max_wait_seconds: float | None = sometimes(None)
     """How long it may stand in a provider's own queue; only if that is limited."""
+    outputs: tuple[str, ...] | None = sometimes(None)
+    """Patterns of the files in its working directory that are kept; only if those are not all."""
     secrets: dict[str, str] = Field(default_factory=dict)
     """Environment variables and the names of the secrets that they hold."""
     command: tuple[str, ...] = ()

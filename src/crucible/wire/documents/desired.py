@@ -66,7 +66,8 @@ class Assignment:
     """One rank of one attempt on this machine. `stop`: end it, with `grace` seconds between SIGTERM and SIGKILL.
 
     `checkpoint` counts requested checkpoints: when it rises, the program is asked to save one. `secrets` names the
-    variables whose values the runner fetches before it starts the program; the values are in no document.
+    variables whose values the runner fetches before it starts the program; the values are in no document. `outputs` are
+    patterns of the files in the working directory that are kept.
     """
 
     attempt: str
@@ -85,6 +86,7 @@ class Assignment:
     stop: bool = False
     checkpoint: int = 0
     secrets: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ("*",)
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def _assignment(doc: dict[str, Any]) -> Assignment:
         # Version 0.1.0 put the command of a job with secrets there, also in the assignment files of its hosts.
         "command": tuple(doc.get("guarded") or doc["command"]),
         "secrets": tuple(doc.get("secrets", ())),
+        "outputs": tuple(doc.get("outputs", ("*",))),
         "limits": Limits(**_known(Limits, limits)),
         "environment": Environment(**_known(Environment, environment)),
         "data": tuple(DataItem(**_known(DataItem, item)) for item in doc["data"]),
