@@ -55,6 +55,9 @@ def test_what_leads_out_or_is_no_file_is_left_out(crucible: Deployment, job: str
     assert not [path for path in found if "passwd" in path or path.startswith(("etc", "pipe"))]
     said = str(crucible.events(job)) + crucible.log(job).decode()
     assert "passwd" in said
+    assert crucible.job(job)["outputs_left_out"] == "3 outputs were not stored: etc, passwd, pipe"
+    shown = crucible.cli("status", job)
+    assert "3 outputs were not stored: etc, passwd, pipe" in shown.stdout
 
 
 def test_files_in_the_working_directory(crucible: Deployment, client: httpx.Client) -> None:

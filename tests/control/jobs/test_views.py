@@ -227,6 +227,13 @@ def test_a_job_that_has_not_been_placed() -> None:
     assert shown.cost.usd == "0.000000"
 
 
+def test_outputs_that_were_not_stored() -> None:
+    ended = {"complete": False, "text": "1 output was not stored: a.bin"}
+    shown = view(a_world(), details=AttemptDetails(ProgressView(), {"ended": ended}))
+    assert shown.outputs_left_out == "1 output was not stored: a.bin"
+    assert view(a_world()).outputs_left_out is None
+
+
 def test_a_running_job() -> None:
     shown = view(a_world(), details=AttemptDetails(ProgressView(fraction=0.5), {"started": {"pid": 77}}))
     assert (shown.status, shown.backend, shown.machine, shown.attempt) == (

@@ -222,3 +222,5 @@ def _artifacts(api: Api, job: JobView, out: Output) -> None:
         size = format_memory(sum(item.size for item in found))
         count = f"{len(found)} artifact{'s' if len(found) > 1 else ''}"
         out.say(f"  {count} ({size}): crucible download {job.display_name}")
+    if job.outputs_left_out:
+        out.say_indented(f"{job.outputs_left_out}. The reasons: crucible events {job.display_name}")

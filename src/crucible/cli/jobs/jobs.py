@@ -168,6 +168,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | Sequence[str] | None]]:
     yield "Waiting", job.waiting if not job.ended else None
     yield "Max wait", None if job.max_wait_seconds is None else format_duration(job.max_wait_seconds)
     yield "Outputs", None if job.outputs is None else ", ".join(job.outputs) or "none of its working directory"
+    yield "Left out", job.outputs_left_out
     yield "Priority", str(job.priority) if job.priority else None
     yield "Market", f"{job.market}{', else on demand' if job.spot_fallback else ''}" if job.market else None
     yield "Planned", format_plan(job)

@@ -186,8 +186,9 @@ class Ingest:
         return world
 
     def _store_facts(self, unit: UnitOfWork, batch: Batch, message: Message) -> None:
-        """Keep what the runner reported about itself (limits, interpreter, peak memory), for users."""
-        if message.kind not in (MessageKind.STARTED, MessageKind.EXITED):
+        """Keep what the runner reported, for users: limits, interpreter, peak memory, outputs that were not stored."""
+        lacks_outputs = message.kind is MessageKind.ENDED and not message.data.get("complete", True)
+        if message.kind not in (MessageKind.STARTED, MessageKind.EXITED) and not lacks_outputs:
             return
         known = _FACTS.value(unit.conn, attempt=batch.attempt) or "{}"
         merged = {**json.loads(known), message.kind.value: dict(message.data)}

@@ -79,6 +79,9 @@ def job_view(
         sometimes["max_wait_seconds"] = spec.max_wait_seconds
     if spec.outputs != ALL_OUTPUTS:
         sometimes["outputs"] = spec.outputs
+    left_out = _outputs_left_out(details.get(last.id, _NO_DETAILS).facts) if last else None
+    if left_out is not None:
+        sometimes["outputs_left_out"] = left_out
     return JobView(
         id=job.id,
         short=short(job.id),
@@ -124,6 +127,11 @@ def job_view(
         execution_id=f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
         **sometimes,
     )
+
+
+def _outputs_left_out(facts: dict[str, object] | None) -> str | None:
+    ended = facts.get("ended") if facts else None
+    return str(ended.get("text"))[:2000] if isinstance(ended, Mapping) else None
 
 
 def _source_view(source: Source) -> SourceView:

@@ -245,6 +245,8 @@ class JobView(BriefJobView, PartialView):
     """How long it may stand in a provider's own queue; only if that is limited."""
     outputs: tuple[str, ...] | None = sometimes(None)
     """Patterns of the files in its working directory that are kept; only if those are not all."""
+    outputs_left_out: str | None = sometimes(None)
+    """Which outputs of its last attempt were not stored; only if there are such."""
     secrets: dict[str, str] = Field(default_factory=dict)
     """Environment variables and the names of the secrets that they hold."""
     command: tuple[str, ...] = ()
