@@ -239,7 +239,7 @@ def _unknown(backend: str, name: str, model: type[BackendSettings], source: Sett
 
 
 def _missing(backend: str, missing: Sequence[SettingField]) -> MissingSettings:
-    options = " ".join(f"--{each.option} VALUE" for each in missing)
+    options = " ".join(f"--{each.option} {'-' if each.secret else 'VALUE'}" for each in missing)
     variables = ", ".join(each.variables[0] for each in missing)
     return MissingSettings(
         f"The backend {backend!r} needs {' and '.join(each.name for each in missing)}.",

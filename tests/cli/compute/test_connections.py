@@ -120,7 +120,7 @@ def test_without_a_terminal_it_says_what_is_missing(
     ran = cli("backends", "connect", "moon", "--yes")
     assert ran.code == 2
     assert "The backend 'moon' needs api_key." in ran.err
-    assert "crucible backends connect moon --api-key VALUE; or set CRUCIBLE_MOON_API_KEY" in ran.err
+    assert "crucible backends connect moon --api-key -; or set CRUCIBLE_MOON_API_KEY" in ran.err
     ran = cli("backends", "connect", "moon", "--api-key", "-")
     assert ran.code == 2
     assert "Add --yes" in ran.err
