@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.backends.catalog_offers import MOST_NEAREST, MOST_OFFERS, catalog_offers
+from crucible.backends.catalog_offers import catalog_offers
 from crucible.backends.context import shipped_catalog
+from crucible.backends.offers import MOST_NEAREST, MOST_OFFERS
 from crucible.catalog import PROVIDERS
 from crucible.core.compute.offers import Market, Need
 from crucible.core.compute.resources import GiB, Resources

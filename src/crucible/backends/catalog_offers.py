@@ -7,15 +7,10 @@ from dataclasses import replace
 from itertools import islice
 
 from crucible import catalog as prices
+from crucible.backends.offers import MOST_OFFERS, has_gpu, nearest_offers
 from crucible.catalog import Catalog
-from crucible.core.compute.gpus import display_name
 from crucible.core.compute.offers import Market, Need, Offer
-from crucible.core.compute.resources import Capacity, Resources
-from crucible.core.scheduling.slots import why_never
 
-MOST_OFFERS = 20
-MOST_NEAREST = 3
-"""Offers that are returned if none fits: the nearest, with what they lack."""
 MARKETS = (Market.ON_DEMAND, Market.SPOT)
 
 
@@ -38,12 +33,8 @@ def catalog_offers(catalog: Catalog, provider: str, need: Need, *, limit: int = 
         vcpus=size.cpus or 0.0,
         memory_bytes=size.memory_bytes or 0,
     )
-    fitting = (offer for offer in catalog.offers(wanted) if _has_gpu(offer, need.gpu_types))
-    return list(islice(_once_each(fitting), limit)) or _nearest(catalog.offers(anything), size)
-
-
-def _has_gpu(offer: Offer, types: tuple[str, ...]) -> bool:
-    return not types or display_name(offer.capacity.gpu_name) in types
+    fitting = (offer for offer in catalog.offers(wanted) if has_gpu(offer, need.gpu_types))
+    return list(islice(_once_each(fitting), limit)) or nearest_offers(_once_each(catalog.offers(anything)), size)
 
 
 def _once_each(offers: Iterable[Offer]) -> Iterator[Offer]:
@@ -53,22 +44,3 @@ def _once_each(offers: Iterable[Offer]) -> Iterator[Offer]:
         if (offer.instance_type, offer.market) not in seen:
             seen.add((offer.instance_type, offer.market))
             yield offer
-
-
-def _nearest(offers: Iterable[Offer], need: Resources) -> list[Offer]:
-    """Return the offers that lack least, each with what it lacks."""
-    nearest = sorted(_once_each(offers), key=lambda offer: (_shortage(need, offer.capacity), offer.rate))
-    return [
-        replace(offer, why_not=why_never(need, offer.capacity, offer.instance_type)) for offer in nearest[:MOST_NEAREST]
-    ]
-
-
-def _shortage(need: Resources, capacity: Capacity) -> float:
-    """Return the sum of the shares of the need that this capacity lacks."""
-    pairs = (
-        (need.cpus or 0.0, capacity.cpus),
-        (need.memory_bytes or 0, capacity.memory_bytes),
-        (need.gpus, len(capacity.gpus)),
-        (need.gpu_memory_bytes or 0, capacity.gpu_memory_bytes),
-    )
-    return sum(max(0.0, 1 - has / wants) for wants, has in pairs if wants)
