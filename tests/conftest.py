@@ -31,6 +31,8 @@ WITH_SOCKETS = ("e2e", "faults", "ssh")
 LOOPBACK = ["127.0.0.1", "::1"]
 LONGEST_ID = 1_000
 
+pytest.register_assert_rewrite("tests.backends.conformance")
+
 # Who starts the tests in the background of a script has them ignore Ctrl-C, and what they start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

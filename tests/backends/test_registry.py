@@ -8,8 +8,10 @@ import pytest
 
 from crucible.backends import BackendContext, BackendSettings, get_backend, names
 from crucible.backends.base import NotInstalled
+from crucible.backends.bootstrap import AgentFile
 from crucible.backends.local import LocalBackend
 from crucible.backends.registry import ROWS, BackendRow, settings_model
+from crucible.backends.settings import describe
 from crucible.core.errors import UnknownName
 
 
@@ -19,9 +21,10 @@ def home(tmp_path: Path) -> Path:
 
 
 def context(name: str, home: Path) -> BackendContext[BackendSettings]:
-    needed = {"ssh": {"hosts": "gpu1"}}
-    settings = settings_model(name).model_validate(needed.get(name, {})) if name in ROWS else BackendSettings()
-    return BackendContext(settings, home, home / "agents.url", home / "agent.pyz", sys.executable)
+    model = settings_model(name) if name in ROWS else BackendSettings
+    settings = model.model_validate({each.name: "gpu1" for each in describe(name, model) if each.required})
+    agent = AgentFile(home / "agent.pyz", "5" * 64)
+    return BackendContext(settings, home, home / "agents.url", agent, sys.executable)
 
 
 def test_what_there_is() -> None:

@@ -32,6 +32,8 @@ def run_user_data(script: str, folder: Path, commands: Mapping[str, str]) -> Boo
     home = {"PATH": str(folder), "HOME": str(folder)}
     subprocess.run(["/bin/sh", "-s"], input=script, text=True, env=home, cwd=folder, check=True, timeout=30)
     facts = dict(line.split("=", 1) for line in (folder / "facts").read_text().splitlines())
+    empty = [name for name, value in facts.items() if not value]
+    assert not empty, f"the machine does not know {' and '.join(empty)}; has it every command that the facts call?"
     document = json.loads((folder / "bootstrap").read_text())
     return Bootstrap.from_dict({**document, **facts})
 
