@@ -3,7 +3,7 @@
 A backend prices, starts, polls, stops and lists machines; the agent does everything else. Methods are synchronous, and
 return soon or raise `Unreachable` by their deadline. A backend keeps no state that a restart would lose: what exists is
 what the provider says exists. A new backend is one module, one row in `registry.py` and one subclass of the
-conformance suite.
+conformance suite. docs/backends.md shows how, and lists the deadlines.
 """
 
 from __future__ import annotations
@@ -28,9 +28,13 @@ class Reach(enum.StrEnum):
     LOOPBACK = "loopback"
     """It runs on the server's computer and can call the server there, but shares no folder with it."""
     MOUNT = "mount"
+    """A container or sandbox that has the server's folders mounted."""
     SHARED_DIR = "shared_dir"
+    """A computer that shares folders with the server, such as a node of a cluster."""
     TUNNEL = "tunnel"
+    """A computer to which the backend builds a tunnel (`Tunnels`)."""
     INTERNET = "internet"
+    """A computer that can reach public addresses and buckets, such as a cloud's machine."""
 
     @property
     def is_here(self) -> bool:
@@ -45,7 +49,10 @@ class Reach(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a backend can do, as data. The control plane acts on each of these."""
+    """What a backend can do, as data. The control plane acts on each of these.
+
+    They are the class's, or set in its constructor if they depend on the settings.
+    """
 
     reach: Reach
     capacity: Nodes | OnDemand | ProviderQueue
@@ -64,7 +71,7 @@ class Capabilities:
     which projects may."""
     max_runtime: float | None = None
     launch_deadline: float = 30.0
-    """Seconds within which `launch` returns or raises."""
+    """Seconds within which `launch` returns or raises; at most 30, because nobody waits longer."""
     settle_window: float = 0.0
     """Seconds after that deadline until a machine that no list shows may be assumed not to exist."""
 
@@ -117,7 +124,11 @@ class LaunchCall:
 
 @dataclass(frozen=True)
 class MachineRef:
-    """A machine as its provider knows it. `machine` is our id for it, from its tag."""
+    """A machine as its provider knows it. `machine` is our id for it, from its tag.
+
+    `native_id` is stored, and passed back as `launch` or `find` returned it; `region` is the offer's. Together they
+    find the machine again, even after the settings have changed. Only `Meters` is asked for machines without an id.
+    """
 
     backend: str
     machine: str
@@ -277,29 +288,49 @@ class Backend(Protocol):
     capabilities: Capabilities
 
     def offers(self, need: Need) -> Sequence[Offer]:
-        """Return priced and dated offers for this need: few, the best first. One that cannot run it has a `why_not`."""
+        """Return priced and dated offers for this need: few, the best first. One that cannot run it has a `why_not`.
+
+        Called in the background, again and again for each need of waiting jobs. `choose_offers` of `offers.py` selects.
+        """
 
     def call(self, order: MachineOrder) -> LaunchCall:
         """Return the launch call for this order. Pure: no I/O, and the same order gives the same call."""
 
     def launch(self, call: LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[MachineRef]:
-        """Create the machines, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown.
+        """Create the machines, idempotent by token, and return soon.
 
+        Raises LaunchRefused if nothing was created, LaunchUnknown if something may have been, and Unreachable if the
+        call was certainly not received. After the last two it is called again, unless `find` finds the machines.
         Returns one machine for each bootstrap, in their order: one, or those of a gang (`gang_in_one_call`). The
         bootstraps are the secret half of a launch: they are passed beside the call, and never stored.
         """
 
     def find(self, token: str) -> Sequence[MachineRef]:
-        """Return the machines that a launch with this token created; none if the provider lists none."""
+        """Return the machines that a launch with this token created and that are not gone, as the provider lists them.
+
+        Raises Unreachable.
+        """
 
     def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
-        """Return one observation for each ref. Never raises for a machine that is gone."""
+        """Return one observation for each ref, in order. Raises nothing for a machine that is gone or unknown.
+
+        If the provider does not answer, each machine is UNREACHABLE.
+        """
 
     def terminate(self, ref: MachineRef) -> None:
-        """End the machine. Idempotent: already gone is success. Raises NotYetGone while it still runs."""
+        """End the machine. Idempotent: already gone is success.
+
+        Raises NotYetGone while it still runs, and Unreachable; both are called again.
+        """
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
-        """Return every machine that carries this deployment's tag, for the janitor."""
+        """Return every machine that carries this deployment's tag and is not gone, for the janitor. Raises Unreachable.
+
+        In all regions and on all pages: what is left out is never ended.
+        """
 
     def check(self) -> Sequence[Finding]:
-        """Return what was checked: credentials, permissions, quota, reach, prices. Each failure has its fix."""
+        """Return what was checked: credentials, permissions, quota, reach, prices. Each failure has its fix.
+
+        Changes nothing, and raises Unreachable if the provider does not answer.
+        """

@@ -252,4 +252,5 @@ def _segment(instance: Json) -> Segment:
 
 
 def unreachable(error: CallFailed) -> Unreachable:
-    return Unreachable("Moon Cloud cannot be asked.", why=f"{error}.", fix="Run: crucible backends check moon")
+    fix = "Try again later; https://moon.example/status shows its faults."
+    return Unreachable("Moon Cloud cannot be asked.", why=f"{error}.", fix=fix)
