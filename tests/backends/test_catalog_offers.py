@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.catalog.builders import make_row
 
 from crucible.backends.catalog_offers import catalog_offers
 from crucible.backends.context import shipped_catalog
 from crucible.backends.offers import MOST_NEAREST, MOST_OFFERS
-from crucible.catalog import PROVIDERS
+from crucible.catalog import PROVIDERS, Catalog
 from crucible.core.compute.offers import Market, Need
 from crucible.core.compute.resources import GiB, Resources
 
@@ -43,6 +44,12 @@ def test_markets_regions_and_types_of_gpu_limit_the_offers() -> None:
     assert catalog_offers(CATALOG, "aws", Need(regions=("nowhere",))) == []
     offers = catalog_offers(CATALOG, "aws", Need(Resources(gpus=1), gpu_types=("T4",)))
     assert {offer.capacity.gpu_name for offer in offers if offer.runnable} == {"T4"}
+
+
+def test_a_region_whose_name_is_longer_is_another_one() -> None:
+    catalog = Catalog([make_row(region="eastus", on_demand=0.6), make_row(region="eastus2", on_demand=0.5)])
+    (offer,) = catalog_offers(catalog, "aws", Need(Resources(gpus=1), regions=("eastus",)), limit=1)
+    assert offer.region == "eastus"
 
 
 def test_if_nothing_fits_the_nearest_say_what_they_lack() -> None:

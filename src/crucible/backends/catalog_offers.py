@@ -10,6 +10,7 @@ from crucible import catalog as prices
 from crucible.backends.offers import MOST_OFFERS, has_gpu, nearest_offers
 from crucible.catalog import Catalog
 from crucible.core.compute.offers import Market, Need, Offer
+from crucible.core.compute.regions import in_regions
 
 MARKETS = (Market.ON_DEMAND, Market.SPOT)
 
@@ -17,11 +18,11 @@ MARKETS = (Market.ON_DEMAND, Market.SPOT)
 def catalog_offers(catalog: Catalog, provider: str, need: Need, *, limit: int = MOST_OFFERS) -> list[Offer]:
     """Return at most `limit` offers that fit, cheapest first; if none does, the nearest with `why_not`.
 
-    An instance type is offered once for each market, in its cheapest region. Regions are matched by their beginning.
+    An instance type is offered once for each market, in its cheapest region (`in_regions`).
     """
     if provider not in catalog.providers():
         return []
-    regions = tuple(name for name in catalog.regions() if name.startswith(need.regions or ""))
+    regions = tuple(name for name in catalog.regions() if not need.regions or in_regions(name, need.regions))
     if not regions:
         return []
     anything = prices.Need(providers=(provider,), regions=regions, markets=need.markets or MARKETS)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from crucible.core.compute.gpus import display_name
 from crucible.core.compute.offers import Need, Offer
+from crucible.core.compute.regions import in_regions
 from crucible.core.compute.resources import Capacity, Resources
 from crucible.core.scheduling.slots import why_never
 
@@ -23,7 +24,8 @@ def choose_offers(offers: Iterable[Offer], need: Need, *, limit: int = MOST_OFFE
     wanted = [
         offer
         for offer in offers
-        if offer.region.startswith(need.regions or "") and offer.market in (need.markets or (offer.market,))
+        if (not need.regions or in_regions(offer.region, need.regions))
+        and offer.market in (need.markets or (offer.market,))
     ]
     fitting = [offer for offer in wanted if _fits(offer, need)]
     return sorted(fitting, key=lambda offer: offer.rate)[:limit] or nearest_offers(wanted, need.resources)

@@ -33,6 +33,7 @@ from crucible.backends.context import BackendContext
 from crucible.backends.settings import BackendSettings, SecretValue, setting
 from crucible.core.compute.offers import Market, Need, Offer, OnDemand
 from crucible.core.compute.pricing import MICROS, Segment
+from crucible.core.compute.regions import in_regions
 from crucible.core.compute.resources import GiB
 from crucible.core.errors import Unreachable
 from crucible.wire.documents.bootstrap import Bootstrap
@@ -82,7 +83,7 @@ class MoonBackend:
         self._client = client or Client(context.settings.api_key.reveal())
 
     def offers(self, need: Need) -> Sequence[Offer]:
-        if need.regions and not self._region.startswith(need.regions):
+        if need.regions and not in_regions(self._region, need.regions):
             return []
         return catalog_offers(self._context.catalog(), "moon", replace(need, regions=(self._region,)))
 

@@ -6,6 +6,7 @@ from crucible.core.compute import budget
 from crucible.core.compute.budget import usd
 from crucible.core.compute.gpus import display_name, join_types
 from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.regions import in_regions
 from crucible.core.compute.resources import Capacity, format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.plan_request import PlanRequest
@@ -61,7 +62,7 @@ class OfferCheck:
         if self._backends and offer.backend not in self._backends:
             allowed = "backend" if len(self._backends) == 1 else "backends"
             return f"is not on {_or(self._backends)}, the only {allowed} allowed"
-        if request.regions and not any(offer.region.startswith(region) for region in request.regions):
+        if request.regions and not in_regions(offer.region, request.regions):
             return f"is in {offer.region}, not in {_or(request.regions)}"
         if request.gpu_types and display_name(offer.capacity.gpu_name) not in request.gpu_types:
             return f"has {offer.capacity.gpu_name or 'no GPU'}, not {join_types(request.gpu_types)}"

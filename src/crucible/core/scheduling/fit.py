@@ -8,6 +8,7 @@ from __future__ import annotations
 from crucible.core.compute import budget
 from crucible.core.compute.gpus import display_name, join_types
 from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.regions import in_regions
 from crucible.core.compute.resources import Allocation
 from crucible.core.job.spec import JobSpec
 from crucible.core.scheduling import slots
@@ -53,7 +54,7 @@ def _wrong_region(spec: JobSpec, offer: Offer) -> str:
 
     Regions are those of providers: a node is in none, unless its own backend is the only one that the job names.
     """
-    if not spec.regions or any(offer.region.startswith(region) for region in spec.regions):
+    if not spec.regions or in_regions(offer.region, spec.regions):
         return ""
     if offer.node is None:
         return f"wants {' or '.join(spec.regions)}; {offer.instance_type} is in {offer.region}"
