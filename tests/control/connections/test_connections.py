@@ -24,6 +24,7 @@ from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, Forbidden, NoCapacity, NotFound, RefusedByPolicy, UnknownName
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Role
+from crucible.core.routing.plan_request import PlanRequest
 
 GIVEN = {"api_key": KEY, "region": "serenity"}
 
@@ -548,6 +549,30 @@ async def test_projects_that_may_use_it(one: Deployment) -> None:
         await one.control.jobs.submit(ada, job_spec(backend="moon", project="beta"), None)
     assert caught.value.fix.endswith("crucible backends connect moon --project alpha --project beta")
     await one.control.jobs.submit(OWNER, job_spec(backend="moon", project="beta"), None)
+
+
+async def test_a_plan_rejects_it_in_the_words_of_a_submission(one: Deployment) -> None:
+    for name in ("alpha", "beta"):
+        await one.control.people.add_project(OWNER, name, "")
+    await one.connect(api_key=KEY, projects="alpha")
+    await one.services.offers.refresh()
+    ada, plans = member("alpha", "beta"), one.control.plans
+    with pytest.raises(RefusedByPolicy) as caught:
+        await one.control.jobs.submit(ada, job_spec(backend="moon", project="beta"), None)
+    for backend in ("moon", None):
+        found = await plans.plan(ada, plan_request(backend=backend, project="beta"))
+        rejected = [offer for offer in found.rejected if offer.backend == "moon"]
+        assert {(offer.why, offer.refused) for offer in rejected} == {(str(caught.value), True)}
+        assert "moon" not in {offer.backend for offer in found.offers}
+        assert found.chosen is None
+        assert backend is None or found.why == f"No connected backend can run it: {caught.value}"
+    for request in (plan_request(backend="moon", project="alpha"), plan_request(backend="moon")):
+        assert (await plans.plan(ada, request)).chosen is not None
+    assert (await plans.plan(OWNER, plan_request(backend="moon", project="beta"))).chosen is not None
+
+
+def plan_request(**more: Any) -> PlanRequest:
+    return PlanRequest.model_validate(dict(job_spec(**more)))
 
 
 async def test_without_projects_it_is_open_unless_others_use_its_computers(one: Deployment) -> None:

@@ -19,7 +19,7 @@ SPEC = job_spec(cpus=4)
 @pytest.fixture
 async def busy(harness: ControlHarness) -> ControlHarness:
     """This computer, taken by a job of the owner; three jobs of a user may be queued."""
-    harness.submitter._shared_computer = True
+    harness.services.backend_access._shared_computer = True
     harness.submitter.queue_limit = QueueLimit(3)
     await harness.submit(cpus=4)
     return harness

@@ -21,7 +21,7 @@ BOB = Identity("usr-2", "bob", LoginMethod.TOKEN, roles={DEFAULT_PROJECT: Role.M
 
 async def full(harness: ControlHarness) -> str:
     """This computer, taken by a job of another user."""
-    harness.submitter._shared_computer = True
+    harness.services.backend_access._shared_computer = True
     return await harness.submit(cpus=4)
 
 

@@ -227,7 +227,9 @@ def _format_rejected(plan: PlanView) -> Iterator[str]:
         count = sum(offer.alike for offer in alike)
         several = f"{count} offers of {backend} do" if count > 1 else f"1 offer of {backend} does"
         yield f"{several} not fit: it {alike[0].why}."
-    more = plan.rejected_count - sum(offer.alike for offer in here)
+    refused = {offer.backend: offer for offer in plan.rejected if offer.refused}
+    yield from (f"○ {offer.why}" for offer in refused.values())
+    more = plan.rejected_count - sum(offer.alike for offer in plan.rejected if offer.runnable or offer.refused)
     if more:
         yield f"{more} offers of other providers do not fit; --json says why."
 
@@ -252,6 +254,8 @@ def confirm_cost(cli: CommandContext, plan: PlanView, request: PlanRequest, *, y
             raise RefusedByPolicy(
                 plan.why or "It would cost more than allowed.", fix=RAISE_IT, rejected=_rejections(plan)
             )
+        if not plan.offers and any(offer.refused for offer in plan.rejected):
+            raise RefusedByPolicy(plan.why or "It may not run there.", rejected=_rejections(plan))
         raise NoCapacity(plan.why or "No backend can run it.", fix=_suggest_fix(plan), rejected=_rejections(plan))
     for line in (*format_choice(plan), *format_fallback(plan, request)):
         cli.out.say(line)

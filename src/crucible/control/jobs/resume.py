@@ -84,7 +84,7 @@ class Resumer:
         spec = _spec_on(job.spec, backend)
         self.admission.check(spec)
         for name in spec.backends:
-            self.submit.require_permission(name, who, job.project)
+            self.submit.access.require(name, who, job.project)
         self.vault.require(unit.conn, job.project, job.spec.secrets.values())
         if checkpoint is None:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
@@ -20,10 +20,10 @@ from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.ports import Ids
 from crucible.control.scheduling.admission import Admission
-from crucible.control.scheduling.backends import ConnectedBackends
+from crucible.control.scheduling.backend_access import BackendAccess
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
-from crucible.core.errors import BadInput, Conflict, NotFound, RefusedByPolicy
+from crucible.core.errors import BadInput, Conflict, NotFound
 from crucible.core.ids import Prefix
 from crucible.core.job.spec import JobSpec
 from crucible.core.job.tags import parse_tags
@@ -45,30 +45,23 @@ class StoredJob:
 class Submitter:
     def __init__(
         self,
-        backends: ConnectedBackends,
+        access: BackendAccess,
         admission: Admission,
         scheduler: Scheduler,
         ids: Ids,
         vault: Vault,
         *,
-        shared_computer: bool = False,
         queue_limit: QueueLimit,
         most_nodes: int = 1,
-        own_node: str = "",
     ) -> None:
-        """`shared_computer`: jobs of several users may run side by side on this computer, as the same system user.
-
-        `most_nodes`: the largest number of machines that a job may ask for. `own_node`: the identity of this computer.
-        """
-        self._backends = backends
+        """`most_nodes`: the largest number of machines that a job may ask for."""
+        self.access = access
         self._admission = admission
         self._scheduler = scheduler
         self._ids = ids
         self._vault = vault
-        self._shared_computer = shared_computer
         self.queue_limit = queue_limit
         self._most_nodes = most_nodes
-        self._own_node = own_node
 
     def store(
         self, unit: UnitOfWork, spec: JobSpec, key: str | None, who: Identity = OWNER, *, rerun: bool = False
@@ -143,28 +136,8 @@ class Submitter:
             raise projects.not_found(project)
         who.require(Permission.WRITE, project)
         for name in spec.backends:
-            self.require_permission(name, who, project)
+            self.access.require(name, who, project)
         return project
-
-    def require_permission(self, backend: str, who: Identity, project: str) -> None:
-        """Raise RefusedByPolicy unless the user may run jobs of this project on this backend.
-
-        What runs on this computer, however it is reached, may run as the system user of the server, and could read all
-        that it can.
-        """
-        if who.may(Permission.OPERATE):
-            return
-        can, allowed = self._backends.get(backend).capabilities, self._backends.projects(backend)
-        if project not in allowed if allowed else can.operators_only:
-            raise _refused_project(backend, project, allowed)
-        on_this_computer = can.reach.is_here or self._admission.reaches_node(backend, self._own_node)
-        if on_this_computer and not self._shared_computer:
-            raise RefusedByPolicy(
-                f"Jobs of several users do not run on {backend!r}.",
-                why="They would run as the server's own system user, who can read its keys and the files of all users.",
-                fix="Choose another backend with --backend. If the users trust each other, the operator of the server "
-                "can allow it: crucible config set shared_computer true, then crucible down and crucible up.",
-            )
 
     def _require_nodes(self, spec: JobSpec) -> None:
         if spec.nodes > self._most_nodes:
@@ -181,18 +154,6 @@ class Submitter:
                 "The job's bundle has not been uploaded.",
                 fix=f"PUT it to /api/v1/bundles/{spec.bundle} first.",
             )
-
-
-def _refused_project(backend: str, project: str, allowed: Sequence[str]) -> RefusedByPolicy:
-    options = " ".join(f"--project {name}" for name in (*allowed, project))
-    return RefusedByPolicy(
-        f"Jobs of the project {project!r} may not run on {backend!r}.",
-        why=f"Its setting `projects` names {', '.join(allowed)}."
-        if allowed
-        else "Others use its computers too, so only users who operate this server may run jobs there.",
-        fix="Choose another backend with --backend. An operator of the server can allow the project: "
-        f"crucible backends connect {backend} {options}",
-    )
 
 
 def _find_original(unit: UnitOfWork, ref: str, project: str, who: Identity) -> str:

@@ -99,9 +99,14 @@ def waiting_offer(plan: Plan, usable: Container[str]) -> OfferView | None:
     return next((offer_view(offer) for offer in found), None)
 
 
-def why_no_offer(plan: Plan, waits: OfferView | None, unreachable: Container[str]) -> str:
-    """Return why nothing can run the job. `unreachable`: backends whose agents cannot reach this server."""
+def why_no_offer(plan: Plan, waits: OfferView | None, unreachable: Container[str], refused: str) -> str:
+    """Return why nothing can run the job.
+
+    `unreachable`: backends whose agents cannot reach this server. `refused`: why the user may not use the backends.
+    """
     kept = next((one.offer.why_not for one in plan.unconnected if one.offer.backend in unreachable), None)
+    if waits is None and refused:
+        return f"No connected backend can run it: {refused}"
     if kept is not None:
         return f"No connected backend can run it: {kept}"
     if waits is not None:
@@ -131,7 +136,9 @@ def rejected_views(plan: Plan, limit: int) -> tuple[RejectedView, ...]:
     for one in plan.rejected:
         alike.setdefault((one.offer.backend, _reason(one)), []).append(one)
     shown = list(alike.values())[:limit]
-    return tuple(RejectedView(**dict(_rejected(group[0])), alike=len(group)) for group in shown)
+    return tuple(
+        RejectedView(**dict(_rejected(group[0])), alike=len(group), refused=group[0].refused) for group in shown
+    )
 
 
 def nearest_view(plan: Plan) -> OfferView | None:

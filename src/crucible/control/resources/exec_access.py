@@ -78,7 +78,7 @@ class RunningJob:
         begun, state = row["state"] == AttemptState.RUNNING.value, JobState(row["job_state"])
         if not begun and state is not JobState.STARTING:
             raise _not_running(self.job, state)
-        self.services.submitter.require_permission(row["backend"], self.who, self.project)
+        self.services.backend_access.require(row["backend"], self.who, self.project)
         self._require_connection(row["backend"])
         return Location(SessionTarget(self.who.user, self.job, row["id"], row["machine"]), begun)
 

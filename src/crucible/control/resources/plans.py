@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from crucible.backends.base import MachineOrder
@@ -14,6 +14,7 @@ from crucible.control.planning.accuracy import Lessons, accuracy_view, list_pred
 from crucible.control.planning.profiles import Profiles
 from crucible.control.resources.catalog import Catalog, UnconnectedOffers, ages
 from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.backend_access import BackendAccess
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.offers import OfferBook
 from crucible.core.compute import budget
@@ -22,13 +23,13 @@ from crucible.core.compute.pricing import Segment, machine_cost
 from crucible.core.compute.resources import MIN_MEMORY
 from crucible.core.compute.tiers import effective_resources
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.people.identity import Identity
+from crucible.core.people.identity import DEFAULT_PROJECT, Identity, Permission
 from crucible.core.routing.corrections import Forecast, PastRuns, Similarity
 from crucible.core.routing.estimate import duration
 from crucible.core.routing.images import image_for
 from crucible.core.routing.machine_speed import DataSheetSpeeds
 from crucible.core.routing.measured_speed import CorrectedSpeeds, gpu_used
-from crucible.core.routing.plan import Plan, RankedOffer, route
+from crucible.core.routing.plan import Plan, RankedOffer, RejectedOffer, route
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.routing.profile import GpuNeed, HostMemory, Profile
 from crucible.core.routing.profile_input import UNREAD, make_workload, requested_resources
@@ -59,6 +60,8 @@ class _Routed:
     """The on-demand offer for a job on spot, if it may fall back to one."""
     read: bool
     """Whether the runtime was predicted from the program."""
+    refused: Mapping[str, str]
+    """Why the user may not run the job on a backend, by its name."""
 
 
 class Plans:
@@ -70,6 +73,7 @@ class Plans:
         factory: MachineFactory,
         deployment: str,
         catalog: Catalog,
+        access: BackendAccess,
     ) -> None:
         self._ports = ports
         self._backends = backends
@@ -77,6 +81,7 @@ class Plans:
         self._factory = factory
         self._deployment = deployment
         self._catalog = catalog
+        self._access = access
         self._lessons = Lessons(ports.db)
         self._profiles = Profiles(ports.calls)
         self._known = DataSheetSpeeds()
@@ -94,7 +99,9 @@ class Plans:
         unconnected = await self._catalog.unconnected()
         experience = await self._lessons.current(now)
         return await self._ports.calls.run(
-            LANE, lambda: self._plan_view(request, profile, unconnected, experience, now), SECONDS
+            LANE,
+            lambda: self._plan_view(request, profile, unconnected, experience, now, self._refused(request, who)),
+            SECONDS,
         )
 
     async def plan_job(self, request: PlanRequest) -> tuple[CandidatesView, Forecast | None]:
@@ -134,8 +141,9 @@ class Plans:
         unconnected: UnconnectedOffers,
         experience: PastRuns,
         now: float,
+        refused: Mapping[str, str],
     ) -> PlanView:
-        routed = self._route(request, profile, () if request.in_place else unconnected.offers, experience)
+        routed = self._route(request, profile, () if request.in_place else unconnected.offers, experience, refused)
         work, best, compute = routed.work, routed.best, routed.work.compute
         read, tier = profile or UNREAD, smallest_tier(work)
         chosen = None if best is None else self._chosen_view(best, request, now)
@@ -168,7 +176,7 @@ class Plans:
     def _plan_job(
         self, request: PlanRequest, profile: Profile | None, experience: PastRuns
     ) -> tuple[CandidatesView, Forecast | None]:
-        routed = self._route(request, profile, (), experience)
+        routed = self._route(request, profile, (), experience, {})
         chosen = None if routed.best is None else self._view(routed.best, request)
         plan = self._candidates(request, routed, experience, chosen)
         return plan, self._forecast(request, profile, routed)
@@ -183,7 +191,11 @@ class Plans:
         learned = plan_views.learned_view(routed.learned, experience.jobs, routed.work, best) if routed.read else None
         return CandidatesView(
             learned=learned,
-            why=None if best else plan_views.why_no_offer(plan, self._waits(request, routed), unheard),
+            why=None
+            if best
+            else plan_views.why_no_offer(
+                plan, self._waits(request, routed), unheard, self._first_refused(request, routed.refused)
+            ),
             chosen=chosen,
             fallback=None if routed.fallback is None else self._view(routed.fallback, request),
             offers=tuple(self._view(offer, request) for offer in selected[: request.limit]),
@@ -192,33 +204,45 @@ class Plans:
             rejected_count=len(plan.rejected),
         )
 
+    def _first_refused(self, request: PlanRequest, refused: Mapping[str, str]) -> str:
+        """Return the reason that ruled out a named backend, or every backend; empty if there is none."""
+        names = request.named_backends or self._backends.names()
+        why = [refused[name] for name in names if name in refused]
+        return why[0] if why and (request.named_backends or len(why) == len(names)) else ""
+
     def _waits(self, request: PlanRequest, routed: _Routed) -> OfferView | None:
-        usable = [name for name in self._backends.names() if self._is_usable(name, request)]
+        usable = [name for name in self._backends.names() if self._is_usable(name, request, routed.refused)]
         return plan_views.waiting_offer(routed.plan, usable)
 
-    def _is_usable(self, name: str, request: PlanRequest) -> bool:
-        return self._backends.has(name) and not self._why_not(request, name)
+    def _is_usable(self, name: str, request: PlanRequest, refused: Mapping[str, str]) -> bool:
+        return self._backends.has(name) and name not in refused and not self._why_not(request, name)
 
     def _route(
-        self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: PastRuns
+        self,
+        request: PlanRequest,
+        profile: Profile | None,
+        foreign: Iterable[Offer],
+        experience: PastRuns,
+        refused: Mapping[str, str],
     ) -> _Routed:
         read, named = _runtime_is_predicted(request, profile), request.named_backends
         plain = make_workload(request, profile or UNREAD)
         learned = CorrectedSpeeds(self._known, experience, *_likeness(request, profile))
         work = make_workload(request, profile or UNREAD, learned.correction_for(plain.compute))
         known = learned if read else self._known
-        offers = [*self._connected(request), *foreign]
+        offers = [*self._connected(request, refused), *foreign]
         plan = route(work, request, offers, known)
         if not _all_can_hold(plan, named):
             plain, work = _relaxed(request, plain), _relaxed(request, work)
             plan = route(work, request, offers, known)
+        plan = replace(plan, rejected=(*self._refused_offers(refused), *plan.rejected))
         ranked = _in_named_order(plan.ranked, named)
         all_ranked = [learned.with_confidence(offer) if read else offer for offer in (*ranked, *plan.unconnected)]
         best = self._scheduler_choice(all_ranked[: len(ranked)], request, work) if ranked else None
-        target = best or next((one for one in all_ranked if self._is_usable(one.offer.backend, request)), None)
+        target = best or next((one for one in all_ranked if self._is_usable(one.offer.backend, request, refused)), None)
         on_demand = _on_demand_instead(target, all_ranked, request)
         fallback = self._scheduler_choice(on_demand, request, work) if on_demand else None
-        return _Routed(plain, work, learned, plan, all_ranked, best, fallback, read)
+        return _Routed(plain, work, learned, plan, all_ranked, best, fallback, read, refused)
 
     def _forecast(self, request: PlanRequest, profile: Profile | None, routed: _Routed) -> Forecast | None:
         """Return the prediction to store; None if the runtime was not predicted or the machine is simulated."""
@@ -232,8 +256,30 @@ class Plans:
         like = Similarity(framework, gpu_used(plain, offer), script)
         return Forecast(like, offer.backend, offer.instance_type, analytic, predicted)
 
-    def _connected(self, request: PlanRequest) -> Iterator[Offer]:
+    def _refused(self, request: PlanRequest, who: Identity) -> dict[str, str]:
+        """Return why submission would refuse the job, by the name of the backend that the user may not use.
+
+        Without the name of a project, a backend is refused if no project of the user may use it.
+        """
+        allowed = request.named_backends or request.allowed_backends
+        writable = frozenset({request.project}) if request.project else who.projects(Permission.WRITE)
+        projects = (DEFAULT_PROJECT,) if writable is None else sorted(writable)
+        found = {}
         for name in self._backends.names():
+            refusals = [self._access.refusal(name, who, project) for project in projects]
+            if all(refusals) and (not allowed or name in allowed):
+                found[name] = str(refusals[0])
+        return found
+
+    def _refused_offers(self, refused: Mapping[str, str]) -> Iterator[RejectedOffer]:
+        for name, why in refused.items():
+            for offer in self._offers.of(name) or ():
+                yield RejectedOffer(replace(offer, why_not=why), why, refused=True)
+
+    def _connected(self, request: PlanRequest, refused: Mapping[str, str]) -> Iterator[Offer]:
+        for name in self._backends.names():
+            if name in refused:
+                continue
             for offer in self._offers.of(name) or ():
                 yield replace(offer, why_not=offer.why_not or self._why_not(request, name))
 

@@ -50,6 +50,7 @@ from crucible.control.resources.plans import Plans
 from crucible.control.resources.tokens import Tokens
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.admission import Admission
+from crucible.control.scheduling.backend_access import BackendAccess
 from crucible.control.scheduling.backends import ConnectedBackends
 from crucible.control.scheduling.offers import OfferBook
 from crucible.control.scheduling.scheduler import Scheduler
@@ -148,20 +149,21 @@ class Services:
         factory = MachineFactory(ports.ids, deployment.id, deployment.terms, self.backends)
         self.scheduler = Scheduler(ports, self.writer, self.backends, self.offers, self.duties, factory)
         self.vault = Vault(ports, self.access, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
+        self.backend_access = BackendAccess(
+            self.backends, self.admission, shared_computer=deployment.shared_computer, own_node=deployment.own_node
+        )
         self.submitter = Submitter(
-            self.backends,
+            self.backend_access,
             self.admission,
             self.scheduler,
             ports.ids,
             self.vault,
-            shared_computer=deployment.shared_computer,
-            own_node=deployment.own_node,
             queue_limit=deployment.queue_limit,
             most_nodes=deployment.most_nodes,
         )
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.catalog = Catalog(library, self.backends, ports.calls, ports.clock, self.access, sources)
-        self.plans = Plans(ports, self.backends, self.offers, factory, deployment.id, self.catalog)
+        self.plans = Plans(ports, self.backends, self.offers, factory, deployment.id, self.catalog, self.backend_access)
         self.forecasts = Forecasts(ports, self.backends, self.plans)
         self.bulk = BulkJobs(self.writer, self.submitter)
         self.quota = StoreQuota(ports, deployment.quota)

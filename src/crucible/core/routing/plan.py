@@ -68,11 +68,12 @@ class RankedOffer(NamedTuple):
 
 
 class RejectedOffer(NamedTuple):
-    """`over_budget`: its cost is the only reason against it."""
+    """`over_budget`: its cost is the only reason against it. `refused`: the user may not run the job there."""
 
     offer: Offer
     why: str
     over_budget: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True)

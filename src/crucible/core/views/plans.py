@@ -51,9 +51,13 @@ class PlannedView(OfferView, PartialView):
 
 
 class RejectedView(OfferView):
-    """A rejected offer with the reason in `why`; `alike` counts offers of the same backend and reason."""
+    """A rejected offer with the reason in `why`; `alike` counts offers of the same backend and reason.
+
+    `refused`: the user may not run the job there, and `why` says who can allow it.
+    """
 
     alike: int = 1
+    refused: bool = False
 
 
 class PricesView(View):
