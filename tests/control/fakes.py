@@ -16,6 +16,7 @@ from crucible.backends.base import (
     MachineOrder,
     MachineRef,
     Observation,
+    PartlyUnreachable,
     Reach,
     Seen,
 )
@@ -138,6 +139,8 @@ class FakeBackend:
     answers: list[str | BaseException] = field(default_factory=lambda: ["ok"])
     ends: list[str | BaseException] = field(default_factory=lambda: ["ok"])
     down: Exception | None = None
+    partly_down: bool = False
+    """Whether some of its machines cannot be listed; those in `made` can."""
     made: dict[str, Made] = field(default_factory=dict)
     launches: list[LaunchCall] = field(default_factory=list)
     bootstraps: list[Bootstrap] = field(default_factory=list)
@@ -193,7 +196,10 @@ class FakeBackend:
     def owned(self, deployment: str) -> Sequence[MachineRef]:
         self._reach()
         ours = [m for m in self.made.values() if m.deployment == deployment and m.seen is not Seen.GONE]
-        return [made.ref for made in ours if self._shown(made)]
+        found = [made.ref for made in ours if self._shown(made)]
+        if self.partly_down:
+            raise PartlyUnreachable("Not every host answers.", found)
+        return found
 
     def check(self) -> Sequence[Finding]:
         return []

@@ -13,7 +13,7 @@ from tests.backends.conformance import DEPLOYMENT, end, eventually, launch_one, 
 from tests.ssh.harness import SshHarness
 from tests.ssh.sshd import UID, USER, Network, SshHost, run
 
-from crucible.backends.base import Finding, LaunchRefused, MachineOrder, MachineRef, Seen
+from crucible.backends.base import Finding, LaunchRefused, MachineOrder, MachineRef, PartlyUnreachable, Seen
 from crucible.backends.node_identity import own_node_id
 from crucible.backends.ssh.backend import SshBackend
 from crucible.core.compute.offers import Need, Offer
@@ -334,6 +334,22 @@ esac"""
     def test_memory_that_no_visible_process_uses_counts_too(self, host: SshHost, use: Use) -> None:
         (host.disk / "used").write_text("30000")
         assert "GPU 1 is used by others, with 30000 MiB" in texts(use("box").backend())
+
+
+class TestAHostThatIsDown:
+    def test_the_machines_of_the_other_hosts_are_listed(self, network: Network, use: Use) -> None:
+        box, other = network.add("box"), network.add("other")
+        backend = use("box", "other").backend()
+        offers = {offer.instance_type: offer for offer in backend.offers(Need())}
+        refs = [launch_on(backend, offers[name], number) for number, name in enumerate(("box", "other"), start=1)]
+        assert set(backend.owned(DEPLOYMENT)) == set(refs)
+        other.cut()
+        with pytest.raises(PartlyUnreachable, match="Not every host answers") as caught:
+            backend.owned(DEPLOYMENT)
+        assert (caught.value.found, caught.value.why) == ((refs[0],), "Nothing is known about machines on other.")
+        assert [found.seen for found in backend.poll(refs)] == [Seen.UP, Seen.UNREACHABLE]
+        other.join()
+        assert box.answers()
 
 
 class TestDeployments:

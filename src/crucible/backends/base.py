@@ -188,6 +188,16 @@ class LaunchUnknown(Unreachable):
     code = "launch_unknown"
 
 
+class PartlyUnreachable(Unreachable):
+    """Some of the provider did not answer. `found`: the machines of the rest. About all others nothing is known."""
+
+    code = "partly_unreachable"
+
+    def __init__(self, what: str, found: Sequence[MachineRef], *, why: str = "", fix: str = "") -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.found = tuple(found)
+
+
 class NotYetGone(CrucibleError):
     """The machine is still ending; call `terminate` again."""
 
@@ -324,9 +334,11 @@ class Backend(Protocol):
         """
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
-        """Return every machine that carries this deployment's tag and is not gone, for the janitor. Raises Unreachable.
+        """Return every machine that carries this deployment's tag and is not gone, for the janitor.
 
-        In all regions and on all pages: what is left out is never ended.
+        In all regions and on all pages: what is left out is never ended. Raises Unreachable if some may be missing;
+        PartlyUnreachable, with those that were found, if the provider has parts that answer on their own, such as hosts
+        or regions.
         """
 
     def check(self) -> Sequence[Finding]:

@@ -8,6 +8,7 @@ from tests.control.harness import ControlHarness, new_id
 from crucible.backends.base import NotYetGone, Reach, Seen
 from crucible.control.db import schema as t
 from crucible.control.machines.janitor import JanitorReport, release_idle_pools
+from crucible.control.upkeep import restore_hold
 from crucible.core.errors import Unreachable
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import MachineState
@@ -59,6 +60,28 @@ async def test_a_leftover_that_does_not_end_hides_no_other(harness: ControlHarne
     found = await harness.janitor.tidy()
     assert [ref.machine for ref in found.leftovers] == [machine]
     assert found.unknown == (stranger,)
+
+
+async def test_leftovers_are_ended_though_a_part_of_the_provider_does_not_answer(harness: ControlHarness) -> None:
+    machine = await leftover(harness)
+    stranger = harness.backend.add(STRANGER)
+    harness.backend.partly_down = True
+    found = await harness.janitor.tidy()
+    assert ([ref.machine for ref in found.leftovers], found.unknown) == ([machine], (stranger,))
+    assert [ref.machine for ref in harness.backend.terminated] == [machine]
+
+
+async def test_a_restore_is_not_confirmed_by_an_incomplete_list(harness: ControlHarness) -> None:
+    await harness.sql(
+        lambda conn: conn.execute(t.meta.insert().values(key=restore_hold.RESTORED_AT, value="1")).rowcount
+    )
+    before = await harness.rows(t.meta)
+    harness.backend.partly_down = True
+    await harness.janitor.tidy()
+    assert await harness.rows(t.meta) == before
+    harness.backend.partly_down = False
+    await harness.janitor.tidy()
+    assert await harness.rows(t.meta) != before
 
 
 async def test_a_machine_being_released_is_the_performers(harness: ControlHarness) -> None:

@@ -24,6 +24,7 @@ from crucible.backends.base import (
     MachineRef,
     NotYetGone,
     Observation,
+    PartlyUnreachable,
     Reach,
     Seen,
 )
@@ -36,7 +37,7 @@ from crucible.backends.ssh.remote import AgentContent
 from crucible.backends.ssh.settings import SshSettings
 from crucible.core.compute.offers import Need, Nodes, Offer
 from crucible.core.compute.resources import Capacity
-from crucible.core.errors import BadInput, CrucibleError, Unreachable
+from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.scheduling.slots import why_never
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.http.client import BaseUrl
@@ -211,12 +212,19 @@ class SshBackend:
             raise NotYetGone(str(answer["why"]))
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
-        """Return the machines on every host that answers. Raises Unreachable if one does not, for it may have some."""
+        """Return the machines on every host. Raises PartlyUnreachable if one does not answer, for it may have some."""
         hosts = self._distinct(self._hosts.discover())
-        found = on_each(lambda host: self._list(host, host.node.id), hosts, LIST_SECONDS)
-        if any(each is None for each in found):
-            raise Unreachable("Not every host answers.", fix="`crucible backends check ssh` shows which.")
-        return [ref for each in found if each is not None for ref, owner in each if owner == deployment]
+        answers = on_each(self._list_or_none, hosts, LIST_SECONDS)
+        found = [ref for each in answers for ref, owner in each or () if owner == deployment]
+        silent = [host.name for host, each in zip(hosts, answers, strict=True) if each is None]
+        if silent:
+            raise PartlyUnreachable(
+                "Not every host answers.",
+                found,
+                why=f"Nothing is known about machines on {', '.join(silent)}.",
+                fix="`crucible backends check ssh` shows why.",
+            )
+        return found
 
     def leave(self) -> None:
         """End connections and tunnels. Machines stay, and jobs there go on."""
@@ -260,6 +268,13 @@ class SshBackend:
                 host.connection.close()
         except CrucibleError:
             return  # the next launch or the next check does it
+
+    def _list_or_none(self, host: Host) -> list[tuple[MachineRef, str]] | None:
+        """Return what `_list` does; None if the host cannot be asked."""
+        try:
+            return self._list(host, host.node.id)
+        except CrucibleError:
+            return None
 
     def _list(self, host: Host, node: str) -> list[tuple[MachineRef, str]]:
         """Return the machines that a host has of this deployment's servers, each with the deployment of its tag."""

@@ -7,12 +7,13 @@ reported, because they may not be ours: a person has to decide.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 from sqlalchemy import select
 
-from crucible.backends.base import Backend, MachineRef, end_only
+from crucible.backends.base import Backend, MachineRef, PartlyUnreachable, end_only
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.reconcile import codec, repository
@@ -78,9 +79,11 @@ class Janitor:
 
     async def _inspect(self, name: str) -> JanitorReport:
         try:
-            listed = [(ref, await self._load_machine(ref)) for ref in await self._list_owned(name)]
+            refs, complete = await self._list_owned(name)
+            listed = [(ref, await self._load_machine(ref)) for ref in refs]
             unknown = tuple(ref for ref, machine in listed if machine is None)
-            await self._record_listing(name, clear=not unknown)
+            if complete or unknown:
+                await self._record_listing(name, clear=not unknown)
         except CrucibleError as error:
             log.warning("listing machines failed", backend=name, error=str(error))
             return JanitorReport()
@@ -88,9 +91,14 @@ class Janitor:
         leftovers = tuple(ref for ref, machine in known if not machine.alive)
         return JanitorReport(unknown, leftovers, tuple(ref for ref, machine in known if _is_duplicate(machine, ref)))
 
-    async def _list_owned(self, name: str) -> list[MachineRef]:
+    async def _list_owned(self, name: str) -> tuple[Sequence[MachineRef], bool]:
+        """Return the machines that the backend lists, and whether these are all."""
         backend = self._backends.get(name)
-        return list(await self._ports.calls.run(name, lambda: backend.owned(self._deployment), LIST_DEADLINE))
+        try:
+            return await self._ports.calls.run(name, lambda: backend.owned(self._deployment), LIST_DEADLINE), True
+        except PartlyUnreachable as error:
+            log.warning("not all machines could be listed", backend=name, error=str(error))
+            return error.found, False
 
     async def _load_machine(self, ref: MachineRef) -> Machine | None:
         return await self._ports.db.read(lambda conn: repository.load_machine(conn, ref.machine))
