@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from crucible.backends.ssh.backend import SshBackend
 from crucible.backends.ssh.connection import HostConnection
 from crucible.backends.ssh.hosts import Hosts
 from crucible.backends.ssh.settings import SshSettings
-from crucible.core.ids import Prefix, make_id
+from crucible.core.errors import Unreachable
+from crucible.core.ids import Prefix, make_id, short
 
 
 class FakeHost(FakeConnection):
@@ -24,6 +26,8 @@ class FakeHost(FakeConnection):
 
     def __init__(self, target: str, folder: Path, **facts: object) -> None:
         super().__init__(target, folder, **facts)
+        self._lock = threading.RLock()
+        self._holds = 0
         self.machines: list[tuple[str, str]] = []
 
     def ask(self, ask: str, *args: object, **parameters: object) -> dict[str, object]:
@@ -53,3 +57,15 @@ def test_the_machines_of_hosts_that_answer_are_listed_while_another_does_not(tmp
         backend.owned(DEPLOYMENT)
     assert [ref.machine for ref in caught.value.found] == [ours]
     assert caught.value.why == "Nothing is known about machines on b."
+
+
+def test_a_machine_that_cannot_be_ended_says_how_to_declare_it_lost(tmp_path: Path) -> None:
+    host = FakeHost("a", tmp_path)
+    backend = make_backend(tmp_path, [host])
+    machine = make_id(Prefix.MACHINE, 1, 1)
+    host.machines = [(machine, DEPLOYMENT)]
+    (ref,) = backend.owned(DEPLOYMENT)
+    host.facts = None
+    with pytest.raises(Unreachable) as caught:
+        backend.terminate(ref)
+    assert caught.value.fix == f"If the host is lost for good: crucible machines terminate {short(machine)} --lost"

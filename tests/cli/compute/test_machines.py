@@ -11,6 +11,7 @@ from tests.control.clouds import FakeCloud
 from tests.control.fakes import DEPLOYMENT, FakeBackend, Made
 from tests.control.harness import new_id
 
+from crucible.core.errors import Unreachable
 from crucible.core.ids import Prefix
 
 pytestmark = pytest.mark.enable_socket
@@ -75,6 +76,17 @@ def test_one_is_ended(cli: Cli, real: RealServer, machine: str) -> None:
     assert f"mch-{machine[-6:]} is being terminated." in ran.err
     assert real.sent == [(f"/api/v1/machines/{machine}/terminate", None)]
     assert cli("machines", "terminate", f"i-{machine}", "--yes", "--json").json["state"] == "releasing"
+
+
+def test_one_is_declared_lost(cli: Cli, real: RealServer, cloud: FakeCloud, machine: str) -> None:
+    refused = cli("machines", "terminate", machine, "--lost", "--yes")
+    assert refused.code != 0
+    assert "is not lost: rehearsal answers" in refused.err
+    cloud.down = Unreachable("No answer.")
+    ran = cli("machines", "terminate", machine, "--lost", "--yes")
+    assert ran.code == 0
+    assert "run twice if it still runs" in ran.err
+    assert f"mch-{machine[-6:]} is gone." in ran.err
 
 
 def test_an_orphan_is_ended_by_the_providers_name(cli: Cli, real: RealServer, cloud: FakeCloud) -> None:

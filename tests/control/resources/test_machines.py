@@ -6,13 +6,15 @@ import pytest
 from tests.control.fakes import DEPLOYMENT, OTHER_DEPLOYMENT, Made
 from tests.control.harness import ControlHarness, new_id, service
 
-from crucible.backends.base import NotYetGone, Seen
-from crucible.core.errors import NotFound
+from crucible.backends.base import LaunchUnknown, NotYetGone, Seen
+from crucible.control.db import schema as t
+from crucible.core.errors import Conflict, Forbidden, NotFound, Unreachable
 from crucible.core.ids import Prefix, short
 from crucible.core.lifecycle import MachineState
-from crucible.core.people.identity import OWNER
+from crucible.core.people.identity import OWNER, Identity, LoginMethod
 from crucible.core.views.compute import OrphanView
 
+OPERATOR = Identity("usr-9", "ops", LoginMethod.SESSION, admin=True)
 STRANGER = new_id(Prefix.MACHINE, 99)
 
 
@@ -35,6 +37,65 @@ async def test_a_person_may_end_one_of_ours_by_a_short_id(harness: ControlHarnes
     view = await service(harness).machines.terminate(OWNER, short(machine.id))
     assert view.state == "releasing"
     assert (await harness.machine()).state is MachineState.RELEASING
+
+
+async def test_a_machine_whose_provider_never_answers_again_can_be_declared_lost(harness: ControlHarness) -> None:
+    job, _ = await harness.running()
+    machine, machines = await harness.machine(), service(harness).machines
+    harness.backend.down = Unreachable("The host does not answer.")
+    await machines.terminate(OWNER, machine.id)
+    while await harness.performer.perform_due():
+        pass
+    (view,) = (await machines.list_machines(OWNER)).items
+    assert view.detail == "a person ended it; it does not end yet: The host does not answer."
+    await harness.poller.poll()
+    assert (await harness.machine()).state is MachineState.RELEASING
+    lost = await machines.declare_lost(OPERATOR, machine.id)
+    assert (lost.state, lost.detail) == ("gone", "ops declared it lost")
+    assert await machines.declare_lost(OPERATOR, short(machine.id)) == lost
+    assert "machine.declare_lost" in {row["action"] for row in await harness.rows(t.audit)}
+    harness.clock.move(3600)
+    await harness.reconciler.round()
+    assert (await harness.world(job)).attempts[0].ended_at is not None
+
+
+async def test_one_that_returns_after_it_was_declared_lost_is_ended(harness: ControlHarness) -> None:
+    await harness.running()
+    machine = await harness.machine()
+    harness.backend.down = Unreachable("The host does not answer.")
+    await service(harness).machines.declare_lost(OWNER, machine.id)
+    harness.backend.down = None
+    assert [ref.machine for ref in (await harness.janitor.tidy()).leftovers] == [machine.id]
+    assert [ref.machine for ref in harness.backend.terminated] == [machine.id]
+
+
+async def test_only_operators_declare_a_machine_lost_and_only_while_its_provider_does_not_answer(
+    harness: ControlHarness,
+) -> None:
+    await harness.running()
+    machine, machines = await harness.machine(), service(harness).machines
+    with pytest.raises(Conflict, match="is not lost: local answers") as caught:
+        await machines.declare_lost(OWNER, machine.id)
+    assert caught.value.fix == f"Terminate it: crucible machines terminate {short(machine.id)}"
+    harness.backend.show(machine.id, Seen.UNREACHABLE)
+    with pytest.raises(Forbidden):
+        await machines.declare_lost(replace(OPERATOR, admin=False), machine.id)
+    assert await harness.machine() == machine
+    with pytest.raises(NotFound):
+        await machines.declare_lost(OWNER, STRANGER)
+    assert (await machines.declare_lost(OWNER, machine.id)).gone
+
+
+async def test_a_machine_without_an_id_of_its_provider_can_be_declared_lost(harness: ControlHarness) -> None:
+    await harness.submit()
+    await harness.place()
+    harness.backend.answers = [LaunchUnknown("No answer.")]
+    await harness.performer.perform_due()
+    machines, machine = service(harness).machines, await harness.machine()
+    with pytest.raises(Conflict):
+        await machines.declare_lost(OWNER, machine.id)
+    harness.backend.down = Unreachable("The host does not answer.")
+    assert (await machines.declare_lost(OWNER, machine.id)).gone
 
 
 async def test_orphans_are_listed_and_left_alone(harness: ControlHarness) -> None:

@@ -240,6 +240,7 @@ SIGHTINGS: tuple[See, ...] = (
     See("it is gone by two lists", (f.SeenGone(), f.SeenGone())),
     See("it is taken back, by two lists", (f.SeenGone(True), f.SeenGone(True))),
     See("two finds are empty", (f.FoundNothing(), f.FoundNothing())),
+    See("it is declared lost", (f.DeclaredLost("an operator declared it lost"),)),
     See("nobody wants it", (f.Unwanted("a person ended it"),)),
 )
 
@@ -266,6 +267,7 @@ MACHINE_FACTS: tuple[Callable[[float], f.MachineFact], ...] = (
     lambda now: f.SeenGone(),
     lambda now: f.SeenGone(True, "taken back"),
     lambda now: f.SeenGone(started_at=now - 30),
+    lambda now: f.DeclaredLost("an operator declared it lost"),
     lambda now: f.Withdraw("it waited for too long"),
     lambda now: f.Withdrawn(),
     lambda now: f.AlreadyStarted(),

@@ -93,6 +93,7 @@ FACT_WORDS: dict[type, str] = {
     f.SeenUp: "the provider reports that it starts or is up",
     f.SeenHalted: "the machine exists, but the agent's host does not run",
     f.SeenGone: "the provider reports it gone, or does not list it",
+    f.DeclaredLost: "an operator declares that it will never be heard of again",
     f.Withdraw: "it has waited in its provider's queue for too long",
     f.Withdrawn: "the provider cancelled it in its queue",
     f.AlreadyStarted: "it had left its provider's queue before it could be withdrawn",

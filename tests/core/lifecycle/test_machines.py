@@ -25,6 +25,7 @@ FACTS: list[f.MachineFact] = [
     f.SeenHalted(),
     GONE,
     f.SeenGone(interrupted=True),
+    f.DeclaredLost("declared lost"),
     f.Unwanted("not needed"),
 ]
 INTENDED = own_machine("att-1")

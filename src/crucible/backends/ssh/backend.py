@@ -38,6 +38,7 @@ from crucible.backends.ssh.settings import SshSettings
 from crucible.core.compute.offers import Need, Nodes, Offer
 from crucible.core.compute.resources import Capacity
 from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.ids import short
 from crucible.core.scheduling.slots import why_never
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.http.client import BaseUrl
@@ -202,14 +203,22 @@ class SshBackend:
         native = NativeId.parse(ref.native_id)
         if native is None:
             return
+        try:
+            answer = self._end(native)
+        except HostUnreachable as error:
+            lost = f"If the host is lost for good: crucible machines terminate {short(ref.machine)} --lost"
+            raise HostUnreachable(error.what, why=error.why, fix=f"{error.fix} {lost}".lstrip()) from error
+        if not answer["gone"]:
+            raise NotYetGone(str(answer["why"]))
+
+    def _end(self, native: NativeId) -> Mapping[str, object]:
         host = self._reach(native.node)
         with host.connection.hold():
             folder, limit = self._hosts.folder(native.node), self._own.cache_bytes
             answer = host.connection.ask("end", folder, machine=native.machine, cache_bytes=limit)
             if not answer["left"]:
                 host.connection.close()
-        if not answer["gone"]:
-            raise NotYetGone(str(answer["why"]))
+        return answer
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
         """Return the machines on every host. Raises PartlyUnreachable if one does not answer, for it may have some."""

@@ -13,10 +13,15 @@ from crucible.cli.output.format import format_ago, format_dollars
 from crucible.cli.output.output import ListFormat
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import PAGE
+from crucible.core.job.states import MachineState
 from crucible.core.views.compute import MachineView, OrphanView
 
 _ENDING = 3
 """Shortest ending of an ID that names a machine."""
+_LOST = (
+    "Its jobs may start again elsewhere, and run twice if it still runs. What it costs from now on is not counted. "
+    "If it returns, it is terminated, with everything on it."
+)
 
 
 def machines(
@@ -29,6 +34,9 @@ def machines(
         matching = [machine for machine in api.compute.machines(all=everything) if everything or not machine.gone]
     heads = ("MACHINE", "BACKEND", "STATE", "TYPE", "REGION", "MARKET", "FOR", "PRICE", "COST", "AGE")
     cli.out.print_list(matching, ListFormat(heads, _row, lambda machine: machine.id, "No machine is in use."))
+    for machine in matching:
+        if machine.state == MachineState.RELEASING and machine.detail:
+            cli.out.say(f"{machine.display_name}: {machine.detail}")
 
 
 def terminate(
@@ -37,6 +45,10 @@ def terminate(
         list[str],
         typer.Argument(metavar="ID…", help="Machine IDs, short IDs or ends of IDs; the provider's IDs for orphans."),
     ],
+    lost: Annotated[
+        bool,
+        typer.Option("--lost", help="They are lost for good and cannot be reached: take them for gone at once."),
+    ] = False,
     yes: Yes = False,
 ) -> int:
     """Terminate machines and everything running on them. Shows what that is and asks, unless --yes."""
@@ -45,10 +57,11 @@ def terminate(
         machines_by_id = _find_machines(api, refs)
         losses = "\n".join(_describe_loss(ref, known, _jobs_on(api, known)) for ref, known in machines_by_id.items())
         count = f"{len(machines_by_id)} machines" if len(machines_by_id) > 1 else next(iter(machines_by_id))
-        if not cli.confirm(f"Terminate {count}?", yes=yes, why=losses):
+        question = f"Take {count} for gone?" if lost else f"Terminate {count}?"
+        if not cli.confirm(question, yes=yes, why=f"{losses}\n{_LOST}" if lost else losses):
             return 1
         for ref in machines_by_id:
-            ended = api.compute.terminate(ref)
+            ended = api.compute.terminate(ref, lost=lost)
             if cli.out.as_json:
                 cli.out.json(ended.as_json())
             else:

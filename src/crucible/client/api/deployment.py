@@ -67,9 +67,13 @@ class ComputeApi(Resource):
         """Return machines that carry the deployment's tag and are unknown to it, or that should be gone."""
         return self._call(routes.ORPHANS).items
 
-    def terminate(self, ref: str) -> MachineView | OrphanView:
-        """Terminate a machine, or an orphan by the provider's id; idempotent."""
-        return _ENDED.validate_json(self._send(routes.TERMINATE, machine=ref).content)
+    def terminate(self, ref: str, *, lost: bool = False) -> MachineView | OrphanView:
+        """Terminate a machine, or an orphan by the provider's id; idempotent.
+
+        `lost`: its provider does not answer and never will, so that it counts as gone at once.
+        """
+        query = {"lost": "true" if lost else None}
+        return _ENDED.validate_json(self._send(routes.TERMINATE, query=query, machine=ref).content)
 
 
 class CatalogApi(Resource):

@@ -14,7 +14,7 @@ from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec, repository
 from crucible.control.scheduling.queue import first_in_queue, queue_name
 from crucible.core.compute.pricing import Segment
-from crucible.core.lifecycle import Attempt, Job, JobState, World
+from crucible.core.lifecycle import Attempt, EffectKind, Job, JobState, World
 from crucible.core.scheduling.candidates import backends_of
 from crucible.core.views.jobs import JobView, ProgressView
 
@@ -37,6 +37,15 @@ _SEGMENTS = Statement(
     select(t.price_segments)
     .where(t.price_segments.c.machine.in_(bindparam("machines", expanding=True)))
     .order_by(t.price_segments.c.machine, t.price_segments.c.n)
+)
+_e = t.effects.c
+_ERRORS = Statement(
+    select(_e.machine, _e.error).where(
+        _e.done.is_(False),
+        _e.kind == EffectKind.TERMINATE.value,
+        _e.error.is_not(None),
+        _e.machine.in_(bindparam("machines", expanding=True)),
+    )
 )
 
 
@@ -69,6 +78,12 @@ def price_segments(conn: Connection, machines: Iterable[str]) -> dict[str, list[
         segment = Segment(row["starts_at"], row["ends_at"], row["rate"], row["native_id"])
         segments.setdefault(row["machine"], []).append(segment)
     return segments
+
+
+def termination_errors(conn: Connection, machines: Iterable[str]) -> dict[str, str]:
+    """Return why the last call to terminate a machine failed, for those that do not end."""
+    ids = list(machines)
+    return {row["machine"]: row["error"] for row in _ERRORS.all(conn, machines=ids)} if ids else {}
 
 
 def attempt_details(conn: Connection, attempts: Sequence[str]) -> dict[str, AttemptDetails]:

@@ -226,7 +226,8 @@ def read_machine(conn: Connection, machine: str, now: float) -> MachineView:
     row = repository.load_machine(conn, machine)
     if row is None:
         raise NotFound(f"There is no machine {short(machine)}.", fix="`crucible machines --all` lists them.")
-    return machine_view(row, bulk_views.price_segments(conn, [machine]).get(machine, ()), now)
+    prices, errors = bulk_views.price_segments(conn, [machine]), bulk_views.termination_errors(conn, [machine])
+    return machine_view(row, prices.get(machine, ()), now, errors.get(machine, ""))
 
 
 def list_machines(
@@ -242,8 +243,9 @@ def list_machines(
     if not gone_too:
         query = query.where(t.machines.c.state != MachineState.GONE.value)
     machines = [codec.machine_from_row(row) for row in conn.execute(query).mappings().all()]
-    prices = bulk_views.price_segments(conn, [m.id for m in machines])
-    return MachinePage(items=tuple(machine_view(m, prices.get(m.id, ()), now) for m in machines))
+    ids = [machine.id for machine in machines]
+    prices, errors = bulk_views.price_segments(conn, ids), bulk_views.termination_errors(conn, ids)
+    return MachinePage(items=tuple(machine_view(m, prices.get(m.id, ()), now, errors.get(m.id, "")) for m in machines))
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,9 @@ def _shown_facts(facts: dict[str, object] | None) -> dict[str, object] | None:
     return {**facts, "started": {name: value for name, value in started.items() if name != "packages"}}
 
 
-def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> MachineView:
+def machine_view(machine: Machine, segments: Sequence[Segment], now: float, stays: str = "") -> MachineView:
+    """Return a machine; `stays` is why it does not end, if it should."""
+    detail = f"{machine.detail}; it does not end yet: {stays}" if stays and machine.alive else machine.detail
     return MachineView(
         id=machine.id,
         short=short(machine.id),
@@ -207,7 +209,7 @@ def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> M
         rate_micros_per_hour=machine.rate,
         cost_micros=pricing.machine_cost(segments, machine.billing, now),
         bills=machine.is_billed,
-        detail=machine.detail or None,
+        detail=detail or None,
         created_at=iso(machine.created_at),
         queued_at=iso(machine.queued_at),
         started_at=iso(machine.started_at),

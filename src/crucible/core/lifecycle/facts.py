@@ -229,6 +229,13 @@ class SeenGone:
 
 
 @dataclass(frozen=True)
+class DeclaredLost:
+    """An operator declares that the machine will never be heard of again, because its provider cannot say so."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class Withdraw:
     """The machine has stood in its provider's queue for too long: it is withdrawn if it has not started."""
 
@@ -264,6 +271,7 @@ MachineFact = (
     | SeenUp
     | SeenHalted
     | SeenGone
+    | DeclaredLost
     | Withdraw
     | Withdrawn
     | AlreadyStarted

@@ -3,9 +3,9 @@
 The clocks of a machine run from its placement. If its provider may let it wait in a queue, they run from its start: the
 time that the provider reports, else the first sign that it has started.
 
-A machine is `gone` only when its launch is settled and the backend twice does not list it, or when the backend refused
-the only call that was ever sent for it. For a machine that was up before, a refused relaunch proves nothing: what the
-backend lists decides.
+A machine is `gone` only when its launch is settled and the backend twice does not list it, when the backend refused
+the only call that was ever sent for it, or when an operator declares it lost. For a machine that was up before, a
+refused relaunch proves nothing: what the backend lists decides.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
         case f.SeenGone(interrupted, detail, absent_for, started_at):
             ran = machine if started_at is None else _start(machine, now, started_at)
             return MachineStep(_seen_gone(ran, now, absent_for, interrupted, detail))
+        case f.DeclaredLost(why):
+            return MachineStep(_gone(machine, now, why))
         case f.Withdraw(why):
             return _withdraw(machine, why)
         case f.Withdrawn():

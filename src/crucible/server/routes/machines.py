@@ -31,6 +31,17 @@ async def orphans(control: Control, who: Who) -> OrphanPage:
 
 
 @router.post("/{machine}/terminate", status_code=202, responses=problem_responses(404, 409))
-async def terminate(machine: MachineRef, control: Control, who: Who) -> MachineView | OrphanView:
-    """Terminate a machine, whatever runs on it. Idempotent, also for a machine that is gone."""
+async def terminate(
+    machine: MachineRef,
+    control: Control,
+    who: Who,
+    lost: Annotated[bool, Query(description="it will never be heard of again: take it for gone")] = False,
+) -> MachineView | OrphanView:
+    """Terminate a machine, whatever runs on it. Idempotent, also for a machine that is gone.
+
+    With `lost`, a machine whose provider does not answer counts as gone at once, and its jobs may start elsewhere. If
+    it returns, it is terminated. 409 if the provider answers.
+    """
+    if lost:
+        return await control.machines.declare_lost(who, machine)
     return await control.machines.terminate(who, machine)
