@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -40,6 +41,7 @@ class Rejection:
 BUCKETS = ("s3", "gs", "az", "azure", "abfs")
 
 
+@cache
 def choose_channel(
     reach: str, server_url: str, store_url: str, wanted: Channel = Channel.HTTPS, *, tunnels: bool = False
 ) -> ChannelChoice:

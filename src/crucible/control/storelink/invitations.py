@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from crucible.backends.base import Backend, Tunnels
+from crucible.backends.base import Backend, Reach, Tunnels
 from crucible.control.storelink.mailboxes import Mailboxes
 from crucible.core.channels import Channel, ChannelChoice, Rejection, check_channel, choose_channel
 from crucible.storage.addresses import FolderAddress, parse_address
@@ -32,7 +32,8 @@ class Invitations:
         self._lacking: set[str] = set()
 
     def channel(self, backend: Backend) -> ChannelChoice:
-        reach, tunnels = backend.capabilities.reach, isinstance(backend, Tunnels)
+        reach = backend.capabilities.reach
+        tunnels = reach is Reach.TUNNEL and isinstance(backend, Tunnels)
         return choose_channel(reach, self._agents_url, self._store_url, self._wanted, tunnels=tunnels)
 
     async def make_invitation(
