@@ -28,7 +28,7 @@ from crucible.simulation.faults.checks.provider_queue import ProviderQueueCheck
 from crucible.simulation.faults.checks.secrets import SecretsCheck
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.ground_truth import GroundTruth
-from crucible.simulation.faults.storms import Storms
+from crucible.simulation.faults.storms import OUTAGE_SHARE, Storms
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.virtual_loop import Deadlock, VirtualLoop
 from crucible.simulation.faults.world.administrator import Administrator
@@ -177,6 +177,10 @@ class SimulatedWorld:
             await self._chaos()
             await self._calm()
         except InvariantBroken as broken:
+        outages = self._rng("outages")
+        if outages.chance(OUTAGE_SHARE):
+            self._storms.plan_outage(outages)
+            self._people.stop_launches(self._rng("operator"))
             self.report(str(broken))
         finally:
             for part in (self._people, self._servers):

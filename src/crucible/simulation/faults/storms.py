@@ -29,6 +29,9 @@ STEP_BACK = (60.0, 300.0)
 PAUSES = (30.0, 150.0, 300.0, 400.0)
 """Seconds for which a server freezes: some are longer than its duties last, its claims, or both with the calls."""
 SLEEPS = (60.0, 600.0, 3600.0, 7200.0)
+OUTAGE_SHARE = 0.25
+"""Share of the seeds with an outage: a provider that is out of reach while users submit, for longer than any storm."""
+OUTAGE_BEGINS, OUTAGE_SECONDS = (100.0, 1200.0), (300.0, 900.0)
 MAX_AFTERSHOCK = 180.0
 """Seconds for which the disk or the store may stay full in the calm phase."""
 
@@ -59,6 +62,13 @@ class Storms:
 
     def start(self) -> None:
         self._tasks.start(self._run())
+
+    def plan_outage(self, rng: RandomStream) -> None:
+        self._tasks.start(self._outage(rng))
+
+    async def _outage(self, rng: RandomStream) -> None:
+        await asyncio.sleep(rng.uniform(*OUTAGE_BEGINS))
+        self._storm(self._choose_provider(rng), rng.uniform(*OUTAGE_SECONDS))
 
     def end(self) -> None:
         """Begin the calm phase: restore the network, wake the laptop, restock. The disk may stay full for a while."""
@@ -122,8 +132,10 @@ class Storms:
             self._rng.choose(kinds)()
 
     def _provider(self) -> None:
-        provider = "cloud" if self._layout.cluster is None else self._rng.choose(("cloud", "cluster"))
-        self._storm(provider, self._rng.uniform(20.0, 300.0))
+        self._storm(self._choose_provider(self._rng), self._rng.uniform(20.0, 300.0))
+
+    def _choose_provider(self, rng: RandomStream) -> str:
+        return "cloud" if self._layout.cluster is None else rng.choose(("cloud", "cluster"))
 
     def _slow(self) -> None:
         self._storm(f"slow {self._rng.choose(('cloud', 'cloud', 'local'))}", self._rng.uniform(20.0, 300.0))

@@ -85,6 +85,10 @@ class SimulatedUsers:
         await asyncio.sleep(RETENTION_SECONDS)
         self._clock.step(ARRIVAL_SECONDS)
         await self._prune()
+    def stop_launches(self, rng: RandomStream) -> None:
+        """Stop attempts whose machines are still being made, as an operator does during an outage."""
+        self.tasks.start(self._stop_launches(rng))
+
 
     async def _prune(self) -> None:
         for _ in range(MAX_PRUNE_ATTEMPTS):
@@ -115,9 +119,17 @@ class SimulatedUsers:
             if jobs and not self._faults.calm:
                 await self._stop(self._choices.choose(jobs))
 
-    async def _stop(self, job: str) -> None:
+    async def _stop_launches(self, rng: RandomStream) -> None:
+        while True:
+            await asyncio.sleep(rng.waiting_time(STOP_SECONDS))
+            if self._faults.calm:
+                return
+            for job in list(self._truth.submitted.values()):
+                await self._stop(job, launching=True)
+
+    async def _stop(self, job: str, *, launching: bool = False) -> None:
         with suppress(NoAnswer, CrucibleError):
-            if await self._api.ask(lambda control: control.stop_attempt(job)):
+            if await self._api.ask(lambda control: control.stop_attempt(job, launching=launching)):
                 self._trace("people", f"stops the attempt of {job}")
 
     async def _visitor(self) -> None:

@@ -21,6 +21,7 @@ from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment
 from crucible.core.errors import CrucibleError
 from crucible.core.ids import Prefix, make_id
+from crucible.core.job.states import AttemptState
 from crucible.core.lifecycle.facts import StopAttempt
 from crucible.simulation.faults.fault_rates import FaultRates, RandomStream
 from crucible.simulation.faults.trace import Trace
@@ -95,14 +96,19 @@ class PacedControl(ControlPlane):
         super().__init__(ports, backends, deployment)
         self._rounds = PacedTasks(self._services)
 
-    async def stop_attempt(self, job: str) -> bool:
-        """Ask the live attempt of a job to stop, without its job. Return whether there is one."""
+    async def stop_attempt(self, job: str, *, launching: bool = False) -> bool:
+        """Ask the live attempt of a job to stop, without its job. Return whether there is one.
+
+        `launching`: only one whose machines are still being made.
+        """
 
         def stop(unit: UnitOfWork) -> bool:
             world = repository.load_world(unit.conn, job)
             if world is None or world.live is None:
                 return False
             unit.advance(world, StopAttempt(world.live.id, "its machine is needed"))
+            if launching and world.live.state is not AttemptState.LAUNCHING:
+                return False
             return True
 
         return await self._services.writer.write(stop)
