@@ -20,6 +20,7 @@ from crucible.control.agents.ingest import Ingest
 from crucible.control.db import meta
 from crucible.control.hooks import Notifier, Sender
 from crucible.control.hooks.sender import SendResult
+from crucible.control.jobs import submit
 from crucible.control.jobs.submit import StoredJob, Submitter
 from crucible.control.machines import janitor, ledger, machine_factory, poller
 from crucible.control.objects import pending_objects
@@ -35,10 +36,11 @@ from crucible.control.secrets import rows as secret_rows
 from crucible.control.secrets.keyring import new_key
 from crucible.control.secrets.vault import Cipher
 from crucible.control.upkeep import retention
-from crucible.core.compute.offers import Offer
+from crucible.core.compute.offers import Market, Offer
 from crucible.core.compute.pricing import Segment
 from crucible.core.errors import CrucibleError, NotFound, Unreachable
 from crucible.core.hooks import Reply
+from crucible.core.job.spec import JobSpec
 from crucible.core.job.states import AttemptState
 from crucible.core.lifecycle import (
     EffectKind,
@@ -58,6 +60,7 @@ from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.values import Attempt
 from crucible.core.people.identity import Identity
 from crucible.core.views.people import RotationView
+from crucible.core.scheduling.candidates import Candidate
 from crucible.simulation.faults.world.elastic_backend import ElasticBackend
 from crucible.simulation.faults.world.node_backend import SimulatedNodeBackend
 from crucible.simulation.faults.world.servers import KEY
@@ -305,6 +308,16 @@ def cancel_comes_too_early(patch: pytest.MonkeyPatch) -> None:
     """Drop a cancel that arrives while the machine is being created."""
     advance = importlib.import_module("crucible.core.lifecycle.advance")
     real = advance._cancel
+def spot_falls_back_unasked(patch: pytest.MonkeyPatch) -> None:
+    """Let every job that asks for spot run on demand too."""
+    real = submit.list_candidates
+
+    def both(spec: JobSpec, backend: str | None = None) -> tuple[Candidate, ...]:
+        return real(spec.model_copy(update={"spot_fallback": spec.market is Market.SPOT}), backend)
+
+    patch.setattr(submit, "list_candidates", both)
+
+
 
     def cancel(world: World, by: str, now: float) -> Any:
         if world.live is not None and world.live.state in (AttemptState.PLACED, AttemptState.LAUNCHING):
@@ -557,3 +570,4 @@ ALL = (
     Planted("limits are not kept", "promise 3", limits_are_not_kept, first=2),
 )
     Planted("old launches are sent", "skypilot#4410", old_launches_are_sent, first=21),
+    Planted("spot falls back unasked", "promise 3", spot_falls_back_unasked),

@@ -161,6 +161,26 @@ def test_a_try_elsewhere_or_where_nothing_else_is_to_be_had_is_fine(books: Books
     choices.check()
 
 
+@pytest.mark.parametrize(
+    ("spec", "market", "rate", "reported"),
+    [
+        ('{"market": "spot"}', Market.ON_DEMAND, 1000, True),
+        ('{"market": "spot", "spot_fallback": true}', Market.ON_DEMAND, 1000, False),
+        ('{"market": "spot"}', Market.ON_DEMAND, 0, False),
+        ('{"market": "spot"}', Market.SPOT, 1000, False),
+        ('{"market": "on_demand"}', Market.SPOT, 1000, True),
+    ],
+)
+def test_a_job_that_pays_for_another_market_than_it_asks_for_is_reported(
+    books: Books, spec: str, market: Market, rate: int, reported: bool
+) -> None:
+    placed(books, 1, "north-1", None)
+    books.put("jobs", id="job-1", state="running", desired="run", spec=spec)
+    books.change(f"UPDATE machines SET market = '{market.value}', rate = {rate}")
+    with pytest.raises(InvariantBroken, match="mch-1, which is") if reported else nullcontext():
+        PlacementCheck(books.db, books.cloud, books.clock).check()
+
+
 def test_a_closed_bill_is_the_clouds(books: Books) -> None:
     bills = BillingCheck(books.db, books.cloud, books.clock)
     billing = '{"granularity": 1, "minimum": 60}'

@@ -30,6 +30,12 @@ OR sum(json_extract(s.allocation, '$.memory_bytes')) > json_extract(m.capacity, 
 _FAILURES = frozenset({"refused", "not_begun", "interrupted"})
 _PAUSED = frozenset({"refused", "not_begun"})
 _LIVE = """
+_WRONG_MARKET = """
+SELECT a.id, m.id, m.market, json_extract(j.spec, '$.market') FROM attempts a JOIN jobs j ON j.id = a.job
+JOIN slots s ON s.attempt = a.id JOIN machines m ON m.id = s.machine
+WHERE m.rate > 0 AND m.market != json_extract(j.spec, '$.market')
+AND NOT (m.market = 'on_demand' AND coalesce(json_extract(j.spec, '$.spot_fallback'), 0))
+"""
 SELECT job, generation, count(*) FROM attempts WHERE state != 'ended' GROUP BY job, generation HAVING count(*) > 1
 """
 
@@ -45,8 +51,9 @@ class PlacementCheck:
     _seen: set[object] = field(default_factory=set)
 
     def check(self) -> None:
-        """Raise InvariantBroken for two live attempts of a job, for an overcommitted machine, and for an attempt in a
-        zone where its job failed more often than in another one with capacity.
+        """Raise InvariantBroken for two live attempts of a job, for an overcommitted machine, for an attempt that pays
+        for another market than its job asks for, and for one in a zone where its job failed more often than in another
+        one with capacity.
         """
         count = self.db.query("SELECT count(*) FROM attempts")[0][0]
         if count == self._count:
@@ -59,6 +66,8 @@ class PlacementCheck:
         if overcommitted:
             raise InvariantBroken(f"{overcommitted[0][0]} has no room for all of its {overcommitted[0][1]} tries")
         attempts = self.db.query(_ATTEMPTS)
+        for attempt, machine, market, wanted in self.db.query(_WRONG_MARKET):
+            raise InvariantBroken(f"{attempt} runs on {machine}, which is {market}, and its job asks for {wanted}")
         for row in attempts:
             if row[0] not in self._seen:
                 self._seen.add(row[0])

@@ -205,8 +205,8 @@ class SimulatedUsers:
         others = list(dict.fromkeys(name for name in (rng.choose(names), rng.choose(names)) if name != first))
         fallback = tuple(others[: rng.integer(0, 2)])
         wait = rng.choose((None, 0.0, 60.0, 600.0))
-        # The cluster has no spot machines: a job that names it and wants nothing else could wait for ever.
-        spot_fallback = spec.market is Market.SPOT and (rng.chance(0.4) or "cluster" in (first, *fallback))
+        # The cluster has no spot machines: a job that names nothing else and asks for spot alone could wait for ever.
+        spot_fallback = spec.market is Market.SPOT and (rng.chance(0.4) or {first, *fallback} == {"cluster"})
         return spec.model_copy(
             update={
                 "backend": first,
